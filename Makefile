@@ -1,0 +1,51 @@
+# Everything works on a fresh clone with Python 3.11 or newer and make:
+# each target builds `.venv` first and installs what it needs into it.
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
+WORKERS ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help run demo test test-long check format bench docs clean
+
+help: ## what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/.run: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements-dev.txt
+	$(PIP) install --constraint constraints.txt --requirement requirements-dev.txt
+	touch $@
+
+run: $(VENV)/.run ## serve on http://127.0.0.1:8000 with a database in ./data
+	exec $(BIN)/mercato serve
+
+demo: $(VENV)/.run ## the whole story in one process, in under a minute
+	$(BIN)/mercato demo
+
+test: $(VENV)/.dev ## the tests, on SQLite and on PostgreSQL
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not long" -q
+
+test-long: $(VENV)/.dev ## the proofs that take minutes
+	$(BIN)/python -m pytest -n $(WORKERS) -m long -q
+
+check: $(VENV)/.dev ## format, lint, types, floors, documents
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q -n 0 tests/docs
+
+format: $(VENV)/.dev ## let the tools rewrite what they can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev ## the benchmarks: ratios against a floor measured in the same run
+	$(BIN)/python -m benchmarks
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist site

@@ -1,0 +1,1 @@
+"""Mercato: the commerce network you can run yourself."""

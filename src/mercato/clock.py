@@ -1,0 +1,37 @@
+"""Time and identity, as values that are passed in: a rule that needs the hour takes it as an argument."""
+
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from uuid import UUID
+
+Clock = Callable[[], datetime]
+"""Return the present instant, in UTC."""
+
+MakeId = Callable[[], UUID]
+"""Return a new UUIDv7."""
+
+
+def now() -> datetime:
+    """Return the present instant in UTC, whole milliseconds: what is stored and shown is one value."""
+    return trimmed(datetime.now(UTC))
+
+
+def trimmed(instant: datetime) -> datetime:
+    """Return the instant in UTC with its microseconds cut to whole milliseconds."""
+    utc = instant.astimezone(UTC)
+    return utc.replace(microsecond=utc.microsecond // 1000 * 1000)
+
+
+def rfc3339(instant: datetime) -> str:
+    """Return `2026-01-31T23:59:59.123Z`: UTC, always three decimals."""
+    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{instant.microsecond // 1000:03d}Z"
+
+
+def new_id() -> UUID:
+    """Return a UUIDv7 (RFC 9562): milliseconds first, so that ids made later sort later."""
+    raw = bytearray(int(time.time() * 1000).to_bytes(6, "big") + os.urandom(10))
+    raw[6] = 0x70 | (raw[6] & 0x0F)
+    raw[8] = 0x80 | (raw[8] & 0x3F)
+    return UUID(bytes=bytes(raw))
