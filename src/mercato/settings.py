@@ -1,0 +1,186 @@
+"""The settings: one frozen value, read once from `MERCATO_…` variables. Only `runtime`, `web.app` and `cli` see it.
+
+Each field's description is its documentation; `docs/reference/settings.md` is generated from here.
+"""
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta
+
+PREFIX: Final = "MERCATO_"
+TEST_PREFIX: Final = "MERCATO_TEST_"
+"""Variables that only the project's own tests read; they may stand in a developer's shell."""
+
+MiB: Final = 1024 * 1024
+
+
+class Secret:
+    """A text that no repr, f-string or log shows; `reveal()` gives it to the one who needs it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """Return the text itself."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    def __str__(self) -> str:
+        return "***"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+class SettingsError(ValueError):
+    """The settings cannot be used; the message has a line for each fault."""
+
+
+def _doc(description: str, **bounds: Any) -> Meta:
+    return Meta(description=description, **bounds)
+
+
+Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0, le=3600)]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that can be set. The defaults run a whole network on one machine."""
+
+    data_dir: Annotated[Path, _doc("Where the embedded database and the generated encryption key live.")] = (
+        Path("data")
+    )
+    database_url: Annotated[
+        Secret | None,
+        _doc("`postgresql://user:password@host/name`; without it SQLite in the data directory."),
+    ] = None
+    host: Annotated[str, _doc("The address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, _doc("The port to listen on; 0 takes a free one.", ge=0, le=65535)] = 8000
+    workers: Annotated[int, _doc("API processes that `serve` starts.", ge=1, le=256)] = 1
+    public_url: Annotated[
+        str | None,
+        _doc(
+            "The service's address as clients see it, for the `type` of problems; else taken from the request."
+        ),
+    ] = None
+    allow_private_networks: Annotated[
+        bool,
+        _doc("Let pulls and webhooks reach loopback and private addresses, and use http. For development."),
+    ] = False
+    encryption_keys: Annotated[
+        Secret | None,
+        _doc(
+            "Keys (32 bytes, base64url, comma-separated) for secrets at rest: the first encrypts, all decrypt. "
+            "Without it one is generated into the data directory (SQLite only)."
+        ),
+    ] = None
+    default_currency: Annotated[
+        str, _doc("ISO 4217 code of catalogs that name none.", pattern="^[A-Z]{3}$")
+    ] = "USD"
+
+    rate_limits: Annotated[bool, _doc("`off` turns all rate limits off.")] = True
+    rate_limit_reads: Annotated[Positive, _doc("Reads a minute for each partner.")] = 1000
+    rate_limit_writes: Annotated[Positive, _doc("Writes a minute for each partner.")] = 100
+    rate_limit_discovery: Annotated[Positive, _doc("Discovery requests a minute for each partner.")] = 60
+
+    body_limit: Annotated[Positive, _doc("Bytes a request body may have.")] = MiB
+    body_seconds: Annotated[Seconds, _doc("Seconds a request body may take to arrive.")] = 15.0
+
+    pull_connect_seconds: Annotated[Seconds, _doc("Seconds a catalog pull may take to connect.")] = 5.0
+    pull_seconds: Annotated[
+        Seconds, _doc("Seconds a catalog pull may take, retries and redirects included.")
+    ] = 30.0
+    pull_redirects: Annotated[int, _doc("Redirects a catalog pull follows.", ge=0, le=20)] = 3
+    pull_bytes: Annotated[Positive, _doc("Bytes a catalog may have on the wire.")] = 32 * MiB
+    pull_decoded_bytes: Annotated[Positive, _doc("Bytes a catalog may have once decompressed.")] = 128 * MiB
+    ingest_concurrency: Annotated[Positive, _doc("Catalog runs at one time, over all partners.")] = 8
+    ingest_concurrency_per_partner: Annotated[Positive, _doc("Catalog runs of one partner at one time.")] = 2
+    ingest_waiting_per_store: Annotated[Positive, _doc("Catalog runs of a store that may wait.")] = 10
+    catalog_retention_days: Annotated[Positive, _doc("Days a superseded CatalogSet stays readable.")] = 30
+
+    webhook_connect_seconds: Annotated[Seconds, _doc("Seconds a webhook may take to connect.")] = 5.0
+    webhook_seconds: Annotated[Seconds, _doc("Seconds an event delivery may take.")] = 15.0
+    delivery_concurrency: Annotated[Positive, _doc("Webhook deliveries at one time.")] = 32
+    delivery_retention_days: Annotated[Positive, _doc("Days webhook deliveries and attempts are kept.")] = 30
+
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], _doc("The least severe line logged.")
+    ] = "info"
+    log_format: Annotated[
+        Literal["json", "console", "auto"], _doc("`auto`: console on a terminal, else json.")
+    ] = "auto"
+    metrics_token: Annotated[
+        Secret | None, _doc("Bearer token of `/metrics`; without it only a loopback address serves them.")
+    ] = None
+
+
+def load(environment: Mapping[str, str], **overrides: Any) -> Settings:
+    """Return the settings of `MERCATO_…` variables; `overrides` (not None) come from the command line.
+
+    Raises SettingsError that lists every unknown name and every value that cannot be read.
+    """
+    faults: list[str] = []
+    values: dict[str, Any] = {}
+    names = Settings.__struct_fields__
+    for variable in sorted(environment):
+        if not variable.startswith(PREFIX) or variable.startswith(TEST_PREFIX):
+            continue
+        name = variable.removeprefix(PREFIX).lower()
+        if name in names:
+            values[name] = environment[variable]
+        else:
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f" Did you mean {PREFIX}{close[0].upper()}?" if close else ""
+            faults.append(f"{variable} is not a setting.{hint}")
+    values |= {name: value for name, value in overrides.items() if value is not None}
+    read = {name: _read(name, value, faults) for name, value in values.items()}
+    if faults:
+        raise SettingsError("\n".join(faults))
+    return Settings(**read)
+
+
+def _read(name: str, value: Any, faults: list[str]) -> Any:
+    kind = next(field.type for field in msgspec.structs.fields(Settings) if field.name == name)
+    if value == "" and _optional(kind):
+        return None
+    switch = {"on": "true", "off": "false", "yes": "true", "no": "false"}
+    text = switch.get(value.lower(), value) if isinstance(value, str) and _is_bool(kind) else value
+    try:
+        return msgspec.convert(text, kind, strict=False, dec_hook=_hook)
+    except msgspec.ValidationError as fault:
+        # The value itself may be a secret: only the type's complaint is shown.
+        faults.append(f"{PREFIX}{name.upper()}: {str(fault).split(' - at')[0]}.")
+        return UNSET
+
+
+def _hook(kind: type, value: Any) -> Any:
+    if kind is Secret:
+        return value if isinstance(value, Secret) else Secret(str(value))
+    if kind is Path:
+        return Path(value)
+    raise TypeError(kind)
+
+
+def _optional(kind: Any) -> bool:
+    info = msgspec.inspect.type_info(kind)
+    while isinstance(info, msgspec.inspect.Metadata):
+        info = info.type
+    return isinstance(info, msgspec.inspect.UnionType) and info.includes_none
+
+
+def _is_bool(kind: Any) -> bool:
+    info = msgspec.inspect.type_info(kind)
+    while isinstance(info, msgspec.inspect.Metadata):
+        info = info.type
+    return isinstance(info, msgspec.inspect.BoolType)

@@ -1,0 +1,67 @@
+"""The base class of wire structs, and the two scalars that JSON has no type for: instants and ids."""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Final
+from uuid import UUID
+
+import msgspec
+
+from mercato import clock
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A JSON object with camelCase members.
+
+    Out: a member that may be null is `X | None` and always present; one that is left out when it has no
+    value is `X | UnsetType = UNSET`. In: `X | None = None`, since null and absent mean the same.
+    """
+
+
+Instant = Annotated[
+    str,
+    msgspec.Meta(
+        extra_json_schema={"format": "date-time"},
+        examples=["2026-01-31T18:30:00.000Z"],
+        description="RFC 3339 instant in UTC with milliseconds.",
+    ),
+]
+"""An instant as it is sent: `2026-01-31T18:30:00.000Z`."""
+
+as_json: Final = msgspec.json.Encoder().encode
+
+_RFC3339: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+_UUID: Final = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII
+)
+
+
+def instant(value: datetime | None) -> str | None:
+    """Return the instant as it is sent, or None."""
+    return None if value is None else clock.rfc3339(value)
+
+
+def parse_instant(text: str) -> datetime | None:
+    """Return the RFC 3339 instant in UTC, cut to milliseconds; None when it is none or has no offset."""
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        return None
+    date, time, fraction, offset = match.groups()
+    micro = (fraction or ".0")[1:7].ljust(6, "0")
+    try:
+        # A leap second is read as the last millisecond before it, as clocks that smear do.
+        leap = time.endswith(":60")
+        parsed = datetime.fromisoformat(
+            f"{date}T{time[:-2] + '59' if leap else time}.{'999000' if leap else micro}"
+            f"{'+00:00' if offset in 'Zz' else offset}"
+        )
+        return clock.trimmed(parsed.astimezone(UTC))
+    except (ValueError, OverflowError):
+        return None
+
+
+def parse_uuid(text: str) -> UUID | None:
+    """Return the UUID of its canonical text in either letter case; None for anything else."""
+    return UUID(text) if _UUID.fullmatch(text) else None

@@ -1,0 +1,105 @@
+"""Bytes to structs. The typed decode is the fast path; only a refusal is looked at again, for every fault."""
+
+from collections.abc import Sequence
+from typing import Final, Generic, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from mercato.errors import InvalidRequest, OrderError, Problem, ValidationFailed
+from mercato.wire import walk
+
+T = TypeVar("T")
+
+MOST_FAULTS: Final = 100
+"""Faults listed in one refusal; a reader mends these first anyway."""
+
+_NUL: Final = b"\\u0000"
+
+
+class Decoder(Generic[T]):
+    """Decodes request bodies of one type."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._fast = msgspec.json.Decoder(kind)
+        self._kind = kind
+        self._info = msgspec.inspect.type_info(kind)
+
+    def __call__(self, body: bytes) -> T:
+        """Return the struct. Raises InvalidRequest or ValidationFailed that lists every fault."""
+        try:
+            # A NUL character is legal JSON, but no text column and no header can hold it.
+            if _NUL not in body:
+                return self._fast.decode(body)
+        except msgspec.ValidationError:
+            pass
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+            raise _not_json(body, fault) from None
+        return self._slowly(body)
+
+    def _slowly(self, body: bytes) -> T:
+        try:
+            document = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+            raise _not_json(body, fault) from None
+        mended, faults = walk.check(document, self._info)
+        if faults:
+            raise refusal(faults)
+        try:
+            return msgspec.convert(mended, self._kind)
+        except msgspec.ValidationError:
+            raise InvalidRequest("The body does not have the form that this operation reads.") from None
+
+
+class QueryDecoder(Generic[T]):
+    """Decodes query strings of one flat struct; its members stand in faults by name, pointers are null."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+        self._info = msgspec.inspect.type_info(kind)
+
+    def __call__(self, query: bytes) -> T:
+        """Return the struct; the last of a repeated parameter counts, unknown ones are ignored."""
+        try:
+            pairs = parse_qsl(
+                query.decode("ascii"), keep_blank_values=True, max_num_fields=100, errors="strict"
+            )
+        except (ValueError, UnicodeDecodeError):
+            raise InvalidRequest("The query string cannot be read: use percent-encoded UTF-8.") from None
+        mended, faults = walk.check_texts(dict(pairs), self._info)
+        if faults:
+            raise refusal([msgspec.structs.replace(fault, pointer=None) for fault in faults])
+        return msgspec.convert(mended, self._kind)
+
+
+def refusal(faults: Sequence[walk.Found]) -> Problem:
+    """Return the one problem for all faults: 400 when any is of form, else 422."""
+    kind: type[Problem] = InvalidRequest if any(fault.form for fault in faults) else ValidationFailed
+    shown = faults[:MOST_FAULTS]
+    more = "" if len(faults) <= MOST_FAULTS else f" The first {MOST_FAULTS} of them are listed."
+    detail = shown[0].message if len(faults) == 1 else f"{len(faults)} faults: see errors.{more}"
+    return kind(
+        detail,
+        errors=[
+            OrderError(
+                code=(InvalidRequest if f.form else ValidationFailed).code,
+                message=f.message,
+                pointer=f.pointer,
+            )
+            for f in shown
+        ],
+    )
+
+
+def _not_json(body: bytes, fault: Exception) -> InvalidRequest:
+    if not body.strip():
+        message = "The body is empty. Send a JSON object."
+    elif isinstance(fault, RecursionError):
+        message = "The body is nested too deeply to be read."
+    elif isinstance(fault, UnicodeDecodeError):
+        message = "The body is not valid UTF-8."
+    elif isinstance(fault, msgspec.ValidationError):
+        message = "The body holds a number that is out of range."
+    else:
+        message = "The body is not JSON."
+    return InvalidRequest(message, errors=[OrderError(code=InvalidRequest.code, message=message, pointer="")])

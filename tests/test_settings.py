@@ -1,0 +1,55 @@
+"""Decisions §12: settings are MERCATO_… variables, each with a documented default; an unknown one stops the start."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mercato.settings import Secret, Settings, SettingsError, load
+
+
+def test_without_variables_the_defaults_hold():
+    assert load({"PATH": "/bin"}) == Settings()
+
+
+def test_an_unknown_setting_stops_the_start_and_the_nearest_name_is_told():
+    with pytest.raises(
+        SettingsError, match="MERCATO_DATBASE_URL is not a setting. Did you mean MERCATO_DATABASE_URL"
+    ):
+        load({"MERCATO_DATBASE_URL": "x"})
+
+
+def test_all_faults_are_told_at_once():
+    with pytest.raises(SettingsError) as caught:
+        load({"MERCATO_PORT": "http", "MERCATO_INGEST_CONCURRENCY": "0", "MERCATO_X": ""})
+    assert len(str(caught.value).splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("off", False), ("false", False), ("on", True), ("TRUE", True), ("1", True)]
+)
+def test_switches_read_on_and_off(text: str, value: bool):  # noqa: FBT001  # a parametrised value
+    assert load({"MERCATO_RATE_LIMITS": text}).rate_limits is value
+
+
+def test_a_secret_is_never_shown():
+    settings = load(
+        {"MERCATO_METRICS_TOKEN": "hunter2", "MERCATO_DATABASE_URL": "postgresql://u:hunter2@h/d"}
+    )
+    assert "hunter2" not in f"{settings!r} {settings} {settings.metrics_token}"
+    assert settings.metrics_token == Secret("hunter2")
+
+
+def test_the_command_line_wins_over_the_environment():
+    settings = load({"MERCATO_PORT": "1", "MERCATO_DATA_DIR": "a"}, port=2, data_dir=Path("b"), host=None)
+    assert (settings.port, settings.data_dir, settings.host) == (2, Path("b"), "127.0.0.1")
+
+
+def test_every_setting_is_documented():
+    for field in msgspec.structs.fields(Settings):
+        info = msgspec.inspect.type_info(field.type)
+        assert isinstance(info, msgspec.inspect.Metadata), field.name
+
+
+def test_variables_of_the_projects_own_tests_may_stand_in_the_environment():
+    assert load({"MERCATO_TEST_POSTGRES_URL": "x"}) == Settings()

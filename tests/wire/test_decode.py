@@ -1,0 +1,165 @@
+"""Decisions §1: what a request may look like, and how every fault in it is told at once."""
+
+from typing import Annotated
+from uuid import UUID
+
+import pytest
+from msgspec import Meta
+
+from mercato import errors
+from mercato.wire import Decoder, QueryDecoder, Wire, parse_instant, parse_uuid
+
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+
+
+class Line(Wire):
+    item_id: UUID
+    quantity: Int32
+
+
+class Pickup(Wire, tag_field="mode", tag="PICKUP"):
+    when: str | None = None
+
+
+class Delivery(Wire, tag_field="mode", tag="DELIVERY"):
+    street: str
+
+
+class Body(Wire):
+    name: Annotated[str, Meta(min_length=1, max_length=5)]
+    lines: list[Line] = []  # noqa: RUF012  # msgspec copies it for each struct
+    note: str | None = None
+    fulfillment: Pickup | Delivery | None = None
+
+
+decode = Decoder(Body)
+
+
+def refused(body: bytes) -> errors.Problem:
+    with pytest.raises(errors.Problem) as caught:
+        decode(body)
+    return caught.value
+
+
+def test_all_faults_of_a_request_are_listed_at_once_with_pointers():
+    problem = refused(b'{"name":"toolong","lines":[{"quantity":"2"},{"itemId":"x","quantity":2147483648}]}')
+    assert isinstance(problem, errors.InvalidRequest)
+    assert [(fault.code, fault.pointer) for fault in problem.errors] == [
+        ("VALIDATION_FAILED", "/name"),
+        ("INVALID_REQUEST", "/lines/0/itemId"),
+        ("INVALID_REQUEST", "/lines/0/quantity"),
+        ("VALIDATION_FAILED", "/lines/1/itemId"),
+        ("VALIDATION_FAILED", "/lines/1/quantity"),
+    ]
+
+
+def test_a_value_that_is_not_allowed_alone_is_422():
+    assert isinstance(refused(b'{"name":""}'), errors.ValidationFailed)
+
+
+def test_two_point_zero_is_an_integer():
+    body = decode(b'{"name":"a","lines":[{"itemId":"0190F5FE-7E3B-7CCC-8000-ABCDEF012345","quantity":2.0}]}')
+    assert body.lines[0].quantity == 2
+    assert type(body.lines[0].quantity) is int
+    assert str(body.lines[0].item_id) == "0190f5fe-7e3b-7ccc-8000-abcdef012345"
+
+
+def test_two_point_five_and_true_are_no_integers():
+    for value in (b"2.5", b"true", b'"2"', b"null", b"[]"):
+        problem = refused(
+            b'{"name":"a","lines":[{"itemId":"0190f5fe-7e3b-7ccc-8000-abcdef012345","quantity":%s}]}' % value
+        )
+        assert problem.status == 400
+        assert problem.errors[0].pointer == "/lines/0/quantity"
+
+
+def test_null_on_an_optional_member_is_the_same_as_absent():
+    assert decode(b'{"name":"a","note":null}') == decode(b'{"name":"a"}')
+
+
+def test_unknown_members_are_ignored():
+    assert decode(b'{"name":"a","colour":"red"}').name == "a"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"  ",
+        b"<html>",
+        b'{"name":"a"',
+        b"[" * 100_000,
+        b'{"name":"\xff"}',
+        b'{"name":NaN}',
+        b'{"x":1e400}',
+        b"[]",
+    ],
+)
+def test_what_is_not_json_or_not_an_object_is_400(body: bytes):
+    problem = refused(body)
+    assert problem.status == 400
+    assert "msgspec" not in problem.detail
+
+
+def test_a_nul_character_is_refused_where_it_stands():
+    problem = refused(b'{"name":"a\\u0000b"}')
+    assert (problem.status, problem.errors[0].pointer) == (422, "/name")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "pointer"),
+    [
+        (b'{"name":"a","fulfillment":{}}', 400, "/fulfillment/mode"),
+        (b'{"name":"a","fulfillment":{"mode":3}}', 400, "/fulfillment/mode"),
+        (b'{"name":"a","fulfillment":{"mode":"TELEPORT"}}', 422, "/fulfillment/mode"),
+        (b'{"name":"a","fulfillment":{"mode":"DELIVERY"}}', 400, "/fulfillment/street"),
+        (b'{"name":"a","fulfillment":[]}', 400, "/fulfillment"),
+    ],
+)
+def test_exactly_one_variant_is_selected_by_mode(body: bytes, status: int, pointer: str):
+    problem = refused(body)
+    assert (problem.status, problem.errors[0].pointer) == (status, pointer)
+
+
+class Query(Wire):
+    store_id: UUID
+    limit: Annotated[int, Meta(ge=1, le=100)] = 50
+
+
+query = QueryDecoder(Query)
+
+
+def test_query_parameters_are_decoded_by_type():
+    got = query(b"storeId=0190f5fe-7e3b-7ccc-8000-abcdef012345&limit=7&other=1")
+    assert (str(got.store_id), got.limit) == ("0190f5fe-7e3b-7ccc-8000-abcdef012345", 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [(b"", 400), (b"storeId=x", 422), (b"storeId=x&limit=a", 400), (b"storeId=%ff", 400)]
+)
+def test_faults_of_a_query_have_no_pointer(text: bytes, status: int):
+    with pytest.raises(errors.Problem) as caught:
+        query(text)
+    assert caught.value.status == status
+    assert all(fault.pointer is None for fault in caught.value.errors)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-01-31T18:30:00Z", "2026-01-31 18:30:00+00:00"),
+        ("2026-01-31T18:30:00.1239+02:00", "2026-01-31 16:30:00.123000+00:00"),
+        ("2026-01-31T18:30:00", "None"),
+        ("2026-02-31T18:30:00Z", "None"),
+        ("0001-01-01T00:00:00+23:59", "None"),
+        ("9999-12-31T23:59:59-23:59", "None"),
+        ("now", "None"),
+    ],
+)
+def test_instants_are_read_with_any_offset_and_never_without(text: str, expected: str):
+    assert str(parse_instant(text)) == expected
+
+
+def test_a_uuid_is_its_canonical_text():
+    assert parse_uuid("0190F5FE7E3B7CCC8000ABCDEF012345") is None
+    assert parse_uuid("{0190f5fe-7e3b-7ccc-8000-abcdef012345}") is None
