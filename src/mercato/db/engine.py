@@ -1,0 +1,153 @@
+"""One database, SQLite or PostgreSQL: `read()` cannot write, `write()` is a short transaction."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from sqlalchemy import CursorResult, Executable, Row
+from sqlalchemy import exc as sqlalchemy_exc
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from mercato.db import postgresql, sqlite
+from mercato.db.errors import DatabaseAway
+from mercato.db.signals import Signals
+
+Dialect = Literal["sqlite", "postgresql"]
+
+
+class Read:
+    """A handle that sees committed rows and cannot write: the database itself refuses."""
+
+    __slots__ = ("_connection", "database")
+
+    def __init__(self, database: "Database", connection: AsyncConnection) -> None:
+        self.database = database
+        self._connection = connection
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.database.dialect
+
+    async def execute(
+        self,
+        statement: Executable,
+        parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    ) -> CursorResult[Any]:
+        """Return the buffered result; `rowcount` on it says how many rows a change touched."""
+        return await self._connection.execute(statement, parameters)
+
+    async def first(self, statement: Executable) -> Row[Any] | None:
+        """Return the first row, or None if there is none."""
+        return (await self._connection.execute(statement)).first()
+
+    async def all(self, statement: Executable) -> Sequence[Row[Any]]:
+        """Return every row: the statement is the one to bound how many there can be."""
+        return (await self._connection.execute(statement)).all()
+
+    async def scalar(self, statement: Executable) -> Any:
+        """Return the first column of the first row, or None if there is no row."""
+        return (await self._connection.execute(statement)).scalar()
+
+
+class Write(Read):
+    """A transaction: it commits at the end of its block, or rolls back if the block raises."""
+
+    __slots__ = ("_callbacks",)
+
+    def __init__(self, database: "Database", connection: AsyncConnection) -> None:
+        super().__init__(database, connection)
+        self._callbacks: list[Callable[[], None]] = []
+
+    def after_commit(self, callback: Callable[[], None]) -> None:
+        """Call back once the commit is done, in order; never after a rollback.
+
+        For hints (waking somebody, forgetting a cached value): a crash between the commit and the call
+        loses it.
+        """
+        self._callbacks.append(callback)
+
+
+class Database:
+    """Opened lazily: nothing is connected before the first block, so that a database may come up later."""
+
+    def __init__(self, dialect: Dialect, url: str, *, readers: AsyncEngine, writer: AsyncEngine) -> None:
+        self.dialect: Dialect = dialect
+        self.url = url
+        self.signals = Signals()
+        self._readers = readers
+        self._writer = writer
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        pool_size: int = 10,
+        pool_timeout: timedelta = timedelta(seconds=10),
+        busy_timeout: timedelta = timedelta(seconds=5),
+    ) -> "Database":
+        """Return the database at `sqlite:///file`, a plain path, or `postgresql://…`.
+
+        `pool_size` bounds the connections for reading, and on PostgreSQL those for writing as well;
+        `pool_timeout` is how long a block waits for one before it raises `DatabaseAway`;
+        `busy_timeout` is how long SQLite waits for another process that is writing.
+        """
+        if postgresql.is_url(url):
+            readers, writer = postgresql.engines(url, pool_size=pool_size, pool_timeout=pool_timeout)
+            return cls("postgresql", url, readers=readers, writer=writer)
+        path = sqlite.path_of(url)
+        readers, writer = sqlite.engines(
+            path, pool_size=pool_size, pool_timeout=pool_timeout, busy_timeout=busy_timeout
+        )
+        return cls("sqlite", f"sqlite:///{path}", readers=readers, writer=writer)
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[Read]:
+        """Open a block that only reads.
+
+        On SQLite the block is one snapshot; on PostgreSQL each statement sees what is committed when it
+        starts, and costs one round trip. What must be one snapshot on both is one statement.
+        """
+        connection = await _connected(self._readers)
+        try:
+            yield Read(self, connection)
+        finally:
+            await connection.close()
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[Write]:
+        """Open a transaction: keep it short, and never wait for a network inside.
+
+        On SQLite it holds the only write lock from its first line, so that what it reads cannot change under
+        it; on PostgreSQL it is READ COMMITTED: lock what you decide upon, or update conditionally.
+        """
+        connection = await _connected(self._writer)
+        try:
+            async with connection.begin():
+                transaction = Write(self, connection)
+                yield transaction
+        finally:
+            await connection.close()
+        for callback in transaction._callbacks:  # noqa: SLF001  # the other half of Write
+            callback()
+
+    async def close(self) -> None:
+        await self._readers.dispose()
+        await self._writer.dispose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+async def _connected(engine: AsyncEngine) -> AsyncConnection:
+    try:
+        return await engine.connect()
+    except (OSError, TimeoutError, sqlalchemy_exc.TimeoutError) as error:
+        raise DatabaseAway("the database could not be reached, or had no connection to spare") from error

@@ -1,0 +1,81 @@
+"""What a database error means: away for now, a rule of the schema, or a bug."""
+
+import sqlite3
+
+import asyncpg
+from sqlalchemy import Constraint, Index, exc
+from sqlalchemy.sql.schema import ColumnCollectionConstraint
+
+# SQLite: busy or locked by another process, disk full, unreadable, cannot be opened.
+# Not READONLY: that is what a write through a reader's handle gives, which is a bug.
+_SQLITE_AWAY = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN,
+}
+
+# PostgreSQL, by class of SQLSTATE: connection lost, a transaction to be tried again (serialisation,
+# deadlock), out of disk, memory or connections, stopped by the operator or a time-out, a broken disk.
+_POSTGRES_AWAY = ("08", "40", "53", "57", "58", "55P03")
+
+
+class DatabaseAway(Exception):  # noqa: N818  # a state of the world, as `Problem` is
+    """The database could not be reached, or had no connection to spare."""
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Return whether the database is busy, full or away, so that the same request may succeed later."""
+    if isinstance(error, DatabaseAway):
+        return True
+    if isinstance(error, exc.DBAPIError) and error.connection_invalidated:
+        return True
+    return any(_is_away(cause) for cause in _chain(error))
+
+
+def is_unique_violation(error: BaseException, constraint: Constraint | Index | None = None) -> bool:
+    """Return whether a unique index or constraint refused the row: the given one, or any if none is given."""
+    if not isinstance(error, exc.IntegrityError):
+        return False
+    return any(_refused_by(cause, constraint) for cause in _chain(error))
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return the error and what caused it, as far as the driver's own."""
+    chain: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and len(chain) < 5:  # noqa: PLR2004  # SQLAlchemy wraps the driver's error twice
+        chain.append(cause)
+        cause = getattr(cause, "orig", None) or cause.__cause__
+    return chain
+
+
+def _is_away(error: BaseException) -> bool:
+    if isinstance(error, sqlite3.Error):
+        # The low byte is the primary code; the rest only refines it.
+        return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _SQLITE_AWAY
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "").startswith(_POSTGRES_AWAY)
+    # asyncpg says InterfaceError of wrong arguments, too; those are bugs.
+    return isinstance(error, asyncpg.InterfaceError) and "closed" in str(error)
+
+
+def _refused_by(error: BaseException, constraint: Constraint | Index | None) -> bool:
+    if isinstance(error, asyncpg.UniqueViolationError):
+        return constraint is None or error.constraint_name == constraint.name
+    if isinstance(error, sqlite3.IntegrityError):
+        return _sqlite_refused_by(str(error), constraint)
+    return False
+
+
+def _sqlite_refused_by(message: str, constraint: Constraint | Index | None) -> bool:
+    """SQLite names the columns (`UNIQUE constraint failed: t.a, t.b`), or an index of expressions."""
+    refusal, _, what = message.partition(" constraint failed: ")
+    if refusal != "UNIQUE":
+        return False
+    if constraint is None or what == f"index '{constraint.name}'":
+        return True
+    if not isinstance(constraint, Index | ColumnCollectionConstraint):
+        return False
+    return what == ", ".join(f"{column.table.name}.{column.name}" for column in constraint.columns)

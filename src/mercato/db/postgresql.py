@@ -1,0 +1,66 @@
+"""PostgreSQL through asyncpg: readers that are read-only sessions, and a pool for transactions."""
+
+from datetime import timedelta
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+_SESSION = {
+    "application_name": "mercato",
+    # Our statements are short; compiling one costs more than it ever saves.
+    "jit": "off",
+    "statement_timeout": "30s",
+    # A process that stalls inside a transaction must not hold its locks for ever.
+    "idle_in_transaction_session_timeout": "60s",
+}
+
+
+def is_url(url: str) -> bool:
+    return url.startswith(("postgresql:", "postgresql+asyncpg:", "postgres:"))
+
+
+def sqlalchemy_url(url: str) -> URL:
+    return make_url(url.replace("postgres:", "postgresql:", 1)).set(drivername="postgresql+asyncpg")
+
+
+def engines(url: str, *, pool_size: int, pool_timeout: timedelta) -> tuple[AsyncEngine, AsyncEngine]:
+    """Return the readers and the writers.
+
+    A reader runs each statement by itself in a session whose every transaction is READ ONLY: what a READ
+    COMMITTED transaction would show, without the round trips for BEGIN and COMMIT.
+    """
+    readers = _engine(
+        url,
+        pool_size=pool_size,
+        pool_timeout=pool_timeout,
+        isolation_level="AUTOCOMMIT",
+        session={**_SESSION, "default_transaction_read_only": "on"},
+    )
+    writers = _engine(url, pool_size=pool_size, pool_timeout=pool_timeout, session=_SESSION)
+    return readers, writers
+
+
+def _engine(
+    url: str,
+    *,
+    pool_size: int,
+    pool_timeout: timedelta,
+    session: dict[str, str],
+    isolation_level: str | None = None,
+) -> AsyncEngine:
+    options = {} if isolation_level is None else {"isolation_level": isolation_level}
+    return create_async_engine(
+        sqlalchemy_url(url),
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=pool_timeout.total_seconds(),
+        # The connection used last is used next, so that a quiet service lets the server's idle ones go.
+        pool_use_lifo=True,
+        query_cache_size=2000,
+        connect_args={
+            "timeout": 10,
+            "prepared_statement_cache_size": 500,
+            "server_settings": session,
+        },
+        **options,
+    )
