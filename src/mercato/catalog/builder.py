@@ -1,0 +1,117 @@
+"""Where catalogs are built: a process of its own for large documents, so that no cart waits for one.
+
+A thread would hold the interpreter's lock through a 5 MB decode, and everybody's p99 with it.
+"""
+
+import asyncio
+import multiprocessing
+import resource
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Final
+from uuid import UUID
+
+from mercato.catalog.build import BuildFailed, Built, Unchanged, build
+from mercato.catalog.compress import compress
+
+SMALL: Final = 256 * 1024
+"""Bytes up to which a document is built in place, in a few milliseconds."""
+
+BUILD_SECONDS: Final = 60.0
+"""How long one document may take; the largest that may be pulled takes a fraction of it."""
+
+IDLE_SECONDS: Final = 60.0
+"""How long an unused process is kept."""
+
+MEMORY: Final = 4 * 1024 * 1024 * 1024
+"""Bytes of address space the process may have: 12 times the largest document, and the interpreter."""
+
+Result = Built | BuildFailed | Unchanged
+
+
+class BuildOverrunError(Exception):
+    """The document took too long, or too much memory: building it again would do the same."""
+
+
+class Builder:
+    """Builds and compresses. One process at a time, started on first use, stopped when idle."""
+
+    def __init__(self) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+        self._lock = asyncio.Lock()
+        self._idle: asyncio.TimerHandle | None = None
+
+    async def build(
+        self,
+        document: bytes,
+        *,
+        onboarding_id: UUID,
+        catalog_set_id: UUID,
+        store_id: UUID,
+        default_currency: str,
+        previous_hash: str | None,
+    ) -> Result:
+        """Return what became of the document. Raises BuildOverrunError."""
+        options = {
+            "onboarding_id": onboarding_id,
+            "catalog_set_id": catalog_set_id,
+            "store_id": store_id,
+            "default_currency": default_currency,
+            "previous_hash": previous_hash,
+        }
+        if len(document) <= SMALL:
+            return _build(document, options)
+        async with self._lock:
+            return await self._apart(document, options)
+
+    async def compress(self, built: Built) -> dict[str, bytes]:
+        """Return the served bytes in each coding."""
+        return await asyncio.to_thread(compress, built.body)
+
+    async def close(self) -> None:
+        """Stop the process."""
+        self._stop()
+
+    async def _apart(self, document: bytes, options: Mapping[str, UUID | str | None]) -> Result:
+        if self._idle is not None:
+            self._idle.cancel()
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(BUILD_SECONDS):
+                return await loop.run_in_executor(self._running(), _build, document, options)
+        except (TimeoutError, BrokenProcessPool, MemoryError):
+            self._stop(kill=True)
+            raise BuildOverrunError from None
+        finally:
+            self._idle = loop.call_later(IDLE_SECONDS, self._stop)
+
+    def _running(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                1,
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=_limit,
+                max_tasks_per_child=100,
+            )
+        return self._pool
+
+    def _stop(self, *, kill: bool = False) -> None:
+        pool, self._pool = self._pool, None
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if pool is None:
+            return
+        if kill:
+            for process in list((pool._processes or {}).values()):  # noqa: SLF001  # 3.11 has no public way
+                process.kill()
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _build(document: bytes, options: Mapping[str, UUID | str | None]) -> Result:
+    return build(document, **options)  # type: ignore[arg-type]  # the six names above
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

@@ -1,0 +1,238 @@
+"""The only SQL of catalogs: owners, sets with their bytes, and runs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Row, delete, func, insert, select, update
+
+from mercato.catalog.model import CatalogFault
+from mercato.catalog.runs import OPEN, CurrentSet, Owner, Run, RunStatus
+from mercato.db.engine import Read, Write
+from mercato.db.tables import catalog_bodies as bodies
+from mercato.db.tables import catalog_owners as owners
+from mercato.db.tables import catalog_runs as runs
+from mercato.db.tables import catalog_sets as sets
+
+COMPILED: Final = "compiled"
+"""The coding under which the form that pricing reads stands beside the bytes that are served."""
+
+_faults = msgspec.json.Decoder(tuple[CatalogFault, ...])
+
+# --- owners ---------------------------------------------------------------------------------------
+
+
+async def insert_owner(tx: Write, owner: Owner) -> None:
+    await tx.execute(insert(owners).values(id=owner.id, store_id=owner.store_id, partner_id=owner.partner_id))
+
+
+async def close_owner(tx: Write, owner_id: UUID, *, now: datetime) -> None:
+    """Let the owner take no set from now on: what a run brings later is thrown away."""
+    await tx.execute(update(owners).where(owners.c.id == owner_id).values(closed_at=now))
+
+
+async def lock_owner(tx: Write, owner_id: UUID) -> bool:
+    """Hold the owner's row until the transaction ends; False when it is closed or not there."""
+    open_owner = select(owners.c.id).where(owners.c.id == owner_id, owners.c.closed_at.is_(None))
+    return await tx.first(open_owner.with_for_update()) is not None
+
+
+# --- sets -----------------------------------------------------------------------------------------
+
+
+async def find_current(tx: Read, owner_id: UUID) -> CurrentSet | None:
+    """Return the set that the owner serves now, if any."""
+    row = await tx.first(
+        select(sets.c.id, sets.c.content_hash, sets.c.currency, sets.c.source_url, sets.c.source_etag)
+        .join(owners, owners.c.current_set_id == sets.c.id)
+        .where(owners.c.id == owner_id)
+    )
+    return None if row is None else CurrentSet(*row)
+
+
+async def insert_set(
+    tx: Write,
+    *,
+    set_id: UUID,
+    owner: Owner,
+    content_hash: str,
+    currency: str,
+    summary: bytes,
+    source_url: str,
+    source_etag: str | None,
+    parts: Mapping[str, bytes],
+    now: datetime,
+) -> None:
+    """Store a set and its bytes (coding → body); nobody is served it before `switch`."""
+    await tx.execute(
+        insert(sets).values(
+            id=set_id,
+            owner_id=owner.id,
+            store_id=owner.store_id,
+            partner_id=owner.partner_id,
+            content_hash=content_hash,
+            currency=currency,
+            summary=summary.decode(),
+            source_url=source_url,
+            source_etag=source_etag,
+            created_at=now,
+        )
+    )
+    for coding, body in parts.items():
+        await tx.execute(insert(bodies).values(set_id=set_id, coding=coding, body=body))
+
+
+async def switch(tx: Write, owner_id: UUID, *, leaves: UUID | None, to: UUID, now: datetime) -> bool:
+    """Make `to` the owner's current set; False when it isn't on `leaves` any more, or closed."""
+    at = owners.c.current_set_id.is_(None) if leaves is None else owners.c.current_set_id == leaves
+    moved = await tx.execute(
+        update(owners).where(owners.c.id == owner_id, owners.c.closed_at.is_(None), at).values(current_set_id=to)
+    )
+    if leaves is not None:
+        await tx.execute(update(sets).where(sets.c.id == leaves).values(superseded_at=now))
+    return moved.rowcount == 1
+
+
+async def touch_source(tx: Write, set_id: UUID, *, url: str, etag: str | None) -> None:
+    """Remember where the set's very content was last seen, for the next conditional pull."""
+    await tx.execute(update(sets).where(sets.c.id == set_id).values(source_url=url, source_etag=etag))
+
+
+async def find_body(tx: Read, set_id: UUID, coding: str) -> bytes | None:
+    """Return the set's bytes in one coding (`zstd`, `br`, `gzip`, or COMPILED)."""
+    body: bytes | None = await tx.scalar(
+        select(bodies.c.body).where(bodies.c.set_id == set_id, bodies.c.coding == coding)
+    )
+    return body
+
+
+async def prune_sets(tx: Write, *, before: datetime, limit: int) -> int:
+    """Delete at most `limit` sets that were superseded before the instant; return how many went."""
+    old = (
+        select(sets.c.id)
+        .where(sets.c.superseded_at < before, ~sets.c.id.in_(select(owners.c.current_set_id).where(_served())))
+        .limit(limit)
+    )
+    ids = [row.id for row in await tx.all(old)]
+    if ids:
+        await tx.execute(delete(bodies).where(bodies.c.set_id.in_(ids)))
+        await tx.execute(delete(sets).where(sets.c.id.in_(ids)))
+    return len(ids)
+
+
+def _served() -> Any:
+    return owners.c.current_set_id.is_not(None)
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+async def insert_run(tx: Write, run: Run) -> None:
+    await tx.execute(
+        insert(runs).values(
+            id=run.id,
+            owner_id=run.owner.id,
+            store_id=run.owner.store_id,
+            partner_id=run.owner.partner_id,
+            notified=run.notified,
+            callback_url=run.callback_url,
+            status=run.status.value,
+            errors="[]",
+            traceparent=run.traceparent,
+            created_at=run.created_at,
+            updated_at=run.updated_at,
+        )
+    )
+
+
+async def count_waiting(tx: Read, owner_id: UUID) -> int:
+    """Return how many of the owner's runs have not begun."""
+    waiting = select(func.count()).where(runs.c.owner_id == owner_id, runs.c.status == RunStatus.QUEUED.value)
+    return int(await tx.scalar(waiting) or 0)
+
+
+async def find_run(tx: Read, run_id: UUID) -> Run | None:
+    row = await tx.first(select(runs).where(runs.c.id == run_id))
+    return None if row is None else _run(row)
+
+
+async def list_notified(tx: Read, owner_id: UUID, *, before: UUID | None, limit: int) -> list[Run]:
+    """Return the runs a partner asked for, newest first, at most `limit`, older than the run `before`."""
+    query = select(runs).where(runs.c.owner_id == owner_id, runs.c.notified)
+    if before is not None:
+        query = query.where(runs.c.id < before)
+    return [_run(row) for row in await tx.all(query.order_by(runs.c.id.desc()).limit(limit))]
+
+
+async def list_latest(tx: Read, owner_ids: Sequence[UUID]) -> dict[UUID, Run]:
+    """Return each owner's newest run."""
+    newest = select(func.max(runs.c.id)) if tx.dialect == "sqlite" else None
+    if newest is not None:
+        newest = newest.where(runs.c.owner_id.in_(owner_ids)).group_by(runs.c.owner_id)
+        rows: Iterable[Row[Any]] = await tx.all(select(runs).where(runs.c.id.in_(newest)))
+    else:
+        # PostgreSQL has no max() of uuids before version 18.
+        rows = await tx.all(
+            select(runs)
+            .distinct(runs.c.owner_id)
+            .where(runs.c.owner_id.in_(owner_ids))
+            .order_by(runs.c.owner_id, runs.c.id.desc())
+        )
+    return {row.owner_id: _run(row) for row in rows}
+
+
+async def move_run(tx: Write, run_id: UUID, *, to: RunStatus, now: datetime) -> bool:
+    """Move an open run on; False when it has ended already."""
+    moved = await tx.execute(
+        update(runs)
+        .where(runs.c.id == run_id, runs.c.status.in_([status.value for status in OPEN]))
+        .values(status=to.value, updated_at=now)
+    )
+    return moved.rowcount == 1
+
+
+async def end_run(
+    tx: Write,
+    run_id: UUID,
+    *,
+    status: RunStatus,
+    errors: Sequence[CatalogFault],
+    set_id: UUID | None,
+    now: datetime,
+) -> bool:
+    """Bring an open run to its end; False when it has ended already."""
+    moved = await tx.execute(
+        update(runs)
+        .where(runs.c.id == run_id, runs.c.status.in_([open_status.value for open_status in OPEN]))
+        .values(
+            status=status.value, errors=msgspec.json.encode(errors).decode(), set_id=set_id, updated_at=now
+        )
+    )
+    return moved.rowcount == 1
+
+
+async def end_open_runs(tx: Write, owner_id: UUID, *, fault: CatalogFault, now: datetime) -> None:
+    """Bring every open run of an owner to `failed`, for the one reason given."""
+    still_open = runs.c.status.in_([open_status.value for open_status in OPEN])
+    await tx.execute(
+        update(runs)
+        .where(runs.c.owner_id == owner_id, still_open)
+        .values(status=RunStatus.FAILED.value, errors=msgspec.json.encode([fault]).decode(), updated_at=now)
+    )
+
+
+def _run(row: Row[Any]) -> Run:
+    return Run(
+        id=row.id,
+        owner=Owner(id=row.owner_id, store_id=row.store_id, partner_id=row.partner_id),
+        notified=row.notified,
+        callback_url=row.callback_url,
+        status=RunStatus(row.status),
+        errors=_faults.decode(row.errors),
+        set_id=row.set_id,
+        traceparent=row.traceparent,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )

@@ -1,0 +1,69 @@
+"""An ingest run: its states, the moves between them (specification §3.2), and what is told at its end."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+from uuid import UUID
+
+from mercato.catalog.model import CatalogFault
+
+
+class RunStatus(StrEnum):
+    """Where a run is. `succeeded` and `failed` are terminal."""
+
+    QUEUED = "queued"
+    PULLING = "pulling"
+    PROCESSING = "processing"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+MOVES: Final = {
+    RunStatus.QUEUED: {RunStatus.PULLING, RunStatus.FAILED},
+    RunStatus.PULLING: {RunStatus.PROCESSING, RunStatus.SUCCEEDED, RunStatus.FAILED},
+    RunStatus.PROCESSING: {RunStatus.SUCCEEDED, RunStatus.FAILED},
+    RunStatus.SUCCEEDED: set[RunStatus](),
+    RunStatus.FAILED: set[RunStatus](),
+}
+"""The moves of one attempt. Beyond the specification's: a 304 goes from `pulling` to `succeeded` at once, since
+there is nothing to process, and a run that can't be carried out fails from `queued`."""
+
+OPEN: Final = (RunStatus.QUEUED, RunStatus.PULLING, RunStatus.PROCESSING)
+"""The states that a run must leave by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose catalog it is. `id` is the onboarding's, `store_id` the store that it is or will be."""
+
+    id: UUID
+    store_id: UUID
+    partner_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as it is stored."""
+
+    id: UUID
+    owner: Owner
+    notified: bool
+    callback_url: str
+    status: RunStatus
+    errors: tuple[CatalogFault, ...]
+    set_id: UUID | None
+    traceparent: str
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentSet:
+    """The facts of the set that an owner serves now."""
+
+    id: UUID
+    content_hash: str
+    currency: str
+    source_url: str
+    source_etag: str | None

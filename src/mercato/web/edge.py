@@ -1,0 +1,227 @@
+"""The one ASGI application in front of every operation.
+
+A request is scanned once; then caller, limit, ids, query and body are found in that order, the handler is
+called, and its answer sent. Every refusal leaves through `problems.render`, every bug as a bare 500.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+from uuid import UUID
+
+import structlog
+
+from mercato import errors
+from mercato.db.errors import is_unavailable
+from mercato.errors import Problem
+from mercato.partners.model import Caller
+from mercato.runtime import Runtime
+from mercato.settings import MiB
+from mercato.web import problems
+from mercato.web.head import Head
+from mercato.web.operations import Access, Answer, Call, Operation, Rate, Routes
+from mercato.wire import as_json, parse_uuid
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+log = structlog.get_logger("mercato.web")
+
+NOBODY: Final = Caller.__new__(Caller)
+"""The caller of a public operation: it has no members, so that using it by mistake fails at once."""
+
+DATABASE_AWAY_SECONDS: Final = 2
+"""What a client is told to wait when the database is busy, full or restarting."""
+
+
+class ClientGoneError(Exception):
+    """The client closed the connection before its body was read."""
+
+
+class Edge:
+    """The ASGI application over one runtime."""
+
+    def __init__(self, app: Runtime, routes: Routes) -> None:
+        self._app = app
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request. Lifespan belongs to `web.app`."""
+        head = Head.scan(scope, self._app.settings.public_url)
+        answered: Headers = []
+        try:
+            operation, texts = self._routes.find(scope["method"], head.path)
+            status, headers, body = await self._answer(operation, texts, head, receive, answered)
+        except Problem as problem:
+            status, headers, body = problems.render(problem, _context(head))
+        except ClientGoneError:
+            return
+        except Exception as bug:
+            status, headers, body = problems.render(self._fault(bug, head), _context(head))
+        headers += answered
+        headers.append((b"x-request-id", head.request_id.encode()))
+        await _send(send, status, headers, b"" if scope["method"] == "HEAD" else body, length=len(body))
+
+    async def _answer(
+        self, operation: Operation, texts: list[str], head: Head, receive: Receive, answered: Headers
+    ) -> tuple[int, Headers, bytes]:
+        caller = NOBODY
+        if operation.access is not Access.PUBLIC:
+            caller = await self._caller(operation, head)
+            self._count(caller, operation.rate, answered)
+        ids, named = _path(operation, texts)
+        query = operation.decode_query(head.query) if operation.decode_query is not None else None
+        body: Any = None
+        if operation.reads_body:
+            raw = await self._body(operation, head, receive)
+            body = _decoded(operation, raw, head)
+        call = Call(
+            app=self._app,
+            caller=caller,
+            body=body,
+            query=query,
+            ids=ids,
+            texts=named,
+            headers=head.headers,
+            base_url=head.base_url,
+            trace=head.child(),
+        )
+        return _reply(operation, await operation.handler(call))
+
+    async def _caller(self, operation: Operation, head: Head) -> Caller:
+        token = _token(head)
+        callers = self._app.callers
+        caller = callers.cached(token) or await callers.get(token)
+        if operation.access is not Access.EITHER and caller.surface is not operation.access.value:
+            raise errors.Forbidden(
+                f"This is a {caller.surface} key; the operation is of the {operation.access.value} surface. "
+                f"Use a key made for it: mercato key create … --surface {operation.access.value}."
+            )
+        return caller
+
+    def _count(self, caller: Caller, rate: Rate | None, answered: Headers) -> None:
+        limiter = self._app.limiter
+        if limiter is None or rate is None:
+            return
+        quota = limiter.take(caller, rate.value)
+        answered += [
+            (b"x-ratelimit-limit", b"%d" % quota.limit),
+            (b"x-ratelimit-remaining", b"%d" % quota.remaining),
+            (b"x-ratelimit-reset", b"%d" % quota.reset),
+        ]
+        if quota.wait is not None:
+            raise errors.RateLimited(
+                f"More than {quota.limit} {rate.value} in a minute. Wait {quota.wait} s.", retry_after=quota.wait
+            )
+
+    async def _body(self, operation: Operation, head: Head, receive: Receive) -> bytes:
+        settings = self._app.settings
+        limit = max(settings.pull_bytes, MiB) if operation.catalog_body else settings.body_limit
+        if head.content_encoding not in {b"", b"identity"}:
+            raise errors.UnsupportedMediaType("Compressed request bodies are not read. Send it as it is.")
+        if head.content_length is not None and head.content_length > limit:
+            raise errors.PayloadTooLarge(limit)
+        try:
+            async with asyncio.timeout(settings.body_seconds):
+                return await _read(receive, limit)
+        except TimeoutError:
+            raise errors.InvalidRequest(
+                f"The body did not arrive within {settings.body_seconds:g} s. Send it again, faster."
+            ) from None
+
+    def _fault(self, bug: Exception, head: Head) -> Problem:
+        if is_unavailable(bug):
+            log.warning("database unavailable", request_id=head.request_id, error=type(bug).__name__)
+            return errors.ServiceUnavailable(
+                "The database is busy or away. Nothing was changed; try again.", retry_after=DATABASE_AWAY_SECONDS
+            )
+        log.error("bug", request_id=head.request_id, trace_id=head.trace_id, path=head.path, exc_info=bug)
+        return errors.InternalError(
+            "This is a fault of ours and was logged. Try again; if it stays, report the requestId."
+        )
+
+
+def _context(head: Head) -> problems.Context:
+    return problems.Context(
+        base_url=head.base_url, request_id=head.request_id, trace_id=head.trace_id, accept=head.accept
+    )
+
+
+def _token(head: Head) -> bytes:
+    value = head.authorization
+    if not value:
+        raise errors.Unauthenticated("Send the header Authorization: Bearer <your key>.", sent=False)
+    scheme, _, token = value.partition(b" ")
+    token = token.strip()
+    if scheme.lower() != b"bearer" or not token:
+        raise errors.Unauthenticated("The Authorization header must be: Bearer <your key>.", sent=True)
+    return token
+
+
+def _path(operation: Operation, texts: list[str]) -> tuple[dict[str, UUID], dict[str, str]]:
+    """Return path parameters: ids as UUIDs, refused as the resource they would have named, and texts."""
+    ids: dict[str, UUID] = {}
+    named: dict[str, str] = {}
+    for name, text in zip(operation.names, texts, strict=True):
+        if name in operation.missing:
+            found = parse_uuid(text)
+            if found is None:
+                raise operation.missing[name](text)
+            ids[name] = found
+        else:
+            named[name] = text
+    return ids, named
+
+
+def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
+    if operation.decode is None:
+        return raw
+    if operation.body_optional and not raw.strip():
+        return None
+    kind = head.content_type.partition(b";")[0].strip().lower()
+    if kind and kind != b"application/json" and not kind.endswith(b"+json"):
+        raise errors.UnsupportedMediaType("Send the body as JSON with the header Content-Type: application/json.")
+    return operation.decode(raw)
+
+
+async def _read(receive: Receive, limit: int) -> bytes:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientGoneError
+    body: bytes = message.get("body", b"")
+    if message.get("more_body"):
+        parts, size = [body], len(body)
+        while message.get("more_body") and size <= limit:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGoneError
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+        body = b"".join(parts)
+    if len(body) > limit:
+        raise errors.PayloadTooLarge(limit)
+    return body
+
+
+def _reply(operation: Operation, result: Any) -> tuple[int, Headers, bytes]:
+    if not isinstance(result, Answer):
+        result = Answer(value=result)
+    status = operation.status if result.status is None else result.status
+    headers = list(result.headers)
+    if result.raw is not None:
+        headers.append((b"content-type", result.media_type))
+        return status, headers, result.raw
+    if result.value is None:
+        return status, headers, b""
+    headers.append((b"content-type", b"application/json"))
+    return status, headers, as_json(result.value)
+
+
+async def _send(send: Send, status: int, headers: Headers, body: bytes, *, length: int) -> None:
+    if status not in {204, 304}:
+        headers.append((b"content-length", b"%d" % length))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

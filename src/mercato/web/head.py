@@ -1,0 +1,86 @@
+"""A request's head, scanned once: everything the edge looks at before the body."""
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mercato import clock
+
+_SANE_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
+_TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?")
+_HOST: Final = re.compile(rb"[A-Za-z0-9.-]{1,253}(?::\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::\d{1,5})?")
+_NO_TRACE: Final = b"0" * 32
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The parts of a request's head that operations and refusals need."""
+
+    path: str
+    query: bytes
+    headers: dict[bytes, bytes]
+    request_id: str
+    trace_id: str
+    flags: str
+    base_url: str
+
+    @classmethod
+    def scan(cls, scope: Any, public_url: str | None) -> "Head":
+        """Return the head of an ASGI scope. A header that is sent twice counts as its last value."""
+        headers = dict(scope["headers"])
+        trace_id, flags = _trace(headers.get(b"traceparent"))
+        return cls(
+            path=scope["path"],
+            query=scope.get("query_string", b""),
+            headers=headers,
+            request_id=_request_id(headers.get(b"x-request-id")),
+            trace_id=trace_id,
+            flags=flags,
+            base_url=public_url.rstrip("/") if public_url else _base(scope, headers.get(b"host", b"")),
+        )
+
+    def child(self) -> str:
+        """Return the `traceparent` of what this request causes: the same trace, a new parent."""
+        return f"00-{self.trace_id}-{os.urandom(8).hex()}-{self.flags}"
+
+    @property
+    def authorization(self) -> bytes:
+        return self.headers.get(b"authorization", b"")
+
+    @property
+    def accept(self) -> bytes:
+        return self.headers.get(b"accept", b"")
+
+    @property
+    def content_type(self) -> bytes:
+        return self.headers.get(b"content-type", b"")
+
+    @property
+    def content_encoding(self) -> bytes:
+        return self.headers.get(b"content-encoding", b"").strip().lower()
+
+    @property
+    def content_length(self) -> int | None:
+        """The declared size, if it is one; the server has refused what is none."""
+        declared = self.headers.get(b"content-length", b"")
+        return int(declared) if declared.isdigit() and len(declared) < 20 else None  # noqa: PLR2004  # of 64 bits
+
+
+def _request_id(sent: bytes | None) -> str:
+    if sent is not None and _SANE_ID.fullmatch(sent):
+        return sent.decode()
+    return str(clock.new_id())
+
+
+def _trace(sent: bytes | None) -> tuple[str, str]:
+    match = _TRACEPARENT.fullmatch(sent) if sent else None
+    if match and match[1] != _NO_TRACE and not (sent or b"").startswith(b"ff"):
+        return match[1].decode(), match[2].decode()
+    return os.urandom(16).hex(), "00"
+
+
+def _base(scope: Any, host: bytes) -> str:
+    """Return the service's address as this client sees it; a made-up Host is not repeated."""
+    name = host.decode() if _HOST.fullmatch(host) else "localhost"
+    return f"{scope.get('scheme', 'http')}://{name}"

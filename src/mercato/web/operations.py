@@ -1,0 +1,214 @@
+"""One declaration for each operation: routes, decoding, authentication, limits and OpenAPI come from it."""
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from uuid import UUID
+
+from mercato import errors
+from mercato.errors import Problem
+from mercato.partners.model import Caller, Surface
+from mercato.wire import Decoder, QueryDecoder, Wire
+
+if TYPE_CHECKING:
+    from mercato.runtime import Runtime
+
+B = TypeVar("B")
+Q = TypeVar("Q")
+
+
+class Rate(Enum):
+    """Which of a partner's windows a request counts in."""
+
+    READ = "reads"
+    WRITE = "writes"
+    DISCOVERY = "discovery"
+
+
+class Access(Enum):
+    """Whose credentials an operation asks for."""
+
+    COMMERCE = Surface.COMMERCE
+    MARKETFRONT = Surface.MARKETFRONT
+    EITHER = "either"
+    PUBLIC = "public"
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[B, Q]):
+    """A request as a handler gets it: authenticated, counted and decoded."""
+
+    app: "Runtime"
+    caller: Caller
+    body: B
+    query: Q
+    ids: Mapping[str, UUID]
+    texts: Mapping[str, str]
+    headers: Mapping[bytes, bytes]
+    base_url: str
+    trace: str
+    """A `traceparent` for what this request causes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A reply that is more than a struct: other status, headers, or bytes that are ready."""
+
+    value: Any = None
+    status: int | None = None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    raw: bytes | None = None
+    media_type: bytes = b"application/json"
+
+
+Handler = Callable[[Any], Awaitable[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """What an operation is. `returns` None means no body; `form` bodies are the handler's to read."""
+
+    id: str
+    method: str
+    path: str
+    access: Access
+    handler: Handler
+    summary: str
+    description: str
+    tag: str
+    takes: type | None = None
+    body_optional: bool = False
+    query: type[Wire] | None = None
+    returns: Any = None
+    media_type: str = "application/json"
+    status: int = 200
+    also: tuple[int, ...] = ()
+    reply_headers: tuple[str, ...] = ()
+    request_headers: tuple[str, ...] = ()
+    problems: tuple[type[Problem], ...] = ()
+    missing: Mapping[str, Callable[[str], Problem]] = field(default_factory=dict)
+    rate: Rate | None = None
+    catalog_body: bool = False
+    raw_body: bool = False
+
+    def __post_init__(self) -> None:
+        names: Final = tuple(re.findall(r"\{(\w+)\}", self.path))
+        put = object.__setattr__
+        put(self, "names", names)
+        put(self, "decode", Decoder(self.takes) if self.takes is not None and not self.raw_body else None)
+        put(self, "decode_query", QueryDecoder(self.query) if self.query is not None else None)
+
+    names: tuple[str, ...] = field(init=False, default=())
+    decode: Decoder[Any] | None = field(init=False, default=None)
+    decode_query: QueryDecoder[Any] | None = field(init=False, default=None)
+
+    @property
+    def reads_body(self) -> bool:
+        """Tell whether the body is read at all; an operation without a body accepts any, unread."""
+        return self.takes is not None or self.raw_body
+
+
+class Operations:
+    """The operations of one surface, in the order they were declared."""
+
+    def __init__(self, *, access: Access, tag: str) -> None:
+        self._access = access
+        self._tag = tag
+        self._all: list[Operation] = []
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self._all)
+
+    def declare(
+        self, method: str, path: str, *, summary: str, **options: Any
+    ) -> Callable[[Handler], Handler]:
+        """Declare the handler below as an operation; its docstring is the description."""
+
+        def add(handler: Handler) -> Handler:
+            words = handler.__name__.split("_")
+            options.setdefault("id", words[0] + "".join(word.title() for word in words[1:]))
+            options.setdefault("access", self._access)
+            options.setdefault("tag", self._tag)
+            options.setdefault("rate", Rate.READ if method == "GET" else Rate.WRITE)
+            if options["access"] is Access.PUBLIC:
+                options["rate"] = None
+            self._all.append(
+                Operation(
+                    method=method,
+                    path=path,
+                    summary=summary,
+                    description=(handler.__doc__ or "").strip(),
+                    handler=handler,
+                    **options,
+                )
+            )
+            return handler
+
+        return add
+
+    def get(self, path: str, *, summary: str, **options: Any) -> Callable[[Handler], Handler]:
+        """Declare a GET (which answers HEAD too)."""
+        return self.declare("GET", path, summary=summary, **options)
+
+    def post(self, path: str, *, summary: str, **options: Any) -> Callable[[Handler], Handler]:
+        """Declare a POST."""
+        return self.declare("POST", path, summary=summary, **options)
+
+    def put(self, path: str, *, summary: str, **options: Any) -> Callable[[Handler], Handler]:
+        """Declare a PUT."""
+        return self.declare("PUT", path, summary=summary, **options)
+
+    def delete(self, path: str, *, summary: str, **options: Any) -> Callable[[Handler], Handler]:
+        """Declare a DELETE."""
+        return self.declare("DELETE", path, summary=summary, **options)
+
+
+class _Node:
+    __slots__ = ("children", "methods", "param")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.param: _Node | None = None
+        self.methods: dict[str, Operation] = {}
+
+
+class Routes:
+    """All operations by path: one dictionary look-up a segment, literal before parameter."""
+
+    def __init__(self, operations: list[Operation]) -> None:
+        self._root = _Node()
+        for operation in operations:
+            self._add(operation)
+
+    def _add(self, operation: Operation) -> None:
+        node = self._root
+        for segment in operation.path.split("/")[1:]:
+            if segment.startswith("{"):
+                node.param = node.param or _Node()
+                node = node.param
+            else:
+                node = node.children.setdefault(segment, _Node())
+        assert operation.method not in node.methods, operation.path
+        node.methods[operation.method] = operation
+        if operation.method == "GET":
+            node.methods["HEAD"] = operation
+
+    def find(self, method: str, path: str) -> tuple[Operation, list[str]]:
+        """Return the operation and its path parameters' texts. Raises NotFound or MethodNotAllowed."""
+        node, texts = self._root, []
+        for segment in path.split("/")[1:]:
+            child = node.children.get(segment)
+            if child is None:
+                child = node.param
+                if child is None or not segment:
+                    raise errors.NotFound("There is nothing at this path. See /docs for what there is.")
+                texts.append(segment)
+            node = child
+        operation = node.methods.get(method)
+        if operation is None:
+            if not node.methods:
+                raise errors.NotFound("There is nothing at this path. See /docs for what there is.")
+            raise errors.MethodNotAllowed(method, node.methods)
+        return operation, texts

@@ -1,0 +1,119 @@
+"""The one translation of refusals to `application/problem+json`, or to Markdown for those who ask for it."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from mercato import clock
+from mercato.errors import MethodNotAllowed, OrderError, Problem, Unauthenticated
+from mercato.wire import Instant, Wire, as_json
+
+FIRST_SERVER_ERROR: Final = 500
+
+
+class ProblemDetail(Wire):
+    """RFC 9457 Problem Details, with the members that tell a program what to do next."""
+
+    type: str
+    title: str
+    status: int
+    detail: str | None
+    error_category: str | None
+    error_code: str | None
+    errors: list[OrderError] | None
+    instance: str | None
+    request_id: str | None
+    retry_after: int | None
+    retryable: bool | None
+    timestamp: Instant | None
+    trace_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a refusal is told with: where the service is, which request this was, and what is read."""
+
+    base_url: str
+    request_id: str
+    trace_id: str
+    accept: bytes
+
+
+def render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    """Return status, headers and body of a refusal."""
+    members: dict[str, Any] = msgspec.to_builtins(_detail(problem, context)) | problem.extensions
+    headers = [(b"vary", b"Accept"), *_headers(problem)]
+    if prefers_markdown(context.accept):
+        return (
+            problem.status,
+            [(b"content-type", b"text/markdown; charset=utf-8"), *headers],
+            _markdown(members),
+        )
+    return problem.status, [(b"content-type", b"application/problem+json"), *headers], as_json(members)
+
+
+def _detail(problem: Problem, context: Context) -> ProblemDetail:
+    return ProblemDetail(
+        type=f"{context.base_url}/errors/{problem.code}",
+        title=problem.title,
+        status=problem.status,
+        detail=problem.detail,
+        error_category=problem.category,
+        error_code=problem.code,
+        errors=_errors(problem),
+        instance=f"urn:mercato:request:{context.request_id}",
+        request_id=context.request_id,
+        retry_after=problem.retry_after,
+        retryable=problem.retryable,
+        timestamp=clock.rfc3339(clock.now()),
+        trace_id=context.trace_id,
+    )
+
+
+def _errors(problem: Problem) -> list[OrderError] | None:
+    if problem.errors:
+        return list(problem.errors)
+    if problem.category in {"validation", "availability", "payment"} and problem.status < FIRST_SERVER_ERROR:
+        return [OrderError(code=problem.code, message=problem.detail)]
+    return None
+
+
+def _headers(problem: Problem) -> list[tuple[bytes, bytes]]:
+    headers: list[tuple[bytes, bytes]] = []
+    if problem.retry_after is not None:
+        headers.append((b"retry-after", str(problem.retry_after).encode()))
+    if problem.location is not None:
+        headers.append((b"location", problem.location.encode()))
+    if isinstance(problem, MethodNotAllowed):
+        headers.append((b"allow", problem.allow.encode()))
+    if isinstance(problem, Unauthenticated):
+        headers.append((b"www-authenticate", problem.challenge.encode()))
+    return headers
+
+
+def prefers_markdown(accept: bytes) -> bool:
+    """Tell whether `text/markdown` is asked for by name and no JSON type by name as much."""
+    if b"text/markdown" not in accept:
+        return False
+    weights: dict[str, float] = {}
+    for part in accept.decode("latin-1").lower().split(","):
+        name, _, parameters = part.strip().partition(";")
+        weight = re.search(r"(?:^|;)\s*q\s*=\s*([01](?:\.\d{0,3})?)\s*(?:;|$)", parameters)
+        weights[name.strip()] = float(weight[1]) if weight else 1.0
+    named = [weights.get(name, 0.0) for name in ("application/problem+json", "application/json")]
+    return weights.get("text/markdown", 0.0) > max(named)
+
+
+def _markdown(members: dict[str, Any]) -> bytes:
+    """Return YAML front matter (JSON scalars are YAML) with every member, then the same for a reader."""
+    front = "\n".join(f"{name}: {as_json(value).decode()}" for name, value in members.items())
+    lines = [f"# {members['title']}", "", str(members["detail"])]
+    if members["errors"]:
+        lines += ["", "## Errors", ""]
+        for fault in members["errors"]:
+            where = f" at `{fault['pointer']}`" if fault["pointer"] is not None else ""
+            lines.append(f"- **{fault['code']}**{where}: {fault['message']}")
+    lines += ["", f"More: <{members['type']}>", ""]
+    return ("---\n" + front + "\n---\n\n" + "\n".join(lines)).encode()
