@@ -40,6 +40,13 @@ def engines(url: str, *, pool_size: int, pool_timeout: timedelta) -> tuple[Async
     return readers, writers
 
 
+def migrator(url: str) -> AsyncEngine:
+    """Return the engine that changes the schema: no statement is cut short, none waits long for a lock."""
+    # Who waits for a table's lock makes everybody else wait behind him: rather fail and be tried again.
+    session = {"application_name": "mercato migrate", "statement_timeout": "0", "lock_timeout": "60s"}
+    return _engine(url, pool_size=1, pool_timeout=timedelta(seconds=10), session=session)
+
+
 def _engine(
     url: str,
     *,

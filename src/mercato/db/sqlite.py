@@ -39,6 +39,14 @@ def engines(
     return readers, writer
 
 
+def migrator(path: Path) -> AsyncEngine:
+    """Return the engine that changes the schema: it waits as long for the lock as another may migrate."""
+    # Foreign keys are off, because a table that is rebuilt is dropped for an instant.
+    pragmas = (*_pragmas(timedelta(seconds=60)), "foreign_keys=OFF")
+    timeout = timedelta(seconds=10)
+    return _engine(path, pool_size=1, pool_timeout=timeout, begin="BEGIN IMMEDIATE", pragmas=pragmas)
+
+
 def _pragmas(busy_timeout: timedelta) -> tuple[str, ...]:
     return (
         # First, because the switch to WAL waits for other processes, too.

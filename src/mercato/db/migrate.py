@@ -1,0 +1,58 @@
+"""Bring a database to the schema of this version; safe when several processes start at once."""
+
+from pathlib import Path
+
+from sqlalchemy import Connection, inspect, text
+
+from mercato.db import postgresql, sqlite
+
+HEAD = "0001"
+"""The newest revision. Written here so that a start with nothing to do loads no Alembic; a test holds it."""
+
+# Any number that nobody else uses for an advisory lock in the same database.
+_LOCK = 7_275_110_001
+
+
+class SchemaIsNewer(Exception):  # noqa: N818  # a state of the world, as `Problem` is
+    """The database was migrated by a newer version of the service."""
+
+
+async def migrate(url: str) -> None:
+    """Upgrade to `HEAD` in one transaction, all of it or nothing.
+
+    A second process waits for the first: on PostgreSQL for an advisory lock, on SQLite for the write lock.
+    A database of a newer version is left as it is, with `SchemaIsNewer`.
+    """
+    on_postgresql = postgresql.is_url(url)
+    engine = postgresql.migrator(url) if on_postgresql else sqlite.migrator(sqlite.path_of(url))
+    try:
+        async with engine.begin() as connection:
+            if on_postgresql:
+                await connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+            await connection.run_sync(_upgrade)
+    finally:
+        await engine.dispose()
+
+
+def _upgrade(connection: Connection) -> None:
+    revision = _revision(connection)
+    if revision == HEAD:
+        return
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.attributes["connection"] = connection
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if revision is not None and revision not in known:
+        raise SchemaIsNewer(f"the database is at revision {revision}, which this version does not know")
+    command.upgrade(config, "head")
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return revision

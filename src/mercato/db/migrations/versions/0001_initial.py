@@ -1,0 +1,203 @@
+"""The first schema."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "catalog_bodies",
+        sa.Column("set_id", sa.Uuid(), nullable=False),
+        sa.Column("coding", sa.Text(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("set_id", "coding", name=op.f("pk_catalog_bodies")),
+    )
+    op.create_table(
+        "catalog_owners",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("store_id", sa.Uuid(), nullable=False),
+        sa.Column("partner_id", sa.Uuid(), nullable=False),
+        sa.Column("current_set_id", sa.Uuid(), nullable=True),
+        sa.Column("closed_at", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_catalog_owners")),
+        sa.UniqueConstraint("store_id", name=op.f("uq_catalog_owners_store_id")),
+    )
+    op.create_table(
+        "catalog_runs",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("owner_id", sa.Uuid(), nullable=False),
+        sa.Column("store_id", sa.Uuid(), nullable=False),
+        sa.Column("partner_id", sa.Uuid(), nullable=False),
+        sa.Column("notified", sa.Boolean(), nullable=False),
+        sa.Column("callback_url", sa.Text(), nullable=False),
+        sa.Column("status", sa.Text(), nullable=False),
+        sa.Column("errors", sa.Text(), nullable=False),
+        sa.Column("set_id", sa.Uuid(), nullable=True),
+        sa.Column("traceparent", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_catalog_runs")),
+    )
+    op.create_index("ix_catalog_runs_owner_id", "catalog_runs", ["owner_id", "id"], unique=False)
+    op.create_index("ix_catalog_runs_updated_at", "catalog_runs", ["updated_at"], unique=False)
+    op.create_table(
+        "catalog_sets",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("owner_id", sa.Uuid(), nullable=False),
+        sa.Column("store_id", sa.Uuid(), nullable=False),
+        sa.Column("partner_id", sa.Uuid(), nullable=False),
+        sa.Column("content_hash", sa.Text(), nullable=False),
+        sa.Column("currency", sa.Text(), nullable=False),
+        sa.Column("summary", sa.Text(), nullable=False),
+        sa.Column("source_url", sa.Text(), nullable=False),
+        sa.Column("source_etag", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("superseded_at", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_catalog_sets")),
+    )
+    op.create_index("ix_catalog_sets_owner_id", "catalog_sets", ["owner_id"], unique=False)
+    op.create_index(
+        "ix_catalog_sets_superseded_at",
+        "catalog_sets",
+        ["superseded_at"],
+        unique=False,
+        sqlite_where=sa.text("superseded_at IS NOT NULL"),
+        postgresql_where=sa.text("superseded_at IS NOT NULL"),
+    )
+    op.create_table(
+        "jobs",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("lane", sa.Text(), nullable=False),
+        sa.Column("group_key", sa.Text(), nullable=False),
+        sa.Column("dedup", sa.Text(), nullable=True),
+        sa.Column("payload", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("run_at", sa.BigInteger(), nullable=False),
+        sa.Column("enqueued_at", sa.BigInteger(), nullable=False),
+        sa.Column("attempt", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("failures", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("losses", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("worker", sa.Text(), nullable=True),
+        sa.Column("lease_until", sa.BigInteger(), nullable=True),
+        sa.Column("error", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_jobs")),
+        sqlite_autoincrement=True,
+    )
+    op.create_index(
+        "ix_jobs_dead",
+        "jobs",
+        ["run_at"],
+        unique=False,
+        sqlite_where=sa.text("state = 'dead'"),
+        postgresql_where=sa.text("state = 'dead'"),
+    )
+    op.create_index(
+        "ix_jobs_ready",
+        "jobs",
+        ["kind", "group_key", "lane", "id"],
+        unique=False,
+        sqlite_where=sa.text("state = 'ready'"),
+        postgresql_where=sa.text("state = 'ready'"),
+    )
+    op.create_index(
+        "ix_jobs_waiting",
+        "jobs",
+        ["run_at"],
+        unique=False,
+        sqlite_where=sa.text("state = 'waiting'"),
+        postgresql_where=sa.text("state = 'waiting'"),
+    )
+    op.create_index(
+        "ix_jobs_waiting_lane",
+        "jobs",
+        ["lane", "id"],
+        unique=False,
+        sqlite_where=sa.text("state = 'waiting'"),
+        postgresql_where=sa.text("state = 'waiting'"),
+    )
+    op.create_index(
+        "uq_jobs_dedup",
+        "jobs",
+        ["kind", "dedup"],
+        unique=True,
+        sqlite_where=sa.text("dedup IS NOT NULL AND state <> 'dead'"),
+        postgresql_where=sa.text("dedup IS NOT NULL AND state <> 'dead'"),
+    )
+    op.create_index(
+        "uq_jobs_lane_running",
+        "jobs",
+        ["lane"],
+        unique=True,
+        sqlite_where=sa.text("state = 'running'"),
+        postgresql_where=sa.text("state = 'running'"),
+    )
+    op.create_table(
+        "onboardings",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("store_id", sa.Uuid(), nullable=False),
+        sa.Column("partner_id", sa.Uuid(), nullable=False),
+        sa.Column("partner_store_id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("address", sa.Text(), nullable=False),
+        sa.Column("latitude", sa.Double(), nullable=True),
+        sa.Column("longitude", sa.Double(), nullable=True),
+        sa.Column("timezone", sa.Text(), nullable=False),
+        sa.Column("catalog_callback_url", sa.Text(), nullable=False),
+        sa.Column("webhook_url", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("activated_at", sa.BigInteger(), nullable=True),
+        sa.Column("cancelled_at", sa.BigInteger(), nullable=True),
+        sa.Column("holds_name", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_onboardings")),
+        sa.UniqueConstraint("store_id", name=op.f("uq_onboardings_store_id")),
+    )
+    op.create_index("ix_onboardings_partner_id", "onboardings", ["partner_id", "id"], unique=False)
+    op.create_index(
+        "uq_onboardings_partner_store_id",
+        "onboardings",
+        ["partner_id", "partner_store_id"],
+        unique=True,
+        sqlite_where=sa.text("holds_name"),
+        postgresql_where=sa.text("holds_name"),
+    )
+    op.create_table(
+        "sold_out_items",
+        sa.Column("store_id", sa.Uuid(), nullable=False),
+        sa.Column("item_id", sa.Uuid(), nullable=False),
+        sa.Column("until", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("store_id", "item_id", name=op.f("pk_sold_out_items")),
+    )
+    op.create_table(
+        "stores",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("onboarding_id", sa.Uuid(), nullable=False),
+        sa.Column("partner_id", sa.Uuid(), nullable=False),
+        sa.Column("partner_store_id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("address", sa.Text(), nullable=False),
+        sa.Column("latitude", sa.Double(), nullable=True),
+        sa.Column("longitude", sa.Double(), nullable=True),
+        sa.Column("phone", sa.Text(), nullable=True),
+        sa.Column("timezone", sa.Text(), nullable=False),
+        sa.Column("logo_url", sa.Text(), nullable=True),
+        sa.Column("description", sa.Text(), nullable=True),
+        sa.Column("webhook_url", sa.Text(), nullable=True),
+        sa.Column("categories", sa.Text(), nullable=False),
+        sa.Column("delivery_allowed", sa.Boolean(), nullable=False),
+        sa.Column("pickup_allowed", sa.Boolean(), nullable=False),
+        sa.Column("minimum_order_amount", sa.BigInteger(), nullable=True),
+        sa.Column("minimum_order_currency", sa.Text(), nullable=True),
+        sa.Column("paused", sa.Boolean(), nullable=False),
+        sa.Column("pause_reason", sa.Text(), nullable=True),
+        sa.Column("resume_at", sa.BigInteger(), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_stores")),
+        sa.UniqueConstraint("onboarding_id", name=op.f("uq_stores_onboarding_id")),
+    )
+    op.create_index("ix_stores_partner_id", "stores", ["partner_id", "id"], unique=False)
+    op.create_index("ix_stores_partner_store_id", "stores", ["partner_id", "partner_store_id"], unique=False)

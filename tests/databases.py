@@ -1,0 +1,183 @@
+"""A fresh database for every test: a copy of a template file, or of a template on one shared server."""
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import asyncpg
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from mercato.db import postgresql, sqlite
+from mercato.db.engine import Database
+from mercato.db.tables import metadata
+
+KINDS = ("sqlite", "postgresql")
+
+only_sqlite = pytest.mark.parametrize("database_kind", ["sqlite"])
+only_postgresql = pytest.mark.parametrize("database_kind", ["postgresql"])
+
+# Inherited by xdist's workers, so that they all share one server and one set of templates.
+_DIRECTORY = "MERCATO_TEST_DIRECTORY"
+_OWNER = "MERCATO_TEST_OWNER"
+
+_numbers = count()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--database", choices=KINDS, help="run the tests on this database only")
+
+
+def pytest_configure() -> None:
+    if _DIRECTORY not in os.environ:
+        os.environ[_DIRECTORY] = tempfile.mkdtemp(prefix="mercato-tests-")
+        os.environ[_OWNER] = str(os.getpid())
+
+
+def pytest_unconfigure() -> None:
+    if os.environ.get(_OWNER) != str(os.getpid()):
+        return
+    directory = Path(os.environ.pop(_DIRECTORY))
+    _stop_server(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what needs a database on both, unless the test names the one that it is about."""
+    named = [
+        mark for mark in metafunc.definition.iter_markers("parametrize") if mark.args[0] == "database_kind"
+    ]
+    if "database_kind" in metafunc.fixturenames and not named:
+        metafunc.parametrize("database_kind", KINDS)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen = config.getoption("--database")
+    if chosen is None:
+        return
+    others = [item for item in items if _kind_of(item) not in {None, chosen}]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
+
+
+def _kind_of(item: pytest.Item) -> str | None:
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("database_kind")
+
+
+@pytest.fixture
+async def database_url(database_kind: str, tmp_path: Path) -> AsyncIterator[str]:
+    """The URL of a new database with the whole schema and no rows."""
+    if database_kind == "sqlite":
+        path = tmp_path / "mercato.db"
+        shutil.copyfile(await sqlite_template(), path)
+        yield f"sqlite:///{path}"
+        return
+    server = await postgresql_server()
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    await _run(server, f"CREATE DATABASE {name} TEMPLATE template_mercato STRATEGY wal_log")
+    yield with_database(server, name)
+    await _run(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+async def db(database_url: str) -> AsyncIterator[Database]:
+    async with Database.open(database_url) as database:
+        yield database
+
+
+async def sqlite_template() -> Path:
+    path = Path(os.environ[_DIRECTORY]) / "template.db"
+    with _locked("sqlite"):
+        if not path.exists():
+            unfinished = path.with_suffix(".new")
+            await _create_all(sqlite.migrator(unfinished))
+            unfinished.rename(path)
+    return path
+
+
+async def postgresql_server() -> str:
+    """Return the URL of the server's own database, with the template beside it; start what is missing."""
+    directory = Path(os.environ[_DIRECTORY])
+    done = directory / "template-postgresql"
+    if done.exists():
+        return done.read_text()
+    with _locked("postgresql"):
+        if not done.exists():
+            url = os.environ.get("MERCATO_TEST_POSTGRES_URL") or _start_server(directory)
+            await _run(url, "DROP DATABASE IF EXISTS template_mercato")
+            await _run(url, "CREATE DATABASE template_mercato")
+            await _create_all(postgresql.migrator(with_database(url, "template_mercato")))
+            done.write_text(url)
+    return done.read_text()
+
+
+def with_database(url: str, name: str) -> str:
+    return postgresql.sqlalchemy_url(url).set(database=name).render_as_string(hide_password=False)
+
+
+async def _create_all(engine: AsyncEngine) -> None:
+    async with engine.begin() as connection:
+        await connection.run_sync(metadata.create_all)
+    await engine.dispose()
+
+
+async def _run(url: str, statement: str) -> None:
+    plain = postgresql.sqlalchemy_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    connection = await asyncpg.connect(plain)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+def _start_server(directory: Path) -> str:
+    home = directory / "postgresql"
+    home.mkdir()
+    script = Path(__file__).with_name("postgres_server.py")
+    server = subprocess.Popen([sys.executable, script, home, os.environ[_OWNER]], start_new_session=True)
+    (directory / "server.pid").write_text(str(server.pid))
+    until = time.monotonic() + 60
+    while not (home / "ready").exists():
+        if server.poll() is not None or time.monotonic() > until:
+            raise RuntimeError(f"PostgreSQL did not start:\n{(home / 'log').read_text()}")
+        time.sleep(0.05)
+    # It belongs to the run and not to this worker, who need not wait for it.
+    server.returncode = 0
+    return f"postgresql://postgres@/postgres?host={home}"
+
+
+def _stop_server(directory: Path) -> None:
+    note = directory / "server.pid"
+    if not note.exists():
+        return
+    process = int(note.read_text())
+    for _ in range(100):
+        if not Path(f"/proc/{process}").exists() or _is_zombie(process):
+            return
+        os.kill(process, signal.SIGTERM)
+        time.sleep(0.05)
+
+
+def _is_zombie(process: int) -> bool:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+@contextmanager
+def _locked(name: str) -> Iterator[None]:
+    """Hold a lock that all workers of this run share; its holder may await, being alone in his process."""
+    with (Path(os.environ[_DIRECTORY]) / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+__all__ = ["database_url", "db", "only_postgresql", "only_sqlite"]

