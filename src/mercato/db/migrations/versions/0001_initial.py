@@ -68,6 +68,57 @@ def upgrade() -> None:
         postgresql_where=sa.text("superseded_at IS NOT NULL"),
     )
     op.create_table(
+        "deliveries",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("partner_id", sa.Uuid(), nullable=False),
+        sa.Column("surface", sa.Text(), nullable=False),
+        sa.Column("store_id", sa.Uuid(), nullable=True),
+        sa.Column("type", sa.Text(), nullable=False),
+        sa.Column("webhook_id", sa.Uuid(), nullable=False),
+        sa.Column("url", sa.Text(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.Column("traceparent", sa.Text(), nullable=False),
+        sa.Column("status", sa.Text(), nullable=False),
+        sa.Column("error", sa.Text(), nullable=True),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("round", sa.Integer(), nullable=False),
+        sa.Column("attempts_before_round", sa.Integer(), nullable=False),
+        sa.Column("next_attempt_at", sa.BigInteger(), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_deliveries")),
+    )
+    op.create_index(
+        "ix_deliveries_not_delivered",
+        "deliveries",
+        ["partner_id", "id"],
+        unique=False,
+        sqlite_where=sa.text("status <> 'succeeded'"),
+        postgresql_where=sa.text("status <> 'succeeded'"),
+    )
+    op.create_index("ix_deliveries_partner_id", "deliveries", ["partner_id", "surface", "id"], unique=False)
+    op.create_index("ix_deliveries_store_id", "deliveries", ["store_id", "id"], unique=False)
+    op.create_table(
+        "delivery_attempts",
+        sa.Column("delivery_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("status", sa.Integer(), nullable=True),
+        sa.Column("ms", sa.Integer(), nullable=False),
+        sa.Column("error", sa.Text(), nullable=True),
+        sa.Column("reply", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("delivery_id", "number", name=op.f("pk_delivery_attempts")),
+    )
+    op.create_table(
+        "endpoints",
+        sa.Column("partner_id", sa.Uuid(), nullable=False),
+        sa.Column("url", sa.Text(), nullable=False),
+        sa.Column("failing_since", sa.BigInteger(), nullable=False),
+        sa.Column("disabled_at", sa.BigInteger(), nullable=True),
+        sa.Column("disabled_reason", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("partner_id", "url", name=op.f("pk_endpoints")),
+    )
+    op.create_table(
         "jobs",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),

@@ -1,0 +1,180 @@
+"""What becomes of a delivery: the schedule, the verdict on an attempt, what is kept of a reply. No I/O."""
+
+import zlib
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from mercato import clock
+from mercato.wire import Instant, Wire, as_json
+
+WAITS: Final = (
+    timedelta(seconds=5),
+    timedelta(seconds=30),
+    timedelta(minutes=2),
+    timedelta(minutes=10),
+    timedelta(hours=1),
+    timedelta(hours=6),
+    timedelta(hours=24),
+    timedelta(hours=24),
+)
+"""How long to wait after the first failed attempt, the second, …: the whole takes two and a half days."""
+
+MOST_ATTEMPTS: Final = len(WAITS) + 1
+
+JITTER: Final = 0.1
+"""The share of a wait that chance may add or take, so that not all come back at once."""
+
+PATIENCE: Final = timedelta(days=5)
+"""An endpoint that has answered nothing with 2xx for so long is disabled."""
+
+REPLY_KEPT: Final = 1024
+"""Bytes of a reply that the log keeps."""
+
+SUBLANES: Final = 4
+"""Attempts that one endpoint gets at one time: a slow receiver holds up no more of the worker than these."""
+
+_LEAST_TOKEN_PART: Final = 4
+"""A shorter beginning of the token at the end of a reply says nothing about it."""
+
+
+class DeliveryStatus(StrEnum):
+    """`pending`: an attempt is due or under way; `succeeded` and `failed` stay so until a redelivery."""
+
+    PENDING = "pending"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one attempt. `status` is None when no reply arrived; `error` is None for 2xx alone."""
+
+    ms: int
+    status: int | None = None
+    error: str | None = None
+    reply: str | None = None
+    retry_after: timedelta | None = None
+    hopeless: bool = False
+    """The address itself can't be called, whenever it is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The receiver has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Try again at this instant."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Try no more by ourselves; `disable` cuts the endpoint off for every other delivery, too."""
+
+    reason: str
+    disable: bool
+
+
+Verdict = Succeeded | Retry | GiveUp
+
+
+def decide(
+    outcome: Outcome, *, number: int, failing_since: datetime | None, now: datetime, chance: float
+) -> Verdict:
+    """Return what follows from attempt `number` (from 1, counted anew by a redelivery).
+
+    `failing_since` is when the endpoint's failures began, None if its last attempt succeeded.
+    `chance` is in [0, 1).
+    """
+    if outcome.error is None:
+        return Succeeded()
+    if outcome.status == HTTPStatus.GONE:
+        return GiveUp("The receiver answered 410 Gone: the endpoint is disabled.", disable=True)
+    if failing_since is not None and now - failing_since >= PATIENCE:
+        return GiveUp(
+            f"Every attempt since {clock.rfc3339(failing_since)} failed, for more than {PATIENCE.days} days: "
+            f"the endpoint is disabled. The last error: {outcome.error}",
+            disable=True,
+        )
+    if outcome.hopeless:
+        return GiveUp(outcome.error, disable=False)
+    if number >= MOST_ATTEMPTS:
+        return GiveUp(f"All {number} attempts failed. The last error: {outcome.error}", disable=False)
+    return Retry(clock.trimmed(now + wait(number, retry_after=outcome.retry_after, chance=chance)))
+
+
+def wait(number: int, *, retry_after: timedelta | None, chance: float) -> timedelta:
+    """Return how long to wait after failed attempt `number`; a receiver's wish counts up to twice the step."""
+    step = WAITS[number - 1]
+    ours = step * (1 - JITTER + 2 * JITTER * chance)
+    return ours if retry_after is None else max(ours, min(retry_after, step * 2))
+
+
+def read_retry_after(value: str | None, *, now: datetime) -> timedelta | None:
+    """Return the wait a `Retry-After` header asks for, in seconds or as a date; None for anything else."""
+    text = (value or "").strip()
+    if text.isascii() and text.isdigit():
+        # Ten digits are three centuries; more would overflow, and nobody waits for it anyway.
+        return timedelta(seconds=int(text[:10]))
+    try:
+        date = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    then = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
+    return max(then - now, timedelta(0))
+
+
+def error_of(status: int) -> str | None:
+    """Return why a status is no success, None for 2xx."""
+    if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+        return None
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        return f"redirects are not followed ({status})"
+    return f"the receiver answered {status}"
+
+
+def excerpt(body: bytes, *, token: str | None) -> str:
+    """Return the beginning of a reply as text that can be stored, with an echoed token blotted out."""
+    text = body.decode("utf-8", "replace").replace("\x00", "\ufffd")
+    if token:
+        text = _without(text, token)
+    return text.encode()[:REPLY_KEPT].decode("utf-8", "ignore")
+
+
+def _without(text: str, token: str) -> str:
+    text = text.replace(token, "***")
+    # The reply was cut somewhere: what it ends with may be the beginning of the token.
+    for length in range(min(len(token) - 1, len(text)), _LEAST_TOKEN_PART - 1, -1):
+        if text.endswith(token[:length]):
+            return text[:-length] + "***"
+    return text
+
+
+class Envelope(Wire, frozen=True):
+    """The Standard Webhooks envelope: what happened, when, and to what."""
+
+    type: str
+    timestamp: Instant
+    data: msgspec.Raw
+
+
+def envelope(kind: str, *, occurred_at: datetime, data: object) -> bytes:
+    """Return the body, made once: these bytes are stored, signed at every attempt, and sent."""
+    return as_json(Envelope(type=kind, timestamp=clock.rfc3339(occurred_at), data=msgspec.Raw(as_json(data))))
+
+
+def lane(partner_id: UUID, url: str, subject: UUID) -> str:
+    """Return the lane of a delivery: its endpoint and a sub-lane, always the same one for one subject."""
+    endpoint = sha256(url.encode()).hexdigest()[:16]
+    return f"webhook:{partner_id.hex}:{endpoint}:{zlib.crc32(subject.bytes) % SUBLANES}"

@@ -1,0 +1,56 @@
+"""Pages of a list: an opaque cursor that names the last entry shown, and the bounds of `limit`."""
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from typing import Annotated, Final, TypeVar
+from uuid import UUID
+
+from msgspec import Meta
+
+from mercato.errors import ValidationFailed
+
+PAGE: Final = 50
+"""Entries of a page when the request names no `limit`."""
+
+PAGE_MOST: Final = 100
+
+PageLimit = Annotated[int, Meta(ge=1, le=PAGE_MOST, description="Entries a page may have.")]
+"""The query parameter `limit`: `limit: PageLimit = PAGE`."""
+
+T = TypeVar("T")
+
+_BYTES: Final = 16
+_TEXT: Final = 22
+
+
+def cursor_of(last: UUID) -> str:
+    """Return the cursor that continues after the entry with this id: base64url without padding."""
+    return base64.urlsafe_b64encode(last.bytes).rstrip(b"=").decode()
+
+
+def read_cursor(text: str | None) -> UUID | None:
+    """Return the id of the last entry shown, None for the first page. Raises ValidationFailed."""
+    if text is None:
+        return None
+    # One text per cursor: 22 characters hold 132 bits, of which the last four are zero.
+    raw = _decoded(text)
+    if raw is None or len(raw) != _BYTES or cursor_of(UUID(bytes=raw)) != text:
+        raise ValidationFailed.at(None, "cursor is not one that this list gave. Leave it out to start anew.")
+    return UUID(bytes=raw)
+
+
+def page_of(rows: Sequence[T], limit: int, id_of: Callable[[T], UUID]) -> tuple[Sequence[T], str | None]:
+    """Return the page and its `nextCursor`, from a query that asked for `limit + 1` rows."""
+    if len(rows) <= limit:
+        return rows, None
+    return rows[:limit], cursor_of(id_of(rows[limit - 1]))
+
+
+def _decoded(text: str) -> bytes | None:
+    if len(text) != _TEXT or not text.isascii():
+        return None
+    try:
+        return base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except binascii.Error:
+        return None
