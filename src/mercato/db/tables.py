@@ -5,6 +5,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     Double,
+    ForeignKey,
     Index,
     Integer,
     LargeBinary,
@@ -280,3 +281,60 @@ endpoints = Table(
 )
 
 # --- end of webhooks ----------------------------------------------------------------------------------
+
+# --- partners: organisations, their keys and their secrets -------------------------------------------
+
+partners = Table(
+    "partners",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("limits", Text, nullable=False),
+    # Sealed: the token that our webhooks carry to the partner.
+    Column("webhook_token", LargeBinary),
+    Column("event_url", Text),
+    Column("created_at", Instant, nullable=False),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("partner_id", Id, ForeignKey("partners.id"), nullable=False),
+    Column("surface", Text, nullable=False),
+    Column("prefix", Text, nullable=False),
+    # SHA-256 of the key; the key itself is nowhere.
+    Column("hash", LargeBinary, nullable=False, unique=True),
+    Column("description", Text),
+    Column("expires_at", Instant),
+    Column("revoked_at", Instant),
+    Column("created_at", Instant, nullable=False),
+    Column("last_used_at", Instant),
+)
+Index("ix_api_keys_partner_id", api_keys.c.partner_id, api_keys.c.id)
+Index("ix_api_keys_prefix", api_keys.c.prefix)
+
+# At most two for each partner: the one in use and, during a rotation, the one before it.
+signing_secrets = Table(
+    "signing_secrets",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("partner_id", Id, ForeignKey("partners.id"), nullable=False),
+    Column("secret", LargeBinary, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("expires_at", Instant),
+)
+Index("ix_signing_secrets_partner_id", signing_secrets.c.partner_id)
+
+# --- changes: what caches in other processes must forget, kept for minutes ---------------------------
+
+changes = Table(
+    "changes",
+    metadata,
+    Column("seq", Serial, primary_key=True),
+    Column("topic", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("at", Instant, nullable=False),
+    sqlite_autoincrement=True,
+)
