@@ -235,6 +235,8 @@ deliveries = Table(
     # The bytes that are signed and sent, the same at every attempt.
     Column("body", LargeBinary, nullable=False),
     Column("traceparent", Text, nullable=False),
+    # The lane of its jobs: the endpoint, divided by what the event is about.
+    Column("lane", Text, nullable=False),
     Column("status", Text, nullable=False),
     Column("error", Text),
     Column("attempts", Integer, nullable=False),

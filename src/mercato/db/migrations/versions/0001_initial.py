@@ -68,6 +68,15 @@ def upgrade() -> None:
         postgresql_where=sa.text("superseded_at IS NOT NULL"),
     )
     op.create_table(
+        "changes",
+        sa.Column("seq", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("topic", sa.Text(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("seq", name=op.f("pk_changes")),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
         "deliveries",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("partner_id", sa.Uuid(), nullable=False),
@@ -78,6 +87,7 @@ def upgrade() -> None:
         sa.Column("url", sa.Text(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.Column("traceparent", sa.Text(), nullable=False),
+        sa.Column("lane", sa.Text(), nullable=False),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("attempts", sa.Integer(), nullable=False),
@@ -216,6 +226,17 @@ def upgrade() -> None:
         postgresql_where=sa.text("holds_name"),
     )
     op.create_table(
+        "partners",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("limits", sa.Text(), nullable=False),
+        sa.Column("webhook_token", sa.LargeBinary(), nullable=True),
+        sa.Column("event_url", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_partners")),
+    )
+    op.create_table(
         "sold_out_items",
         sa.Column("store_id", sa.Uuid(), nullable=False),
         sa.Column("item_id", sa.Uuid(), nullable=False),
@@ -252,3 +273,32 @@ def upgrade() -> None:
     )
     op.create_index("ix_stores_partner_id", "stores", ["partner_id", "id"], unique=False)
     op.create_index("ix_stores_partner_store_id", "stores", ["partner_id", "partner_store_id"], unique=False)
+    op.create_table(
+        "api_keys",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("partner_id", sa.Uuid(), nullable=False),
+        sa.Column("surface", sa.Text(), nullable=False),
+        sa.Column("prefix", sa.Text(), nullable=False),
+        sa.Column("hash", sa.LargeBinary(), nullable=False),
+        sa.Column("description", sa.Text(), nullable=True),
+        sa.Column("expires_at", sa.BigInteger(), nullable=True),
+        sa.Column("revoked_at", sa.BigInteger(), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("last_used_at", sa.BigInteger(), nullable=True),
+        sa.ForeignKeyConstraint(["partner_id"], ["partners.id"], name=op.f("fk_api_keys_partner_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_api_keys")),
+        sa.UniqueConstraint("hash", name=op.f("uq_api_keys_hash")),
+    )
+    op.create_index("ix_api_keys_partner_id", "api_keys", ["partner_id", "id"], unique=False)
+    op.create_index("ix_api_keys_prefix", "api_keys", ["prefix"], unique=False)
+    op.create_table(
+        "signing_secrets",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("partner_id", sa.Uuid(), nullable=False),
+        sa.Column("secret", sa.LargeBinary(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("expires_at", sa.BigInteger(), nullable=True),
+        sa.ForeignKeyConstraint(["partner_id"], ["partners.id"], name=op.f("fk_signing_secrets_partner_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_signing_secrets")),
+    )
+    op.create_index("ix_signing_secrets_partner_id", "signing_secrets", ["partner_id"], unique=False)
