@@ -115,7 +115,7 @@ def decide(
 
 
 def wait(number: int, *, retry_after: timedelta | None, chance: float) -> timedelta:
-    """Return how long to wait after failed attempt `number`; a receiver's wish counts up to twice the step."""
+    """Return how long to wait after failed attempt `number`; the receiver may ask for twice the step."""
     step = WAITS[number - 1]
     ours = step * (1 - JITTER + 2 * JITTER * chance)
     return ours if retry_after is None else max(ours, min(retry_after, step * 2))

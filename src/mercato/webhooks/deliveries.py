@@ -1,0 +1,204 @@
+"""Deliveries from outside: pushed in the transaction that makes them necessary, read and redelivered by partners."""
+
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Row
+
+from mercato import errors
+from mercato.clock import new_id
+from mercato.db.engine import Read, Write
+from mercato.jobs import enqueue
+from mercato.outbound.signing import target
+from mercato.partners.model import Caller, Surface
+from mercato.webhooks import queries
+from mercato.webhooks.model import DeliveryStatus, envelope, lane
+from mercato.webhooks.wire import (
+    DeliveryAttempt,
+    WebhookDelivery,
+    WebhookDeliveryDetail,
+    WebhookDeliveryPage,
+)
+from mercato.wire import Wire, instant
+from mercato.wire.cursor import page_of, read_cursor
+
+KIND: Final = "webhook.deliver"
+
+CATALOG_SYNC: Final = "catalog-sync"
+ORDER_CANCELLED: Final = "order-cancelled"
+
+SUFFIXES: Final = (CATALOG_SYNC, ORDER_CANCELLED)
+"""What is delivered durably below a `webhookUrl`; an event URL is called as it is, with the suffix ''."""
+
+
+class DeliverJob(Wire, frozen=True):
+    """What the queue keeps of a delivery: everything else stands in its row."""
+
+    delivery_id: UUID
+    round: int
+
+
+async def push(
+    tx: Write,
+    *,
+    partner_id: UUID,
+    surface: Surface,
+    store_id: UUID | None,
+    base_url: str,
+    suffix: str,
+    type: str,  # noqa: A002  # the envelope's own word
+    webhook_id: UUID,
+    data: object,
+    occurred_at: datetime,
+    traceparent: str,
+    subject: UUID | None = None,
+    delivery_id: UUID | None = None,
+) -> UUID:
+    """Store an event that occurs now, and its first attempt, in the caller's transaction. Return the delivery's id.
+
+    `data` is encoded here, once. Deliveries of one `subject` (default: the webhook-id) to one address are tried
+    one after the other in the order of their pushes, though one that waits for a retry holds up none. While the
+    address is disabled the delivery is recorded as failed, so that it can be redelivered.
+    """
+    url = target(base_url, suffix)
+    delivery_id = delivery_id or new_id()
+    its_lane = lane(partner_id, url, subject or webhook_id)
+    disabled = await queries.find_disabled_reason(tx, partner_id, url)
+    await queries.insert_delivery(
+        tx,
+        id=delivery_id,
+        partner_id=partner_id,
+        surface=surface,
+        store_id=store_id,
+        type=type,
+        webhook_id=webhook_id,
+        url=url,
+        body=envelope(type, occurred_at=occurred_at, data=data),
+        traceparent=traceparent,
+        lane=its_lane,
+        status=DeliveryStatus.PENDING if disabled is None else DeliveryStatus.FAILED,
+        error=None if disabled is None else not_called(disabled),
+        next_attempt_at=occurred_at if disabled is None else None,
+        created_at=occurred_at,
+        updated_at=occurred_at,
+    )
+    if disabled is None:
+        await _enqueue(tx, delivery_id, 0, its_lane)
+    return delivery_id
+
+
+def not_called(disabled_reason: str) -> str:
+    """Return why a delivery to a disabled endpoint failed without an attempt."""
+    return f"endpoint disabled: {disabled_reason}"
+
+
+async def _enqueue(tx: Write, delivery_id: UUID, round_: int, lane_: str) -> None:
+    job = DeliverJob(delivery_id=delivery_id, round=round_)
+    # The key makes a repeat harmless, and mends a round whose job is dead.
+    await enqueue(tx, KIND, job, lane=lane_, dedup=f"{delivery_id}:{round_}")
+
+
+async def list_deliveries(
+    tx: Read,
+    caller: Caller,
+    *,
+    limit: int,
+    status: DeliveryStatus | None = None,
+    type: str | None = None,  # noqa: A002  # as in the query string
+    store_id: UUID | None = None,
+    cursor: str | None = None,
+) -> WebhookDeliveryPage:
+    """Return a page of the caller's deliveries on this surface, newest first. Raises ValidationFailed."""
+    rows = await queries.list_rows(
+        tx,
+        caller,
+        status=status,
+        type_=type,
+        store_id=store_id,
+        before=read_cursor(cursor),
+        most=limit + 1,
+    )
+    shown, next_cursor = page_of(rows, limit, lambda row: row.id)
+    return WebhookDeliveryPage(
+        deliveries=[WebhookDelivery(**_members(row)) for row in shown], next_cursor=next_cursor
+    )
+
+
+async def get_delivery(tx: Read, caller: Caller, delivery_id: UUID) -> WebhookDeliveryDetail:
+    """Return a delivery of the caller's with its body and attempts. Raises DeliveryNotFound."""
+    row = await _get_row(tx, caller, delivery_id)
+    return WebhookDeliveryDetail(
+        **_members(row),
+        attempt_log=[_attempt(attempt) for attempt in await queries.list_attempts(tx, delivery_id)],
+        body=msgspec.Raw(row.body),
+    )
+
+
+async def redeliver(tx: Write, caller: Caller, delivery_id: UUID, *, now: datetime) -> WebhookDeliveryDetail:
+    """Send a delivery of the caller's again at once, with the same id and body, and enable its endpoint.
+
+    One that is due already, or under way, is left alone; one that waits for a retry waits no longer.
+    Return it as it is then. Raises DeliveryNotFound.
+    """
+    row = await _get_row(tx, caller, delivery_id)
+    await queries.enable(tx, row.partner_id, row.url)
+    under_way = row.status == DeliveryStatus.PENDING and row.next_attempt_at <= now
+    # Lost: somebody else has begun a round or made an attempt in between, and either is what was asked for.
+    if not under_way and await queries.move_to_next_round(tx, row, now=now):
+        await _enqueue(tx, row.id, row.round + 1, row.lane)
+    elif under_way:
+        await _enqueue(tx, row.id, row.round, row.lane)
+    return await get_delivery(tx, caller, delivery_id)
+
+
+async def enable_endpoint(tx: Write, partner_id: UUID, url: str) -> bool:
+    """Let an address (suffix and query included) be called again. Return whether it was disabled."""
+    return await queries.enable(tx, partner_id, url)
+
+
+async def enable_below(tx: Write, partner_id: UUID, base_url: str) -> bool:
+    """Let every endpoint of a `webhookUrl` be called again. Return whether one was disabled."""
+    enabled = [await enable_endpoint(tx, partner_id, target(base_url, suffix)) for suffix in SUFFIXES]
+    return any(enabled)
+
+
+async def prune(tx: Write, *, before: datetime, most: int = 500) -> int:
+    """Delete at most `most` deliveries, with their attempts, that ended before then. Return how many."""
+    return await queries.delete_old(tx, before=before, most=most)
+
+
+async def _get_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any]:
+    row = await queries.find_row(tx, caller, delivery_id)
+    if row is None:
+        raise errors.DeliveryNotFound(delivery_id)
+    return row
+
+
+def _members(row: Row[Any]) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "type": row.type,
+        "webhook_id": row.webhook_id,
+        "url": row.url,
+        "store_id": row.store_id,
+        "status": DeliveryStatus(row.status),
+        "attempts": row.attempts,
+        "next_attempt_at": instant(row.next_attempt_at),
+        "error": row.error,
+        "endpoint_disabled": row.disabled_reason,
+        "created_at": instant(row.created_at),
+        "updated_at": instant(row.updated_at),
+    }
+
+
+def _attempt(row: Row[Any]) -> DeliveryAttempt:
+    return DeliveryAttempt(
+        number=row.number,
+        at=instant(row.at) or "",
+        status=row.status,
+        ms=row.ms,
+        error=row.error,
+        reply=row.reply,
+    )

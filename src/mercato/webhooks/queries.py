@@ -1,0 +1,266 @@
+"""The only SQL of webhooks: deliveries, their attempts, and the endpoints in trouble."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, Select, and_, delete, insert, select, text, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from mercato.db.engine import Read, Write
+from mercato.db.tables import deliveries, delivery_attempts, endpoints
+from mercato.db.types import to_ms
+from mercato.partners.model import Caller, Surface
+from mercato.webhooks.model import DeliveryStatus, Outcome
+
+Attempts = Sequence[Row[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A delivery as an attempt needs it, with what is known of its endpoint."""
+
+    id: UUID
+    partner_id: UUID
+    surface: Surface
+    webhook_id: UUID
+    url: str
+    body: bytes
+    traceparent: str
+    round: int
+    attempts: int
+    attempts_before_round: int
+    next_attempt_at: datetime | None
+    failing_since: datetime | None
+    disabled_reason: str | None
+
+    @property
+    def number(self) -> int:
+        """Return the number of the coming attempt in its round, from 1."""
+        return self.attempts - self.attempts_before_round + 1
+
+
+_its_endpoint = and_(endpoints.c.partner_id == deliveries.c.partner_id, endpoints.c.url == deliveries.c.url)
+
+# --- for the sender ---------------------------------------------------------------------------------
+
+
+async def insert_delivery(tx: Write, **columns: Any) -> None:
+    await tx.execute(insert(deliveries).values(attempts=0, round=0, attempts_before_round=0, **columns))
+
+
+async def find_open(tx: Read, delivery_id: UUID, round_: int) -> Delivery | None:
+    """Return the delivery while this round of it is pending."""
+    columns = [
+        *(deliveries.c[name] for name in _FROM_DELIVERIES),
+        endpoints.c.failing_since,
+        endpoints.c.disabled_reason,
+    ]
+    row = await tx.first(
+        select(*columns)
+        .join(endpoints, _its_endpoint, isouter=True)
+        .where(deliveries.c.id == delivery_id, *_pending_in(round_))
+    )
+    if row is None:
+        return None
+    return Delivery(**{**row._mapping, "surface": Surface(row.surface)})  # noqa: SLF001  # SQLAlchemy's API
+
+
+_FROM_DELIVERIES = (
+    "id",
+    "partner_id",
+    "surface",
+    "webhook_id",
+    "url",
+    "body",
+    "traceparent",
+    "round",
+    "attempts",
+    "attempts_before_round",
+    "next_attempt_at",
+)
+
+
+def _pending_in(round_: int) -> tuple[Any, ...]:
+    return deliveries.c.status == DeliveryStatus.PENDING, deliveries.c.round == round_
+
+
+async def move_delivery(
+    tx: Write, delivery: Delivery, *, attempts: int, now: datetime, **columns: Any
+) -> bool:
+    """Write what became of the delivery as it was read; False when somebody else has moved it since."""
+    moved = await tx.execute(
+        update(deliveries)
+        .where(
+            deliveries.c.id == delivery.id,
+            deliveries.c.attempts == delivery.attempts,
+            *_pending_in(delivery.round),
+        )
+        .values(attempts=attempts, updated_at=now, **columns)
+    )
+    return moved.rowcount == 1
+
+
+async def insert_attempt(
+    tx: Write, delivery_id: UUID, number: int, outcome: Outcome, *, at: datetime
+) -> None:
+    await tx.execute(
+        insert(delivery_attempts).values(
+            delivery_id=delivery_id,
+            number=number,
+            at=at,
+            status=outcome.status,
+            ms=outcome.ms,
+            error=outcome.error,
+            reply=outcome.reply,
+        )
+    )
+
+
+# --- endpoints ----------------------------------------------------------------------------------------
+
+
+async def find_disabled_reason(tx: Read, partner_id: UUID, url: str) -> str | None:
+    """Return why the endpoint is disabled, None while it is not."""
+    reason: str | None = await tx.scalar(
+        select(endpoints.c.disabled_reason).where(*_endpoint(partner_id, url))
+    )
+    return reason
+
+
+async def insert_failing(tx: Write, partner_id: UUID, url: str, *, since: datetime) -> None:
+    """Note that the endpoint fails; when that began stays as it was noted first."""
+    # The two dialects' inserts are one statement under two names.
+    make = postgresql.insert if tx.dialect == "postgresql" else sqlite.insert
+    await tx.execute(
+        make(endpoints)
+        .values(partner_id=partner_id, url=url, failing_since=since)
+        .on_conflict_do_nothing(index_elements=["partner_id", "url"])
+    )
+
+
+async def disable(tx: Write, partner_id: UUID, url: str, *, reason: str, now: datetime) -> None:
+    """Call the endpoint no more; the first reason stays."""
+    await tx.execute(
+        update(endpoints)
+        .where(*_endpoint(partner_id, url), endpoints.c.disabled_at.is_(None))
+        .values(disabled_at=now, disabled_reason=reason)
+    )
+
+
+async def forget_failures(tx: Write, partner_id: UUID, url: str) -> None:
+    """Note that the endpoint works; a disabled one stays so, whatever a call in flight brought."""
+    await tx.execute(delete(endpoints).where(*_endpoint(partner_id, url), endpoints.c.disabled_at.is_(None)))
+
+
+async def enable(tx: Write, partner_id: UUID, url: str) -> bool:
+    """Forget everything against the endpoint. Return whether it was disabled."""
+    removed = await tx.execute(
+        delete(endpoints).where(*_endpoint(partner_id, url)).returning(endpoints.c.disabled_at)
+    )
+    row = removed.first()
+    return row is not None and row.disabled_at is not None
+
+
+def _endpoint(partner_id: UUID, url: str) -> tuple[Any, ...]:
+    return endpoints.c.partner_id == partner_id, endpoints.c.url == url
+
+
+# --- for the partner ------------------------------------------------------------------------------------
+
+
+def _shown(caller: Caller, *more: Any) -> Select[Any]:
+    columns = [column for column in deliveries.c if column.name != "body"]
+    return (
+        select(*columns, endpoints.c.disabled_reason, *more)
+        .join(endpoints, _its_endpoint, isouter=True)
+        .where(deliveries.c.partner_id == caller.partner_id, deliveries.c.surface == caller.surface)
+    )
+
+
+async def list_rows(
+    tx: Read,
+    caller: Caller,
+    *,
+    status: DeliveryStatus | None,
+    type_: str | None,
+    store_id: UUID | None,
+    before: UUID | None,
+    most: int,
+) -> Sequence[Row[Any]]:
+    """Return at most `most` of the caller's deliveries, newest first."""
+    statement = _shown(caller)
+    if status is not None:
+        statement = statement.where(deliveries.c.status == status)
+    if status in {DeliveryStatus.PENDING, DeliveryStatus.FAILED}:
+        # Said in the index's own words, without a parameter, so that both planners may use it.
+        statement = statement.where(text("deliveries.status <> 'succeeded'"))
+    if type_ is not None:
+        statement = statement.where(deliveries.c.type == type_)
+    if store_id is not None:
+        statement = statement.where(deliveries.c.store_id == store_id)
+    if before is not None:
+        statement = statement.where(deliveries.c.id < before)
+    return await tx.all(statement.order_by(deliveries.c.id.desc()).limit(most))
+
+
+async def find_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any] | None:
+    """Return the caller's delivery with its body."""
+    return await tx.first(_shown(caller, deliveries.c.body).where(deliveries.c.id == delivery_id))
+
+
+async def list_attempts(tx: Read, delivery_id: UUID) -> Attempts:
+    """Return every attempt, first to last: each redelivery adds a handful."""
+    return await tx.all(
+        select(delivery_attempts)
+        .where(delivery_attempts.c.delivery_id == delivery_id)
+        .order_by(delivery_attempts.c.number)
+    )
+
+
+async def move_to_next_round(tx: Write, row: Row[Any], *, now: datetime) -> bool:
+    """Make the delivery due at once, its schedule begun anew; False when it has moved since it was read."""
+    moved = await tx.execute(
+        update(deliveries)
+        .where(
+            deliveries.c.id == row.id,
+            deliveries.c.round == row.round,
+            deliveries.c.attempts == row.attempts,
+            deliveries.c.status == row.status,
+        )
+        .values(
+            status=DeliveryStatus.PENDING,
+            error=None,
+            round=row.round + 1,
+            attempts_before_round=row.attempts,
+            next_attempt_at=now,
+            updated_at=now,
+        )
+    )
+    return moved.rowcount == 1
+
+
+async def delete_old(tx: Write, *, before: datetime, most: int) -> int:
+    """Delete at most `most` deliveries, and their attempts, that ended before then. Return how many."""
+    old = await tx.all(
+        select(deliveries.c.id)
+        .where(
+            # Ids begin with their time: the primary key finds what is old enough to look at.
+            deliveries.c.id < _first_id(before),
+            deliveries.c.updated_at < before,
+            deliveries.c.status != DeliveryStatus.PENDING,
+        )
+        .limit(most)
+    )
+    ids = [row.id for row in old]
+    if ids:
+        await tx.execute(delete(delivery_attempts).where(delivery_attempts.c.delivery_id.in_(ids)))
+        await tx.execute(delete(deliveries).where(deliveries.c.id.in_(ids)))
+    return len(ids)
+
+
+def _first_id(at: datetime) -> UUID:
+    """Return the least UUIDv7 that could be made at this millisecond."""
+    return UUID(bytes=to_ms(at).to_bytes(6, "big") + bytes(10))
