@@ -1,10 +1,12 @@
 """The database's clock, so that many processes agree on what is due and who has lost his lease."""
 
-from typing import Any
+from typing import Any, Final, Literal
 
 from sqlalchemy import BigInteger
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
+
+Dialect = Literal["sqlite", "postgresql"]
 
 
 class now_ms(FunctionElement[int]):  # noqa: N801  # it is written as the function that it is
@@ -18,13 +20,14 @@ class now_ms(FunctionElement[int]):  # noqa: N801  # it is written as the functi
     name = "now_ms"
 
 
-@compiles(now_ms, "sqlite")
-def _on_sqlite(_element: now_ms, _compiler: Any, **_options: Any) -> str:
+NOW: Final[dict[Dialect, str]] = {
     # julianday and not unixepoch('subsec'), which SQLite learnt in 3.42. A double holds it to 0.04 ms.
-    return "CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)"
-
-
-@compiles(now_ms, "postgresql")
-def _on_postgresql(_element: now_ms, _compiler: Any, **_options: Any) -> str:
+    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)",
     # statement_timestamp is STABLE, so an index on an instant can be searched with it.
-    return "(extract(epoch FROM statement_timestamp()) * 1000)::bigint"
+    "postgresql": "CAST(extract(epoch FROM statement_timestamp()) * 1000 AS BIGINT)",
+}
+
+
+@compiles(now_ms)
+def _compile(_element: now_ms, compiler: Any, **_options: Any) -> str:
+    return NOW[compiler.dialect.name]

@@ -4,17 +4,16 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from sqlalchemy import CursorResult, Executable, Row
 from sqlalchemy import exc as sqlalchemy_exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from mercato.db import postgresql, sqlite
+from mercato.db.clock import Dialect
 from mercato.db.errors import DatabaseAway
 from mercato.db.signals import Signals
-
-Dialect = Literal["sqlite", "postgresql"]
 
 
 class Read:

@@ -1,0 +1,184 @@
+"""Claiming: one statement that takes the heads of some lanes, and the next ones the next time.
+
+A lane's head is its first row in an index that holds the ready rows alone, ordered by kind, group, lane and
+number. The statement walks that index from head to head and jumps over everything behind a head, so that
+20,000 rows of one lane cost as much as one; it goes on where the last claim stopped, so that every lane has
+its turn; and it leaves a group as soon as that has as many running as it may.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, TextClause, bindparam, func, select, text
+
+from mercato.db.clock import NOW, Dialect
+from mercato.db.engine import Write
+from mercato.db.tables import jobs
+from mercato.db.types import from_ms
+from mercato.jobs.model import Handler
+from mercato.jobs.queries import in_state
+
+_UNBOUNDED = 1_000_000_000
+
+# Lanes that may be looked at for one claim: most are taken, so this bounds only a crowd of blocked ones.
+_STEPS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the order of groups and lanes the last claim stopped."""
+
+    group: str = ""
+    lane: str = ""
+
+
+START: Final = Place()
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A row that is this worker's until its lease ends."""
+
+    id: int
+    kind: str
+    place: Place
+    payload: str
+    attempt: int
+    failures: int
+    losses: int
+    enqueued_at: datetime
+
+
+async def claim(
+    tx: Write, kind: str, handler: Handler[Any], *, worker: str, lease: timedelta, free: int, after: Place
+) -> list[Claimed]:
+    """Take up to `free` jobs of the kind for the worker, at most one of a lane, from `after` on.
+
+    In a transaction of its own. Of two workers that want the same lane at the same instant, the schema lets
+    one have it, and the other gets an IntegrityError and asks again.
+    """
+    if handler.everywhere is not None or handler.per_group is not None:
+        await _be_alone(tx, kind)
+    if handler.everywhere is not None:
+        free = min(free, handler.everywhere - await _running(tx, kind))
+    if free <= 0:
+        return []
+    statement = _CLAIM[tx.dialect, handler.blocks_lane_while_waiting]
+    parameters = {
+        "kind": kind,
+        "worker": worker,
+        "lease": lease // timedelta(milliseconds=1),
+        "free": free,
+        "steps": _STEPS,
+        "per_group": _UNBOUNDED if handler.per_group is None else handler.per_group,
+        "group_key": after.group,
+        "lane": after.lane,
+    }
+    rows = (await tx.execute(statement, parameters)).all()
+    return sorted((_claimed(kind, row) for row in rows), key=lambda one: (one.place.group, one.place.lane))
+
+
+def _claimed(kind: str, row: Sequence[Any]) -> Claimed:
+    number, group, lane, payload, attempt, failures, losses, enqueued_at = row
+    return Claimed(
+        id=number,
+        kind=kind,
+        place=Place(group, lane),
+        payload=payload,
+        attempt=attempt,
+        failures=failures,
+        losses=losses,
+        enqueued_at=from_ms(enqueued_at),
+    )
+
+
+async def _be_alone(tx: Write, kind: str) -> None:
+    """Let those that count the same running rows count one after the other. SQLite's writer is alone."""
+    if tx.dialect == "postgresql":
+        await tx.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"jobs:{kind}", 0))))
+
+
+async def _running(tx: Write, kind: str) -> int:
+    count = select(func.count()).select_from(jobs).where(in_state("running"), jobs.c.kind == kind)
+    running: int = await tx.scalar(count)
+    return running
+
+
+# `free`: nothing of the lane runs. `room`: how many more of the group may run, this one not counted yet.
+_TEMPLATE = """
+WITH RECURSIVE walk (id, group_key, lane, free, room, found, step) AS (
+    SELECT head.id, head.group_key, head.lane, <FREE>, <ROOM>, 0, 1
+    FROM jobs AS head
+    WHERE head.id = (
+        SELECT first.id FROM jobs AS first
+        WHERE first.state = 'ready' AND first.kind = :kind
+            AND (first.group_key, first.lane) > (:group_key, :lane)
+        ORDER BY first.group_key, first.lane, first.id LIMIT 1
+    )
+    UNION ALL
+    SELECT head.id, head.group_key, head.lane, <FREE>,
+        CASE WHEN head.group_key = walk.group_key THEN walk.room - walk.free ELSE <ROOM> END,
+        walk.found + <TAKEN>, walk.step + 1
+    FROM walk CROSS JOIN jobs AS head
+    WHERE walk.found + <TAKEN> < :free AND walk.step < :steps AND head.id = (
+        CASE WHEN walk.room - walk.free > 0 THEN (
+            SELECT next.id FROM jobs AS next
+            WHERE next.state = 'ready' AND next.kind = :kind
+                AND (next.group_key, next.lane) > (walk.group_key, walk.lane)
+            ORDER BY next.group_key, next.lane, next.id LIMIT 1
+        ) ELSE (
+            SELECT next.id FROM jobs AS next
+            WHERE next.state = 'ready' AND next.kind = :kind AND next.group_key > walk.group_key
+            ORDER BY next.group_key, next.lane, next.id LIMIT 1
+        ) END
+    )
+)
+UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = :worker, lease_until = <NOW> + :lease
+WHERE id IN (
+    SELECT head.id FROM jobs AS head
+    WHERE head.state = 'ready' AND head.id IN (SELECT walk.id FROM walk WHERE walk.free = 1 AND walk.room > 0)
+    <LOCK>
+)
+RETURNING id, group_key, lane, payload, attempt, failures, losses, enqueued_at
+"""
+
+_FREE = """CASE WHEN EXISTS (
+        SELECT 1 FROM jobs AS other WHERE other.state = 'running' AND other.lane = head.lane
+    ) <BLOCKED> THEN 0 ELSE 1 END"""
+
+_BLOCKED = """OR EXISTS (
+        SELECT 1 FROM jobs AS other
+        WHERE other.state = 'waiting' AND other.lane = head.lane AND other.id < head.id
+    )"""
+
+_ROOM = """:per_group - (
+        SELECT count(*) FROM jobs AS other
+        WHERE other.state = 'running' AND other.kind = :kind AND other.group_key = head.group_key
+    )"""
+
+_TAKEN = "CASE WHEN walk.free = 1 AND walk.room > 0 THEN 1 ELSE 0 END"
+
+
+def _statement(dialect: Dialect, *, blocking: bool) -> TextClause:
+    parts = {
+        "<FREE>": _FREE,
+        "<BLOCKED>": _BLOCKED if blocking else "",
+        "<ROOM>": _ROOM,
+        "<TAKEN>": _TAKEN,
+        "<NOW>": NOW[dialect],
+        "<LOCK>": "FOR UPDATE SKIP LOCKED" if dialect == "postgresql" else "",
+    }
+    statement = _TEMPLATE
+    for name, part in parts.items():
+        statement = statement.replace(name, part)
+    numbers = [bindparam(name, type_=BigInteger) for name in ("free", "lease", "per_group", "steps")]
+    return text(statement).bindparams(*numbers)
+
+
+_CLAIM: Final = {
+    (dialect, blocking): _statement(dialect, blocking=blocking)
+    for dialect in ("sqlite", "postgresql")
+    for blocking in (False, True)
+}

@@ -1,0 +1,86 @@
+"""The way in: a job is written in the transaction that makes it necessary, or not at all."""
+
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final
+from uuid import uuid4
+
+import msgspec
+from sqlalchemy import Executable, Integer, Text, bindparam, case, func, literal_column, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from mercato.db.clock import now_ms
+from mercato.db.engine import Write
+from mercato.db.tables import jobs, jobs_dedup
+from mercato.db.types import Instant
+
+TOPIC: Final = "jobs"
+"""What is said in the process after a commit that makes a job ready: the job's kind."""
+
+CHANNEL: Final = "mercato_jobs"
+"""What PostgreSQL notifies other processes on."""
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+async def enqueue(
+    tx: Write,
+    kind: str,
+    payload: msgspec.Struct,
+    *,
+    run_at: datetime | timedelta | None = None,
+    lane: str | None = None,
+    dedup: str | None = None,
+    group: str | None = None,
+) -> int | None:
+    """Write a job down in the caller's transaction; return its number.
+
+    `run_at` is an instant, or a time from now by the database's clock; None is at once. Of one `lane` one job
+    runs at a time, in the order of enqueueing; None is a lane of its own. A lane is one kind's and one
+    group's: two that share one exclude each other, but keep no order. While an unfinished job of the kind has
+    the same `dedup`, nothing is written and None returned. `group` is what the kind's `per_group` counts by.
+    """
+    row = {
+        "kind": kind,
+        "lane": lane or uuid4().hex,
+        "group_key": group or "",
+        "dedup": dedup,
+        "payload": msgspec.json.encode(payload).decode(),
+        "at": run_at if isinstance(run_at, datetime) else None,
+        "delay": run_at // _MILLISECOND if isinstance(run_at, timedelta) else 0,
+    }
+    number: int | None = (await tx.execute(_INSERT[tx.dialect], row)).scalar()
+    if number is not None:
+        tx.after_commit(partial(tx.database.signals.say, TOPIC, kind))
+    return number
+
+
+def _insert(dialect: Any) -> Any:
+    due = func.coalesce(bindparam("at", type_=Instant), now_ms() + bindparam("delay", type_=Integer))
+    return (
+        dialect.insert(jobs)
+        .values(
+            kind=bindparam("kind", type_=Text),
+            lane=bindparam("lane", type_=Text),
+            group_key=bindparam("group_key", type_=Text),
+            dedup=bindparam("dedup", type_=Text),
+            payload=bindparam("payload", type_=Text),
+            state=case((due > now_ms(), literal_column("'waiting'")), else_=literal_column("'ready'")),
+            run_at=due,
+            enqueued_at=now_ms(),
+        )
+        .on_conflict_do_nothing(
+            index_elements=list(jobs_dedup.columns),
+            index_where=jobs_dedup.dialect_options[dialect.dialect.name]["where"],
+        )
+        .returning(jobs.c.id, jobs.c.kind)
+    )
+
+
+def _insert_and_notify() -> Executable:
+    """The row and the word to other processes in one round trip: neither is there before the commit."""
+    added = _insert(postgresql).cte("added")
+    return select(added.c.id, func.pg_notify(CHANNEL, added.c.kind))
+
+
+_INSERT: Final[dict[str, Executable]] = {"sqlite": _insert(sqlite), "postgresql": _insert_and_notify()}

@@ -1,0 +1,84 @@
+"""What a job is, what handles it, and what a handler may answer."""
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from mercato.db.engine import Write
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(Generic[P]):
+    """One run of a job: what its handler is given."""
+
+    id: int
+    kind: str
+    payload: P
+    attempt: int
+    """The fencing token: every claim of the row adds one, so no two runs of a job share it."""
+    failures: int
+    """How many runs in a row have failed before this one."""
+    enqueued_at: datetime
+    deadline: float
+    """When the run is cut off, on the event loop's clock: good for `asyncio.timeout_at`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The job is finished: its row goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Run the job again at an instant, or after a time by the database's clock. Not a failure."""
+
+    at: datetime | timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """Never run the job again; keep it where operators see it, with the reason."""
+
+    reason: str
+
+
+Outcome = Done | Again | Dead
+
+
+class JobLost(Exception):  # noqa: N818  # a state of the world, as `Problem` is
+    """The run no longer owns its job: it was slow, and another has taken over. Leave everything as it is."""
+
+
+def exponential(failures: int) -> timedelta:
+    """Return 1, 2, 4 … seconds, at most 5 minutes, give or take a tenth so that a crowd spreads."""
+    seconds = min(2.0 ** (failures - 1), 300.0)
+    return timedelta(seconds=seconds * random.uniform(0.9, 1.1))  # noqa: S311  # spreading needs no secrecy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler(Generic[P]):
+    """How one kind of job is run.
+
+    `everywhere` and `per_group` bound what all workers of the database run, `concurrency` what one does.
+    """
+
+    fn: Callable[[Job[P]], Awaitable[Outcome]]
+    payload: type[P]
+    timeout: timedelta = timedelta(seconds=60)
+    concurrency: int = 8
+    everywhere: int | None = None
+    per_group: int | None = None
+    max_attempts: int = 10
+    """Runs in a row that may raise or overrun before it is dead; a database away is not the job's fault."""
+    backoff: Callable[[int], timedelta] = exponential
+    blocks_lane_while_waiting: bool = False
+    """Whether a retry keeps its place: the lane's later jobs wait until it is done."""
+    on_dead: Callable[[Write, Job[P], str], Awaitable[None]] | None = None
+    """Called in the transaction that makes a job dead, with the reason, so that no row is left in between."""
+
+
+Handlers = dict[str, Handler[Any]]

@@ -1,0 +1,173 @@
+"""The SQL of running jobs. A change names the attempt it belongs to: a slow worker changes nothing."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Text,
+    Update,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    literal_column,
+    null,
+    select,
+    update,
+)
+
+from mercato.db.clock import now_ms
+from mercato.db.engine import Read, Write
+from mercato.db.tables import jobs
+from mercato.db.types import Instant
+from mercato.jobs.entry import CHANNEL
+from mercato.jobs.model import Again, Job, JobLost
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+BATCH: Final = 500
+"""Rows that one upkeep statement touches at most, so that no transaction is long."""
+
+
+def in_state(state: str) -> ColumnElement[bool]:
+    """Written out and not bound: a database picks a partial index by what it reads in the statement."""
+    return jobs.c.state == literal_column(f"'{state}'")
+
+
+_EXPIRED: Final = (in_state("running"), jobs.c.lease_until < now_ms())
+_IDLE: Final[dict[str, Any]] = {"worker": null(), "lease_until": null()}
+
+# --- looking -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What there is to do. `due_in` is when the next waiting row is due, and None when none waits."""
+
+    ready: frozenset[str]
+    expired: bool
+    due_in: timedelta | None
+
+
+async def look(tx: Read, kinds: Sequence[str]) -> Look:
+    """Return which of the kinds have something ready, from indexes alone."""
+    waiting = select(func.min(jobs.c.run_at, type_=Integer)).where(in_state("waiting")).scalar_subquery()
+    ready = [exists().where(in_state("ready"), jobs.c.kind == kind).label(kind) for kind in kinds]
+    row: Sequence[Any] | None = await tx.first(select(waiting - now_ms(), exists().where(*_EXPIRED), *ready))
+    assert row is not None
+    due_in, expired, *found = row
+    return Look(
+        ready=frozenset(kind for kind, is_ready in zip(kinds, found, strict=True) if is_ready),
+        expired=bool(expired),
+        due_in=None if due_in is None else due_in * _MILLISECOND,
+    )
+
+
+# --- what time alone changes ----------------------------------------------------------------------------
+
+
+def _some(*which: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Return the condition that holds for the next few such rows that nobody else is changing."""
+    return jobs.c.id.in_(
+        select(jobs.c.id).where(*which).order_by(jobs.c.id).limit(BATCH).with_for_update(skip_locked=True)
+    )
+
+
+async def move_due(tx: Write) -> int:
+    """Make ready what has waited long enough, of whatever kind; return how many rows."""
+    due = _some(in_state("waiting"), jobs.c.run_at <= now_ms())
+    return (await tx.execute(update(jobs).where(due).values(state="ready"))).rowcount
+
+
+async def move_expired(tx: Write, *, but: Collection[int] = ()) -> int:
+    """Make ready what a vanished worker left running; return how many rows."""
+    return await _take_back(tx, *_EXPIRED, jobs.c.id.not_in(but))
+
+
+async def move_orphans(tx: Write) -> int:
+    """Make ready all that is marked running. Only who knows that nobody else is at work may call this."""
+    return await _take_back(tx, in_state("running"))
+
+
+async def _take_back(tx: Write, *which: ColumnElement[bool]) -> int:
+    back = update(jobs).where(_some(*which)).values(**_IDLE, state="ready", losses=jobs.c.losses + 1)
+    return (await tx.execute(back)).rowcount
+
+
+# --- holding --------------------------------------------------------------------------------------------
+
+
+def _mine(job: Job[Any]) -> tuple[ColumnElement[bool], ...]:
+    return jobs.c.id == job.id, jobs.c.attempt == job.attempt, in_state("running")
+
+
+async def fence(tx: Write, job: Job[Any]) -> None:
+    """Make sure that the job is still this run's, and that it stays so until the transaction ends.
+
+    Every transaction in which a handler changes something starts with it: a run that was only slow, and whose
+    job has been given to another, gets `JobLost` here and changes nothing.
+    """
+    held = select(jobs.c.id).where(*_mine(job)).with_for_update()
+    if await tx.scalar(held) is None:
+        raise JobLost(f"job {job.id} ({job.kind}) is no longer attempt {job.attempt}'s")
+
+
+async def renew(tx: Write, worker: str, numbers: Collection[int], lease: timedelta) -> set[tuple[int, int]]:
+    """Hold the jobs for another lease; return (number, attempt) of those that were still the worker's."""
+    held = jobs.c.id.in_(numbers), jobs.c.worker == worker, in_state("running")
+    renewed = update(jobs).where(*held).values(lease_until=now_ms() + lease // _MILLISECOND)
+    rows = await tx.all(renewed.returning(jobs.c.id, jobs.c.attempt))
+    return {(row.id, row.attempt) for row in rows}
+
+
+# --- settling -------------------------------------------------------------------------------------------
+
+
+async def settle_done(tx: Write, job: Job[Any]) -> None:
+    await _settle(tx, job, delete(jobs))
+
+
+async def settle_again(tx: Write, job: Job[Any], again: Again) -> None:
+    """Put the job back for later. What it has failed before is forgotten: it got to say so."""
+    await _settle(tx, job, _back(again.at).values(failures=0, error=null()))
+
+
+async def settle_failed(tx: Write, job: Job[Any], reason: str, delay: timedelta) -> None:
+    await _settle(tx, job, _back(delay).values(failures=jobs.c.failures + 1, error=reason))
+
+
+async def settle_postponed(tx: Write, job: Job[Any], reason: str, delay: timedelta) -> None:
+    """Put the job back for something that was not its fault."""
+    await _settle(tx, job, _back(delay).values(error=reason))
+
+
+async def settle_dead(tx: Write, job: Job[Any], reason: str) -> None:
+    # From now on run_at says since when it is dead.
+    await _settle(tx, job, update(jobs).values(**_IDLE, state="dead", run_at=now_ms(), error=reason))
+
+
+async def settle_released(tx: Write, job: Job[Any]) -> None:
+    """Give the job back at once, and tell the others: this worker stops."""
+    await _settle(tx, job, update(jobs).values(**_IDLE, state="ready"))
+    if tx.dialect == "postgresql":
+        await tx.execute(select(func.pg_notify(CHANNEL, job.kind)))
+
+
+def _back(at: datetime | timedelta) -> Update:
+    due: ColumnElement[Any]
+    if isinstance(at, datetime):
+        due = bindparam("due", at, type_=Instant)
+    else:
+        due = now_ms() + bindparam("delay", at // _MILLISECOND, type_=Integer)
+    state = case((due > now_ms(), literal_column("'waiting'", Text)), else_=literal_column("'ready'", Text))
+    return update(jobs).values(**_IDLE, run_at=due, state=state)
+
+
+async def _settle(tx: Write, job: Job[Any], change: Any) -> None:
+    if (await tx.execute(change.where(*_mine(job)))).rowcount != 1:
+        raise JobLost(f"job {job.id} ({job.kind}) is no longer attempt {job.attempt}'s")
