@@ -67,7 +67,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = None
     host: Annotated[str, _doc("The address to listen on.")] = "127.0.0.1"
     port: Annotated[int, _doc("The port to listen on; 0 takes a free one.", ge=0, le=65535)] = 8000
-    workers: Annotated[int, _doc("API processes that `serve` starts.", ge=1, le=256)] = 1
     public_url: Annotated[
         str | None,
         _doc(

@@ -21,7 +21,7 @@ from mercato.catalog.model import CatalogFault
 from mercato.catalog.runs import CurrentSet, Owner, Run, RunStatus
 from mercato.clock import Clock, MakeId
 from mercato.db.engine import Database, Write
-from mercato.jobs import Dead, Done, Job, JobLost, Outcome, enqueue, fence
+from mercato.jobs import Done, Job, JobLost, Outcome, enqueue, fence
 from mercato.outbound.client import NotModified, Outbound, Pulled, PullFailed, PullLimits
 from mercato.wire import Wire
 
@@ -33,7 +33,8 @@ RETRY_AFTER: Final = 2
 
 _CANCELLED: Final = CatalogFault(message="The onboarding was cancelled.", path="")
 _OURS: Final = CatalogFault(
-    message="The run could not be finished because of a fault on our side. Notify us of the catalog again.", path=""
+    message="The run could not be finished because of a fault on our side. Notify us of the catalog again.",
+    path="",
 )
 _OVERRUN: Final = CatalogFault(
     message="The document took too long to check. Make it smaller, or nest it less deeply.", path=""
@@ -62,7 +63,14 @@ Listener = Callable[[Write, Finished], Awaitable[None]]
 
 
 async def accept(
-    tx: Write, owner: Owner, callback_url: str, *, notified: bool, traceparent: str, now: datetime, run_id: UUID
+    tx: Write,
+    owner: Owner,
+    callback_url: str,
+    *,
+    notified: bool,
+    traceparent: str,
+    now: datetime,
+    run_id: UUID,
 ) -> Run:
     """Write down a run and the job that will carry it out, in the caller's transaction."""
     run = Run(
@@ -79,7 +87,12 @@ async def accept(
     )
     await queries.insert_run(tx, run)
     await enqueue(
-        tx, KIND, IngestJob(run_id=run.id), lane=f"catalog:{owner.id}", group=str(owner.partner_id), dedup=str(run.id)
+        tx,
+        KIND,
+        IngestJob(run_id=run.id),
+        lane=f"catalog:{owner.id}",
+        group=str(owner.partner_id),
+        dedup=str(run.id),
     )
     return run
 
@@ -140,13 +153,12 @@ class Ingest:
             return Done()
         return await self._process(job, run, current, pulled)
 
-    async def give_up(self, job: Job[IngestJob], reason: str) -> None:
+    async def give_up(self, tx: Write, job: Job[IngestJob], reason: str) -> None:
         """End the run of a job that failed too often: a run never stays in between."""
         log.error("catalog run given up", run_id=str(job.payload.run_id), reason=reason)
-        async with self._db.write() as tx:
-            run = await queries.find_run(tx, job.payload.run_id)
-            if run is not None:
-                await self._end(tx, Finished(run, RunStatus.FAILED, (_OURS,), self._clock()))
+        run = await queries.find_run(tx, job.payload.run_id)
+        if run is not None:
+            await self._end(tx, Finished(run, RunStatus.FAILED, (_OURS,), self._clock()))
 
     async def _begin(self, job: Job[IngestJob]) -> tuple[Run, CurrentSet | None] | None:
         async with self._db.write() as tx:
@@ -162,7 +174,9 @@ class Ingest:
         etag = current.source_etag if current is not None and same else None
         return await self._outbound.pull(run.callback_url, limits=self._limits, etag=etag)
 
-    async def _process(self, job: Job[IngestJob], run: Run, current: CurrentSet | None, pulled: Pulled) -> Outcome:
+    async def _process(
+        self, job: Job[IngestJob], run: Run, current: CurrentSet | None, pulled: Pulled
+    ) -> Outcome:
         set_id = self._new_id()
         try:
             result = await self._builder.build(
@@ -190,7 +204,13 @@ class Ingest:
         return Done()
 
     async def _switch(
-        self, job: Job[IngestJob], run: Run, current: CurrentSet | None, pulled: Pulled, set_id: UUID, built: Built
+        self,
+        job: Job[IngestJob],
+        run: Run,
+        current: CurrentSet | None,
+        pulled: Pulled,
+        set_id: UUID,
+        built: Built,
     ) -> Outcome:
         parts = await self._builder.compress(built)
         now = self._clock()
@@ -225,13 +245,22 @@ class Ingest:
     async def _settle(self, job: Job[IngestJob], run: Run, finished: Finished) -> Outcome:
         async with self._db.write() as tx:
             await fence(tx, job)
-            current = await queries.find_current(tx, run.owner.id) if finished.status is RunStatus.SUCCEEDED else None
+            current = (
+                await queries.find_current(tx, run.owner.id)
+                if finished.status is RunStatus.SUCCEEDED
+                else None
+            )
             await self._end(tx, finished, set_id=None if current is None else current.id)
         return Done()
 
     async def _end(self, tx: Write, finished: Finished, *, set_id: UUID | None = None) -> None:
         ended = await queries.end_run(
-            tx, finished.run.id, status=finished.status, errors=finished.errors, set_id=set_id, now=finished.at
+            tx,
+            finished.run.id,
+            status=finished.status,
+            errors=finished.errors,
+            set_id=set_id,
+            now=finished.at,
         )
         if ended:
             await self._on_finished(tx, finished)
@@ -241,6 +270,3 @@ async def abandon(tx: Write, owner_id: UUID, *, now: datetime) -> None:
     """Close the owner and end its open runs: what a running pull brings is thrown away."""
     await queries.close_owner(tx, owner_id, now=now)
     await queries.end_open_runs(tx, owner_id, fault=_CANCELLED, now=now)
-
-
-__all__ = ["KIND", "RETRY_AFTER", "Dead", "Finished", "Ingest", "IngestJob", "Listener", "abandon", "accept"]

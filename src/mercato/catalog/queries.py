@@ -88,7 +88,9 @@ async def switch(tx: Write, owner_id: UUID, *, leaves: UUID | None, to: UUID, no
     """Make `to` the owner's current set; False when it isn't on `leaves` any more, or closed."""
     at = owners.c.current_set_id.is_(None) if leaves is None else owners.c.current_set_id == leaves
     moved = await tx.execute(
-        update(owners).where(owners.c.id == owner_id, owners.c.closed_at.is_(None), at).values(current_set_id=to)
+        update(owners)
+        .where(owners.c.id == owner_id, owners.c.closed_at.is_(None), at)
+        .values(current_set_id=to)
     )
     if leaves is not None:
         await tx.execute(update(sets).where(sets.c.id == leaves).values(superseded_at=now))
@@ -112,7 +114,9 @@ async def prune_sets(tx: Write, *, before: datetime, limit: int) -> int:
     """Delete at most `limit` sets that were superseded before the instant; return how many went."""
     old = (
         select(sets.c.id)
-        .where(sets.c.superseded_at < before, ~sets.c.id.in_(select(owners.c.current_set_id).where(_served())))
+        .where(
+            sets.c.superseded_at < before, ~sets.c.id.in_(select(owners.c.current_set_id).where(_served()))
+        )
         .limit(limit)
     )
     ids = [row.id for row in await tx.all(old)]

@@ -6,6 +6,7 @@ called, and its answer sent. Every refusal leaves through `problems.render`, eve
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
+from time import perf_counter
 from typing import Any, Final
 from uuid import UUID
 
@@ -52,8 +53,10 @@ class Edge:
         """Serve one HTTP request. Lifespan belongs to `web.app`."""
         head = Head.scan(scope, self._app.settings.public_url)
         answered: Headers = []
+        started, named = perf_counter(), "none"
         try:
             operation, texts = self._routes.find(scope["method"], head.path)
+            named = operation.id
             status, headers, body = await self._answer(operation, texts, head, receive, answered)
         except Problem as problem:
             status, headers, body = problems.render(problem, _context(head))
@@ -61,6 +64,7 @@ class Edge:
             return
         except Exception as bug:
             status, headers, body = problems.render(self._fault(bug, head), _context(head))
+        self._app.metrics.answered(named, status, perf_counter() - started)
         headers += answered
         headers.append((b"x-request-id", head.request_id.encode()))
         await _send(send, status, headers, b"" if scope["method"] == "HEAD" else body, length=len(body))
@@ -114,7 +118,8 @@ class Edge:
         ]
         if quota.wait is not None:
             raise errors.RateLimited(
-                f"More than {quota.limit} {rate.value} in a minute. Wait {quota.wait} s.", retry_after=quota.wait
+                f"More than {quota.limit} {rate.value} in a minute. Wait {quota.wait} s.",
+                retry_after=quota.wait,
             )
 
     async def _body(self, operation: Operation, head: Head, receive: Receive) -> bytes:
@@ -136,7 +141,8 @@ class Edge:
         if is_unavailable(bug):
             log.warning("database unavailable", request_id=head.request_id, error=type(bug).__name__)
             return errors.ServiceUnavailable(
-                "The database is busy or away. Nothing was changed; try again.", retry_after=DATABASE_AWAY_SECONDS
+                "The database is busy or away. Nothing was changed; try again.",
+                retry_after=DATABASE_AWAY_SECONDS,
             )
         log.error("bug", request_id=head.request_id, trace_id=head.trace_id, path=head.path, exc_info=bug)
         return errors.InternalError(
@@ -183,7 +189,9 @@ def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
         return None
     kind = head.content_type.partition(b";")[0].strip().lower()
     if kind and kind != b"application/json" and not kind.endswith(b"+json"):
-        raise errors.UnsupportedMediaType("Send the body as JSON with the header Content-Type: application/json.")
+        raise errors.UnsupportedMediaType(
+            "Send the body as JSON with the header Content-Type: application/json."
+        )
     return operation.decode(raw)
 
 

@@ -1,0 +1,101 @@
+"""The dry run: everything that a run finds out about a document, and nothing that it changes."""
+
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from mercato.catalog.build import BuildFailed, Unchanged
+from mercato.catalog.builder import Builder, BuildOverrunError
+from mercato.catalog.compile import unpack
+from mercato.catalog.compiled import CompiledCatalogs
+from mercato.catalog.diff import diff
+from mercato.catalog.model import CatalogDiff, CatalogFault, CatalogSummary, CatalogWarning
+from mercato.outbound.client import NotModified, Outbound, PullFailed, PullLimits
+from mercato.wire import Wire
+
+NOWHERE: Final = UUID(int=0)
+"""Stands for the onboarding of a document that is checked for no store."""
+
+
+class CatalogValidation(Wire):
+    """What a run would say of the document. `diff` is against the store's current set."""
+
+    valid: bool
+    errors: tuple[CatalogFault, ...]
+    warnings: tuple[CatalogWarning, ...]
+    summary: CatalogSummary | None
+    diff: CatalogDiff | None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The store that a document is checked for."""
+
+    onboarding_id: UUID
+    store_id: UUID
+    catalog_set_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Checker:
+    """Checks documents, given or pulled."""
+
+    outbound: Outbound
+    builder: Builder
+    compiled: CompiledCatalogs
+    limits: PullLimits
+    default_currency: str
+
+    async def check(self, document: bytes, *, subject: Subject | None) -> CatalogValidation:
+        """Return what a run would say of the document. Raises ValidationFailed for a callbackUrl that is none."""
+        url = callback_url(document)
+        if url is not None:
+            try:
+                pulled = await self.outbound.pull(url, limits=self.limits, etag=None)
+            except PullFailed as failure:
+                return _invalid((CatalogFault(message=failure.message, path=""),), ())
+            assert not isinstance(pulled, NotModified)
+            document = pulled.body
+        return await self._check(document, subject)
+
+    async def _check(self, document: bytes, subject: Subject | None) -> CatalogValidation:
+        try:
+            result = await self.builder.build(
+                document,
+                onboarding_id=NOWHERE if subject is None else subject.onboarding_id,
+                catalog_set_id=NOWHERE,
+                store_id=NOWHERE if subject is None else subject.store_id,
+                default_currency=self.default_currency,
+                previous_hash=None,
+            )
+        except BuildOverrunError:
+            return _invalid((CatalogFault(message="The document took too long to check.", path=""),), ())
+        if isinstance(result, BuildFailed):
+            return _invalid(tuple(result.faults), tuple(result.warnings))
+        assert not isinstance(result, Unchanged)
+        changes = None
+        if subject is not None:
+            changes = diff(await self.compiled.get(subject.catalog_set_id), unpack(result.compiled))
+        return CatalogValidation(
+            valid=True, errors=(), warnings=tuple(result.warnings), summary=result.summary, diff=changes
+        )
+
+
+def callback_url(document: bytes) -> str | None:
+    """Return the URL that a request names instead of a document; None when the body is to be checked itself."""
+    if b'"callbackUrl"' not in document:
+        return None
+    try:
+        members = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
+        if "items" in members or "callbackUrl" not in members:
+            return None
+        url = msgspec.json.decode(members["callbackUrl"], type=str)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return url
+
+
+def _invalid(faults: tuple[CatalogFault, ...], warnings: tuple[CatalogWarning, ...]) -> CatalogValidation:
+    return CatalogValidation(valid=False, errors=faults, warnings=warnings, summary=None, diff=None)

@@ -1,0 +1,53 @@
+"""Compiled catalogs in memory: immutable under their id, bounded by bytes, least recently used out."""
+
+from collections import OrderedDict
+from typing import Final
+from uuid import UUID
+
+from mercato import errors
+from mercato.catalog import queries
+from mercato.catalog.compile import unpack
+from mercato.catalog.model import CompiledCatalog
+from mercato.db.engine import Database
+
+MOST_BYTES: Final = 256 * 1024 * 1024
+"""Bytes of compiled catalogs held, as measured where they are stored; in memory each is a few times that."""
+
+
+class CompiledCatalogs:
+    """The catalogs that pricing reads, by CatalogSet id."""
+
+    def __init__(self, db: Database, *, most_bytes: int = MOST_BYTES) -> None:
+        self._db = db
+        self._most = most_bytes
+        self._held: OrderedDict[UUID, tuple[int, CompiledCatalog]] = OrderedDict()
+        self._bytes = 0
+
+    def cached(self, set_id: UUID) -> CompiledCatalog | None:
+        """Return the catalog if it is in memory."""
+        held = self._held.get(set_id)
+        if held is None:
+            return None
+        self._held.move_to_end(set_id)
+        return held[1]
+
+    async def get(self, set_id: UUID) -> CompiledCatalog:
+        """Return the catalog. Raises CatalogSetNotFound."""
+        catalog = self.cached(set_id)
+        if catalog is not None:
+            return catalog
+        async with self._db.read() as tx:
+            body = await queries.find_body(tx, set_id, queries.COMPILED)
+        if body is None:
+            raise errors.CatalogSetNotFound(set_id)
+        return self._hold(set_id, body)
+
+    def _hold(self, set_id: UUID, body: bytes) -> CompiledCatalog:
+        catalog = unpack(body)
+        if set_id not in self._held:
+            self._held[set_id] = (len(body), catalog)
+            self._bytes += len(body)
+        while self._bytes > self._most and len(self._held) > 1:
+            _, (size, _) = self._held.popitem(last=False)
+            self._bytes -= size
+        return catalog

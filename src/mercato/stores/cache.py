@@ -1,0 +1,62 @@
+"""Stores in memory: read once, forgotten at every change, in this process at once and in others within a second."""
+
+from collections import OrderedDict
+from typing import Final
+from uuid import UUID
+
+from mercato import errors
+from mercato.db.changes import ChangeFeed
+from mercato.db.engine import Database
+from mercato.partners.model import Caller
+from mercato.stores import queries
+from mercato.stores.model import StoreRow
+
+TOPIC: Final = "store"
+"""The topic under which a change of a store, or of the set it serves, is announced."""
+
+MOST: Final = 50_000
+"""Stores held, least recently used out: a few kilobytes each."""
+
+
+class StoreCache:
+    """Current stores by id."""
+
+    def __init__(self, db: Database, feed: ChangeFeed, *, most: int = MOST) -> None:
+        self._db = db
+        self._most = most
+        self._rows: OrderedDict[UUID, StoreRow] = OrderedDict()
+        # Bumped at every change: a row that was read before a change must not be kept after it.
+        self._changes = 0
+        feed.subscribe(TOPIC, self._forget)
+
+    def cached(self, store_id: UUID) -> StoreRow | None:
+        """Return the store if it is in memory."""
+        row = self._rows.get(store_id)
+        if row is not None:
+            self._rows.move_to_end(store_id)
+        return row
+
+    async def find(self, store_id: UUID) -> StoreRow | None:
+        """Return the store, whoever's it is."""
+        row = self.cached(store_id)
+        if row is not None:
+            return row
+        seen = self._changes
+        async with self._db.read() as tx:
+            row = await queries.find_store(tx, store_id)
+        if row is not None and seen == self._changes:
+            self._rows[store_id] = row
+            if len(self._rows) > self._most:
+                self._rows.popitem(last=False)
+        return row
+
+    async def get_own(self, caller: Caller, store_id: UUID) -> StoreRow:
+        """Return the caller's store. Raises StoreNotFound, also for another partner's."""
+        row = await self.find(store_id)
+        if row is None or row.partner_id != caller.partner_id:
+            raise errors.StoreNotFound(store_id)
+        return row
+
+    def _forget(self, key: str) -> None:
+        self._changes += 1
+        self._rows.pop(UUID(key), None)

@@ -1,0 +1,63 @@
+"""What follows from the end of a catalog run, in the transaction that ends it: fresh caches, and the event."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from mercato.catalog.ingest import Finished
+from mercato.catalog.model import CatalogFault
+from mercato.catalog.runs import RunStatus
+from mercato.clock import MakeId
+from mercato.db.changes import announce
+from mercato.db.engine import Write
+from mercato.partners.model import Surface
+from mercato.stores import queries
+from mercato.stores.cache import TOPIC
+from mercato.webhooks.deliveries import CATALOG_SYNC, push
+from mercato.wire import Wire
+
+
+class CatalogSyncWebhookData(Wire):
+    """What a `catalog.sync.…` event says: the same errors as the status resource."""
+
+    catalog_ingest_id: UUID
+    store_id: UUID
+    status: RunStatus
+    errors: tuple[CatalogFault, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreEvents:
+    """Listens to catalog runs."""
+
+    new_id: MakeId
+
+    async def finished(self, tx: Write, finished: Finished) -> None:
+        """Announce the store, and push the event when the partner asked for the run and gave a webhookUrl."""
+        run = finished.run
+        if finished.built is not None:
+            await announce(tx, TOPIC, str(run.owner.store_id))
+        if not run.notified:
+            return
+        store = await queries.find_store(tx, run.owner.store_id)
+        if store is None or store.webhook_url is None:
+            return
+        await push(
+            tx,
+            delivery_id=self.new_id(),
+            partner_id=run.owner.partner_id,
+            store_id=run.owner.store_id,
+            base_url=store.webhook_url,
+            suffix=CATALOG_SYNC,
+            type=f"catalog.sync.{finished.status.value}",
+            webhook_id=run.id,
+            data=CatalogSyncWebhookData(
+                catalog_ingest_id=run.id,
+                store_id=run.owner.store_id,
+                status=finished.status,
+                errors=finished.errors,
+            ),
+            occurred_at=finished.at,
+            now=finished.at,
+            traceparent=run.traceparent,
+            surface=Surface.COMMERCE,
+        )

@@ -1,0 +1,341 @@
+"""Onboardings and stores: what is sent and received, and the rules that need neither database nor network."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+from uuid import UUID
+from zoneinfo import available_timezones
+
+from msgspec import UNSET, Meta, UnsetType
+
+from mercato.catalog.model import CatalogFault
+from mercato.catalog.runs import Run, RunStatus
+from mercato.errors import OrderError, ValidationFailed
+from mercato.wire import Instant, Wire
+
+Text255 = Annotated[str, Meta(min_length=1, max_length=255)]
+Text2000 = Annotated[str, Meta(max_length=2000)]
+Uri = Annotated[str, Meta(min_length=1, max_length=2048, extra_json_schema={"format": "uri"})]
+Latitude = Annotated[float, Meta(ge=-90, le=90)]
+Longitude = Annotated[float, Meta(ge=-180, le=180)]
+
+_HTTP_URI: Final = re.compile(r"https?://[^\s/?#\\]+[^\s\\]*", re.IGNORECASE)
+_CONTROL: Final = re.compile(r"[\x00-\x20\x7f]")
+
+
+# --- addresses ------------------------------------------------------------------------------------
+
+
+class Coordinates(Wire):
+    """A place on earth, in degrees."""
+
+    lat: Latitude
+    lng: Longitude
+
+
+class AddressRequest(Wire):
+    """An address as it is sent. Every member is optional; `address1` is read as `street`."""
+
+    street: Text255 | None = None
+    address1: Text255 | None = None
+    address2: Text255 | None = None
+    city: Text255 | None = None
+    state: Text255 | None = None
+    postal_code: Text255 | None = None
+    country: Text255 | None = None
+    coordinates: Coordinates | None = None
+
+
+class Address(Wire):
+    """An address as it is answered: the members that were sent."""
+
+    street: str | UnsetType = UNSET
+    address2: str | UnsetType = UNSET
+    city: str | UnsetType = UNSET
+    state: str | UnsetType = UNSET
+    postal_code: str | UnsetType = UNSET
+    country: str | UnsetType = UNSET
+    coordinates: Coordinates | UnsetType = UNSET
+
+
+def address_of(sent: AddressRequest) -> Address:
+    """Return the address as it is kept."""
+    return Address(
+        street=sent.street or sent.address1 or UNSET,
+        address2=sent.address2 or UNSET,
+        city=sent.city or UNSET,
+        state=sent.state or UNSET,
+        postal_code=sent.postal_code or UNSET,
+        country=sent.country or UNSET,
+        coordinates=sent.coordinates or UNSET,
+    )
+
+
+# --- onboarding -----------------------------------------------------------------------------------
+
+
+class OnboardingState(StrEnum):
+    """Where an onboarding is. It is derived from the newest run and the activation, so there is one truth."""
+
+    PENDING_CATALOG = "pending_catalog"
+    CATALOG_INGESTING = "catalog_ingesting"
+    CATALOG_FAILED = "catalog_failed"
+    READY_TO_ACTIVATE = "ready_to_activate"
+    ACTIVE = "active"
+
+
+STATE_OF_RUN: Final = {
+    RunStatus.QUEUED: OnboardingState.PENDING_CATALOG,
+    RunStatus.PULLING: OnboardingState.CATALOG_INGESTING,
+    RunStatus.PROCESSING: OnboardingState.CATALOG_INGESTING,
+    RunStatus.SUCCEEDED: OnboardingState.READY_TO_ACTIVATE,
+    RunStatus.FAILED: OnboardingState.CATALOG_FAILED,
+}
+
+
+class OnboardingRequest(Wire):
+    """What registers a store. The service pulls the catalog from `catalogCallbackUrl` at once."""
+
+    partner_store_id: Text255
+    name: Text255
+    address: AddressRequest
+    catalog_callback_url: Uri
+    webhook_url: Uri | None = None
+    timezone: (
+        Annotated[str, Meta(max_length=64, description="IANA name; else taken from the place.")] | None
+    ) = None
+
+
+class RetryRequest(Wire):
+    """An optional new place to pull the catalog from."""
+
+    catalog_callback_url: Uri | None = None
+
+
+class OnboardingStatus(Wire):
+    """Where an onboarding is; `error` and `errors` say what is wrong with the catalog."""
+
+    onboarding_id: UUID
+    partner_store_id: str
+    status: OnboardingState
+    store_id: UUID | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    errors: tuple[CatalogFault, ...] = ()
+    created_at: Instant
+
+
+class OnboardingPage(Wire):
+    """A page of onboardings, newest first."""
+
+    onboardings: list[OnboardingStatus]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Onboarding:
+    """An onboarding as it is stored."""
+
+    id: UUID
+    store_id: UUID
+    partner_id: UUID
+    partner_store_id: str
+    name: str
+    address: Address
+    latitude: float | None
+    longitude: float | None
+    timezone: str
+    catalog_callback_url: str
+    webhook_url: str | None
+    created_at: datetime
+    activated_at: datetime | None
+    cancelled_at: datetime | None
+    holds_name: bool
+
+
+def state_of(onboarding: Onboarding, newest: Run) -> OnboardingState:
+    """Return the state. A later run never changes `active`."""
+    return OnboardingState.ACTIVE if onboarding.activated_at is not None else STATE_OF_RUN[newest.status]
+
+
+def first_error(faults: tuple[CatalogFault, ...]) -> str:
+    """Return the first message and how many more there are."""
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"{faults[0].message}{more}" if faults else "The catalog could not be taken."
+
+
+# --- stores ---------------------------------------------------------------------------------------
+
+
+class StoreStatusValue(StrEnum):
+    """Whether a store accepts orders."""
+
+    ONLINE = "online"
+    PAUSED = "paused"
+
+
+class Store(Wire):
+    """A store as its merchant sees it."""
+
+    store_id: UUID
+    onboarding_id: UUID
+    partner_store_id: str
+    catalog_set_id: UUID
+    name: str
+    address: Address
+    phone: str | UnsetType = UNSET
+    timezone: str
+    logo_url: str | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    status: StoreStatusValue
+    pause_reason: str | None
+    resume_at: Instant | None
+    webhook_url: str | UnsetType = UNSET
+    minimum_order_amount: str | UnsetType = UNSET
+    delivery_allowed: bool
+    pickup_allowed: bool
+    categories: tuple[str, ...]
+    unavailable_item_ids: tuple[UUID, ...]
+    created_at: Instant
+    updated_at: Instant
+
+
+class StorePage(Wire):
+    """A page of stores, newest first."""
+
+    stores: list[Store]
+    next_cursor: str | None
+
+
+class StoreUpdate(Wire):
+    """What changes of a store: only members that are present. Null clears those that may be empty."""
+
+    name: Text255 | UnsetType | None = UNSET
+    phone: Annotated[str, Meta(max_length=64)] | UnsetType | None = UNSET
+    logo_url: Uri | UnsetType | None = UNSET
+    description: Text2000 | UnsetType | None = UNSET
+    address: AddressRequest | UnsetType | None = UNSET
+    timezone: Annotated[str, Meta(max_length=64)] | UnsetType | None = UNSET
+    webhook_url: Uri | UnsetType | None = UNSET
+    minimum_order_amount: Annotated[str, Meta(max_length=40)] | UnsetType | None = UNSET
+    delivery_allowed: bool | UnsetType | None = UNSET
+    pickup_allowed: bool | UnsetType | None = UNSET
+    categories: Annotated[list[Text255], Meta(max_length=50)] | UnsetType | None = UNSET
+
+
+class StoreStatusUpdate(Wire):
+    """`online` or `paused` in any case; the other two mean something only when pausing."""
+
+    status: Annotated[str, Meta(min_length=1)]
+    pause_reason: Any = None
+    resume_at: Any = None
+
+
+class StoreStatusResponse(Wire):
+    """A store's availability now: a pause whose `resumeAt` has passed is over."""
+
+    status: StoreStatusValue
+    pause_reason: str | None
+    resume_at: Instant | None
+
+
+class ItemAvailabilityEntry(Wire):
+    """One item, sold out until an instant or until further notice, or to be had again."""
+
+    item_id: Text255
+    available: bool
+    until: str | None = None
+
+
+class ItemAvailabilityRequest(Wire):
+    """Items of the store's current CatalogSet."""
+
+    items: Annotated[list[ItemAvailabilityEntry], Meta(min_length=1, max_length=1000)]
+
+
+class ItemAvailabilityResponse(Wire):
+    """Every item that is sold out now."""
+
+    unavailable_item_ids: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SoldOut:
+    """An item that can't be had until an instant, or until further notice."""
+
+    item_id: UUID
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRow:
+    """A store as it is stored, with its current set: the small pointer that caches hold."""
+
+    id: UUID
+    onboarding_id: UUID
+    partner_id: UUID
+    partner_store_id: str
+    name: str
+    address: Address
+    latitude: float | None
+    longitude: float | None
+    phone: str | None
+    timezone: str
+    logo_url: str | None
+    description: str | None
+    webhook_url: str | None
+    categories: tuple[str, ...]
+    delivery_allowed: bool
+    pickup_allowed: bool
+    minimum_order_amount: int | None
+    minimum_order_currency: str | None
+    paused: bool
+    pause_reason: str | None
+    resume_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    catalog_set_id: UUID
+    currency: str
+    sold_out: tuple[SoldOut, ...]
+
+    def paused_at(self, now: datetime) -> bool:
+        """Tell whether the store is paused: a pause that has expired is online because the clock says so."""
+        return self.paused and (self.resume_at is None or self.resume_at > now)
+
+    def unavailable_at(self, now: datetime) -> tuple[UUID, ...]:
+        """Return the items that are sold out at the instant."""
+        return tuple(item.item_id for item in self.sold_out if item.until is None or item.until > now)
+
+
+# --- checks that are not of form ------------------------------------------------------------------
+
+
+def uri_fault(text: str, name: str) -> str | None:
+    """Return what is wrong with an absolute http(s) URI, or None. Whether it can be reached comes later."""
+    if _CONTROL.search(text) or not _HTTP_URI.fullmatch(text):
+        return f"{name} must be an absolute http or https URI, like https://example.com/catalog.json."
+    try:
+        return None if urlsplit(text).hostname else f"{name} needs a host name."
+    except ValueError:
+        return f"{name} is not a URI: its host cannot be read."
+
+
+def timezone_fault(text: str) -> str | None:
+    """Return what is wrong with an IANA time zone name, or None."""
+    if text in available_timezones():
+        return None
+    return f"timezone must be an IANA time zone name, like Europe/Berlin; {text[:64]!r} is none."
+
+
+def refuse(checks: Sequence[tuple[str, str | None]]) -> None:
+    """Raise one ValidationFailed for every (pointer, fault) whose fault is not None."""
+    code = ValidationFailed.code
+    faults = [OrderError(code=code, message=fault, pointer=at) for at, fault in checks if fault is not None]
+    if faults:
+        detail = (
+            faults[0].message if len(faults) == 1 else f"{len(faults)} values are not allowed: see errors."
+        )
+        raise ValidationFailed(detail, errors=faults)

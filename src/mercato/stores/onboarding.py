@@ -1,0 +1,217 @@
+"""Self-service onboarding: register, let the catalog be pulled, watch, activate (specification §3.1)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from msgspec import UNSET
+
+from mercato import errors
+from mercato.catalog import ingest
+from mercato.catalog import queries as catalogs
+from mercato.catalog.runs import Owner, Run
+from mercato.clock import Clock, MakeId
+from mercato.db.changes import announce
+from mercato.db.engine import Database, Read, Write
+from mercato.db.errors import is_unique_violation
+from mercato.db.tables import onboardings_one_for_each_name
+from mercato.partners.model import Caller
+from mercato.stores import places, queries
+from mercato.stores.cache import TOPIC
+from mercato.stores.model import (
+    Onboarding,
+    OnboardingPage,
+    OnboardingRequest,
+    OnboardingState,
+    OnboardingStatus,
+    StoreRow,
+    address_of,
+    first_error,
+    refuse,
+    state_of,
+    timezone_fault,
+    uri_fault,
+)
+from mercato.wire import instant
+from mercato.wire.cursor import page_of
+
+PATH: Final = "/v1/commerce/onboarding/stores"
+UTC: Final = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Onboardings:
+    """What a merchant's system does with onboardings."""
+
+    db: Database
+    clock: Clock
+    new_id: MakeId
+
+    async def register(self, caller: Caller, request: OnboardingRequest, *, trace: str) -> OnboardingStatus:
+        """Start an onboarding and its pull. Raises ValidationFailed, StoreAlreadyRegistered."""
+        _check(request)
+        onboarding = self._new(caller, request)
+        try:
+            async with self.db.write() as tx:
+                await self._make_room(tx, onboarding)
+                await queries.insert_onboarding(tx, onboarding)
+                await catalogs.insert_owner(tx, _owner(onboarding))
+                await places.enqueue(tx, onboarding, zone_given=request.timezone is not None)
+                run = await self._pull(tx, onboarding, trace)
+        except Exception as error:
+            if not is_unique_violation(error, onboardings_one_for_each_name):
+                raise
+            # Somebody registered the same store between our look and our insert: theirs is the one.
+            raise await self._taken(onboarding) from None
+        return status_of(onboarding, run)
+
+    async def get(self, caller: Caller, onboarding_id: UUID) -> OnboardingStatus:
+        """Return where the onboarding is. Raises OnboardingNotFound."""
+        async with self.db.read() as tx:
+            onboarding = await _get(tx, caller, onboarding_id)
+            return status_of(onboarding, await _newest(tx, onboarding))
+
+    async def list(self, caller: Caller, *, before: UUID | None, limit: int) -> OnboardingPage:
+        """Return the caller's onboardings, newest first."""
+        async with self.db.read() as tx:
+            rows = await queries.list_onboardings(tx, caller.partner_id, before=before, limit=limit + 1)
+            page, cursor = page_of(rows, limit, lambda onboarding: onboarding.id)
+            newest = await catalogs.list_latest(tx, [onboarding.id for onboarding in page])
+        return OnboardingPage(onboardings=_statuses(page, newest), next_cursor=cursor)
+
+    async def cancel(self, caller: Caller, onboarding_id: UUID) -> None:
+        """Make the onboarding vanish; a running pull is abandoned. Raises OnboardingActive."""
+        now = self.clock()
+        async with self.db.write() as tx:
+            onboarding = await _get(tx, caller, onboarding_id, lock=True)
+            if not await queries.move_onboarding(tx, onboarding.id, cancelled_at=now, holds_name=False):
+                raise errors.OnboardingActive
+            await ingest.abandon(tx, onboarding.id, now=now)
+
+    async def retry(
+        self, caller: Caller, onboarding_id: UUID, callback_url: str | None, *, trace: str
+    ) -> OnboardingStatus:
+        """Pull the catalog of a failed onboarding again. Raises OnboardingNotFailed, StoreAlreadyRegistered."""
+        if callback_url is not None:
+            refuse([("/catalogCallbackUrl", uri_fault(callback_url, "catalogCallbackUrl"))])
+        async with self.db.write() as tx:
+            onboarding = await _get(tx, caller, onboarding_id, lock=True)
+            state = state_of(onboarding, await _newest(tx, onboarding))
+            if state is not OnboardingState.CATALOG_FAILED:
+                raise errors.OnboardingNotFailed(state)
+            if not onboarding.holds_name:
+                await self._make_room(tx, onboarding)
+            url = callback_url or onboarding.catalog_callback_url
+            await queries.move_onboarding(tx, onboarding.id, catalog_callback_url=url, holds_name=True)
+            run = await self._pull(tx, onboarding, trace, url=url)
+        return status_of(onboarding, run)
+
+    async def activate(self, caller: Caller, onboarding_id: UUID) -> StoreRow:
+        """Make the onboarding's store, serving the catalog that was validated. Raises OnboardingNotReady."""
+        now = self.clock()
+        async with self.db.write() as tx:
+            onboarding = await _get(tx, caller, onboarding_id, lock=True)
+            state = state_of(onboarding, await _newest(tx, onboarding))
+            if state is not OnboardingState.READY_TO_ACTIVATE:
+                raise errors.OnboardingNotReady(state)
+            await queries.move_onboarding(tx, onboarding.id, activated_at=now)
+            await queries.insert_store(tx, onboarding, now=now)
+            await announce(tx, TOPIC, str(onboarding.store_id))
+            store = await queries.find_store(tx, onboarding.store_id)
+        assert store is not None
+        return store
+
+    def _new(self, caller: Caller, request: OnboardingRequest) -> Onboarding:
+        address = address_of(request.address)
+        place = request.address.coordinates
+        return Onboarding(
+            id=self.new_id(),
+            store_id=self.new_id(),
+            partner_id=caller.partner_id,
+            partner_store_id=request.partner_store_id,
+            name=request.name,
+            address=address,
+            latitude=place.lat if place else None,
+            longitude=place.lng if place else None,
+            timezone=request.timezone or UTC,
+            catalog_callback_url=request.catalog_callback_url,
+            webhook_url=request.webhook_url,
+            created_at=self.clock(),
+            activated_at=None,
+            cancelled_at=None,
+            holds_name=True,
+        )
+
+    async def _make_room(self, tx: Write, onboarding: Onboarding) -> None:
+        """Take the name from a failed onboarding; refuse when the one that holds it is alive."""
+        holder = await queries.find_holder(tx, onboarding.partner_id, onboarding.partner_store_id)
+        if holder is None:
+            return
+        if state_of(holder, await _newest(tx, holder)) is not OnboardingState.CATALOG_FAILED:
+            raise _already(holder)
+        await queries.move_onboarding(tx, holder.id, holds_name=False)
+
+    async def _pull(self, tx: Write, onboarding: Onboarding, trace: str, *, url: str | None = None) -> Run:
+        return await ingest.accept(
+            tx,
+            _owner(onboarding),
+            url or onboarding.catalog_callback_url,
+            notified=False,
+            traceparent=trace,
+            now=self.clock(),
+            run_id=self.new_id(),
+        )
+
+    async def _taken(self, onboarding: Onboarding) -> errors.Problem:
+        async with self.db.write() as tx:
+            holder = await queries.find_holder(tx, onboarding.partner_id, onboarding.partner_store_id)
+        return _already(holder or onboarding)
+
+
+def status_of(onboarding: Onboarding, newest: Run) -> OnboardingStatus:
+    """Return what is told of an onboarding."""
+    state = state_of(onboarding, newest)
+    failed = state is OnboardingState.CATALOG_FAILED
+    return OnboardingStatus(
+        onboarding_id=onboarding.id,
+        partner_store_id=onboarding.partner_store_id,
+        status=state,
+        store_id=onboarding.store_id if state is OnboardingState.ACTIVE else UNSET,
+        error=first_error(newest.errors) if failed else UNSET,
+        errors=newest.errors if failed else (),
+        created_at=instant(onboarding.created_at) or "",
+    )
+
+
+def _statuses(page: Sequence[Onboarding], newest: dict[UUID, Run]) -> list[OnboardingStatus]:
+    return [status_of(onboarding, newest[onboarding.id]) for onboarding in page]
+
+
+async def _get(tx: Read, caller: Caller, onboarding_id: UUID, *, lock: bool = False) -> Onboarding:
+    onboarding = await queries.find_onboarding(tx, caller.partner_id, onboarding_id, lock=lock)
+    if onboarding is None:
+        raise errors.OnboardingNotFound(onboarding_id)
+    return onboarding
+
+
+async def _newest(tx: Read, onboarding: Onboarding) -> Run:
+    return (await catalogs.list_latest(tx, [onboarding.id]))[onboarding.id]
+
+
+def _owner(onboarding: Onboarding) -> Owner:
+    return Owner(id=onboarding.id, store_id=onboarding.store_id, partner_id=onboarding.partner_id)
+
+
+def _already(holder: Onboarding) -> errors.StoreAlreadyRegistered:
+    return errors.StoreAlreadyRegistered(holder.id, holder.partner_store_id, location=f"{PATH}/{holder.id}")
+
+
+def _check(request: OnboardingRequest) -> None:
+    refuse(
+        [
+            ("/catalogCallbackUrl", uri_fault(request.catalog_callback_url, "catalogCallbackUrl")),
+            ("/webhookUrl", uri_fault(request.webhook_url, "webhookUrl") if request.webhook_url else None),
+            ("/timezone", timezone_fault(request.timezone) if request.timezone else None),
+        ]
+    )

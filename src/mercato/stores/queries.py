@@ -1,0 +1,240 @@
+"""The only SQL of stores. What a partner can reach takes the caller's partner id: another's row looks like none."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Row, Select, and_, delete, insert, or_, select, update
+
+from mercato.db.engine import Read, Write
+from mercato.db.tables import catalog_owners as owners
+from mercato.db.tables import catalog_sets as sets
+from mercato.db.tables import onboardings, sold_out_items, stores
+from mercato.stores.model import Address, Onboarding, SoldOut, StoreRow, StoreStatusValue
+
+_address: Final = msgspec.json.Decoder(Address)
+_words: Final = msgspec.json.Decoder(tuple[str, ...])
+
+# --- onboardings ----------------------------------------------------------------------------------
+
+
+async def insert_onboarding(tx: Write, onboarding: Onboarding) -> None:
+    """Store a registration. The unique index refuses a second one that holds the same partnerStoreId."""
+    values = {name: getattr(onboarding, name) for name in Onboarding.__slots__}
+    values["address"] = _text(onboarding.address)
+    await tx.execute(insert(onboardings).values(values))
+
+
+async def find_onboarding(
+    tx: Read, partner_id: UUID, onboarding_id: UUID, *, lock: bool = False
+) -> Onboarding | None:
+    """Return the partner's onboarding unless it was cancelled; `lock` holds it until the transaction ends."""
+    query = select(onboardings).where(
+        onboardings.c.id == onboarding_id,
+        onboardings.c.partner_id == partner_id,
+        onboardings.c.cancelled_at.is_(None),
+    )
+    row = await tx.first(query.with_for_update() if lock else query)
+    return None if row is None else _onboarding(row)
+
+
+async def find_holder(tx: Read, partner_id: UUID, partner_store_id: str) -> Onboarding | None:
+    """Return the onboarding that holds the partner's own store id, and hold it until the transaction ends."""
+    row = await tx.first(
+        select(onboardings)
+        .where(
+            onboardings.c.partner_id == partner_id,
+            onboardings.c.partner_store_id == partner_store_id,
+            onboardings.c.holds_name,
+        )
+        .with_for_update()
+    )
+    return None if row is None else _onboarding(row)
+
+
+async def list_onboardings(
+    tx: Read, partner_id: UUID, *, before: UUID | None, limit: int
+) -> list[Onboarding]:
+    """Return the partner's onboardings, newest first."""
+    query = select(onboardings).where(
+        onboardings.c.partner_id == partner_id, onboardings.c.cancelled_at.is_(None)
+    )
+    if before is not None:
+        query = query.where(onboardings.c.id < before)
+    return [_onboarding(row) for row in await tx.all(query.order_by(onboardings.c.id.desc()).limit(limit))]
+
+
+async def move_onboarding(tx: Write, onboarding_id: UUID, **values: Any) -> bool:
+    """Change an onboarding that is neither active nor cancelled; False when it is."""
+    moved = await tx.execute(
+        update(onboardings)
+        .where(
+            onboardings.c.id == onboarding_id,
+            onboardings.c.activated_at.is_(None),
+            onboardings.c.cancelled_at.is_(None),
+        )
+        .values(**values)
+    )
+    return moved.rowcount == 1
+
+
+async def place_onboarding(
+    tx: Write, onboarding_id: UUID, *, latitude: float | None, longitude: float | None, timezone: str
+) -> None:
+    """Write down where the onboarding, and the store if there is one already, turned out to be."""
+    values = {"latitude": latitude, "longitude": longitude, "timezone": timezone}
+    await tx.execute(update(onboardings).where(onboardings.c.id == onboarding_id).values(values))
+    await tx.execute(update(stores).where(stores.c.onboarding_id == onboarding_id).values(values))
+
+
+async def find_onboarding_by_id(tx: Read, onboarding_id: UUID) -> Onboarding | None:
+    """Return the onboarding for background work, whoever's it is."""
+    row = await tx.first(select(onboardings).where(onboardings.c.id == onboarding_id))
+    return None if row is None else _onboarding(row)
+
+
+# --- stores ---------------------------------------------------------------------------------------
+
+_STORE: Final = (
+    select(*stores.c, owners.c.current_set_id, sets.c.currency)
+    .join(owners, owners.c.id == stores.c.onboarding_id)
+    .join(sets, sets.c.id == owners.c.current_set_id)
+)
+
+
+async def insert_store(tx: Write, onboarding: Onboarding, *, now: datetime) -> None:
+    """Make the onboarding's store: online, delivering and for pick-up until the merchant says otherwise."""
+    await tx.execute(
+        insert(stores).values(
+            id=onboarding.store_id,
+            onboarding_id=onboarding.id,
+            partner_id=onboarding.partner_id,
+            partner_store_id=onboarding.partner_store_id,
+            name=onboarding.name,
+            address=_text(onboarding.address),
+            latitude=onboarding.latitude,
+            longitude=onboarding.longitude,
+            timezone=onboarding.timezone,
+            webhook_url=onboarding.webhook_url,
+            categories="[]",
+            delivery_allowed=True,
+            pickup_allowed=True,
+            paused=False,
+            created_at=now,
+            updated_at=now,
+        )
+    )
+
+
+async def find_store(tx: Read, store_id: UUID) -> StoreRow | None:
+    """Return the store with its current set and what is sold out, whoever's it is: callers check the partner."""
+    row = await tx.first(_STORE.where(stores.c.id == store_id))
+    if row is None:
+        return None
+    sold_out = await _sold_out(tx, [store_id])
+    return _store(row, sold_out.get(store_id, ()))
+
+
+async def list_stores(
+    tx: Read,
+    partner_id: UUID,
+    *,
+    before: UUID | None,
+    limit: int,
+    status: StoreStatusValue | None,
+    partner_store_id: str | None,
+    now: datetime,
+) -> list[StoreRow]:
+    """Return the partner's stores, newest first."""
+    query: Select[Any] = _STORE.where(stores.c.partner_id == partner_id)
+    if before is not None:
+        query = query.where(stores.c.id < before)
+    if partner_store_id is not None:
+        query = query.where(stores.c.partner_store_id == partner_store_id)
+    paused = and_(stores.c.paused, or_(stores.c.resume_at.is_(None), stores.c.resume_at > now))
+    if status is not None:
+        query = query.where(paused if status is StoreStatusValue.PAUSED else ~paused)
+    rows = await tx.all(query.order_by(stores.c.id.desc()).limit(limit))
+    sold_out = await _sold_out(tx, [row.id for row in rows])
+    return [_store(row, sold_out.get(row.id, ())) for row in rows]
+
+
+async def move_store(tx: Write, partner_id: UUID, store_id: UUID, **values: Any) -> bool:
+    """Change the partner's store; False when it is not there."""
+    moved = await tx.execute(
+        update(stores).where(stores.c.id == store_id, stores.c.partner_id == partner_id).values(**values)
+    )
+    return moved.rowcount == 1
+
+
+async def lock_store(tx: Write, partner_id: UUID, store_id: UUID) -> StoreRow | None:
+    """Return the partner's store, and hold its row until the transaction ends."""
+    held = await tx.first(
+        select(stores.c.id)
+        .where(stores.c.id == store_id, stores.c.partner_id == partner_id)
+        .with_for_update()
+    )
+    return None if held is None else await find_store(tx, store_id)
+
+
+# --- sold out -------------------------------------------------------------------------------------
+
+
+async def replace_sold_out(
+    tx: Write, store_id: UUID, *, gone: Iterable[SoldOut], back: Iterable[UUID]
+) -> None:
+    """Mark items as sold out, and others as to be had again."""
+    gone = list(gone)
+    changed = [item.item_id for item in gone] + list(back)
+    await tx.execute(
+        delete(sold_out_items).where(
+            sold_out_items.c.store_id == store_id, sold_out_items.c.item_id.in_(changed)
+        )
+    )
+    if gone:
+        await tx.execute(
+            insert(sold_out_items),
+            [{"store_id": store_id, "item_id": item.item_id, "until": item.until} for item in gone],
+        )
+
+
+async def prune_sold_out(tx: Write, *, before: datetime) -> None:
+    """Forget entries whose time has passed."""
+    await tx.execute(delete(sold_out_items).where(sold_out_items.c.until < before))
+
+
+async def _sold_out(tx: Read, store_ids: list[UUID]) -> dict[UUID, tuple[SoldOut, ...]]:
+    found: dict[UUID, tuple[SoldOut, ...]] = {}
+    if not store_ids:
+        return found
+    rows = await tx.all(
+        select(sold_out_items)
+        .where(sold_out_items.c.store_id.in_(store_ids))
+        .order_by(sold_out_items.c.store_id, sold_out_items.c.item_id)
+    )
+    for row in rows:
+        found[row.store_id] = (*found.get(row.store_id, ()), SoldOut(row.item_id, row.until))
+    return found
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _onboarding(row: Row[Any]) -> Onboarding:
+    values = dict(row._mapping)  # noqa: SLF001  # SQLAlchemy's public name for it
+    values["address"] = _address.decode(values["address"])
+    return Onboarding(**values)
+
+
+def _store(row: Row[Any], sold_out: tuple[SoldOut, ...]) -> StoreRow:
+    values = dict(row._mapping)  # noqa: SLF001  # SQLAlchemy's public name for it
+    values["address"] = _address.decode(values["address"])
+    values["categories"] = _words.decode(values["categories"])
+    values["catalog_set_id"] = values.pop("current_set_id")
+    return StoreRow(**values, sold_out=sold_out)

@@ -1,0 +1,150 @@
+"""What a request changes of a store, worked out without database or network: columns to set, or every fault."""
+
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID, uuid5
+
+import msgspec
+from msgspec import UNSET
+
+from mercato import errors
+from mercato.catalog.model import CompiledCatalog
+from mercato.catalog.money import MoneyError, to_minor
+from mercato.errors import OrderError
+from mercato.stores.model import (
+    ItemAvailabilityEntry,
+    ItemAvailabilityRequest,
+    SoldOut,
+    StoreRow,
+    StoreStatusUpdate,
+    StoreStatusValue,
+    StoreUpdate,
+    address_of,
+    refuse,
+    timezone_fault,
+    uri_fault,
+)
+from mercato.wire import parse_instant, parse_uuid
+
+CLEARABLE: Final = ("phone", "logo_url", "description", "webhook_url", "minimum_order_amount")
+"""Members of a StoreUpdate that null clears; null on any other is the same as absent."""
+
+REASON_LENGTH: Final = 1000
+
+
+def update_values(request: StoreUpdate, row: StoreRow) -> dict[str, Any]:
+    """Return the columns to change. Raises ValidationFailed for every value that is not allowed."""
+    given = {
+        name: value
+        for name in StoreUpdate.__struct_fields__
+        if (value := getattr(request, name)) is not UNSET and (value is not None or name in CLEARABLE)
+    }
+    refuse(_update_faults(given, row))
+    if "address" in given:
+        sent = given.pop("address")
+        given["address"] = msgspec.json.encode(address_of(sent)).decode()
+        if sent.coordinates is not None:
+            given |= {"latitude": sent.coordinates.lat, "longitude": sent.coordinates.lng}
+    if "categories" in given:
+        given["categories"] = msgspec.json.encode(given["categories"]).decode()
+    if "minimum_order_amount" in given:
+        text = given["minimum_order_amount"]
+        given["minimum_order_amount"] = None if text is None else to_minor(text, row.currency)
+        given["minimum_order_currency"] = None if text is None else row.currency
+    return given
+
+
+def _update_faults(given: dict[str, Any], row: StoreRow) -> list[tuple[str, str | None]]:
+    faults: list[tuple[str, str | None]] = [
+        (f"/{wire}", uri_fault(given[name], wire))
+        for name, wire in (("logo_url", "logoUrl"), ("webhook_url", "webhookUrl"))
+        if given.get(name) is not None
+    ]
+    if "timezone" in given:
+        faults.append(("/timezone", timezone_fault(given["timezone"])))
+    if given.get("minimum_order_amount") is not None:
+        faults.append(("/minimumOrderAmount", _minimum_fault(given["minimum_order_amount"], row.currency)))
+    delivery = given.get("delivery_allowed", row.delivery_allowed)
+    if not delivery and not given.get("pickup_allowed", row.pickup_allowed):
+        at = "/deliveryAllowed" if "delivery_allowed" in given else "/pickupAllowed"
+        faults.append((at, "A store must allow delivery or pickup: at least one of the two stays true."))
+    return faults
+
+
+def _minimum_fault(text: str, currency: str) -> str | None:
+    try:
+        return "minimumOrderAmount must not be negative." if to_minor(text, currency) < 0 else None
+    except MoneyError as fault:
+        return f"minimumOrderAmount: {fault}"
+
+
+def status_values(request: StoreStatusUpdate, now: datetime) -> dict[str, Any]:
+    """Return the columns to set. With `online` the other members are ignored, whatever they hold."""
+    wanted = request.status.lower()
+    if wanted == StoreStatusValue.ONLINE.value:
+        return {"paused": False, "pause_reason": None, "resume_at": None}
+    if wanted != StoreStatusValue.PAUSED.value:
+        raise errors.ValidationFailed.at("/status", "status must be online or paused.")
+    reason, resume = request.pause_reason, request.resume_at
+    for name, value in (("pauseReason", reason), ("resumeAt", resume)):
+        if value is not None and not isinstance(value, str):
+            message = f"{name} must be a string or null."
+            raise errors.InvalidRequest(
+                message,
+                errors=[OrderError(code=errors.InvalidRequest.code, message=message, pointer=f"/{name}")],
+            )
+    at = None if resume is None else parse_instant(resume)
+    refuse([("/pauseReason", _reason_fault(reason)), ("/resumeAt", _resume_fault(resume, at, now))])
+    return {"paused": True, "pause_reason": reason, "resume_at": at}
+
+
+def _reason_fault(reason: str | None) -> str | None:
+    if reason is not None and ("\x00" in reason or len(reason) > REASON_LENGTH):
+        return f"pauseReason may have at most {REASON_LENGTH} characters, and no NUL."
+    return None
+
+
+def _resume_fault(text: str | None, at: datetime | None, now: datetime) -> str | None:
+    if text is None:
+        return None
+    if at is None:
+        return "resumeAt must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+    return None if at > now else "resumeAt must be in the future. Leave it out to pause until further notice."
+
+
+def sold_out(
+    request: ItemAvailabilityRequest, row: StoreRow, catalog: CompiledCatalog, now: datetime
+) -> tuple[list[SoldOut], list[UUID]]:
+    """Return the items that are gone and those that are back. Raises ValidationFailed for unknown ones."""
+    gone: dict[UUID, SoldOut] = {}
+    back: set[UUID] = set()
+    faults: list[tuple[str, str | None]] = []
+    for index, entry in enumerate(request.items):
+        item_id = _item_id(entry.item_id, row)
+        if item_id not in catalog.items:
+            message = f"Item {entry.item_id!r} is not in the store's current CatalogSet {row.catalog_set_id}."
+            faults.append((f"/items/{index}/itemId", message))
+        until = parse_instant(entry.until) if entry.until is not None else None
+        faults.append((f"/items/{index}/until", _until_fault(entry, until, now)))
+        # The last word on an item counts.
+        gone.pop(item_id, None)
+        back.discard(item_id)
+        if entry.available:
+            back.add(item_id)
+        else:
+            gone[item_id] = SoldOut(item_id, until)
+    refuse(faults)
+    return list(gone.values()), list(back)
+
+
+def _item_id(text: str, row: StoreRow) -> UUID:
+    """Return the id under which the item is served: a partner's own id that is no UUID has become one."""
+    return parse_uuid(text) or uuid5(row.onboarding_id, text)
+
+
+def _until_fault(entry: ItemAvailabilityEntry, until: datetime | None, now: datetime) -> str | None:
+    if entry.until is None or entry.available:
+        return None
+    if until is None:
+        return "until must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+    return None if until > now else "until must be in the future."

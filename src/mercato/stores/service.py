@@ -1,0 +1,203 @@
+"""What a merchant's system does with its live stores: read, change, pause, mark items as sold out, notify."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from msgspec import UNSET
+
+from mercato import errors
+from mercato.catalog import ingest
+from mercato.catalog import queries as catalogs
+from mercato.catalog.compiled import CompiledCatalogs
+from mercato.catalog.money import to_text
+from mercato.catalog.runs import Owner, Run
+from mercato.clock import Clock, MakeId, rfc3339
+from mercato.db.changes import announce
+from mercato.db.engine import Database
+from mercato.partners.model import Caller
+from mercato.stores import queries, rules
+from mercato.stores.cache import TOPIC, StoreCache
+from mercato.stores.model import (
+    ItemAvailabilityRequest,
+    Store,
+    StorePage,
+    StoreRow,
+    StoreStatusResponse,
+    StoreStatusUpdate,
+    StoreStatusValue,
+    StoreUpdate,
+    refuse,
+    uri_fault,
+)
+from mercato.webhooks.deliveries import enable_below
+from mercato.wire import instant
+from mercato.wire.cursor import page_of
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Live stores of merchants."""
+
+    db: Database
+    clock: Clock
+    new_id: MakeId
+    cache: StoreCache
+    compiled: CompiledCatalogs
+    runs_waiting: int
+
+    async def get(self, caller: Caller, store_id: UUID) -> Store:
+        """Return the caller's store. Raises StoreNotFound."""
+        return store_of(await self.cache.get_own(caller, store_id), self.clock())
+
+    async def list(
+        self,
+        caller: Caller,
+        *,
+        before: UUID | None,
+        limit: int,
+        status: StoreStatusValue | None,
+        partner_store_id: str | None,
+    ) -> StorePage:
+        """Return the caller's stores, newest first."""
+        now = self.clock()
+        async with self.db.read() as tx:
+            rows = await queries.list_stores(
+                tx,
+                caller.partner_id,
+                before=before,
+                limit=limit + 1,
+                status=status,
+                partner_store_id=partner_store_id,
+                now=now,
+            )
+        page, cursor = page_of(rows, limit, lambda row: row.id)
+        return StorePage(stores=[store_of(row, now) for row in page], next_cursor=cursor)
+
+    async def update(self, caller: Caller, store_id: UUID, request: StoreUpdate) -> Store:
+        """Change the members that are present. Raises StoreNotFound, ValidationFailed."""
+        now = self.clock()
+        async with self.db.write() as tx:
+            row = await queries.lock_store(tx, caller.partner_id, store_id)
+            if row is None:
+                raise errors.StoreNotFound(store_id)
+            values = rules.update_values(request, row)
+            await queries.move_store(tx, caller.partner_id, store_id, **values, updated_at=now)
+            if values.get("webhook_url"):
+                # A new address, or the same one given again: either way it is to be called from now on.
+                await enable_below(tx, caller.partner_id, values["webhook_url"])
+            await announce(tx, TOPIC, str(store_id))
+            changed = await queries.find_store(tx, store_id)
+        assert changed is not None
+        return store_of(changed, now)
+
+    async def get_status(self, caller: Caller, store_id: UUID) -> StoreStatusResponse:
+        """Return whether the store accepts orders now. Raises StoreNotFound."""
+        return status_of(await self.cache.get_own(caller, store_id), self.clock())
+
+    async def set_status(
+        self, caller: Caller, store_id: UUID, request: StoreStatusUpdate
+    ) -> StoreStatusResponse:
+        """Pause or resume. Pausing a paused store replaces reason and end. Raises StoreNotFound, ValidationFailed."""
+        now = self.clock()
+        values = rules.status_values(request, now)
+        async with self.db.write() as tx:
+            if not await queries.move_store(tx, caller.partner_id, store_id, **values, updated_at=now):
+                raise errors.StoreNotFound(store_id)
+            await announce(tx, TOPIC, str(store_id))
+            row = await queries.find_store(tx, store_id)
+        assert row is not None
+        return status_of(row, now)
+
+    async def set_items(
+        self, caller: Caller, store_id: UUID, request: ItemAvailabilityRequest
+    ) -> tuple[UUID, ...]:
+        """Mark items as sold out or to be had; return all that are sold out now. Unknown items are refused."""
+        now = self.clock()
+        known = await self.cache.get_own(caller, store_id)
+        catalog = await self.compiled.get(known.catalog_set_id)
+        gone, back = rules.sold_out(request, known, catalog, now)
+        async with self.db.write() as tx:
+            row = await queries.lock_store(tx, caller.partner_id, store_id)
+            if row is None:
+                raise errors.StoreNotFound(store_id)
+            await queries.replace_sold_out(tx, store_id, gone=gone, back=back)
+            await announce(tx, TOPIC, str(store_id))
+            changed = await queries.find_store(tx, store_id)
+        assert changed is not None
+        return changed.unavailable_at(now)
+
+    async def notify(self, caller: Caller, store_id: UUID, callback_url: str, *, trace: str) -> Run:
+        """Accept a catalog run. Raises StoreNotFound, ValidationFailed, RateLimited."""
+        store = await self.cache.get_own(caller, store_id)
+        refuse([("/callbackUrl", uri_fault(callback_url, "callbackUrl"))])
+        async with self.db.write() as tx:
+            return await ingest.accept_notified(
+                tx,
+                Owner(id=store.onboarding_id, store_id=store.id, partner_id=store.partner_id),
+                callback_url,
+                waiting=self.runs_waiting,
+                traceparent=trace,
+                now=self.clock(),
+                run_id=self.new_id(),
+            )
+
+    async def get_run(self, caller: Caller, store_id: UUID, run_id: UUID) -> Run:
+        """Return a run of the caller's store. Raises StoreNotFound, CatalogIngestNotFound."""
+        store = await self.cache.get_own(caller, store_id)
+        async with self.db.read() as tx:
+            run = await catalogs.find_run(tx, run_id)
+        if run is None or run.owner.id != store.onboarding_id or not run.notified:
+            raise errors.CatalogIngestNotFound(run_id)
+        return run
+
+    async def list_runs(
+        self, caller: Caller, store_id: UUID, *, before: UUID | None, limit: int
+    ) -> tuple[Sequence[Run], str | None]:
+        """Return the runs that the partner asked for, newest first, and the next cursor."""
+        store = await self.cache.get_own(caller, store_id)
+        async with self.db.read() as tx:
+            rows = await catalogs.list_notified(tx, store.onboarding_id, before=before, limit=limit + 1)
+        return page_of(rows, limit, lambda run: run.id)
+
+
+def status_of(row: StoreRow, now: datetime) -> StoreStatusResponse:
+    """Return what is told of a store's availability at an instant."""
+    if not row.paused_at(now):
+        return StoreStatusResponse(status=StoreStatusValue.ONLINE, pause_reason=None, resume_at=None)
+    return StoreStatusResponse(
+        status=StoreStatusValue.PAUSED, pause_reason=row.pause_reason, resume_at=instant(row.resume_at)
+    )
+
+
+def store_of(row: StoreRow, now: datetime) -> Store:
+    """Return a store as its merchant sees it at an instant."""
+    status = status_of(row, now)
+    minimum: Any = UNSET
+    if row.minimum_order_amount is not None and row.minimum_order_currency is not None:
+        minimum = to_text(row.minimum_order_amount, row.minimum_order_currency)
+    return Store(
+        store_id=row.id,
+        onboarding_id=row.onboarding_id,
+        partner_store_id=row.partner_store_id,
+        catalog_set_id=row.catalog_set_id,
+        name=row.name,
+        address=row.address,
+        phone=row.phone or UNSET,
+        timezone=row.timezone,
+        logo_url=row.logo_url or UNSET,
+        description=row.description or UNSET,
+        status=status.status,
+        pause_reason=status.pause_reason,
+        resume_at=status.resume_at,
+        webhook_url=row.webhook_url or UNSET,
+        minimum_order_amount=minimum,
+        delivery_allowed=row.delivery_allowed,
+        pickup_allowed=row.pickup_allowed,
+        categories=row.categories,
+        unavailable_item_ids=row.unavailable_at(now),
+        created_at=rfc3339(row.created_at),
+        updated_at=rfc3339(row.updated_at),
+    )

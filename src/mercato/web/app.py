@@ -1,0 +1,35 @@
+"""The whole API over one runtime."""
+
+from functools import cache
+
+from mercato.runtime import Runtime
+from mercato.web import openapi
+from mercato.web.commerce import commerce
+from mercato.web.edge import Edge
+from mercato.web.operations import Access, Answer, Call, Operation, Operations, Routes
+from mercato.web.system import document_bytes, system, version
+from mercato.web.webhooks import commerce_webhooks, marketfront_webhooks
+
+about = Operations(access=Access.PUBLIC, tag="System")
+
+
+@about.get("/openapi.json", summary="OpenAPI document", returns=dict)
+async def get_openapi(_call: Call[None, None]) -> Answer:
+    """Return this API's OpenAPI 3.1 document."""
+    return Answer(raw=document(), headers=((b"cache-control", b"no-cache"),))
+
+
+def operations() -> list[Operation]:
+    """Return every operation of the service, in the order of its reference."""
+    return [*commerce, *commerce_webhooks, *marketfront_webhooks, *about, *system]
+
+
+@cache
+def document() -> bytes:
+    """Return the OpenAPI document as it is served."""
+    return document_bytes(openapi.document(operations(), version=version()))
+
+
+def application(app: Runtime) -> Edge:
+    """Return the ASGI application."""
+    return Edge(app, Routes(operations()))

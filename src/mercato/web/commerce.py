@@ -1,0 +1,367 @@
+"""The Commerce surface: what merchants' systems call. A handler reads, calls and replies."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from msgspec import UNSET, Meta, UnsetType
+
+from mercato import errors
+from mercato.catalog.check import CatalogValidation, Subject
+from mercato.catalog.ingest import RETRY_AFTER
+from mercato.catalog.model import CatalogFault
+from mercato.catalog.runs import Run, RunStatus
+from mercato.stores.model import (
+    ItemAvailabilityRequest,
+    ItemAvailabilityResponse,
+    OnboardingPage,
+    OnboardingRequest,
+    OnboardingStatus,
+    RetryRequest,
+    Store,
+    StorePage,
+    StoreStatusResponse,
+    StoreStatusUpdate,
+    StoreStatusValue,
+    StoreUpdate,
+)
+from mercato.stores.onboarding import PATH as ONBOARDING
+from mercato.stores.service import store_of
+from mercato.web.operations import Access, Answer, Call, Operations
+from mercato.wire import Instant, Wire, instant, parse_uuid
+from mercato.wire.cursor import PAGE, PageLimit, read_cursor
+
+commerce = Operations(access=Access.COMMERCE, tag="Commerce")
+
+STORES = "/v1/commerce/stores"
+_store = {"storeId": errors.StoreNotFound}
+_onboarding = {"onboardingId": errors.OnboardingNotFound}
+_run = {"storeId": errors.StoreNotFound, "catalogIngestId": errors.CatalogIngestNotFound}
+
+
+class Page(Wire):
+    """The query of a list."""
+
+    limit: PageLimit = PAGE
+    cursor: str | None = None
+
+
+class StoresQuery(Wire):
+    """Which stores: a page of all, of one status, or of one partnerStoreId."""
+
+    limit: PageLimit = PAGE
+    cursor: str | None = None
+    status: Annotated[str, Meta(description="`online` or `paused`, in any case.")] | None = None
+    partner_store_id: str | None = None
+
+
+class StoreQuery(Wire):
+    """The store that a request is about."""
+
+    store_id: Annotated[str, Meta(extra_json_schema={"format": "uuid"})] | None = None
+
+
+class CatalogSetNotification(Wire):
+    """Where the CatalogSet is to be pulled from."""
+
+    callback_url: str
+
+
+class CatalogIngestAccepted(Wire):
+    """The run was accepted, not yet carried out: poll `statusUrl`."""
+
+    catalog_ingest_id: UUID
+    status_url: str
+
+
+class CatalogIngestStatusResponse(Wire):
+    """Where a run is; `errors` are there only when it has failed."""
+
+    catalog_ingest_id: UUID
+    status: RunStatus
+    updated_at: Instant
+    errors: tuple[CatalogFault, ...]
+
+
+class CatalogIngestRun(Wire):
+    """A run in a store's history."""
+
+    catalog_ingest_id: UUID
+    status: RunStatus
+    callback_url: str
+    catalog_set_id: UUID | UnsetType = UNSET
+    created_at: Instant
+    updated_at: Instant
+    errors: tuple[CatalogFault, ...]
+
+
+class CatalogIngestPage(Wire):
+    """A page of a store's runs, newest first."""
+
+    runs: list[CatalogIngestRun]
+    next_cursor: str | None
+
+
+# --- onboarding -----------------------------------------------------------------------------------
+
+
+@commerce.post(
+    ONBOARDING,
+    summary="Register Store",
+    takes=OnboardingRequest,
+    returns=OnboardingStatus,
+    status=201,
+    reply_headers=("Location",),
+    problems=(errors.StoreAlreadyRegistered,),
+)
+async def register_store(call: Call[OnboardingRequest, None]) -> Answer:
+    """Start the onboarding of a store. The catalog is pulled at once; poll Get Onboarding Status."""
+    status = await call.app.onboardings.register(call.caller, call.body, trace=call.trace)
+    return Answer(status, headers=((b"location", f"{ONBOARDING}/{status.onboarding_id}".encode()),))
+
+
+@commerce.get(ONBOARDING, summary="List Onboardings", query=Page, returns=OnboardingPage)
+async def list_onboardings(call: Call[None, Page]) -> OnboardingPage:
+    """Return onboardings that were not cancelled, newest first."""
+    before = read_cursor(call.query.cursor)
+    return await call.app.onboardings.list(call.caller, before=before, limit=call.query.limit)
+
+
+@commerce.get(
+    ONBOARDING + "/{onboardingId}",
+    summary="Get Onboarding Status",
+    returns=OnboardingStatus,
+    missing=_onboarding,
+    problems=(errors.OnboardingNotFound,),
+)
+async def get_onboarding_status(call: Call[None, None]) -> OnboardingStatus:
+    """Return where an onboarding is; when its catalog has failed, every error with a pointer."""
+    return await call.app.onboardings.get(call.caller, call.ids["onboardingId"])
+
+
+@commerce.delete(
+    ONBOARDING + "/{onboardingId}",
+    summary="Cancel Onboarding",
+    status=204,
+    missing=_onboarding,
+    problems=(errors.OnboardingNotFound, errors.OnboardingActive),
+)
+async def cancel_onboarding(call: Call[None, None]) -> None:
+    """Cancel an onboarding that is not active: a running pull is abandoned, and it answers 404 from now on."""
+    await call.app.onboardings.cancel(call.caller, call.ids["onboardingId"])
+
+
+@commerce.post(
+    ONBOARDING + "/{onboardingId}/retry",
+    summary="Retry Onboarding",
+    takes=RetryRequest,
+    body_optional=True,
+    returns=OnboardingStatus,
+    missing=_onboarding,
+    problems=(errors.OnboardingNotFound, errors.OnboardingNotFailed, errors.StoreAlreadyRegistered),
+)
+async def retry_onboarding(call: Call[RetryRequest | None, None]) -> OnboardingStatus:
+    """Pull the catalog of a failed onboarding again, from another URL if one is given."""
+    url = call.body.catalog_callback_url if call.body is not None else None
+    return await call.app.onboardings.retry(call.caller, call.ids["onboardingId"], url, trace=call.trace)
+
+
+@commerce.post(
+    ONBOARDING + "/{onboardingId}/activate",
+    summary="Activate Store",
+    returns=Store,
+    missing=_onboarding,
+    problems=(errors.OnboardingNotFound, errors.OnboardingNotReady),
+)
+async def activate_store(call: Call[None, None]) -> Store:
+    """Make the store live, serving the catalog that was validated. Only when the status is ready_to_activate."""
+    row = await call.app.onboardings.activate(call.caller, call.ids["onboardingId"])
+    return store_of(row, call.app.clock())
+
+
+# --- catalogs -------------------------------------------------------------------------------------
+
+
+@commerce.post(
+    "/v1/commerce/catalogset-notification",
+    summary="Notify Catalog Update",
+    takes=CatalogSetNotification,
+    query=StoreQuery,
+    returns=CatalogIngestAccepted,
+    status=202,
+    reply_headers=("Retry-After", "Location"),
+    problems=(errors.MissingStoreId, errors.StoreNotFound),
+)
+async def notify_catalog_update(call: Call[CatalogSetNotification, StoreQuery]) -> Answer:
+    """Accept a catalog run: the service pulls the CatalogSet from `callbackUrl`, checks it and switches to it."""
+    store_id = _query_store(call.query)
+    run = await call.app.stores.notify(call.caller, store_id, call.body.callback_url, trace=call.trace)
+    url = f"{STORES}/{store_id}/catalog-ingest/{run.id}/status"
+    headers = ((b"retry-after", b"%d" % RETRY_AFTER), (b"location", url.encode()))
+    return Answer(CatalogIngestAccepted(catalog_ingest_id=run.id, status_url=url), headers=headers)
+
+
+@commerce.get(
+    STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/status",
+    summary="Get Catalog Ingest Status",
+    returns=CatalogIngestStatusResponse,
+    missing=_run,
+    problems=(errors.StoreNotFound, errors.CatalogIngestNotFound),
+)
+async def get_catalog_ingest_status(call: Call[None, None]) -> CatalogIngestStatusResponse:
+    """Return where a run is. `succeeded` means that the store has switched to the new catalog."""
+    run = await call.app.stores.get_run(call.caller, call.ids["storeId"], call.ids["catalogIngestId"])
+    return CatalogIngestStatusResponse(
+        catalog_ingest_id=run.id,
+        status=run.status,
+        updated_at=instant(run.updated_at) or "",
+        errors=run.errors,
+    )
+
+
+@commerce.get(
+    STORES + "/{storeId}/catalog-ingest",
+    summary="List Catalog Ingest Runs",
+    query=Page,
+    returns=CatalogIngestPage,
+    missing=_store,
+    problems=(errors.StoreNotFound,),
+)
+async def list_catalog_ingest_runs(call: Call[None, Page]) -> CatalogIngestPage:
+    """Return the runs of a store, newest first. The onboarding's own pulls are not among them."""
+    before = read_cursor(call.query.cursor)
+    runs, cursor = await call.app.stores.list_runs(
+        call.caller, call.ids["storeId"], before=before, limit=call.query.limit
+    )
+    return CatalogIngestPage(runs=[_history(run) for run in runs], next_cursor=cursor)
+
+
+@commerce.post(
+    "/v1/commerce/catalogset-validation",
+    summary="Validate CatalogSet",
+    takes=dict[str, Any],
+    raw_body=True,
+    catalog_body=True,
+    query=StoreQuery,
+    returns=CatalogValidation,
+    problems=(errors.StoreNotFound,),
+)
+async def validate_catalog_set(call: Call[bytes, StoreQuery]) -> CatalogValidation:
+    """Check a CatalogSet as a run would, and change nothing.
+
+    A body with `items` is the CatalogSet itself; any other names a `callbackUrl` to pull it from. With `storeId`,
+    `diff` says what would change for that store.
+    """
+    subject = None
+    if call.query.store_id is not None:
+        store = await call.app.cache.get_own(call.caller, _query_store(call.query))
+        subject = Subject(store.onboarding_id, store.id, store.catalog_set_id)
+    return await call.app.checker.check(call.body, subject=subject)
+
+
+# --- stores ---------------------------------------------------------------------------------------
+
+
+@commerce.get(STORES, summary="List Stores", query=StoresQuery, returns=StorePage)
+async def list_stores(call: Call[None, StoresQuery]) -> StorePage:
+    """Return the account's live stores, newest first."""
+    status = _status(call.query.status)
+    return await call.app.stores.list(
+        call.caller,
+        before=read_cursor(call.query.cursor),
+        limit=call.query.limit,
+        status=status,
+        partner_store_id=call.query.partner_store_id,
+    )
+
+
+@commerce.get(
+    STORES + "/{storeId}",
+    summary="Get Store",
+    returns=Store,
+    missing=_store,
+    problems=(errors.StoreNotFound,),
+)
+async def get_store(call: Call[None, None]) -> Store:
+    """Return a store."""
+    return await call.app.stores.get(call.caller, call.ids["storeId"])
+
+
+@commerce.put(
+    STORES + "/{storeId}",
+    summary="Update Store",
+    takes=StoreUpdate,
+    returns=Store,
+    missing=_store,
+    problems=(errors.StoreNotFound,),
+)
+async def update_store(call: Call[StoreUpdate, None]) -> Store:
+    """Change the members that are present; null clears those that may be empty."""
+    return await call.app.stores.update(call.caller, call.ids["storeId"], call.body)
+
+
+@commerce.get(
+    STORES + "/{storeId}/status",
+    summary="Get Store Status",
+    returns=StoreStatusResponse,
+    missing=_store,
+    problems=(errors.StoreNotFound,),
+)
+async def get_store_status(call: Call[None, None]) -> StoreStatusResponse:
+    """Return whether the store accepts orders now."""
+    return await call.app.stores.get_status(call.caller, call.ids["storeId"])
+
+
+@commerce.post(
+    STORES + "/{storeId}/status",
+    summary="Set Store Status",
+    takes=StoreStatusUpdate,
+    returns=StoreStatusResponse,
+    missing=_store,
+    problems=(errors.StoreNotFound,),
+)
+async def set_store_status(call: Call[StoreStatusUpdate, None]) -> StoreStatusResponse:
+    """Pause the store, until `resumeAt` or until further notice, or bring it online."""
+    return await call.app.stores.set_status(call.caller, call.ids["storeId"], call.body)
+
+
+@commerce.post(
+    STORES + "/{storeId}/item-availability",
+    summary="Set Item Availability",
+    takes=ItemAvailabilityRequest,
+    returns=ItemAvailabilityResponse,
+    missing=_store,
+    problems=(errors.StoreNotFound,),
+)
+async def set_item_availability(call: Call[ItemAvailabilityRequest, None]) -> ItemAvailabilityResponse:
+    """Mark items as sold out, or as to be had again, without a new catalog."""
+    gone = await call.app.stores.set_items(call.caller, call.ids["storeId"], call.body)
+    return ItemAvailabilityResponse(unavailable_item_ids=gone)
+
+
+def _query_store(query: StoreQuery) -> UUID:
+    if not query.store_id:
+        raise errors.MissingStoreId("Say which store: add ?storeId=<store_id> to the URL.")
+    store_id = parse_uuid(query.store_id)
+    if store_id is None:
+        raise errors.StoreNotFound(query.store_id)
+    return store_id
+
+
+def _status(text: str | None) -> StoreStatusValue | None:
+    if text is None:
+        return None
+    if text.lower() not in tuple(StoreStatusValue):
+        raise errors.ValidationFailed.at(None, "status must be online or paused.")
+    return StoreStatusValue(text.lower())
+
+
+def _history(run: Run) -> CatalogIngestRun:
+    return CatalogIngestRun(
+        catalog_ingest_id=run.id,
+        status=run.status,
+        callback_url=run.callback_url,
+        catalog_set_id=run.set_id or UNSET,
+        created_at=instant(run.created_at) or "",
+        updated_at=instant(run.updated_at) or "",
+        errors=run.errors,
+    )

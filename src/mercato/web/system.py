@@ -1,0 +1,154 @@
+"""What is there for everybody: health, metrics, the OpenAPI document, its page, and a page for each error code."""
+
+import hmac
+import html
+import ipaddress
+from functools import cache
+from importlib import metadata, resources
+from typing import Any, Final
+
+import msgspec
+
+from mercato import errors
+from mercato.errors import Problem
+from mercato.settings import Settings
+from mercato.telemetry import METRICS_TYPE
+from mercato.web.operations import Access, Answer, Call, Operations
+from mercato.wire import Wire
+
+system = Operations(access=Access.PUBLIC, tag="System")
+
+HTML: Final = b"text/html; charset=utf-8"
+ASSETS: Final = {"swagger-ui.css": b"text/css", "swagger-ui-bundle.js": b"text/javascript"}
+START: Final = (
+    b"""window.onload = () => SwaggerUIBundle({url: "/openapi.json", dom_id: "#docs", deepLinking: true})\n"""
+)
+LASTS: Final = ((b"cache-control", b"public, max-age=86400"),)
+
+
+class Health(Wire):
+    """`ok`, or there is no answer."""
+
+    status: str
+
+
+@system.get("/healthz", summary="Liveness", returns=Health)
+async def healthz(_call: Call[None, None]) -> Health:
+    """Answer as long as the process does, whatever its database does."""
+    return Health(status="ok")
+
+
+@system.get("/readyz", summary="Readiness", returns=Health)
+async def readyz(call: Call[None, None]) -> Health:
+    """Answer 200 when requests can be served: the database answers."""
+    await call.app.check_ready()
+    return Health(status="ok")
+
+
+@system.get(
+    "/metrics",
+    summary="Prometheus metrics",
+    returns=str,
+    media_type="text/plain",
+    problems=(errors.Unauthenticated, errors.Forbidden),
+)
+async def metrics(call: Call[None, None]) -> Answer:
+    """Return figures for Prometheus: with `MERCATO_METRICS_TOKEN` as bearer, else on a loopback address only."""
+    _may_read_metrics(call.app.settings, call.headers.get(b"authorization", b""))
+    return Answer(raw=call.app.metrics.render(), media_type=METRICS_TYPE.encode())
+
+
+@system.get("/docs", summary="API reference", returns=str, media_type="text/html")
+async def docs(_call: Call[None, None]) -> Answer:
+    """Show the API reference; nothing of it is loaded from elsewhere."""
+    page = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Mercato API</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<link rel="stylesheet" href="/docs/assets/swagger-ui.css"></head><body><div id="docs"></div>'
+        '<script src="/docs/assets/swagger-ui-bundle.js"></script><script src="/docs/assets/start.js"></script>'
+        "</body></html>"
+    )
+    return Answer(raw=page.encode(), media_type=HTML)
+
+
+@system.get(
+    "/docs/assets/{name}",
+    summary="Asset of the API reference",
+    returns=str,
+    media_type="text/plain",
+    problems=(errors.NotFound,),
+)
+async def docs_asset(call: Call[None, None]) -> Answer:
+    """Return a script or a style sheet of the API reference."""
+    name = call.texts["name"]
+    if name == "start.js":
+        return Answer(raw=START, media_type=b"text/javascript", headers=LASTS)
+    if name not in ASSETS:
+        raise errors.NotFound("There is no such asset.")
+    return Answer(raw=_asset(name), media_type=ASSETS[name], headers=LASTS)
+
+
+@system.get(
+    "/errors/{errorCode}",
+    summary="About an error code",
+    returns=str,
+    media_type="text/html",
+    problems=(errors.NotFound,),
+)
+async def error_page(call: Call[None, None]) -> Answer:
+    """Explain an error code: the page that a problem's `type` leads to."""
+    kind = _kinds().get(call.texts["errorCode"].upper())
+    if kind is None:
+        raise errors.NotFound("There is no such error code. /openapi.json names those of each operation.")
+    return Answer(raw=_error_page(kind), media_type=HTML, headers=LASTS)
+
+
+def document_bytes(document: dict[str, Any]) -> bytes:
+    """Return the OpenAPI document as it is served."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2)
+
+
+def version() -> str:
+    """Return the version of this distribution."""
+    return metadata.version("mercato")
+
+
+@cache
+def _asset(name: str) -> bytes:
+    return resources.files("swagger_ui").joinpath("static", name).read_bytes()
+
+
+@cache
+def _kinds() -> dict[str, type[Problem]]:
+    return {kind.code: kind for kind in errors.every()}
+
+
+def _error_page(kind: type[Problem]) -> bytes:
+    again = (
+        "A retry can succeed." if kind.retryable else "A retry alone does not help: the request must change."
+    )
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{kind.code}</title></head><body>'
+        f"<h1>{kind.code}</h1><p>{html.escape(kind.title)}.</p>"
+        f"<p>HTTP {kind.status}, category <code>{kind.category}</code>. {again}</p>"
+        "<p>The problem's <code>detail</code> says what happened in your case, <code>errors</code> where in the "
+        "request it was found, <code>requestId</code> names it in our logs.</p></body></html>"
+    ).encode()
+
+
+def _may_read_metrics(settings: Settings, authorization: bytes) -> None:
+    if settings.metrics_token is not None:
+        wanted = b"Bearer " + settings.metrics_token.reveal().encode()
+        if not hmac.compare_digest(authorization, wanted):
+            raise errors.Unauthenticated("Send MERCATO_METRICS_TOKEN as bearer.", sent=bool(authorization))
+    elif not _is_loopback(settings.host):
+        raise errors.Forbidden(
+            "Set MERCATO_METRICS_TOKEN to read metrics on an address that is not loopback."
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

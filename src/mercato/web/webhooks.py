@@ -1,0 +1,65 @@
+"""Webhook deliveries, the same three operations on both surfaces: each partner sees its own."""
+
+from functools import partial
+from typing import Any
+
+from mercato import errors
+from mercato.web.operations import Access, Call, Operations
+from mercato.webhooks import deliveries
+from mercato.webhooks.wire import WebhookDeliveryDetail, WebhookDeliveryPage, WebhookDeliveryQuery
+
+_delivery = {"deliveryId": errors.DeliveryNotFound}
+
+
+async def list_deliveries(call: Call[None, WebhookDeliveryQuery]) -> WebhookDeliveryPage:
+    """Return webhook deliveries, newest first."""
+    query = call.query
+    async with call.app.db.read() as tx:
+        return await deliveries.list_deliveries(
+            tx,
+            call.caller,
+            limit=query.limit,
+            status=query.status,
+            type=query.type,
+            store_id=query.store_id,
+            cursor=query.cursor,
+        )
+
+
+async def get_delivery(call: Call[None, None]) -> WebhookDeliveryDetail:
+    """Return a webhook delivery with the body that is sent and every attempt."""
+    async with call.app.db.read() as tx:
+        return await deliveries.get_delivery(tx, call.caller, call.ids["deliveryId"])
+
+
+async def redeliver(call: Call[None, None]) -> WebhookDeliveryDetail:
+    """Send a webhook again with the same id and body; a disabled endpoint is called again from now on."""
+    async with call.app.db.write() as tx:
+        return await deliveries.redeliver(tx, call.caller, call.ids["deliveryId"], now=call.app.clock())
+
+
+def _declared(access: Access, surface: str) -> Operations:
+    operations = Operations(access=access, tag="Webhooks")
+    base = f"/v1/{surface}/webhook-deliveries"
+    one: Any = partial(
+        dict, missing=_delivery, problems=(errors.DeliveryNotFound,), returns=WebhookDeliveryDetail
+    )
+    name = surface.title()
+    operations.get(
+        base,
+        id=f"list{name}WebhookDeliveries",
+        summary="List Webhook Deliveries",
+        query=WebhookDeliveryQuery,
+        returns=WebhookDeliveryPage,
+    )(list_deliveries)
+    operations.get(
+        base + "/{deliveryId}", **one(id=f"get{name}WebhookDelivery", summary="Get Webhook Delivery")
+    )(get_delivery)
+    operations.post(
+        base + "/{deliveryId}/redeliver", **one(id=f"redeliver{name}Webhook", summary="Redeliver Webhook")
+    )(redeliver)
+    return operations
+
+
+commerce_webhooks = _declared(Access.COMMERCE, "commerce")
+marketfront_webhooks = _declared(Access.MARKETFRONT, "marketfront")

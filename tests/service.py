@@ -1,0 +1,186 @@
+"""The whole service on a real loopback port in the test's own loop, and a merchant's web server beside it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from mercato.partners import accounts
+from mercato.partners.accounts import NewPartner
+from mercato.partners.model import PartnerKind
+from mercato.runtime import Runtime, running
+from mercato.settings import Secret, Settings
+from mercato.web.app import application
+from mercato.web.server import serving
+
+ITEM = "0190f5fe-7e3b-7ccc-8000-00000000000a"
+CATALOG = {
+    "currency": "USD",
+    "sections": {"s1": {"sectionId": "s1", "name": "Mains", "itemIds": [ITEM]}},
+    "items": {ITEM: {"itemId": ITEM, "name": "Soup", "basePrice": "4.50"}},
+}
+
+
+@dataclass
+class Reply:
+    """An answer, read to its end."""
+
+    status: int
+    headers: Any
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Client:
+    """A partner's HTTP client with its key."""
+
+    base: str
+    key: str | None
+    session: aiohttp.ClientSession
+
+    async def call(self, method: str, path: str, body: Any = None, **options: Any) -> Reply:
+        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        headers |= options.pop("headers", {})
+        if isinstance(body, bytes):
+            options["data"] = body
+            headers.setdefault("Content-Type", "application/json")
+        elif body is not None:
+            options["json"] = body
+        async with self.session.request(method, self.base + path, headers=headers, **options) as reply:
+            return Reply(reply.status, reply.headers, await reply.read())
+
+    async def get(self, path: str, **options: Any) -> Reply:
+        return await self.call("GET", path, **options)
+
+    async def post(self, path: str, body: Any = None, **options: Any) -> Reply:
+        return await self.call("POST", path, body, **options)
+
+
+@dataclass
+class Merchant:
+    """A merchant's web server: documents by path, and every webhook it was sent."""
+
+    base: str
+    documents: dict[str, Any] = field(default_factory=dict)
+    received: asyncio.Queue[tuple[str, dict[str, str], bytes]] = field(default_factory=asyncio.Queue)
+    pulls: list[str] = field(default_factory=list)
+
+    def host(self, document: Any, path: str = "/catalog.json") -> str:
+        """Host a document (bytes, or a value for JSON, or a handler) and return its URL."""
+        self.documents[path] = document
+        return self.base + path
+
+    async def webhook(self) -> tuple[str, dict[str, str], bytes]:
+        """Wait for the next webhook: its path, headers with lower-case names, and body."""
+        async with asyncio.timeout(10):
+            return await self.received.get()
+
+
+@asynccontextmanager
+async def merchant() -> AsyncIterator[Merchant]:
+    """Run a merchant's web server on a free loopback port."""
+    app = web.Application()
+    runner = web.AppRunner(app, access_log=None)
+    here = Merchant("")
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        if request.method == "POST":
+            headers = {name.lower(): value for name, value in request.headers.items()}
+            here.received.put_nowait((request.path_qs, headers, await request.read()))
+            return web.Response(status=204)
+        here.pulls.append(request.path)
+        document = here.documents.get(request.path)
+        if document is None:
+            return web.Response(status=404)
+        if callable(document):
+            made: web.StreamResponse = await document(request)
+            return made
+        body = document if isinstance(document, bytes) else json.dumps(document).encode()
+        return web.Response(body=body, content_type="application/json")
+
+    app.router.add_route("*", "/{tail:.*}", serve)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    here.base = f"http://127.0.0.1:{port}"
+    try:
+        yield here
+    finally:
+        await runner.cleanup()
+
+
+@dataclass
+class Service:
+    """A running service, its base URL, and ways to become a partner of it."""
+
+    app: Runtime
+    base: str
+    session: aiohttp.ClientSession
+
+    async def partner(self, kind: PartnerKind = PartnerKind.COMMERCE, **options: Any) -> tuple[NewPartner, Client]:
+        """Make a partner; the client has its Commerce key, or its marketfront key if it has no other."""
+        async with self.app.db.write() as tx:
+            made = await accounts.create_partner(tx, self.app.vault, name="Test", kind=kind, **options)
+        key = made.commerce_key or made.marketfront_key
+        assert key is not None
+        return made, Client(self.base, key.text, self.session)
+
+    def anonymous(self) -> Client:
+        return Client(self.base, None, self.session)
+
+    async def until(self, client: Client, path: str, done: Callable[[Any], bool]) -> Any:
+        """Poll until the condition holds, at most 20 s; return the body."""
+        async with asyncio.timeout(20):
+            while True:
+                body = (await client.get(path)).json()
+                if done(body):
+                    return body
+                await asyncio.sleep(0.02)
+
+    async def onboard(self, client: Client, url: str, *, name: str = "store-1", webhook: str | None = None) -> Any:
+        """Register a store and wait until its catalog was taken or refused; return the status."""
+        body = {"partnerStoreId": name, "name": "Test Store", "address": {}, "catalogCallbackUrl": url}
+        if webhook is not None:
+            body["webhookUrl"] = webhook
+        reply = await client.post("/v1/commerce/onboarding/stores", body)
+        assert reply.status == 201, reply.body
+        path = reply.headers["Location"]
+        ended = {"ready_to_activate", "catalog_failed"}
+        return await self.until(client, path, lambda status: status["status"] in ended)
+
+    async def live(self, client: Client, url: str, **options: Any) -> Any:
+        """Bring a store live; return it."""
+        status = await self.onboard(client, url, **options)
+        assert status["status"] == "ready_to_activate", status
+        reply = await client.post(f"/v1/commerce/onboarding/stores/{status['onboardingId']}/activate")
+        assert reply.status == 200, reply.body
+        return reply.json()
+
+    async def run(self, client: Client, store_id: str, url: str) -> Any:
+        """Notify of a catalog and wait for the run's end; return its status."""
+        reply = await client.post(f"/v1/commerce/catalogset-notification?storeId={store_id}", {"callbackUrl": url})
+        assert reply.status == 202, reply.body
+        return await self.until(client, reply.json()["statusUrl"], lambda s: s["status"] in {"succeeded", "failed"})
+
+
+@asynccontextmanager
+async def service(database_url: str, data_dir: Path, **settings: Any) -> AsyncIterator[Service]:
+    """Run the whole service over a migrated database."""
+    options = {"allow_private_networks": True, "rate_limits": False} | settings
+    made = Settings(database_url=Secret(database_url), data_dir=data_dir, **options)
+    async with (
+        running(made) as app,
+        serving(application(app), host="127.0.0.1", port=0) as base,
+        aiohttp.ClientSession() as session,
+    ):
+        yield Service(app, base, session)
