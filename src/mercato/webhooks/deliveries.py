@@ -1,4 +1,4 @@
-"""Deliveries from outside: pushed in the transaction that makes them necessary, read and redelivered by partners."""
+"""Deliveries from outside: pushed in the transaction that makes them necessary, read and sent again."""
 
 from datetime import datetime
 from typing import Any, Final
@@ -56,11 +56,11 @@ async def push(
     subject: UUID | None = None,
     delivery_id: UUID | None = None,
 ) -> UUID:
-    """Store an event that occurs now, and its first attempt, in the caller's transaction. Return the delivery's id.
+    """Store an event that occurs now, and its first attempt, in the caller's transaction. Return its id.
 
-    `data` is encoded here, once. Deliveries of one `subject` (default: the webhook-id) to one address are tried
-    one after the other in the order of their pushes, though one that waits for a retry holds up none. While the
-    address is disabled the delivery is recorded as failed, so that it can be redelivered.
+    `data` is encoded here, once. Deliveries of one `subject` (default: the webhook-id) to one address are
+    tried one after the other in the order of their pushes, though one that waits for a retry holds up none.
+    While the address is disabled the delivery is recorded as failed, so that it can be redelivered.
     """
     url = target(base_url, suffix)
     delivery_id = delivery_id or new_id()

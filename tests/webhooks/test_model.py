@@ -1,0 +1,159 @@
+"""Decisions §9: the schedule of a delivery, and what an attempt's outcome decides."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mercato.webhooks import model
+from mercato.webhooks.model import GiveUp, Outcome, Retry, Succeeded, decide, excerpt, read_retry_after
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MIDDLE = 0.5
+FAILED = Outcome(ms=3, status=503, error="the receiver answered 503")
+
+
+def verdict(
+    outcome: Outcome = FAILED,
+    *,
+    number: int = 1,
+    failing_since: datetime | None = None,
+    chance: float = MIDDLE,
+) -> model.Verdict:
+    return decide(outcome, number=number, failing_since=failing_since, now=NOW, chance=chance)
+
+
+def test_the_schedule_is_at_once_then_5_s_30_s_2_min_10_min_1_h_6_h_24_h_24_h() -> None:
+    waits = [verdict(number=number) for number in range(1, 9)]
+    assert [wait.at - NOW for wait in waits if isinstance(wait, Retry)] == [
+        timedelta(seconds=5),
+        timedelta(seconds=30),
+        timedelta(minutes=2),
+        timedelta(minutes=10),
+        timedelta(hours=1),
+        timedelta(hours=6),
+        timedelta(hours=24),
+        timedelta(hours=24),
+    ]
+
+
+def test_after_the_ninth_attempt_it_is_given_up_but_the_endpoint_is_not_disabled() -> None:
+    given_up = verdict(number=9)
+    assert given_up == GiveUp(
+        "All 9 attempts failed. The last error: the receiver answered 503", disable=False
+    )
+
+
+@given(number=st.integers(1, 8), chance=st.floats(0, 1, exclude_max=True))
+def test_chance_moves_a_wait_by_a_tenth_at_most(number: int, chance: float) -> None:
+    retry, step = verdict(number=number, chance=chance), model.WAITS[number - 1]
+    assert isinstance(retry, Retry)
+    assert step * 0.9 - timedelta(milliseconds=1) <= retry.at - NOW <= step * 1.1
+
+
+@pytest.mark.parametrize(
+    ("asked", "waited"),
+    [(1, 30), (45, 45), (60, 60), (61, 60), (9_999_999, 60)],
+)
+def test_retry_after_is_honoured_up_to_twice_the_step(asked: int, waited: int) -> None:
+    outcome = Outcome(ms=1, status=429, error="x", retry_after=timedelta(seconds=asked))
+    assert verdict(outcome, number=2) == Retry(NOW + timedelta(seconds=waited))
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("120", 120),
+        (" 0 ", 0),
+        ("Sun, 01 Mar 2026 12:02:00 GMT", 120),
+        ("Sun, 01 Mar 2026 11:00:00 GMT", 0),
+        ("9" * 400, 9_999_999_999),
+    ],
+)
+def test_retry_after_is_read_as_seconds_or_as_a_date(header: str, seconds: int) -> None:
+    assert read_retry_after(header, now=NOW) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("header", [None, "", "soon", "-5", "1.5", "²", "Sun, 99 Mar 2026 12:02:00 GMT"])
+def test_a_retry_after_that_is_neither_is_ignored(header: str | None) -> None:
+    assert read_retry_after(header, now=NOW) is None
+
+
+@given(st.text())
+def test_no_retry_after_header_breaks_the_reader(header: str) -> None:
+    wait = read_retry_after(header, now=NOW)
+    assert wait is None or wait >= timedelta(0)
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+def test_any_2xx_is_success(status: int) -> None:
+    assert model.error_of(status) is None
+    assert verdict(Outcome(ms=1, status=status)) == Succeeded()
+
+
+@pytest.mark.parametrize("status", [100, 199, 300, 301, 304, 308, 400, 404, 409, 410, 429, 500, 503, 599])
+def test_2xx_alone_is_success(status: int) -> None:
+    assert model.error_of(status) is not None
+
+
+def test_a_redirect_is_a_failure_that_says_so() -> None:
+    assert model.error_of(301) == "redirects are not followed (301)"
+
+
+def test_410_disables_the_endpoint_at_once() -> None:
+    gone = verdict(Outcome(ms=1, status=410, error="the receiver answered 410"))
+    assert isinstance(gone, GiveUp)
+    assert gone.disable
+
+
+def test_after_5_days_of_failures_the_endpoint_is_disabled() -> None:
+    almost = verdict(failing_since=NOW - timedelta(days=5) + timedelta(milliseconds=1))
+    assert isinstance(almost, Retry)
+    over = verdict(failing_since=NOW - timedelta(days=5))
+    assert isinstance(over, GiveUp)
+    assert over.disable
+    assert "2026-02-24T12:00:00.000Z" in over.reason
+
+
+def test_an_address_that_can_never_be_called_is_not_tried_again() -> None:
+    hopeless = Outcome(ms=0, error="webhooks go to https addresses only", hopeless=True)
+    assert verdict(hopeless) == GiveUp("webhooks go to https addresses only", disable=False)
+
+
+def test_a_reply_is_kept_up_to_1_kib_whatever_its_bytes() -> None:
+    assert excerpt(b"a" * 5000, token=None) == "a" * 1024
+    assert excerpt(b"\xff\x00ok", token=None) == "\ufffd\ufffdok"
+
+
+@given(st.binary(max_size=1200))
+def test_every_reply_becomes_a_text_that_both_databases_hold(body: bytes) -> None:
+    text = excerpt(body, token=None)
+    assert len(text.encode()) <= 1024
+    assert "\x00" not in text
+
+
+@given(st.integers(0, 1024), st.integers(8, 40))
+def test_a_token_that_a_receiver_echoes_is_not_kept_wherever_the_reply_was_cut(
+    before: int, length: int
+) -> None:
+    token = "tk_" + "S3cret-" * 5
+    body = ("." * before + token + " and more").encode()[: before + length]
+    assert "S3cret" not in excerpt(body, token=token)
+
+
+def test_the_body_is_the_standard_webhooks_envelope() -> None:
+    body = model.envelope("catalog.sync.failed", occurred_at=NOW, data={"errors": []})
+    assert (
+        body == b'{"type":"catalog.sync.failed","timestamp":"2026-03-01T12:00:00.000Z","data":{"errors":[]}}'
+    )
+
+
+def test_one_subject_keeps_its_lane_and_an_endpoint_has_few() -> None:
+    from mercato.clock import new_id
+
+    partner, ids = new_id(), [new_id() for _ in range(200)]
+    url = "https://a.example/hooks"
+    assert model.lane(partner, url, ids[0]) == model.lane(partner, url, ids[0])
+    assert len({model.lane(partner, url, each) for each in ids}) == model.SUBLANES
+    assert model.lane(partner, url, ids[0]) != model.lane(partner, url + "?b", ids[0])
