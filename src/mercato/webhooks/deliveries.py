@@ -8,7 +8,6 @@ import msgspec
 from sqlalchemy import Row
 
 from mercato import errors
-from mercato.clock import new_id
 from mercato.db.engine import Read, Write
 from mercato.jobs import enqueue
 from mercato.outbound.signing import target
@@ -43,6 +42,7 @@ class DeliverJob(Wire, frozen=True):
 async def push(
     tx: Write,
     *,
+    delivery_id: UUID,
     partner_id: UUID,
     surface: Surface,
     store_id: UUID | None,
@@ -53,17 +53,16 @@ async def push(
     data: object,
     occurred_at: datetime,
     traceparent: str,
+    now: datetime,
     subject: UUID | None = None,
-    delivery_id: UUID | None = None,
-) -> UUID:
-    """Store an event that occurs now, and its first attempt, in the caller's transaction. Return its id.
+) -> None:
+    """Store an event for a partner, and its first attempt, in the caller's transaction.
 
     `data` is encoded here, once. Deliveries of one `subject` (default: the webhook-id) to one address are
     tried one after the other in the order of their pushes, though one that waits for a retry holds up none.
     While the address is disabled the delivery is recorded as failed, so that it can be redelivered.
     """
     url = target(base_url, suffix)
-    delivery_id = delivery_id or new_id()
     its_lane = lane(partner_id, url, subject or webhook_id)
     disabled = await queries.find_disabled_reason(tx, partner_id, url)
     await queries.insert_delivery(
@@ -80,13 +79,12 @@ async def push(
         lane=its_lane,
         status=DeliveryStatus.PENDING if disabled is None else DeliveryStatus.FAILED,
         error=None if disabled is None else not_called(disabled),
-        next_attempt_at=occurred_at if disabled is None else None,
-        created_at=occurred_at,
-        updated_at=occurred_at,
+        next_attempt_at=now if disabled is None else None,
+        created_at=now,
+        updated_at=now,
     )
     if disabled is None:
         await _enqueue(tx, delivery_id, 0, its_lane)
-    return delivery_id
 
 
 def not_called(disabled_reason: str) -> str:
