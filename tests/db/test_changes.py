@@ -1,0 +1,287 @@
+"""A write is heard of in its own process at once, and in every other within a second, whatever happens between."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from sqlalchemy import func, select, update
+from tests.databases import only_postgresql
+
+from mercato.db import changes as module
+from mercato.db.changes import BATCH, FORGET_ALL_AFTER, RETENTION, ChangeFeed, announce
+from mercato.db.clock import now_ms
+from mercato.db.engine import Database
+from mercato.db.tables import changes
+
+ALL = None
+
+
+class Ear:
+    """What a subscriber hears, in order."""
+
+    def __init__(self, feed: ChangeFeed, topic: str = "store") -> None:
+        self.heard: list[str | None] = []
+        self._any = asyncio.Event()
+        feed.subscribe(topic, self)
+
+    def __call__(self, key: str | None) -> None:
+        self.heard.append(key)
+        self._any.set()
+
+    async def hear(self, key: str | None) -> None:
+        async with asyncio.timeout(10):
+            while key not in self.heard:
+                self._any.clear()
+                await self._any.wait()
+
+
+@pytest.fixture
+async def elsewhere(database_url: str) -> AsyncIterator[Database]:
+    """The same database, opened by what could be another process."""
+    async with Database.open(database_url) as database:
+        yield database
+
+
+@asynccontextmanager
+async def running(feed: ChangeFeed) -> AsyncIterator[None]:
+    task = asyncio.create_task(feed.run())
+    try:
+        yield
+    finally:
+        feed.stop()
+        await task
+
+
+async def say(db: Database, key: str, topic: str = "store") -> None:
+    async with db.write() as tx:
+        await announce(tx, topic, key)
+
+
+async def say_and_fail(db: Database, key: str) -> None:
+    with suppress(ZeroDivisionError):
+        async with db.write() as tx:
+            await announce(tx, "store", key)
+            raise ZeroDivisionError
+
+
+async def age_rows(db: Database, seconds: float) -> None:
+    async with db.write() as tx:
+        await tx.execute(update(changes).values(at=changes.c.at - int(seconds * 1000)))
+
+
+async def count(db: Database) -> int:
+    async with db.read() as tx:
+        return int(await tx.scalar(select(func.count()).select_from(changes)))
+
+
+async def test_a_change_is_heard_in_its_own_process_as_soon_as_it_is_committed(db: Database) -> None:
+    ear = Ear(ChangeFeed(db))
+    async with db.write() as tx:
+        await announce(tx, "store", "a")
+        assert ear.heard == []
+    assert ear.heard == ["a"]
+
+
+async def test_what_is_rolled_back_is_never_heard(db: Database) -> None:
+    feed = ChangeFeed(db)
+    ear = Ear(feed)
+    await feed.poll()
+    await say_and_fail(db, "a")
+    await feed.poll()
+    assert ear.heard == [ALL]
+
+
+async def test_a_change_made_elsewhere_is_heard_without_asking(db: Database, elsewhere: Database) -> None:
+    feed = ChangeFeed(db, interval=0.01)
+    ear = Ear(feed)
+    async with running(feed):
+        await ear.hear(ALL)
+        await say(elsewhere, "a")
+        await ear.hear("a")
+    assert ear.heard == [ALL, "a"]
+
+
+async def test_a_change_of_this_process_is_not_heard_again_from_the_database(
+    db: Database, elsewhere: Database
+) -> None:
+    feed = ChangeFeed(db)
+    ear = Ear(feed)
+    await feed.poll()
+    await say(db, "here")
+    await say(elsewhere, "there")
+    await feed.poll()
+    await feed.poll()
+    assert ear.heard == [ALL, "here", "there"]
+
+
+async def test_only_subscribers_of_the_topic_hear(db: Database, elsewhere: Database) -> None:
+    feed = ChangeFeed(db)
+    stores, keys = Ear(feed), Ear(feed, "api-key")
+    await feed.poll()
+    await say(db, "a b c", "api-key")
+    await say(elsewhere, "d", "api-key")
+    await feed.poll()
+    assert (stores.heard, keys.heard) == ([ALL], [ALL, "a b c", "d"])
+
+
+async def test_a_listener_that_raises_takes_the_word_from_nobody(db: Database) -> None:
+    feed = ChangeFeed(db)
+
+    def broken(key: str | None) -> None:
+        raise ZeroDivisionError(key)
+
+    feed.subscribe("store", broken)
+    ear = Ear(feed)
+    await say(db, "a")
+    await feed.poll()
+    assert ear.heard == ["a", ALL]
+
+
+async def test_more_changes_than_one_statement_reads_are_all_heard(db: Database, elsewhere: Database) -> None:
+    feed = ChangeFeed(db)
+    ear = Ear(feed)
+    await feed.poll()
+    async with elsewhere.write() as tx:
+        for number in range(2 * BATCH):
+            await announce(tx, "store", str(number))
+    await feed.poll()
+    assert ear.heard == [ALL, *map(str, range(2 * BATCH))]
+
+
+@only_postgresql
+async def test_a_change_that_commits_after_a_later_one_is_heard(db: Database, elsewhere: Database) -> None:
+    feed = ChangeFeed(db)
+    ear = Ear(feed)
+    await feed.poll()
+    async with elsewhere.write() as slow:
+        await announce(slow, "store", "early")
+        await say(elsewhere, "late")
+        await feed.poll()
+        assert ear.heard == [ALL, "late"]
+    await feed.poll()
+    await feed.poll()
+    assert ear.heard == [ALL, "late", "early"]
+
+
+@only_postgresql
+async def test_a_change_still_open_when_the_feed_starts_is_heard(db: Database, elsewhere: Database) -> None:
+    feed = ChangeFeed(db)
+    ear = Ear(feed)
+    async with elsewhere.write() as slow:
+        await announce(slow, "store", "early")
+        await say(elsewhere, "late")
+        await feed.poll()
+    await feed.poll()
+    assert ear.heard == [ALL, "early"]
+
+
+@only_postgresql
+async def test_a_change_of_this_process_that_commits_late_is_heard_once(
+    db: Database, elsewhere: Database
+) -> None:
+    feed = ChangeFeed(db)
+    ear = Ear(feed)
+    await feed.poll()
+    async with db.write() as slow:
+        await announce(slow, "store", "early")
+        await say(elsewhere, "late")
+        await feed.poll()
+    await feed.poll()
+    assert ear.heard == [ALL, "late", "early"]
+
+
+@only_postgresql
+async def test_the_number_of_a_transaction_that_rolled_back_is_not_waited_for_forever(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", -1.0)
+    feed = ChangeFeed(db)
+    await say(db, "a")
+    await say_and_fail(db, "b")
+    await say(db, "c")
+    await feed.poll()
+    assert feed._gaps == {}
+
+
+async def test_missing_numbers_are_bounded_even_after_a_great_jump(db: Database, elsewhere: Database) -> None:
+    feed = ChangeFeed(db)
+    ear = Ear(feed)
+    await say(db, "a")
+    await feed.poll()
+    async with elsewhere.write() as tx:
+        await tx.execute(changes.insert().values(seq=10**9, topic="store", key="far", at=now_ms()))
+    await feed.poll()
+    await feed.poll()
+    assert ear.heard == ["a", ALL, "far"]
+    assert len(feed._gaps) <= module.MOST_GAPS
+
+
+async def test_after_a_time_away_everything_may_have_changed(db: Database, elsewhere: Database) -> None:
+    feed = ChangeFeed(db)
+    ear = Ear(feed)
+    await feed.poll()
+    await say(elsewhere, "a")
+    assert feed._last_success is not None
+    steady, wall = feed._last_success
+    feed._last_success = steady, wall - FORGET_ALL_AFTER - 1
+    await feed.poll()
+    assert ear.heard == [ALL, ALL]
+    assert feed.age() < 1
+
+
+async def test_the_feed_survives_the_database_going_away(
+    db: Database, elsewhere: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = ChangeFeed(db, interval=0.01)
+    ear = Ear(feed)
+    tried = asyncio.Event()
+    real = Database.read
+
+    @asynccontextmanager
+    async def away(database: Database) -> AsyncIterator[None]:
+        tried.set()
+        raise ConnectionRefusedError
+        yield
+
+    async with running(feed):
+        await ear.hear(ALL)
+        monkeypatch.setattr(Database, "read", away)
+        await tried.wait()
+        monkeypatch.setattr(Database, "read", real)
+        await say(elsewhere, "a")
+        await ear.hear("a")
+
+
+async def test_before_its_first_poll_a_feed_is_infinitely_old(db: Database) -> None:
+    feed = ChangeFeed(db)
+    assert feed.age() == float("inf")
+    await feed.poll()
+    assert feed.age() < 1
+
+
+async def test_old_rows_are_deleted_and_young_ones_kept(db: Database) -> None:
+    feed = ChangeFeed(db)
+    async with db.write() as tx:
+        for number in range(BATCH + 1):
+            await announce(tx, "store", str(number))
+    await feed.prune()
+    assert await count(db) == BATCH + 1
+    await age_rows(db, RETENTION + 1)
+    await say(db, "young")
+    await feed.prune()
+    assert await count(db) == 1
+
+
+async def test_numbers_are_never_used_twice_even_after_all_rows_are_gone(db: Database) -> None:
+    feed = ChangeFeed(db)
+    ear = Ear(feed)
+    await say(db, "a")
+    await feed.poll()
+    await age_rows(db, RETENTION + 1)
+    await feed.prune()
+    await say(db, "b")
+    await feed.poll()
+    assert ear.heard == ["a", ALL, "b"]
+    async with db.read() as tx:
+        assert await tx.scalar(select(changes.c.seq)) == 2
