@@ -1,0 +1,77 @@
+"""The text of API keys and signing secrets: made, recognised, and reduced to what is stored."""
+
+import base64
+import hashlib
+import re
+import secrets
+import string
+import zlib
+from typing import Final
+
+from mercato.partners.model import Surface
+
+ALPHABET: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
+"""Base 62: a double click selects a whole key, and no shell, header or URL needs it quoted."""
+
+RANDOM: Final = 34
+"""Random characters of a key: 202 bits, of which a prefix shows 36."""
+
+CHECK: Final = 6
+"""Characters of the checksum: 32 bits in base 62."""
+
+SHOWN: Final = 6
+"""Random characters that lists show, enough to tell an organisation's keys apart."""
+
+PATTERN: Final = rf"mk_({'|'.join(Surface)})_([0-9A-Za-z]{{{RANDOM + CHECK}}})"
+"""What scanners for leaked secrets look for; `is_whole` sorts out what only looks like it."""
+
+_KEY: Final = re.compile(PATTERN.encode())
+_BEGIN: Final = re.compile(rf"mk_({'|'.join(Surface)})_".encode())
+
+
+def new_key(surface: Surface) -> str:
+    """Return a new key, `mk_<surface>_` and 40 characters of which the last 6 are a checksum."""
+    text = f"mk_{surface}_" + "".join(secrets.choice(ALPHABET) for _ in range(RANDOM))
+    return text + _checksum(text)
+
+
+def looks_like_key(token: bytes) -> bool:
+    """Tell whether the token begins as keys do."""
+    return _BEGIN.match(token) is not None
+
+
+def is_whole(token: bytes) -> bool:
+    """Tell whether the token is a key to the last character: a mistyped or truncated one has a wrong checksum."""
+    if _KEY.fullmatch(token) is None:
+        return False
+    text = token.decode()
+    return text[-CHECK:] == _checksum(text[:-CHECK])
+
+
+def prefix(key: str) -> str:
+    """Return the part of a key that may be shown in lists and messages: `mk_commerce_3fZk9Q`."""
+    return key[: key.rindex("_") + 1 + SHOWN]
+
+
+def digest(key: bytes) -> bytes:
+    """Return what is stored of a key.
+
+    SHA-256 and no slow password hash: with 202 random bits there is nothing to guess, and every cold request
+    pays for it. Nor is a comparison in constant time needed: who times the look-up of a hash learns about
+    the hash, from which no key can be worked out.
+    """
+    return hashlib.sha256(key).digest()
+
+
+def new_signing_secret() -> str:
+    """Return a new signing secret as Standard Webhooks has them: `whsec_` and 32 random bytes in base64."""
+    return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def _checksum(text: str) -> str:
+    """CRC-32: it is there to catch slips and false alarms, not forgers."""
+    number, characters = zlib.crc32(text.encode()), ""
+    for _ in range(CHECK):
+        number, digit = divmod(number, len(ALPHABET))
+        characters = ALPHABET[digit] + characters
+    return characters

@@ -1,0 +1,137 @@
+"""Secrets at rest: sealed with AES-256-GCM, each under the key of the day and bound to its place."""
+
+import base64
+import binascii
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+FILE: Final = "encryption.key"
+KEY_BYTES: Final = 32
+
+_VERSION: Final = b"\x01"
+_ID: Final = 4
+_NONCE: Final = 12
+_HEAD: Final = len(_VERSION) + _ID
+
+
+class VaultError(Exception):
+    """A secret cannot be opened, or there is no key to seal with; the message says what to do."""
+
+
+class Vault:
+    """Seals with its first key and opens with any, so that keys can be replaced one after the other."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        if not keys or any(len(key) != KEY_BYTES for key in keys):
+            raise VaultError(f"An encryption key has {KEY_BYTES} bytes, and at least one is needed.")
+        # Were two keys ever to share an id, the first that opens is the right one.
+        self._keys = [(hashlib.sha256(key).digest()[:_ID], AESGCM(key)) for key in keys]
+
+    def __repr__(self) -> str:
+        return f"Vault({', '.join(key_id.hex() for key_id, _ in self._keys)})"
+
+    def seal(self, text: str, *, context: str) -> bytes:
+        """Return the text encrypted: version, key id, nonce, ciphertext.
+
+        It opens only with the same context, so that a row copied over another is worth nothing there.
+        """
+        key_id, cipher = self._keys[0]
+        head, nonce = _VERSION + key_id, os.urandom(_NONCE)
+        return head + nonce + cipher.encrypt(nonce, text.encode(), head + context.encode())
+
+    def open(self, sealed: bytes, *, context: str) -> str:
+        """Return the text that was sealed. Raises VaultError."""
+        head, nonce, ciphertext = sealed[:_HEAD], sealed[_HEAD : _HEAD + _NONCE], sealed[_HEAD + _NONCE :]
+        for key_id, cipher in self._keys:
+            if head == _VERSION + key_id:
+                try:
+                    return cipher.decrypt(nonce, ciphertext, head + context.encode()).decode()
+                except (InvalidTag, ValueError):
+                    continue
+        raise VaultError(self._complaint(head))
+
+    def _complaint(self, head: bytes) -> str:
+        wanted = head[len(_VERSION) :]
+        if wanted in {key_id for key_id, _ in self._keys}:
+            return "A stored secret was changed or moved: it does not open. Rotate it to have a new one."
+        return (
+            f"A stored secret was encrypted with a key (id {wanted.hex()}) that is not among the present ones. "
+            f"Add that key to MERCATO_ENCRYPTION_KEYS, or restore the file {FILE} of the data directory."
+        )
+
+
+def load_keys(settings_value: str | None, data_dir: Path | None) -> list[bytes]:
+    """Return the encryption keys: of the settings, else of the data directory, where one is made if missing.
+
+    Raises VaultError if a key is unreadable or there is no place to keep one.
+    """
+    if settings_value:
+        return _parse(settings_value.split(","), "MERCATO_ENCRYPTION_KEYS")
+    if data_dir is None:
+        raise VaultError(
+            "Secrets are encrypted at rest, and with a database server the key must be given: set "
+            f"MERCATO_ENCRYPTION_KEYS to {KEY_BYTES} random bytes in base64url, for all processes the same. Make "
+            "one with: python -c 'import base64, os; print(base64.urlsafe_b64encode(os.urandom(32)).decode())'"
+        )
+    path = data_dir / FILE
+    try:
+        if not path.exists():
+            _create(path)
+        return _parse(path.read_text().split(), str(path))
+    except OSError as error:
+        raise VaultError(f"The encryption key {path} cannot be used: {error.strerror}.") from error
+
+
+def _parse(texts: Sequence[str], source: str) -> list[bytes]:
+    keys = [_decoded(text.strip()) for text in texts]
+    good = [key for key in keys if key is not None and len(key) == KEY_BYTES]
+    if not good or len(good) != len(keys):
+        raise VaultError(
+            f"{source} does not hold what it should: keys of {KEY_BYTES} bytes in base64url, the newest first."
+        )
+    return good
+
+
+def _decoded(text: str) -> bytes | None:
+    try:
+        padded = text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _create(path: Path) -> None:
+    """Put a new key there, whole or not at all; if another process was faster, its key stays.
+
+    The finished file is linked to its name, which fails when the name is taken; a file created empty under
+    that name could be read before it is written, or stay empty after a crash.
+    """
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(base64.urlsafe_b64encode(os.urandom(KEY_BYTES)) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        _claim(unfinished, path)
+    finally:
+        unfinished.unlink()
+
+
+def _claim(unfinished: Path, path: Path) -> None:
+    try:
+        path.hardlink_to(unfinished)
+    except FileExistsError:
+        return
+    # Without this a power cut could keep the rows that were sealed and lose the name of the key.
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
