@@ -1,7 +1,10 @@
 """PostgreSQL through asyncpg: readers that are read-only sessions, and a pool for transactions."""
 
+import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 
+import asyncpg
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -45,6 +48,21 @@ def migrator(url: str) -> AsyncEngine:
     # Who waits for a table's lock makes everybody else wait behind him: rather fail and be tried again.
     session = {"application_name": "mercato migrate", "statement_timeout": "0", "lock_timeout": "60s"}
     return _engine(url, pool_size=1, pool_timeout=timedelta(seconds=10), session=session)
+
+
+async def listen(url: str, channel: str, heard: Callable[[str], None]) -> None:
+    """Call `heard` with the payload of every notification on the channel, until the connection is lost."""
+    lost = asyncio.Event()
+    plain = sqlalchemy_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    connection = await asyncpg.connect(plain, timeout=10, server_settings={"application_name": "mercato"})
+    try:
+        connection.add_termination_listener(lambda _: lost.set())
+        await connection.add_listener(channel, lambda *notification: heard(notification[-1]))
+        # What was said before we listened was not heard: look once.
+        heard("")
+        await lost.wait()
+    finally:
+        connection.terminate()
 
 
 def _engine(

@@ -106,34 +106,36 @@ async def _running(tx: Write, kind: str) -> int:
     return running
 
 
+# Written with COALESCE and not as (group, lane) > (…), which SQLite answers by reading the whole lane.
 # `free`: nothing of the lane runs. `room`: how many more of the group may run, this one not counted yet.
 _TEMPLATE = """
 WITH RECURSIVE walk (id, group_key, lane, free, room, found, step) AS (
     SELECT head.id, head.group_key, head.lane, <FREE>, <ROOM>, 0, 1
     FROM jobs AS head
-    WHERE head.id = (
-        SELECT first.id FROM jobs AS first
-        WHERE first.state = 'ready' AND first.kind = :kind
-            AND (first.group_key, first.lane) > (:group_key, :lane)
-        ORDER BY first.group_key, first.lane, first.id LIMIT 1
-    )
+    WHERE head.id = COALESCE((
+        SELECT next.id FROM jobs AS next
+        WHERE next.state = 'ready' AND next.kind = :kind AND next.group_key = :group_key AND next.lane > :lane
+        ORDER BY next.lane, next.id LIMIT 1
+    ), (
+        SELECT next.id FROM jobs AS next
+        WHERE next.state = 'ready' AND next.kind = :kind AND next.group_key > :group_key
+        ORDER BY next.group_key, next.lane, next.id LIMIT 1
+    ))
     UNION ALL
     SELECT head.id, head.group_key, head.lane, <FREE>,
         CASE WHEN head.group_key = walk.group_key THEN walk.room - walk.free ELSE <ROOM> END,
         walk.found + <TAKEN>, walk.step + 1
     FROM walk CROSS JOIN jobs AS head
-    WHERE walk.found + <TAKEN> < :free AND walk.step < :steps AND head.id = (
-        CASE WHEN walk.room - walk.free > 0 THEN (
-            SELECT next.id FROM jobs AS next
-            WHERE next.state = 'ready' AND next.kind = :kind
-                AND (next.group_key, next.lane) > (walk.group_key, walk.lane)
-            ORDER BY next.group_key, next.lane, next.id LIMIT 1
-        ) ELSE (
-            SELECT next.id FROM jobs AS next
-            WHERE next.state = 'ready' AND next.kind = :kind AND next.group_key > walk.group_key
-            ORDER BY next.group_key, next.lane, next.id LIMIT 1
-        ) END
-    )
+    WHERE walk.found + <TAKEN> < :free AND walk.step < :steps AND head.id = COALESCE((
+        SELECT next.id FROM jobs AS next
+        WHERE next.state = 'ready' AND next.kind = :kind
+            AND next.group_key = walk.group_key AND next.lane > walk.lane AND walk.room - walk.free > 0
+        ORDER BY next.lane, next.id LIMIT 1
+    ), (
+        SELECT next.id FROM jobs AS next
+        WHERE next.state = 'ready' AND next.kind = :kind AND next.group_key > walk.group_key
+        ORDER BY next.group_key, next.lane, next.id LIMIT 1
+    ))
 )
 UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = :worker, lease_until = <NOW> + :lease
 WHERE id IN (

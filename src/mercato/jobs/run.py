@@ -1,0 +1,130 @@
+"""One run of one job: decode, hand to the handler, judge what came of it."""
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from mercato.db.errors import is_unavailable
+from mercato.jobs.claim import Claimed
+from mercato.jobs.model import Again, Dead, Done, Handler, Job, JobLost, Outcome
+
+log = structlog.get_logger("mercato.jobs")
+
+MAX_LOSSES: Final = 20
+"""Workers that may vanish over one job before it is dead: one that kills every worker must end some day."""
+
+_REASON_LENGTH: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The run raised, overran, or gave no answer."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """The run could not reach the database, which is not the job's fault."""
+
+    reason: str
+
+
+class Interrupted(Enum):
+    """The run was cut off: its worker stops, or its job is another's by now."""
+
+    STOPPING = "stopping"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The payload does not fit the handler's type."""
+
+    reason: str
+
+
+Verdict = Outcome | Failed | Postponed | Interrupted | Unreadable
+
+
+class Run:
+    """A claimed row on its way through its handler."""
+
+    def __init__(self, claimed: Claimed, handler: Handler[Any]) -> None:
+        self.claimed = claimed
+        self.handler = handler
+        self.job: Job[Any] = _job(claimed, handler)
+        self._interrupted: Interrupted | None = None
+        self._handling: asyncio.Task[Any] | None = None
+
+    def interrupt(self, why: Interrupted) -> None:
+        """Cut the handler off, once; what comes after the handler is never cut off."""
+        if self._interrupted is None:
+            self._interrupted = why
+            if self._handling is not None:
+                self._handling.cancel()
+
+    async def verdict(self) -> Verdict:
+        """Return what came of the job. Nothing that it does ends the worker: not even SystemExit."""
+        try:
+            payload = msgspec.json.decode(self.claimed.payload, type=self.handler.payload)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            return Unreadable(f"the payload cannot be read: {error}"[:_REASON_LENGTH])
+        self.job = _job(self.claimed, self.handler, payload)
+        if self.claimed.losses > MAX_LOSSES:
+            return Dead(f"{self.claimed.losses} workers vanished while they ran it")
+        return self._interrupted or await self._handle()
+
+    async def _handle(self) -> Verdict:
+        task = self._handling = asyncio.current_task()
+        assert task is not None
+        limit = asyncio.timeout_at(self.job.deadline)
+        try:
+            async with limit:
+                return _checked(await self.handler.fn(self.job))
+        except JobLost:
+            return Interrupted.LOST
+        except asyncio.CancelledError:
+            if task.cancelling() == 0:
+                return Failed("the handler cancelled itself")
+            task.uncancel()
+            return self._interrupted or Interrupted.STOPPING
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # a job's fault stays the job's
+            if limit.expired() and isinstance(error, TimeoutError):
+                return Failed(f"took longer than {self.handler.timeout.total_seconds():g} s")
+            return _blame(self.job, error)
+        finally:
+            self._handling = None
+
+
+def _job(claimed: Claimed, handler: Handler[Any], payload: Any = None) -> Job[Any]:
+    return Job(
+        id=claimed.id,
+        kind=claimed.kind,
+        payload=payload,
+        attempt=claimed.attempt,
+        failures=claimed.failures,
+        enqueued_at=claimed.enqueued_at,
+        deadline=asyncio.get_running_loop().time() + handler.timeout.total_seconds(),
+    )
+
+
+def _checked(outcome: Any) -> Verdict:
+    if isinstance(outcome, Done | Again | Dead):
+        return outcome
+    return Failed(f"the handler answered {outcome!r} instead of Done, Again or Dead"[:_REASON_LENGTH])
+
+
+def _blame(job: Job[Any], error: BaseException) -> Verdict:
+    reason = f"{type(error).__name__}: {error}"[:_REASON_LENGTH]
+    if is_unavailable(error):
+        log.warning("job postponed: the database is away", job=job.id, kind=job.kind, reason=reason)
+        return Postponed(reason)
+    log.warning(
+        "job failed", job=job.id, kind=job.kind, failures=job.failures + 1, reason=reason, exc_info=error
+    )
+    return Failed(reason)

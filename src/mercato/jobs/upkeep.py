@@ -1,0 +1,101 @@
+"""What operators see of the jobs, and what they may do about the dead ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import Integer, delete, func, select, update
+
+from mercato.db.clock import now_ms
+from mercato.db.engine import Database, Read, Write
+from mercato.db.tables import jobs
+from mercato.jobs.queries import BATCH, in_state
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauge:
+    """One kind's backlog. `oldest` is how long the oldest ready job has been due; `attempts` the most any has had."""
+
+    kind: str
+    ready: int = 0
+    waiting: int = 0
+    running: int = 0
+    dead: int = 0
+    oldest: timedelta = timedelta(0)
+    attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadJob:
+    """A job that will not be run again unless somebody revives it."""
+
+    id: int
+    kind: str
+    lane: str
+    payload: str
+    attempt: int
+    died_at: datetime
+    reason: str
+    enqueued_at: datetime
+
+
+async def list_gauges(tx: Read) -> list[Gauge]:
+    """Return every kind that has rows."""
+    counted = select(
+        jobs.c.kind,
+        jobs.c.state,
+        func.count().label("rows"),
+        (now_ms() - func.min(jobs.c.run_at, type_=Integer)).label("age"),
+        func.max(jobs.c.attempt).label("attempts"),
+    ).group_by(jobs.c.kind, jobs.c.state)
+    kinds: dict[str, dict[str, Any]] = {}
+    for row in await tx.all(counted):
+        gauge = kinds.setdefault(row.kind, {"attempts": 0})
+        gauge[row.state] = row.rows
+        gauge["attempts"] = max(gauge["attempts"], row.attempts)
+        if row.state == "ready":
+            gauge["oldest"] = max(row.age * _MILLISECOND, timedelta(0))
+    return [Gauge(kind=kind, **gauge) for kind, gauge in sorted(kinds.items())]
+
+
+async def list_dead(tx: Read, *, limit: int = 100) -> Sequence[DeadJob]:
+    """Return the jobs that died last, the newest first."""
+    newest = (
+        select(jobs).where(in_state("dead")).order_by(jobs.c.run_at.desc(), jobs.c.id.desc()).limit(limit)
+    )
+    return [
+        DeadJob(
+            id=row.id,
+            kind=row.kind,
+            lane=row.lane,
+            payload=row.payload,
+            attempt=row.attempt,
+            died_at=row.run_at,
+            reason=row.error,
+            enqueued_at=row.enqueued_at,
+        )
+        for row in await tx.all(newest)
+    ]
+
+
+async def revive(tx: Write, number: int) -> bool:
+    """Make a dead job due at once, as if it had never failed; return whether there was one."""
+    fresh = {"state": "ready", "run_at": now_ms(), "failures": 0, "losses": 0}
+    alive = update(jobs).where(jobs.c.id == number, in_state("dead")).values(fresh)
+    return (await tx.execute(alive)).rowcount == 1
+
+
+async def prune(database: Database, *, older_than: timedelta) -> int:
+    """Delete what has been dead for so long, in small transactions; return how many rows."""
+    old = in_state("dead"), jobs.c.run_at < now_ms() - older_than // _MILLISECOND
+    some = select(jobs.c.id).where(*old).order_by(jobs.c.run_at).limit(BATCH)
+    pruned = 0
+    while True:
+        async with database.write() as tx:
+            count = (await tx.execute(delete(jobs).where(jobs.c.id.in_(some)))).rowcount
+        pruned += count
+        if count < BATCH:
+            return pruned

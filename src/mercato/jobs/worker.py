@@ -1,0 +1,250 @@
+"""The worker: looks for work, claims it, keeps its leases, and stops in order.
+
+It holds nothing that matters. Killed at any instant, what it ran is taken up by another when the lease ends, or on
+SQLite by whoever gets the file lock.
+"""
+
+import asyncio
+import os
+import socket
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+from uuid import uuid4
+
+import structlog
+
+from mercato.db import postgresql
+from mercato.db.engine import Database
+from mercato.db.errors import is_unavailable, is_unique_violation
+from mercato.db.tables import jobs_one_running_per_lane
+from mercato.jobs import queries
+from mercato.jobs.claim import START, Claimed, Place, claim
+from mercato.jobs.entry import CHANNEL, TOPIC
+from mercato.jobs.model import Handlers
+from mercato.jobs.ownership import Ownership
+from mercato.jobs.run import Interrupted, Run
+from mercato.jobs.settle import settle
+from mercato.jobs.upkeep import prune
+
+log = structlog.get_logger("mercato.jobs")
+
+# After the cut at the end of the grace: for handlers to unwind, and for their jobs to be given back.
+_UNWIND: Final = 5.0
+
+# Between two tries when the database is away, or when there is a bug here.
+_TROUBLE: Final = 1.0
+
+_PRUNE_EVERY: Final = 600.0
+
+
+class Worker:
+    """Runs the jobs of the kinds in the table until it is stopped."""
+
+    def __init__(
+        self,
+        database: Database,
+        handlers: Handlers,
+        *,
+        lease: timedelta = timedelta(seconds=15),
+        heartbeat: timedelta = timedelta(seconds=5),
+        poll: timedelta = timedelta(seconds=1),
+        keep_dead: timedelta = timedelta(days=30),
+    ) -> None:
+        """`lease` is how long a vanished worker's jobs stay its own, and `poll` how late a word may be missed."""
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+        self._database = database
+        self._handlers = handlers
+        self._lease = lease
+        self._heartbeat = heartbeat.total_seconds()
+        self._poll = poll.total_seconds()
+        self._keep_dead = keep_dead
+        self._ownership = Ownership(database)
+        self._places: dict[str, Place] = {}
+        self._runs: dict[asyncio.Task[None], Run] = {}
+        self._wake = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._stopped = asyncio.Event()
+
+    async def run(self) -> None:
+        """Work until `stop`. A database that is away is waited for; cancelled, it gives back what it runs."""
+        forget = self._database.signals.listen(TOPIC, self._hear)
+        helpers = [
+            asyncio.create_task(self._again_and_again(helper, until=self._stopped))
+            for helper in (self._keep_leases, self._keep_tidy, self._keep_listening)
+        ]
+        try:
+            await self._again_and_again(self._work, until=self._stopping)
+            await self._stopped.wait()
+        finally:
+            forget()
+            await self._give_back()
+            for helper in helpers:
+                helper.cancel()
+            await asyncio.gather(*helpers, return_exceptions=True)
+            self._ownership.release()
+
+    async def stop(self, *, grace: timedelta) -> None:
+        """Claim nothing more at once; return when what runs has finished, or was given back after the grace."""
+        self._stopping.set()
+        self._wake.set()
+        if self._runs:
+            await asyncio.wait(self._runs, timeout=grace.total_seconds())
+        await self._give_back()
+        self._stopped.set()
+
+    async def _give_back(self) -> None:
+        """Cut off what still runs, and make it due again at once; what cannot even unwind is abandoned."""
+        self._stopping.set()
+        for run in self._runs.values():
+            run.interrupt(Interrupted.STOPPING)
+        if self._runs:
+            await asyncio.wait(self._runs, timeout=_UNWIND)
+        for task in self._runs:
+            task.cancel()
+
+    def _hear(self, _kind: str) -> None:
+        self._wake.set()
+
+    async def _again_and_again(self, part: Callable[[], Awaitable[None]], *, until: asyncio.Event) -> None:
+        """Do a part of the work, whatever goes wrong on the way: a worker outlives what it stumbles over."""
+        while not until.is_set():
+            try:
+                await part()
+            except Exception as error:
+                if is_unavailable(error) or isinstance(error, OSError):
+                    log.warning("jobs wait: the database is away", reason=str(error))
+                else:
+                    log.exception("jobs stumbled")
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(until.wait(), _TROUBLE)
+
+    # --- finding work -------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        self._wake.clear()
+        pause = await self._turn()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), pause)
+
+    async def _turn(self) -> float:
+        """Look, and claim what there is; return the seconds until the next look, if nobody says a word."""
+        if self._ownership.acquire():
+            await self._take_over()
+        if not self._ownership.held:
+            return self._poll
+        kinds = tuple(kind for kind in self._handlers if self._free(kind) > 0)
+        async with self._database.read() as tx:
+            found = await queries.look(tx, kinds)
+        moved = 0
+        due = found.due_in is not None and found.due_in <= timedelta(0)
+        if due or found.expired:
+            moved = await self._move(due=due, expired=found.expired)
+        for kind in kinds if moved else found.ready:
+            await self._claim(kind)
+        if moved == queries.BATCH:
+            return 0.0
+        if found.due_in is None or due:
+            return self._poll
+        return min(self._poll, found.due_in.total_seconds())
+
+    async def _take_over(self) -> None:
+        """Nobody else can be at work: what is marked as running is due at once."""
+        async with self._database.write() as tx:
+            while count := await queries.move_orphans(tx):
+                log.info("jobs taken over", count=count)
+
+    async def _move(self, *, due: bool, expired: bool) -> int:
+        async with self._database.write() as tx:
+            moved = await queries.move_due(tx) if due else 0
+            if expired:
+                # Alone, our own runs cannot be anybody else's: a clock that was set may not take them away.
+                own = [run.claimed.id for run in self._runs.values()] if self._ownership.alone else []
+                lost = await queries.move_expired(tx, but=own)
+                if lost:
+                    log.warning("jobs of a vanished worker are due again", count=lost)
+                moved += lost
+        return moved
+
+    def _free(self, kind: str) -> int:
+        running = Counter(run.claimed.kind for run in self._runs.values())
+        return self._handlers[kind].concurrency - running[kind]
+
+    async def _claim(self, kind: str) -> None:
+        """Start what is ready, from where the last claim stopped, and once more from the start."""
+        place = self._places.get(kind, START)
+        while (free := self._free(kind)) > 0 and not self._stopping.is_set():
+            claimed = await self._claim_from(kind, place, free)
+            for one in claimed:
+                self._start(one)
+            if len(claimed) == free:
+                self._places[kind] = claimed[-1].place
+                return
+            self._places[kind] = START
+            if place == START:
+                return
+            place = START
+
+    async def _claim_from(self, kind: str, place: Place, free: int) -> list[Claimed]:
+        for wanted in (free, free, 1):
+            try:
+                async with self._database.write() as tx:
+                    return await claim(
+                        tx,
+                        kind,
+                        self._handlers[kind],
+                        worker=self.name,
+                        lease=self._lease,
+                        free=wanted,
+                        after=place,
+                    )
+            except Exception as error:
+                # Another worker was quicker in some lane.
+                if not is_unique_violation(error, jobs_one_running_per_lane):
+                    raise
+        return []
+
+    def _start(self, claimed: Claimed) -> None:
+        run = Run(claimed, self._handlers[claimed.kind])
+        task = asyncio.create_task(self._carry_out(run), name=f"job {claimed.id} {claimed.kind}")
+        self._runs[task] = run
+        task.add_done_callback(self._finished)
+
+    async def _carry_out(self, run: Run) -> None:
+        verdict = await run.verdict()
+        await settle(self._database, run.job, run.handler, verdict)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        del self._runs[task]
+        self._wake.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("job left to the end of its lease", exc_info=error)
+
+    # --- keeping ------------------------------------------------------------------------------------
+
+    async def _keep_leases(self) -> None:
+        await asyncio.sleep(self._heartbeat)
+        runs = list(self._runs.values())
+        if not runs:
+            return
+        numbers = [run.claimed.id for run in runs]
+        async with self._database.write() as tx:
+            held = await queries.renew(tx, self.name, numbers, self._lease)
+        for run in runs:
+            if (run.claimed.id, run.claimed.attempt) not in held and run in self._runs.values():
+                run.interrupt(Interrupted.LOST)
+
+    async def _keep_tidy(self) -> None:
+        await asyncio.sleep(_PRUNE_EVERY)
+        if self._ownership.held:
+            await prune(self._database, older_than=self._keep_dead)
+
+    async def _keep_listening(self) -> None:
+        """Hear of other processes' jobs; without it they are found by the poll."""
+        if self._database.dialect == "postgresql":
+            await postgresql.listen(self._database.url, CHANNEL, self._hear)
+            await asyncio.sleep(_TROUBLE)
+        else:
+            await self._stopped.wait()
