@@ -127,7 +127,9 @@ class Service:
     base: str
     session: aiohttp.ClientSession
 
-    async def partner(self, kind: PartnerKind = PartnerKind.COMMERCE, **options: Any) -> tuple[NewPartner, Client]:
+    async def partner(
+        self, kind: PartnerKind = PartnerKind.COMMERCE, **options: Any
+    ) -> tuple[NewPartner, Client]:
         """Make a partner; the client has its Commerce key, or its marketfront key if it has no other."""
         async with self.app.db.write() as tx:
             made = await accounts.create_partner(tx, self.app.vault, name="Test", kind=kind, **options)
@@ -147,7 +149,9 @@ class Service:
                     return body
                 await asyncio.sleep(0.02)
 
-    async def onboard(self, client: Client, url: str, *, name: str = "store-1", webhook: str | None = None) -> Any:
+    async def onboard(
+        self, client: Client, url: str, *, name: str = "store-1", webhook: str | None = None
+    ) -> Any:
         """Register a store and wait until its catalog was taken or refused; return the status."""
         body = {"partnerStoreId": name, "name": "Test Store", "address": {}, "catalogCallbackUrl": url}
         if webhook is not None:
@@ -168,9 +172,13 @@ class Service:
 
     async def run(self, client: Client, store_id: str, url: str) -> Any:
         """Notify of a catalog and wait for the run's end; return its status."""
-        reply = await client.post(f"/v1/commerce/catalogset-notification?storeId={store_id}", {"callbackUrl": url})
+        reply = await client.post(
+            f"/v1/commerce/catalogset-notification?storeId={store_id}", {"callbackUrl": url}
+        )
         assert reply.status == 202, reply.body
-        return await self.until(client, reply.json()["statusUrl"], lambda s: s["status"] in {"succeeded", "failed"})
+        return await self.until(
+            client, reply.json()["statusUrl"], lambda s: s["status"] in {"succeeded", "failed"}
+        )
 
 
 @asynccontextmanager

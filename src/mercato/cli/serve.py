@@ -1,0 +1,109 @@
+"""`mercato serve`, `mercato worker` and `mercato migrate`: the processes of a network."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from cyclopts import Parameter
+
+from mercato.settings import Settings, SettingsError, load
+
+FAILED: Final = 1
+UNUSABLE: Final = 2
+
+
+def serve(
+    *,
+    host: Annotated[str | None, Parameter(help="Address to listen on (127.0.0.1).")] = None,
+    port: Annotated[int | None, Parameter(help="Port to listen on (8000); 0 takes a free one.")] = None,
+    data_dir: Annotated[Path | None, Parameter(help="Where the embedded database lives (./data).")] = None,
+) -> int:
+    """Serve the API and do the background work, in one process."""
+    return _run(_serve, host=host, port=port, data_dir=data_dir)
+
+
+def worker(*, data_dir: Annotated[Path | None, Parameter(help="Where the embedded database lives.")] = None) -> int:
+    """Do background work alone, beside servers on the same database."""
+    return _run(_work, data_dir=data_dir)
+
+
+def migrate(*, data_dir: Annotated[Path | None, Parameter(help="Where the embedded database lives.")] = None) -> int:
+    """Bring the database's schema to this version."""
+    return _run(_migrate, data_dir=data_dir)
+
+
+def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], **overrides: Any) -> int:
+    """Load the settings and run until it ends by itself or a signal asks; return the exit code."""
+    import uvloop
+
+    from mercato.db.migrate import SchemaIsNewer
+    from mercato.telemetry import configure_logs
+
+    try:
+        settings = load(os.environ, **overrides)
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return UNUSABLE
+    configure_logs(level=settings.log_level, form=settings.log_format)
+    try:
+        uvloop.run(_until_signalled(what, settings))
+    except SchemaIsNewer as error:
+        print(f"{error}. Install a newer version of mercato.", file=sys.stderr)
+        return FAILED
+    except OSError as error:
+        print(f"{error.strerror or error}", file=sys.stderr)
+        return FAILED
+    return 0
+
+
+async def _until_signalled(
+    what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], settings: Settings
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _asked_to_stop, stop)
+    await what(settings, stop)
+
+
+def _asked_to_stop(stop: asyncio.Event) -> None:
+    if stop.is_set():
+        # Asked twice: whoever asks does not want to wait for requests in flight.
+        os._exit(128 + signal.SIGINT)
+    stop.set()
+
+
+async def _serve(settings: Settings, stop: asyncio.Event) -> None:
+    from mercato.runtime import running
+    from mercato.web.app import application
+    from mercato.web.server import serving
+
+    await _migrate(settings, stop)
+    async with running(settings) as app:
+        async with serving(application(app), host=settings.host, port=settings.port) as base:
+            print(f"listening on {base}", flush=True)
+            await stop.wait()
+            app.worker.stop_claiming()
+        print("stopped", flush=True)
+
+
+async def _work(settings: Settings, stop: asyncio.Event) -> None:
+    from mercato.runtime import running
+
+    await _migrate(settings, stop)
+    async with running(settings):
+        print("working", flush=True)
+        await stop.wait()
+
+
+async def _migrate(settings: Settings, _stop: asyncio.Event) -> None:
+    from mercato.db.migrate import migrate as migrate_database
+    from mercato.db.url import database_url
+
+    if settings.database_url is None:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+    await migrate_database(database_url(settings))

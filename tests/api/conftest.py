@@ -1,0 +1,26 @@
+"""A running service and a merchant's web server for every test that asks."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.service import Client, Merchant, Service, merchant, service
+
+
+@pytest.fixture
+async def mercato(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
+    async with service(database_url, tmp_path / "data") as running:
+        yield running
+
+
+@pytest.fixture
+async def shop() -> AsyncIterator[Merchant]:
+    async with merchant() as server:
+        yield server
+
+
+@pytest.fixture
+async def pos(mercato: Service) -> Client:
+    """A merchant's system with its Commerce key."""
+    return (await mercato.partner())[1]

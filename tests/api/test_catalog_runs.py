@@ -1,0 +1,254 @@
+"""Specification §2.7, §3.2, §6, decisions §4 and §5: catalogs pulled, switched and told of, over the wire."""
+
+import asyncio
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from aiohttp import web
+from standardwebhooks import Webhook
+
+from tests.service import CATALOG, ITEM, Client, Merchant, Service
+
+STORES = "/v1/commerce/stores"
+NOTIFY = "/v1/commerce/catalogset-notification"
+BROKEN = CATALOG | {"sections": {"s1": {"sectionId": "s1", "itemIds": [ITEM, "gone"]}}}
+
+
+@pytest.fixture
+async def store(mercato: Service, pos: Client, shop: Merchant) -> Any:
+    return await mercato.live(pos, shop.host(CATALOG))
+
+
+def renamed(name: str) -> dict[str, Any]:
+    return CATALOG | {"items": {ITEM: {"itemId": ITEM, "name": name, "basePrice": "4.50"}}}
+
+
+async def test_notify_answers_202_with_where_to_poll_and_how_often(pos: Client, shop: Merchant, store: Any):
+    reply = await pos.post(f"{NOTIFY}?storeId={store['storeId']}", {"callbackUrl": shop.host(CATALOG)})
+    body = reply.json()
+    expected = f"{STORES}/{store['storeId']}/catalog-ingest/{body['catalogIngestId']}/status"
+    assert (reply.status, body["statusUrl"]) == (202, expected)
+    assert (reply.headers["Location"], reply.headers["Retry-After"]) == (expected, "2")
+
+
+async def test_a_run_succeeds_once_the_store_has_switched(
+    mercato: Service, pos: Client, shop: Merchant, store: Any
+):
+    run = await mercato.run(pos, store["storeId"], shop.host(renamed("Broth"), "/new.json"))
+    assert (run["status"], run["errors"]) == ("succeeded", [])
+    now = (await pos.get(f"{STORES}/{store['storeId']}")).json()
+    assert now["catalogSetId"] != store["catalogSetId"]
+
+
+async def test_a_run_that_fails_keeps_the_old_catalog_and_says_where(
+    mercato: Service, pos: Client, shop: Merchant, store: Any
+):
+    run = await mercato.run(pos, store["storeId"], shop.host(BROKEN, "/new.json"))
+    assert run["status"] == "failed"
+    assert [fault["path"] for fault in run["errors"]] == ["/sections/s1/itemIds/1"]
+    assert (await pos.get(f"{STORES}/{store['storeId']}")).json()["catalogSetId"] == store["catalogSetId"]
+
+
+async def test_identical_content_succeeds_without_a_new_set(
+    mercato: Service, pos: Client, shop: Merchant, store: Any
+):
+    spaced = json.dumps(CATALOG, indent=2).encode()
+    run = await mercato.run(pos, store["storeId"], shop.host(spaced, "/new.json"))
+    assert run["status"] == "succeeded"
+    assert (await pos.get(f"{STORES}/{store['storeId']}")).json()["catalogSetId"] == store["catalogSetId"]
+
+
+async def test_the_etag_is_sent_only_to_the_url_it_came_from(
+    mercato: Service, pos: Client, shop: Merchant, store: Any
+):
+    seen: list[str | None] = []
+
+    async def tagged(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("If-None-Match"))
+        if request.headers.get("If-None-Match") == '"v1"':
+            return web.Response(status=304)
+        return web.json_response(renamed("Tagged"), headers={"ETag": '"v1"'})
+
+    url, other = shop.host(tagged, "/tagged.json"), shop.host(tagged, "/other.json")
+    for each in (url, url, other):
+        assert (await mercato.run(pos, store["storeId"], each))["status"] == "succeeded"
+    assert seen == [None, '"v1"', None]
+
+
+async def test_500_three_times_and_then_200_ends_succeeded(
+    mercato: Service, pos: Client, shop: Merchant, store: Any
+):
+    answers = iter([500, 503, 429])
+
+    async def flaky(_request: web.Request) -> web.Response:
+        status = next(answers, 200)
+        return web.json_response(renamed("Flaky"), status=status)
+
+    assert (await mercato.run(pos, store["storeId"], shop.host(flaky, "/flaky.json")))[
+        "status"
+    ] == "succeeded"
+
+
+async def test_runs_of_a_store_go_one_at_a_time_in_the_order_of_notification(
+    mercato: Service, pos: Client, shop: Merchant, store: Any
+):
+    running = most = 0
+    order: list[str] = []
+
+    async def watch(request: web.Request) -> web.Response:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        order.append(request.path)
+        await asyncio.sleep(0)
+        running -= 1
+        return web.json_response(renamed(request.path))
+
+    urls = [shop.host(watch, f"/{number}.json") for number in range(5)]
+    last = ""
+    for url in urls:
+        reply = await pos.post(f"{NOTIFY}?storeId={store['storeId']}", {"callbackUrl": url})
+        last = reply.json()["statusUrl"]
+    await mercato.until(pos, last, lambda run: run["status"] == "succeeded")
+    assert (order, most) == ([f"/{number}.json" for number in range(5)], 1)
+    history = (await pos.get(f"{STORES}/{store['storeId']}/catalog-ingest?limit=4")).json()
+    assert [run["callbackUrl"] for run in history["runs"]] == urls[:0:-1]
+    assert {run["status"] for run in history["runs"]} == {"succeeded"}
+    rest = await pos.get(f"{STORES}/{store['storeId']}/catalog-ingest?cursor={history['nextCursor']}")
+    # The onboarding's own pull is not in the store's history.
+    assert [run["callbackUrl"] for run in rest.json()["runs"]] == [urls[0]]
+
+
+async def test_the_eleventh_waiting_run_of_a_store_is_429_with_retry_after(
+    pos: Client, shop: Merchant, store: Any
+):
+    go, begun = asyncio.Event(), asyncio.Event()
+
+    async def slowly(_request: web.Request) -> web.Response:
+        begun.set()
+        await go.wait()
+        return web.json_response(CATALOG)
+
+    body, path = {"callbackUrl": shop.host(slowly, "/slow.json")}, f"{NOTIFY}?storeId={store['storeId']}"
+    assert (await pos.post(path, body)).status == 202
+    await asyncio.wait_for(begun.wait(), 10)
+    replies = [await pos.post(path, body) for _ in range(11)]
+    assert [reply.status for reply in replies] == [202] * 10 + [429]
+    problem = replies[-1].json()
+    assert (problem["errorCode"], problem["retryable"]) == ("RATE_LIMITED", True)
+    assert replies[-1].headers["Retry-After"] == str(problem["retryAfter"])
+    go.set()
+
+
+async def test_one_partners_backlog_delays_no_other(
+    mercato: Service, pos: Client, shop: Merchant, store: Any
+):
+    go = asyncio.Event()
+
+    async def slowly(_request: web.Request) -> web.Response:
+        await go.wait()
+        return web.json_response(CATALOG)
+
+    slow = shop.host(slowly, "/slow.json")
+    for number in range(6):
+        body = {"partnerStoreId": f"b{number}", "name": "B", "address": {}, "catalogCallbackUrl": slow}
+        assert (await pos.post("/v1/commerce/onboarding/stores", body)).status == 201
+    _, other = await mercato.partner()
+    assert (await mercato.onboard(other, shop.host(CATALOG)))["status"] == "ready_to_activate"
+    go.set()
+
+
+async def test_a_failed_and_a_succeeded_run_are_pushed_signed_with_the_runs_id(
+    mercato: Service, shop: Merchant
+):
+    partner, client = await mercato.partner(webhook_token="shop-token")
+    store = await mercato.live(client, shop.host(CATALOG), webhook=shop.base + "/hooks?tenant=7")
+    for document, status in ((BROKEN, "failed"), (renamed("Fresh"), "succeeded")):
+        run = await mercato.run(client, store["storeId"], shop.host(document, "/next.json"))
+        path, headers, body = await shop.webhook()
+        event = Webhook(partner.signing_secret).verify(body, headers)
+        assert path == "/hooks/catalog-sync?tenant=7"
+        assert headers["authorization"] == "Bearer shop-token"
+        assert headers["webhook-id"] == headers["idempotency-key"] == run["catalogIngestId"]
+        assert event["type"] == f"catalog.sync.{status}"
+        assert event["timestamp"] == run["updatedAt"]
+        assert event["data"] == {
+            "catalogIngestId": run["catalogIngestId"],
+            "storeId": store["storeId"],
+            "status": status,
+            "errors": run["errors"],
+        }
+    # The onboarding's own pull pushed nothing.
+    assert shop.received.empty()
+    deliveries = (await client.get("/v1/commerce/webhook-deliveries")).json()["deliveries"]
+    assert [entry["type"] for entry in deliveries] == ["catalog.sync.succeeded", "catalog.sync.failed"]
+
+
+async def test_without_a_webhook_url_nothing_is_pushed(
+    mercato: Service, pos: Client, shop: Merchant, store: Any
+):
+    await mercato.run(pos, store["storeId"], shop.host(renamed("Quiet"), "/next.json"))
+    assert (await pos.get("/v1/commerce/webhook-deliveries")).json()["deliveries"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "status", "code"),
+    [
+        ("", {"callbackUrl": "http://x/"}, 400, "MISSING_STORE_ID"),
+        ("?storeId=", {"callbackUrl": "http://x/"}, 400, "MISSING_STORE_ID"),
+        ("?storeId=abc", {"callbackUrl": "http://x/"}, 404, "STORE_NOT_FOUND"),
+        (f"?storeId={uuid4()}", {"callbackUrl": "http://x/"}, 404, "STORE_NOT_FOUND"),
+        ("?storeId={}", {"callbackUrl": ""}, 422, "VALIDATION_FAILED"),
+        ("?storeId={}", {"callbackUrl": "catalog.json"}, 422, "VALIDATION_FAILED"),
+        ("?storeId={}", {"callbackUrl": "file:///etc/passwd"}, 422, "VALIDATION_FAILED"),
+        ("?storeId={}", {"callbackUrl": None}, 400, "INVALID_REQUEST"),
+        ("?storeId={}", {}, 400, "INVALID_REQUEST"),
+        ("?storeId={}", b"{", 400, "INVALID_REQUEST"),
+    ],
+)
+async def test_a_notification_that_cannot_be_taken_is_told_at_once(
+    pos: Client, store: Any, query: str, body: Any, status: int, code: str
+):
+    reply = await pos.post(NOTIFY + query.replace("{}", store["storeId"]), body)
+    assert (reply.status, reply.json()["errorCode"]) == (status, code)
+
+
+async def test_a_run_of_another_store_is_not_found(mercato: Service, pos: Client, shop: Merchant, store: Any):
+    other = await mercato.live(pos, shop.host(CATALOG), name="other")
+    run = await mercato.run(pos, store["storeId"], shop.host(CATALOG))
+    path = f"{STORES}/{other['storeId']}/catalog-ingest/{run['catalogIngestId']}/status"
+    assert (await pos.get(path)).json()["errorCode"] == "CATALOG_INGEST_NOT_FOUND"
+
+
+async def test_a_dry_run_of_a_document_tells_all_and_changes_nothing(pos: Client, store: Any):
+    path = "/v1/commerce/catalogset-validation"
+    bad = (await pos.post(path, BROKEN)).json()
+    assert (bad["valid"], [fault["path"] for fault in bad["errors"]]) == (False, ["/sections/s1/itemIds/1"])
+    good = (await pos.post(path, CATALOG)).json()
+    assert (good["valid"], good["errors"], good["diff"]) == (True, [], None)
+    assert good["summary"]["items"] == 1
+    against = (await pos.post(f"{path}?storeId={store['storeId']}", renamed("Broth"))).json()
+    assert against["diff"] is not None
+    assert (await pos.get(f"{STORES}/{store['storeId']}")).json() == store
+    assert (await pos.get(f"{STORES}/{store['storeId']}/catalog-ingest")).json()["runs"] == []
+
+
+async def test_a_dry_run_pulls_a_callback_url(pos: Client, shop: Merchant):
+    path = "/v1/commerce/catalogset-validation"
+    assert (await pos.post(path, {"callbackUrl": shop.host(CATALOG)})).json()["valid"] is True
+    failed = (await pos.post(path, {"callbackUrl": shop.base + "/none"})).json()
+    assert (failed["valid"], failed["errors"][0]["path"]) == (False, "")
+    assert (await pos.post(path, {"callbackUrl": "nonsense"})).status == 422
+
+
+@pytest.mark.parametrize("document", [b"<html></html>", b"", b"[]", b'{"items":', b"\xff", b"[" * 100_000])
+async def test_documents_that_are_no_catalog_fail_the_run_in_words(
+    mercato: Service, pos: Client, shop: Merchant, store: Any, document: bytes
+):
+    run = await mercato.run(pos, store["storeId"], shop.host(document, "/bad.json"))
+    assert run["status"] == "failed"
+    assert run["errors"][0]["message"]
+    assert "127.0.0.1" not in json.dumps(run)
+    assert (await pos.get(f"{STORES}/{store['storeId']}")).json()["catalogSetId"] == store["catalogSetId"]

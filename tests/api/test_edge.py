@@ -1,0 +1,220 @@
+"""Decisions §1, §10, §11: what holds for every operation."""
+
+import asyncio
+import json
+import re
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from mercato.partners.model import PartnerKind
+from tests.service import CATALOG, Client, Merchant, Service
+
+STORES = "/v1/commerce/stores"
+
+
+async def raw(mercato: Service, request: bytes) -> bytes:
+    """Send bytes as they are; return everything that is answered before the connection closes."""
+    host, port = mercato.base.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request)
+    await writer.drain()
+    answer = await asyncio.wait_for(reader.read(), 20)
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+async def test_no_key_and_a_wrong_key_are_401_with_a_challenge(mercato: Service):
+    anonymous = mercato.anonymous()
+    none = await anonymous.get(STORES)
+    assert (none.status, none.headers["WWW-Authenticate"]) == (401, "Bearer")
+    for value in ("Bearer mk_commerce_wrong", "Basic abc", "Bearer", "Bearer  "):
+        wrong = await anonymous.get(STORES, headers={"Authorization": value})
+        assert (wrong.status, wrong.headers["WWW-Authenticate"]) == (401, 'Bearer error="invalid_token"'), (
+            value
+        )
+        assert wrong.json()["errorCode"] == "UNAUTHENTICATED"
+
+
+async def test_the_scheme_is_read_in_any_case(mercato: Service, pos: Client):
+    anonymous = mercato.anonymous()
+    assert (await anonymous.get(STORES, headers={"Authorization": f"bEARER {pos.key}"})).status == 200
+
+
+async def test_a_key_of_the_other_surface_is_403(mercato: Service):
+    _, storefront = await mercato.partner(PartnerKind.MARKETFRONT)
+    reply = await storefront.get(STORES)
+    assert (reply.status, reply.json()["errorCode"]) == (403, "FORBIDDEN")
+
+
+async def test_every_response_carries_a_request_id_and_echoes_a_sane_one(mercato: Service, pos: Client):
+    made = await pos.get(STORES)
+    assert UUID(made.headers["X-Request-Id"]).version == 7
+    assert (await pos.get(STORES, headers={"X-Request-Id": "my-id.1"})).headers["X-Request-Id"] == "my-id.1"
+    insane = await pos.get("/nowhere", headers={"X-Request-Id": "a b<script>"})
+    assert insane.headers["X-Request-Id"] == insane.json()["requestId"] != "a b<script>"
+    assert "X-Request-Id" in (await mercato.anonymous().get("/healthz")).headers
+
+
+async def test_the_trace_of_a_problem_is_the_callers(pos: Client):
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    reply = await pos.get(f"{STORES}/{uuid4()}", headers={"traceparent": f"00-{trace}-b7ad6b7169203331-01"})
+    assert reply.json()["traceId"] == trace
+    made = (await pos.get(f"{STORES}/{uuid4()}")).json()["traceId"]
+    assert re.fullmatch("[0-9a-f]{32}", made)
+
+
+async def test_a_problem_has_every_member_and_a_type_that_can_be_opened(mercato: Service, pos: Client):
+    reply = await pos.get(f"{STORES}/{uuid4()}")
+    problem = reply.json()
+    assert reply.headers["Content-Type"] == "application/problem+json"
+    assert set(problem) == {
+        "type", "title", "status", "detail", "errorCategory", "errorCode", "errors", "instance", "requestId",
+        "retryAfter", "retryable", "timestamp", "traceId",
+    }  # fmt: skip
+    assert (problem["status"], problem["errorCategory"], problem["retryable"]) == (404, "not_found", False)
+    page = await mercato.anonymous().get(problem["type"].removeprefix(mercato.base))
+    assert page.status == 200
+    assert b"STORE_NOT_FOUND" in page.body
+
+
+@pytest.mark.parametrize(
+    ("accept", "markdown"),
+    [
+        ("text/markdown", True),
+        ("text/markdown, */*", True),
+        ("text/markdown;q=0.9, application/json;q=0.5", True),
+        ("application/json, text/markdown", False),
+        ("text/markdown;q=0.5, application/problem+json", False),
+        ("*/*", False),
+        ("text/*", False),
+        ("text/markdown;q=0", False),
+    ],
+)
+async def test_a_problem_is_markdown_for_those_who_prefer_it_by_name(
+    pos: Client, accept: str, markdown: bool
+):  # noqa: FBT001
+    reply = await pos.get("/nowhere", headers={"Accept": accept})
+    assert reply.headers["Vary"] == "Accept"
+    assert reply.headers["Content-Type"].startswith(
+        "text/markdown" if markdown else "application/problem+json"
+    )
+    if markdown:
+        front = reply.body.decode().split("---")[1]
+        assert 'errorCode: "NOT_FOUND"' in front
+
+
+async def test_unknown_paths_are_404_and_known_ones_405_with_allow(pos: Client, mercato: Service):
+    assert (await pos.get("/v1/commerce/nothing")).json()["errorCode"] == "NOT_FOUND"
+    assert (await pos.get("/v1/commerce/stores/")).status == 404
+    wrong = await pos.call("DELETE", STORES)
+    assert (wrong.status, wrong.headers["Allow"], wrong.json()["errorCode"]) == (
+        405,
+        "GET, HEAD",
+        "METHOD_NOT_ALLOWED",
+    )
+    assert (await mercato.anonymous().post("/healthz")).status == 405
+
+
+async def test_every_get_answers_head(pos: Client, mercato: Service):
+    for client, path in ((pos, STORES), (pos, f"{STORES}/{uuid4()}"), (mercato.anonymous(), "/openapi.json")):
+        got, head = await client.get(path), await client.call("HEAD", path)
+        assert (head.status, head.body) == (got.status, b"")
+        assert abs(int(head.headers["Content-Length"]) - len(got.body)) < 40  # ids in problems differ
+
+
+async def test_a_body_over_the_limit_is_413(mercato: Service, pos: Client):
+    big = json.dumps({"partnerStoreId": "x" * (1024 * 1024)}).encode()
+    reply = await pos.post("/v1/commerce/onboarding/stores", big)
+    assert (reply.status, reply.json()["errorCode"]) == (413, "PAYLOAD_TOO_LARGE")
+
+    async def pieces() -> Any:
+        for _ in range(40):
+            yield b" " * 65536
+
+    try:
+        chunked = await pos.session.post(
+            f"{mercato.base}/v1/commerce/onboarding/stores",
+            data=pieces(),
+            headers={"Authorization": f"Bearer {pos.key}", "Content-Type": "application/json"},
+        )
+    except OSError:
+        return  # answered and closed before everything was sent
+    assert chunked.status == 413
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Content-Type": "text/plain"}, {"Content-Type": "application/xml"}, {"Content-Encoding": "gzip"}],
+)
+async def test_another_media_type_or_coding_is_415(pos: Client, headers: dict[str, str]):
+    reply = await pos.post("/v1/commerce/onboarding/stores", b"{}", headers=headers)
+    assert (reply.status, reply.json()["errorCode"]) == (415, "UNSUPPORTED_MEDIA_TYPE")
+
+
+async def test_operations_without_a_body_accept_any_body(mercato: Service, pos: Client, shop: Merchant):
+    status = await mercato.onboard(pos, shop.host(CATALOG))
+    path = f"/v1/commerce/onboarding/stores/{status['onboardingId']}/activate"
+    assert (await pos.post(path, b"not json", headers={"Content-Type": "text/plain"})).status == 200
+
+
+async def test_limits_are_counted_and_told(database_url: str, tmp_path: Any):
+    from tests.service import service
+
+    async with service(
+        database_url, tmp_path / "d", rate_limits=True, rate_limit_reads=3, rate_limit_writes=1
+    ) as mercato:
+        _, pos = await mercato.partner()
+        replies = [await pos.get(STORES) for _ in range(4)]
+        assert [reply.status for reply in replies] == [200, 200, 200, 429]
+        assert [reply.headers["X-RateLimit-Remaining"] for reply in replies] == ["2", "1", "0", "0"]
+        assert {reply.headers["X-RateLimit-Limit"] for reply in replies} == {"3"}
+        last = replies[-1]
+        assert last.headers["Retry-After"] == str(last.json()["retryAfter"])
+        assert last.json()["errorCode"] == "RATE_LIMITED"
+        # Writes have a window of their own, and so has every other partner.
+        assert (await pos.post("/v1/commerce/onboarding/stores", {})).status == 400
+        assert (await (await mercato.partner())[1].get(STORES)).status == 200
+
+
+async def test_malformed_http_ends_without_a_500(mercato: Service):
+    for request in (
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\nConnection: close\r\n\r\n",
+        b"POST /v1/commerce/stores HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n"
+        b"Connection: close\r\n\r\n0\r\n\r\n",
+        b"GARBAGE\r\n\r\n",
+        b"GET /%ff%00/../x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"GET /v1/commerce/stores?cursor=%00 HTTP/1.1\r\nHost: a b\r\nConnection: close\r\n\r\n",
+    ):
+        answer = await raw(mercato, request)
+        assert not answer.startswith(b"HTTP/1.1 5"), (request, answer[:200])
+
+
+async def test_a_bug_is_a_bare_500_with_a_request_id(
+    mercato: Service, pos: Client, monkeypatch: pytest.MonkeyPatch
+):
+    async def broken(*_args: object, **_options: object) -> None:
+        raise RuntimeError("secret inside")
+
+    monkeypatch.setattr(type(mercato.app.stores), "list", broken)
+    reply = await pos.get(STORES)
+    assert (reply.status, reply.json()["errorCode"]) == (500, "INTERNAL_ERROR")
+    assert b"secret" not in reply.body
+
+
+async def test_system_pages_answer_without_a_key(mercato: Service):
+    anonymous = mercato.anonymous()
+    assert (await anonymous.get("/healthz")).json() == {"status": "ok"}
+    assert (await anonymous.get("/readyz")).json() == {"status": "ok"}
+    assert b"mercato_requests_total" in (await anonymous.get("/metrics")).body
+    page = await anonymous.get("/docs")
+    assets = re.findall(rb'(?:src|href)="([^"]+)"', page.body)
+    assert assets
+    for asset in assets:
+        # Nothing is loaded from elsewhere.
+        assert asset.startswith(b"/")
+        assert (await anonymous.get(asset.decode())).status == 200
+    assert (await anonymous.get("/docs/assets/..%2f..%2fpyproject.toml")).status == 404
+    assert (await anonymous.get("/errors/NO_SUCH")).status == 404

@@ -1,0 +1,204 @@
+"""Specification §2.5, §2.6, §3.3, decisions §2 and §6: stores and their availability over the wire."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.service import CATALOG, ITEM, Client, Merchant, Service
+
+STORES = "/v1/commerce/stores"
+
+
+@pytest.fixture
+async def store(mercato: Service, pos: Client, shop: Merchant) -> Any:
+    return await mercato.live(pos, shop.host(CATALOG))
+
+
+def later(**delta: float) -> str:
+    return (datetime.now(UTC) + timedelta(**delta)).isoformat()
+
+
+async def test_a_pause_is_stored_and_cleared_by_online(pos: Client, store: Any):
+    path = f"{STORES}/{store['storeId']}/status"
+    assert (await pos.get(path)).json() == {"status": "online", "pauseReason": None, "resumeAt": None}
+    paused = await pos.post(
+        path, {"status": "PAUSED", "pauseReason": "Busy", "resumeAt": "2099-01-31T20:30:00+02:00"}
+    )
+    expected = {"status": "paused", "pauseReason": "Busy", "resumeAt": "2099-01-31T18:30:00.000Z"}
+    assert (paused.status, paused.json()) == (200, expected)
+    assert (await pos.get(path)).json() == expected
+    assert (await pos.get(f"{STORES}/{store['storeId']}")).json()["status"] == "paused"
+    online = await pos.post(path, {"status": "Online", "pauseReason": 3, "resumeAt": "yesterday"})
+    assert online.json() == {"status": "online", "pauseReason": None, "resumeAt": None}
+
+
+async def test_pausing_a_paused_store_replaces_reason_and_end(pos: Client, store: Any):
+    path = f"{STORES}/{store['storeId']}/status"
+    await pos.post(path, {"status": "paused", "pauseReason": "Busy", "resumeAt": later(hours=1)})
+    assert (await pos.post(path, {"status": "paused"})).json() == {
+        "status": "paused",
+        "pauseReason": None,
+        "resumeAt": None,
+    }
+
+
+async def test_a_pause_whose_end_has_passed_is_online(mercato: Service, pos: Client, store: Any):
+    path = f"{STORES}/{store['storeId']}/status"
+    await pos.post(path, {"status": "paused", "resumeAt": later(seconds=0.3)})
+    assert (await pos.get(path)).json()["status"] == "paused"
+    # The clock alone resumes it: nothing else happens to the store.
+    ended = await mercato.until(pos, path, lambda status: status["status"] == "online")
+    assert ended == {"status": "online", "pauseReason": None, "resumeAt": None}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "pointer"),
+    [
+        ({"status": "closed"}, 422, "/status"),
+        ({"status": ""}, 422, "/status"),
+        ({"status": 1}, 400, "/status"),
+        ({}, 400, "/status"),
+        ({"status": "paused", "resumeAt": "2020-01-01T00:00:00Z"}, 422, "/resumeAt"),
+        ({"status": "paused", "resumeAt": "2099-01-01T00:00:00"}, 422, "/resumeAt"),
+        ({"status": "paused", "resumeAt": 5}, 400, "/resumeAt"),
+        ({"status": "paused", "pauseReason": []}, 400, "/pauseReason"),
+    ],
+)
+async def test_an_availability_that_is_none_is_told_with_a_pointer(
+    pos: Client, store: Any, body: Any, status: int, pointer: str
+):
+    reply = await pos.post(f"{STORES}/{store['storeId']}/status", body)
+    assert (reply.status, reply.json()["errors"][0]["pointer"]) == (status, pointer)
+    assert (await pos.get(f"{STORES}/{store['storeId']}/status")).json()["status"] == "online"
+
+
+async def test_only_members_that_are_present_change_and_null_clears_five_of_them(pos: Client, store: Any):
+    path = f"{STORES}/{store['storeId']}"
+    full = {
+        "name": "New",
+        "phone": "+1 555",
+        "logoUrl": "https://example.com/l.png",
+        "description": "Fine",
+        "webhookUrl": "https://example.com/h",
+        "minimumOrderAmount": "10.5",
+        "deliveryAllowed": False,
+        "categories": ["pizza", "vegan"],
+        "timezone": "Asia/Tokyo",
+        "address": {"address1": "1 Main St", "city": "Springfield"},
+    }
+    changed = (await pos.call("PUT", path, full)).json()
+    assert changed["minimumOrderAmount"] == "10.50"
+    assert changed["address"] == {"street": "1 Main St", "city": "Springfield"}
+    assert {
+        name: changed[name] for name in ("name", "phone", "timezone", "deliveryAllowed", "categories")
+    } == {
+        "name": "New",
+        "phone": "+1 555",
+        "timezone": "Asia/Tokyo",
+        "deliveryAllowed": False,
+        "categories": ["pizza", "vegan"],
+    }
+    nulls = dict.fromkeys(full)
+    cleared = (await pos.call("PUT", path, nulls)).json()
+    assert not {"phone", "logoUrl", "description", "webhookUrl", "minimumOrderAmount"} & cleared.keys()
+    assert cleared["name"] == "New"
+    assert cleared["categories"] == ["pizza", "vegan"]
+    assert (await pos.get(path)).json() == cleared
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "pointers"),
+    [
+        ({"deliveryAllowed": False, "pickupAllowed": False}, 422, ["/deliveryAllowed"]),
+        ({"minimumOrderAmount": "1.005"}, 422, ["/minimumOrderAmount"]),
+        ({"minimumOrderAmount": "-1"}, 422, ["/minimumOrderAmount"]),
+        ({"minimumOrderAmount": "NaN"}, 422, ["/minimumOrderAmount"]),
+        ({"minimumOrderAmount": 1.5}, 400, ["/minimumOrderAmount"]),
+        ({"logoUrl": "x", "webhookUrl": "y", "timezone": "z"}, 422, ["/logoUrl", "/webhookUrl", "/timezone"]),
+        ({"categories": ["", "a"]}, 422, ["/categories/0"]),
+    ],
+)
+async def test_a_change_that_is_not_allowed_changes_nothing(
+    pos: Client, store: Any, body: Any, status: int, pointers: list[str]
+):
+    path = f"{STORES}/{store['storeId']}"
+    reply = await pos.call("PUT", path, body)
+    assert reply.status == status
+    assert [fault["pointer"] for fault in reply.json()["errors"]] == pointers
+    assert (await pos.get(path)).json() == store
+
+
+async def test_stores_are_listed_by_status_and_by_the_partners_own_id(
+    mercato: Service, pos: Client, shop: Merchant
+):
+    one = await mercato.live(pos, shop.host(CATALOG), name="one")
+    two = await mercato.live(pos, shop.host(CATALOG), name="two")
+    await pos.post(f"{STORES}/{two['storeId']}/status", {"status": "paused"})
+
+    async def ids(query: str) -> list[str]:
+        return [entry["storeId"] for entry in (await pos.get(STORES + query)).json()["stores"]]
+
+    assert await ids("") == [two["storeId"], one["storeId"]]
+    assert await ids("?status=paused") == [two["storeId"]]
+    assert await ids("?status=ONLINE") == [one["storeId"]]
+    assert await ids("?partnerStoreId=one") == [one["storeId"]]
+    page = (await pos.get(STORES + "?limit=1")).json()
+    assert await ids(f"?limit=1&cursor={page['nextCursor']}") == [one["storeId"]]
+    for bad in ("?limit=0", "?limit=101", "?status=closed", "?cursor=x"):
+        assert (await pos.get(STORES + bad)).status == 422, bad
+
+
+async def test_an_item_is_sold_out_until_an_instant_or_until_it_is_available(pos: Client, store: Any):
+    path = f"{STORES}/{store['storeId']}/item-availability"
+    gone = await pos.post(
+        path, {"items": [{"itemId": ITEM.upper(), "available": False, "until": later(hours=1)}]}
+    )
+    assert (gone.status, gone.json()) == (200, {"unavailableItemIds": [ITEM]})
+    assert (await pos.get(f"{STORES}/{store['storeId']}")).json()["unavailableItemIds"] == [ITEM]
+    back = await pos.post(path, {"items": [{"itemId": ITEM, "available": True}]})
+    assert back.json() == {"unavailableItemIds": []}
+
+
+async def test_an_unknown_item_is_422_and_nothing_changes(pos: Client, store: Any):
+    path = f"{STORES}/{store['storeId']}/item-availability"
+    items = [{"itemId": ITEM, "available": False}, {"itemId": str(uuid4()), "available": False}]
+    reply = await pos.post(path, {"items": items})
+    assert (reply.status, reply.json()["errors"][0]["pointer"]) == (422, "/items/1/itemId")
+    assert (await pos.get(f"{STORES}/{store['storeId']}")).json()["unavailableItemIds"] == []
+
+
+async def test_sold_out_items_survive_a_new_catalog(
+    mercato: Service, pos: Client, shop: Merchant, store: Any
+):
+    await pos.post(
+        f"{STORES}/{store['storeId']}/item-availability", {"items": [{"itemId": ITEM, "available": False}]}
+    )
+    run = await mercato.run(pos, store["storeId"], shop.host(CATALOG | {"note": "new"}, "/new.json"))
+    assert run["status"] == "succeeded"
+    changed = (await pos.get(f"{STORES}/{store['storeId']}")).json()
+    assert changed["unavailableItemIds"] == [ITEM]
+    assert changed["catalogSetId"] != store["catalogSetId"]
+
+
+async def test_another_partners_store_looks_like_none(mercato: Service, pos: Client, store: Any):
+    _, other = await mercato.partner()
+    path = f"{STORES}/{store['storeId']}"
+    items = {"items": [{"itemId": ITEM, "available": False}]}
+    answers = [
+        await other.get(path),
+        await other.call("PUT", path, {"name": "Mine"}),
+        await other.get(f"{path}/status"),
+        await other.post(f"{path}/status", {"status": "paused"}),
+        await other.post(f"{path}/item-availability", items),
+        await other.get(f"{path}/catalog-ingest"),
+        await other.get(f"{path}/catalog-ingest/{uuid4()}/status"),
+        await other.post(
+            f"/v1/commerce/catalogset-notification?storeId={store['storeId']}", {"callbackUrl": "http://x"}
+        ),
+        await other.post(f"/v1/commerce/catalogset-validation?storeId={store['storeId']}", CATALOG),
+    ]
+    assert {(reply.status, reply.json()["errorCode"]) for reply in answers} == {(404, "STORE_NOT_FOUND")}
+    assert (await other.get(STORES)).json()["stores"] == []
+    assert (await pos.get(path)).json() == store
