@@ -1,10 +1,11 @@
 """The one place that builds everything: settings in, a running service out."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, Final
 
 import structlog
 from sqlalchemy import text
@@ -20,7 +21,7 @@ from mercato.db.changes import ChangeFeed
 from mercato.db.engine import Database
 from mercato.db.errors import DatabaseAway
 from mercato.db.url import database_url
-from mercato.jobs import Handler, Worker
+from mercato.jobs import Handler, Handlers, Worker
 from mercato.outbound.client import Outbound, PullLimits
 from mercato.outbound.guard import AddressPolicy
 from mercato.partners.callers import Callers
@@ -34,10 +35,15 @@ from mercato.stores.onboarding import Onboardings
 from mercato.stores.places import PlaceJob, Placer
 from mercato.stores.service import Stores
 from mercato.telemetry import Metrics
+from mercato.webhooks import deliveries
+from mercato.webhooks.sender import Sender
 
 log = structlog.get_logger("mercato.runtime")
 
-READY_SECONDS = 2.0
+READY_SECONDS: Final = 2.0
+
+GRACE: Final = timedelta(seconds=20)
+"""How long running jobs may take to finish when the worker is told to stop."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,7 @@ async def running(
         builder = Builder()
         stack.push_async_callback(builder.close)
         app = _wire(settings, now=now, db=db, feed=feed, outbound=outbound, builder=builder)
-        await stack.enter_async_context(_alongside(feed.run(), app.callers.run()))
+        await stack.enter_async_context(_alongside(feed.run(), "changes"))
         if works:
             await stack.enter_async_context(_working(app.worker))
         yield app
@@ -96,4 +102,98 @@ async def running(
 def _wire(
     settings: Settings, *, now: Clock, db: Database, feed: ChangeFeed, outbound: Outbound, builder: Builder
 ) -> Runtime:
-    raise NotImplementedError
+    vault = Vault(load_keys(settings.encryption_keys, settings.data_dir))
+    cache = StoreCache(db, feed)
+    compiled = CompiledCatalogs(db)
+    limits = _pull_limits(settings)
+    ingest = Ingest(
+        db=db,
+        outbound=outbound,
+        builder=builder,
+        limits=limits,
+        default_currency=settings.default_currency,
+        clock=now,
+        new_id=clock.new_id,
+        on_finished=StoreEvents(clock.new_id).finished,
+    )
+    sender = Sender(db=db, outbound=outbound, vault=vault, clock=now)
+    return Runtime(
+        settings=settings,
+        clock=now,
+        new_id=clock.new_id,
+        db=db,
+        metrics=Metrics(),
+        feed=feed,
+        vault=vault,
+        callers=Callers(db, feed, now),
+        limiter=_limiter(settings, now),
+        outbound=outbound,
+        builder=builder,
+        cache=cache,
+        compiled=compiled,
+        onboardings=Onboardings(db, now, clock.new_id),
+        stores=Stores(db, now, clock.new_id, cache, compiled, settings.ingest_waiting_per_store),
+        checker=Checker(outbound, builder, compiled, limits, settings.default_currency),
+        worker=Worker(db, _handlers(settings, ingest, Placer(db), sender)),
+    )
+
+
+def _handlers(settings: Settings, ingest: Ingest, placer: Placer, sender: Sender) -> Handlers:
+    return {
+        catalog_ingest.KIND: Handler(
+            fn=ingest.handle,
+            payload=IngestJob,
+            timeout=timedelta(seconds=settings.pull_seconds + catalog_ingest.PROCESS_SECONDS),
+            concurrency=settings.ingest_concurrency,
+            everywhere=settings.ingest_concurrency,
+            per_group=settings.ingest_concurrency_per_partner,
+            max_attempts=catalog_ingest.ATTEMPTS,
+            blocks_lane_while_waiting=True,
+            on_dead=ingest.give_up,
+        ),
+        places.KIND: Handler(fn=placer.handle, payload=PlaceJob, concurrency=2, max_attempts=3),
+        deliveries.KIND: sender.handler(concurrency=settings.delivery_concurrency),
+    }
+
+
+def _pull_limits(settings: Settings) -> PullLimits:
+    return PullLimits(
+        connect_seconds=settings.pull_connect_seconds,
+        total_seconds=settings.pull_seconds,
+        redirects=settings.pull_redirects,
+        wire_bytes=settings.pull_bytes,
+        decoded_bytes=settings.pull_decoded_bytes,
+    )
+
+
+def _limiter(settings: Settings, now: Clock) -> Limiter | None:
+    if not settings.rate_limits:
+        return None
+    return Limiter(
+        reads=settings.rate_limit_reads,
+        writes=settings.rate_limit_writes,
+        discovery=settings.rate_limit_discovery,
+        workers=1,
+        clock=now,
+    )
+
+
+@asynccontextmanager
+async def _alongside(task: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """Run something that never ends by itself while the block runs."""
+    running_task = asyncio.create_task(task, name=name)
+    try:
+        yield
+    finally:
+        running_task.cancel()
+        await asyncio.gather(running_task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _working(worker: Worker) -> AsyncIterator[None]:
+    task = asyncio.create_task(worker.run(), name="worker")
+    try:
+        yield
+    finally:
+        await worker.stop(grace=GRACE)
+        await task

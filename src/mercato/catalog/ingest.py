@@ -31,6 +31,12 @@ KIND: Final = "catalog.ingest"
 RETRY_AFTER: Final = 2
 """Seconds between two looks at a run's status; decided in the specification's decisions."""
 
+PROCESS_SECONDS: Final = 120.0
+"""How long a run may take beyond its pull: to wait for the one building process, build, compress and switch."""
+
+ATTEMPTS: Final = 3
+"""Times a run may stumble over a fault of ours before it is told so."""
+
 _CANCELLED: Final = CatalogFault(message="The onboarding was cancelled.", path="")
 _OURS: Final = CatalogFault(
     message="The run could not be finished because of a fault on our side. Notify us of the catalog again.",

@@ -78,7 +78,7 @@ def _asked_to_stop(stop: asyncio.Event) -> None:
 
 
 async def _serve(settings: Settings, stop: asyncio.Event) -> None:
-    from mercato.runtime import running
+    from mercato.runtime import GRACE, running
     from mercato.web.app import application
     from mercato.web.server import serving
 
@@ -87,8 +87,10 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
         async with serving(application(app), host=settings.host, port=settings.port) as base:
             print(f"listening on {base}", flush=True)
             await stop.wait()
-            app.worker.stop_claiming()
-        print("stopped", flush=True)
+            # Jobs and requests drain side by side, each within its own time.
+            draining = asyncio.create_task(app.worker.stop(grace=GRACE))
+        await draining
+    print("stopped", flush=True)
 
 
 async def _work(settings: Settings, stop: asyncio.Event) -> None:

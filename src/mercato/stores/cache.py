@@ -57,6 +57,9 @@ class StoreCache:
             raise errors.StoreNotFound(store_id)
         return row
 
-    def _forget(self, key: str) -> None:
+    def _forget(self, key: str | None) -> None:
         self._changes += 1
-        self._rows.pop(UUID(key), None)
+        if key is None:
+            self._rows.clear()
+        else:
+            self._rows.pop(UUID(key), None)
