@@ -1,0 +1,198 @@
+"""Bodies of strangers: counted and decoded while they arrive, never held beyond their limits.
+
+A few kilobytes can unpack to gigabytes, so no decoder here is ever asked for more than one step of output, and
+the event loop gets its turn between steps.
+"""
+
+import asyncio
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from io import BytesIO
+from typing import Protocol
+
+import brotli
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+STEP = 256 * 1024  # bytes decoded at a time: under a millisecond of the event loop
+MAX_PARTS = 4_096  # gzip members or zstd frames in one body: block-gzip of 128 MiB has 2,048
+ZSTD_WINDOW_LOG = 23  # 8 MiB, the most that RFC 9659 lets a web server use
+ACCEPT_ENCODING = "zstd, br, gzip"
+
+
+class BodyFault(StrEnum):
+    UNKNOWN_CODING = "unknown_coding"
+    TOO_MUCH_SENT = "too_much_sent"
+    TOO_MUCH_DECODED = "too_much_decoded"
+    DAMAGED = "damaged"
+    CUT_SHORT = "cut_short"
+
+
+class BodyRefused(Exception):  # noqa: N818  # a verdict, not a mishap
+    """A body that is not read any further."""
+
+    def __init__(self, fault: BodyFault) -> None:
+        super().__init__(fault.value)
+        self.fault = fault
+
+
+class _Decoder(Protocol):
+    """Turns what arrives into pieces of about `STEP` bytes; `complete` is true where a body may end."""
+
+    @property
+    def complete(self) -> bool: ...
+
+    def pieces(self, data: bytes) -> Iterator[bytes]: ...
+
+
+class _Identity:
+    complete = True
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        yield data
+
+
+class _Gzip:
+    """All members of a gzip body, and the zeros that some tools pad them with."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(wbits=31)
+        self._members = 1
+
+    @property
+    def complete(self) -> bool:
+        return self._member.eof
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            if self._member.eof:
+                data = data.lstrip(b"\0")
+                if not data:
+                    return
+                self._next_member()
+            yield self._member.decompress(data, STEP)
+            data = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+
+    def _next_member(self) -> None:
+        self._members += 1
+        if self._members > MAX_PARTS:
+            raise BodyRefused(BodyFault.DAMAGED)
+        self._member = zlib.decompressobj(wbits=31)
+
+
+class _Zstd:
+    """All frames of a zstd body."""
+
+    def __init__(self) -> None:
+        self._frames = 0
+        self._frame = self._next_frame()
+
+    @property
+    def complete(self) -> bool:
+        return self._frame.eof
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        while True:
+            if self._frame.eof:
+                if not data:
+                    return
+                self._frame = self._next_frame()
+            yield self._frame.decompress(data, STEP)
+            data = self._frame.unused_data if self._frame.eof else b""
+            if not self._frame.eof and self._frame.needs_input:
+                return
+
+    def _next_frame(self) -> zstd.ZstdDecompressor:
+        self._frames += 1
+        if self._frames > MAX_PARTS:
+            raise BodyRefused(BodyFault.DAMAGED)
+        return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG})
+
+
+class _Brotli:
+    def __init__(self) -> None:
+        self._stream = brotli.Decompressor()
+
+    @property
+    def complete(self) -> bool:
+        return bool(self._stream.is_finished())
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        if self.complete and data:
+            raise BodyRefused(BodyFault.DAMAGED)
+        piece = self._stream.process(data, output_buffer_limit=STEP)
+        # The decoder can hold finished output while it already asks for more input, so only an empty piece
+        # says that it has given everything.
+        while piece or not self._stream.can_accept_more_data():
+            yield piece
+            piece = self._stream.process(b"", output_buffer_limit=STEP)
+
+
+_DECODERS: dict[str, type[_Decoder]] = {
+    "identity": _Identity,
+    "gzip": _Gzip,
+    "x-gzip": _Gzip,
+    "zstd": _Zstd,
+    "br": _Brotli,
+}
+_BROKEN = (zlib.error, zstd.ZstdError, brotli.error, EOFError)
+
+
+def coding_of(values: Iterable[str]) -> str:
+    """Return the one coding that the `Content-Encoding` header's values name, or refuse what isn't known."""
+    named = [word.strip().lower() for value in values for word in value.split(",")]
+    codings = [word for word in named if word not in {"", "identity"}]
+    if not codings:
+        return "identity"
+    if len(codings) > 1 or codings[0] not in _DECODERS:
+        raise BodyRefused(BodyFault.UNKNOWN_CODING)
+    return codings[0]
+
+
+class BodyReader:
+    """Takes a body chunk by chunk and keeps it decoded; raises `BodyRefused` at the first byte too many.
+
+    What was read until then stays available as `so_far`, exactly up to the limit.
+    """
+
+    def __init__(self, coding: str, *, max_raw: int, max_decoded: int) -> None:
+        self._decoder: _Decoder = _DECODERS[coding]()
+        self._max_raw = max_raw
+        self._max_decoded = max_decoded
+        self._kept = BytesIO()
+        self.raw_size = 0
+
+    async def take(self, chunk: bytes) -> None:
+        """Add what arrived."""
+        room = self._max_raw - self.raw_size
+        self.raw_size += len(chunk)
+        try:
+            for number, piece in enumerate(self._decoder.pieces(chunk[:room])):
+                if number:
+                    await asyncio.sleep(0)
+                self._keep(piece)
+        except _BROKEN as error:
+            raise BodyRefused(BodyFault.DAMAGED) from error
+        if len(chunk) > room:
+            raise BodyRefused(BodyFault.TOO_MUCH_SENT)
+
+    def _keep(self, piece: bytes) -> None:
+        room = self._max_decoded - self._kept.tell()
+        self._kept.write(piece if len(piece) <= room else piece[:room])
+        if len(piece) > room:
+            raise BodyRefused(BodyFault.TOO_MUCH_DECODED)
+
+    @property
+    def so_far(self) -> bytes:
+        return self._kept.getvalue()
+
+    def finish(self) -> bytes:
+        """Return the whole body; a compressed one that stops before its end is `CUT_SHORT`."""
+        if self.raw_size and not self._decoder.complete:
+            raise BodyRefused(BodyFault.CUT_SHORT)
+        return self.so_far
