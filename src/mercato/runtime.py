@@ -27,7 +27,7 @@ from mercato.outbound.guard import AddressPolicy
 from mercato.partners.callers import Callers
 from mercato.partners.limits import Limiter
 from mercato.partners.vault import Vault, load_keys
-from mercato.settings import Settings
+from mercato.settings import Secret, Settings
 from mercato.stores import places
 from mercato.stores.cache import StoreCache
 from mercato.stores.events import StoreEvents
@@ -102,7 +102,7 @@ async def running(
 def _wire(
     settings: Settings, *, now: Clock, db: Database, feed: ChangeFeed, outbound: Outbound, builder: Builder
 ) -> Runtime:
-    vault = Vault(load_keys(settings.encryption_keys, settings.data_dir))
+    vault = Vault(load_keys(_revealed(settings.encryption_keys), settings.data_dir))
     cache = StoreCache(db, feed)
     compiled = CompiledCatalogs(db)
     limits = _pull_limits(settings)
@@ -164,6 +164,10 @@ def _pull_limits(settings: Settings) -> PullLimits:
         wire_bytes=settings.pull_bytes,
         decoded_bytes=settings.pull_decoded_bytes,
     )
+
+
+def _revealed(secret: Secret | None) -> str | None:
+    return None if secret is None else secret.reveal()
 
 
 def _limiter(settings: Settings, now: Clock) -> Limiter | None:

@@ -6,9 +6,10 @@ A thread would hold the interpreter's lock through a 5 MB decode, and everybody'
 import asyncio
 import multiprocessing
 import resource
-from collections.abc import Mapping
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -53,17 +54,19 @@ class Builder:
         previous_hash: str | None,
     ) -> Result:
         """Return what became of the document. Raises BuildOverrunError."""
-        options = {
-            "onboarding_id": onboarding_id,
-            "catalog_set_id": catalog_set_id,
-            "store_id": store_id,
-            "default_currency": default_currency,
-            "previous_hash": previous_hash,
-        }
+        work = partial(
+            build,
+            document,
+            onboarding_id=onboarding_id,
+            catalog_set_id=catalog_set_id,
+            store_id=store_id,
+            default_currency=default_currency,
+            previous_hash=previous_hash,
+        )
         if len(document) <= SMALL:
-            return _build(document, options)
+            return work()
         async with self._lock:
-            return await self._apart(document, options)
+            return await self._apart(work)
 
     async def compress(self, built: Built) -> dict[str, bytes]:
         """Return the served bytes in each coding."""
@@ -73,13 +76,13 @@ class Builder:
         """Stop the process."""
         self._stop()
 
-    async def _apart(self, document: bytes, options: Mapping[str, UUID | str | None]) -> Result:
+    async def _apart(self, work: Callable[[], Result]) -> Result:
         if self._idle is not None:
             self._idle.cancel()
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(BUILD_SECONDS):
-                return await loop.run_in_executor(self._running(), _build, document, options)
+                return await loop.run_in_executor(self._running(), work)
         except (TimeoutError, BrokenProcessPool, MemoryError):
             self._stop(kill=True)
             raise BuildOverrunError from None
@@ -107,10 +110,6 @@ class Builder:
             for process in list((pool._processes or {}).values()):  # noqa: SLF001  # 3.11 has no public way
                 process.kill()
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _build(document: bytes, options: Mapping[str, UUID | str | None]) -> Result:
-    return build(document, **options)  # type: ignore[arg-type]  # the six names above
 
 
 def _limit() -> None:

@@ -116,7 +116,7 @@ class RetryRequest(Wire):
     catalog_callback_url: Uri | None = None
 
 
-class OnboardingStatus(Wire):
+class OnboardingStatus(Wire, kw_only=True):
     """Where an onboarding is; `error` and `errors` say what is wrong with the catalog."""
 
     onboarding_id: UUID
@@ -177,7 +177,7 @@ class StoreStatusValue(StrEnum):
     PAUSED = "paused"
 
 
-class Store(Wire):
+class Store(Wire, kw_only=True):
     """A store as its merchant sees it."""
 
     store_id: UUID

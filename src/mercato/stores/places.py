@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from mercato import jobs
 from mercato.db.changes import announce
@@ -53,19 +53,23 @@ class Placer:
             onboarding = await queries.find_onboarding_by_id(tx, job.payload.onboarding_id)
         if onboarding is None:
             return Done()
-        place = (onboarding.latitude, onboarding.longitude)
-        if onboarding.latitude is None:
-            place = await asyncio.to_thread(coordinates_of, onboarding.address) or (None, None)
+        place = await self._place(onboarding)
         zone = onboarding.timezone
-        if not job.payload.zone_given and place[0] is not None and place[1] is not None:
-            zone = await asyncio.to_thread(timezone_at, place[0], place[1])
+        if not job.payload.zone_given and place is not None:
+            zone = await asyncio.to_thread(timezone_at, *place)
+        latitude, longitude = place or (None, None)
         async with self.db.write() as tx:
             await jobs.fence(tx, job)
             await queries.place_onboarding(
-                tx, onboarding.id, latitude=place[0], longitude=place[1], timezone=zone
+                tx, onboarding.id, latitude=latitude, longitude=longitude, timezone=zone
             )
             await announce(tx, TOPIC, str(onboarding.store_id))
         return Done()
+
+    async def _place(self, onboarding: Onboarding) -> tuple[float, float] | None:
+        if onboarding.latitude is not None and onboarding.longitude is not None:
+            return onboarding.latitude, onboarding.longitude
+        return await asyncio.to_thread(coordinates_of, onboarding.address)
 
 
 def coordinates_of(address: Address) -> tuple[float, float] | None:
@@ -75,7 +79,7 @@ def coordinates_of(address: Address) -> tuple[float, float] | None:
     if country in _US and len(postal) == _US_DIGITS and postal.isascii() and postal.isdigit():
         import zipcodes
 
-        found: list[dict[str, Any]] = zipcodes.matching(postal)
+        found: list[dict[str, Any]] = zipcodes.matching(postal)  # type: ignore[no-untyped-call]
         if found:
             return float(found[0]["lat"]), float(found[0]["long"])
     return _city(_given(address.city), country)
@@ -104,5 +108,5 @@ def _city(city: str, country: str) -> tuple[float, float] | None:
     return (float(best["latitude"]), float(best["longitude"])) if best else None
 
 
-def _given(value: object) -> str:
-    return value.strip() if isinstance(value, str) and value is not UNSET else ""
+def _given(value: str | UnsetType) -> str:
+    return "" if value is UNSET else value.strip()

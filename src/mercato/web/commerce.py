@@ -82,7 +82,7 @@ class CatalogIngestStatusResponse(Wire):
     errors: tuple[CatalogFault, ...]
 
 
-class CatalogIngestRun(Wire):
+class CatalogIngestRun(Wire, kw_only=True):
     """A run in a store's history."""
 
     catalog_ingest_id: UUID

@@ -13,7 +13,7 @@ from mercato.web.problems import ProblemDetail
 REF: Final = "#/components/schemas/{name}"
 PROBLEM: Final = "application/problem+json"
 
-_SECURITY: Final = {
+_SECURITY: Final[dict[Access, list[dict[str, list[str]]]]] = {
     Access.COMMERCE: [{"commerceKey": []}],
     Access.MARKETFRONT: [{"marketfrontToken": []}],
     Access.EITHER: [{"commerceKey": []}, {"marketfrontToken": []}],

@@ -47,7 +47,7 @@ async def serving(app: Any, *, host: str, port: int) -> AsyncIterator[str]:
         await _answers(host, port, task)
         yield f"http://{_shown(host)}:{port}"
     finally:
-        server.stop()
+        server.stop()  # type: ignore[no-untyped-call]
         _, late = await asyncio.wait({task}, timeout=DRAIN_SECONDS)
         for still_running in late:
             still_running.cancel()

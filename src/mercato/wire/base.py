@@ -2,7 +2,7 @@
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Annotated, Final, dataclass_transform
 from uuid import UUID
 
 import msgspec
@@ -10,7 +10,12 @@ import msgspec
 from mercato import clock
 
 
-class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class WireMeta(msgspec.StructMeta):
+    """Tells type checkers what every subclass of Wire inherits anyway: frozen, and keyword-only."""
+
+
+class Wire(msgspec.Struct, metaclass=WireMeta, frozen=True, kw_only=True, rename="camel"):
     """A JSON object with camelCase members.
 
     Out: a member that may be null is `X | None` and always present; one that is left out when it has no
