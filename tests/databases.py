@@ -84,9 +84,9 @@ async def database_url(database_kind: str, tmp_path: Path) -> AsyncIterator[str]
         return
     server = await postgresql_server()
     name = f"test_{os.getpid()}_{next(_numbers)}"
-    await _run(server, f"CREATE DATABASE {name} TEMPLATE template_mercato STRATEGY wal_log")
+    await run(server, f"CREATE DATABASE {name} TEMPLATE template_mercato STRATEGY wal_log")
     yield with_database(server, name)
-    await _run(server, f"DROP DATABASE {name} WITH (FORCE)")
+    await run(server, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture
@@ -114,8 +114,8 @@ async def postgresql_server() -> str:
     with _locked("postgresql"):
         if not done.exists():
             url = os.environ.get("MERCATO_TEST_POSTGRES_URL") or _start_server(directory)
-            await _run(url, "DROP DATABASE IF EXISTS template_mercato")
-            await _run(url, "CREATE DATABASE template_mercato")
+            await run(url, "DROP DATABASE IF EXISTS template_mercato")
+            await run(url, "CREATE DATABASE template_mercato")
             await _create_all(postgresql.migrator(with_database(url, "template_mercato")))
             done.write_text(url)
     return done.read_text()
@@ -131,7 +131,7 @@ async def _create_all(engine: AsyncEngine) -> None:
     await engine.dispose()
 
 
-async def _run(url: str, statement: str) -> None:
+async def run(url: str, statement: str) -> None:
     plain = postgresql.sqlalchemy_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
     connection = await asyncpg.connect(plain)
     try:

@@ -15,6 +15,9 @@ from mercato.db.clock import Dialect
 from mercato.db.errors import DatabaseAway
 from mercato.db.signals import Signals
 
+AnyRow = Row[*tuple[Any, ...]]
+"""A row with however many columns: its statement knows their types, the checker does not."""
+
 
 class Read:
     """A handle that sees committed rows and cannot write: the database itself refuses."""
@@ -33,15 +36,15 @@ class Read:
         self,
         statement: Executable,
         parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-    ) -> CursorResult[Any]:
+    ) -> CursorResult[*tuple[Any, ...]]:
         """Return the buffered result; `rowcount` on it says how many rows a change touched."""
         return await self._connection.execute(statement, parameters)
 
-    async def first(self, statement: Executable) -> Row[Any] | None:
+    async def first(self, statement: Executable) -> AnyRow | None:
         """Return the first row, or None if there is none."""
         return (await self._connection.execute(statement)).first()
 
-    async def all(self, statement: Executable) -> Sequence[Row[Any]]:
+    async def all(self, statement: Executable) -> Sequence[AnyRow]:
         """Return every row: the statement is the one to bound how many there can be."""
         return (await self._connection.execute(statement)).all()
 

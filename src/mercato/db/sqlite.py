@@ -6,19 +6,21 @@ error; here a transaction holds the write lock from its first line, and one proc
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection as SyncConnection
+from sqlalchemy import event
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from mercato.db.sqlite_driver import Connection
 
 
 def path_of(url: str) -> Path:
     """Return the file of `sqlite:///relative`, `sqlite:////absolute` or a plain path."""
-    scheme, found, path = url.partition(":///")
-    if found and scheme not in {"sqlite", "sqlite+aiosqlite"}:
+    scheme, found, rest = url.partition("://")
+    if found and not (scheme in {"sqlite", "sqlite+aiosqlite"} and rest.startswith("/")):
         raise ValueError(f"a database URL starts with sqlite:/// or postgresql://, not {scheme}://")
-    return Path(path if found else url)
+    return Path(rest[1:] if found else url)
 
 
 def engines(
@@ -31,20 +33,23 @@ def engines(
         pool_timeout=pool_timeout,
         begin="BEGIN",
         pragmas=(*_pragmas(busy_timeout), "query_only=ON"),
+        writes=False,
     )
-    # One connection: who waits for it is served first come, first served, which SQLite's own lock is not.
-    writer = _engine(
-        path, pool_size=1, pool_timeout=pool_timeout, begin="BEGIN IMMEDIATE", pragmas=_pragmas(busy_timeout)
-    )
-    return readers, writer
+    return readers, _writer(path, pool_timeout=pool_timeout, pragmas=_pragmas(busy_timeout))
 
 
 def migrator(path: Path) -> AsyncEngine:
     """Return the engine that changes the schema: it waits as long for the lock as another may migrate."""
     # Foreign keys are off, because a table that is rebuilt is dropped for an instant.
     pragmas = (*_pragmas(timedelta(seconds=60)), "foreign_keys=OFF")
-    timeout = timedelta(seconds=10)
-    return _engine(path, pool_size=1, pool_timeout=timeout, begin="BEGIN IMMEDIATE", pragmas=pragmas)
+    return _writer(path, pool_timeout=timedelta(seconds=10), pragmas=pragmas)
+
+
+def _writer(path: Path, *, pool_timeout: timedelta, pragmas: tuple[str, ...]) -> AsyncEngine:
+    # One connection: who waits for it is served first come, first served, which SQLite's own lock is not.
+    return _engine(
+        path, pool_size=1, pool_timeout=pool_timeout, begin="BEGIN IMMEDIATE", pragmas=pragmas, writes=True
+    )
 
 
 def _pragmas(busy_timeout: timedelta) -> tuple[str, ...]:
@@ -61,27 +66,24 @@ def _pragmas(busy_timeout: timedelta) -> tuple[str, ...]:
 
 
 def _engine(
-    path: Path, *, pool_size: int, pool_timeout: timedelta, begin: str, pragmas: tuple[str, ...]
+    path: Path, *, pool_size: int, pool_timeout: timedelta, begin: str, pragmas: tuple[str, ...], writes: bool
 ) -> AsyncEngine:
+    async def connect() -> Connection:
+        # Nobody waits for the end of a transaction that has changed nothing.
+        return await Connection(path, begin=begin, pragmas=pragmas, waits_for_end=writes).open()
+
     engine = create_async_engine(
         URL.create("sqlite+aiosqlite", database=str(path)),
+        async_creator=connect,
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=pool_timeout.total_seconds(),
+        pool_use_lifo=True,
         query_cache_size=2000,
-        # The driver opens no transaction by itself: `begin` below is the only one.
-        connect_args={"isolation_level": None, "cached_statements": 500},
     )
 
-    @event.listens_for(engine.sync_engine, "connect")
-    def _prepare(connection: Any, _record: Any) -> None:
-        cursor = connection.cursor()
-        for pragma in pragmas:
-            cursor.execute(f"PRAGMA {pragma}")
-        cursor.close()
-
     @event.listens_for(engine.sync_engine, "begin")
-    def _begin(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
+    def _begin(connection: SyncConnection) -> None:
+        connection.connection.driver_connection.expect_transaction()  # type: ignore[union-attr]  # it is ours
 
     return engine

@@ -25,7 +25,7 @@ class Instant(TypeDecorator[datetime]):
         return None if value is None else from_ms(value)
 
     def coerce_compared_value(self, _operator: Any, value: Any) -> TypeEngine[Any]:
-        """Let `column + 5000` add milliseconds; anything else compared with an instant is one."""
+        """An integer beside an instant is milliseconds since 1970; anything else is an instant, too."""
         return BigInteger() if isinstance(value, int) else self
 
 

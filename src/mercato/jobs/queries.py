@@ -1,6 +1,6 @@
 """The SQL of running jobs. A change names the attempt it belongs to: a slow worker changes nothing."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -58,7 +58,7 @@ class Look:
 
 async def look(tx: Read, kinds: tuple[str, ...]) -> Look:
     """Return which of the kinds have something ready, from indexes alone."""
-    row: Sequence[Any] | None = await tx.first(_looking(kinds))
+    row = await tx.first(_looking(kinds))
     assert row is not None
     due_in, expired, *found = row
     return Look(

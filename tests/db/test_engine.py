@@ -1,0 +1,185 @@
+import asyncio
+import random
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Column, Integer, MetaData, Table, Text, bindparam, exc, insert, select, text, update
+from tests.databases import only_sqlite
+
+from mercato.db.engine import Database, Write
+from mercato.db.errors import DatabaseAway, is_unavailable
+
+counters = Table("counters", MetaData(), Column("name", Text, primary_key=True), Column("value", Integer))
+first_counter = select(counters.c.value).where(counters.c.name == "first")
+
+
+@pytest.fixture(autouse=True)
+async def _counters(db: Database) -> None:
+    async with db.write() as tx:
+        await tx.execute(text("CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER)"))
+        await tx.execute(insert(counters).values(name="first", value=0))
+
+
+async def value(db: Database) -> int:
+    async with db.read() as tx:
+        found: int = await tx.scalar(first_counter)
+    return found
+
+
+async def add_one(db: Database) -> None:
+    async with db.write() as tx:
+        before = await tx.scalar(first_counter.with_for_update())
+        await asyncio.sleep(0)
+        await tx.execute(update(counters).values(value=before + 1))
+
+
+async def test_a_transaction_commits_at_the_end_of_its_block(db: Database) -> None:
+    async with db.write() as tx:
+        await tx.execute(update(counters).values(value=5))
+        assert await value(db) == 0
+    assert await value(db) == 5
+
+
+async def test_a_transaction_whose_block_raises_leaves_nothing(db: Database) -> None:
+    with pytest.raises(LookupError):  # noqa: PT012  # the whole block is what is tested
+        async with db.write() as tx:
+            await tx.execute(update(counters).values(value=5))
+            raise LookupError
+    assert await value(db) == 0
+
+
+async def test_a_reader_cannot_write(db: Database) -> None:
+    async with db.read() as tx:
+        with pytest.raises(exc.DBAPIError) as refused:
+            await tx.execute(update(counters).values(value=5))
+    assert not is_unavailable(refused.value)
+    assert await value(db) == 0
+
+
+async def test_callbacks_run_after_the_commit_in_order(db: Database) -> None:
+    said: list[str] = []
+    async with db.write() as tx:
+        tx.after_commit(lambda: said.append("first"))
+        tx.after_commit(lambda: said.append("second"))
+        assert said == []
+    assert said == ["first", "second"]
+
+
+async def test_callbacks_of_a_transaction_that_rolled_back_never_run(db: Database) -> None:
+    said: list[str] = []
+    with pytest.raises(LookupError):  # noqa: PT012  # the whole block is what is tested
+        async with db.write() as tx:
+            tx.after_commit(lambda: said.append("wrong"))
+            raise LookupError
+    assert said == []
+
+
+async def test_sixty_transactions_that_read_and_then_write_end_at_sixty(db: Database) -> None:
+    await asyncio.gather(*(add_one(db) for _ in range(60)))
+    assert await value(db) == 60
+
+
+async def test_two_openings_of_one_database_lose_nothing_either(db: Database) -> None:
+    async with Database.open(db.url) as other:
+        await asyncio.gather(*(add_one(which) for which in (db, other) * 20))
+    assert await value(db) == 40
+
+
+async def test_cancelled_transactions_leave_the_database_usable_and_nothing_half_done(db: Database) -> None:
+    rng = random.Random(7)
+    done = 0
+
+    async def sometimes() -> None:
+        nonlocal done
+        await add_one(db)
+        done += 1
+
+    for _ in range(40):
+        task = asyncio.create_task(sometimes())
+        for _ in range(rng.randrange(12)):
+            await asyncio.sleep(0)
+        await asyncio.sleep(rng.random() * 0.002)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    await add_one(db)
+    # A commit may have been under way when its task was cancelled: it counts, but the task never says so.
+    assert done + 1 <= await value(db) <= 41
+
+
+async def test_waiting_for_a_connection_has_an_end(db: Database, database_url: str) -> None:
+    async with (
+        Database.open(database_url, pool_size=1, pool_timeout=timedelta(milliseconds=50)) as small,
+        small.write(),
+    ):
+        with pytest.raises(DatabaseAway) as refused:
+            async with small.write():
+                pass
+    assert is_unavailable(refused.value)
+
+
+async def test_many_rows_are_written_by_one_statement(db: Database) -> None:
+    rows = [{"name": f"n{number}", "value": number} for number in range(50)]
+    async with db.write() as tx:
+        await tx.execute(insert(counters), rows)
+        changed = await tx.execute(
+            update(counters).where(counters.c.value >= bindparam("least")).values(value=0), {"least": 25}
+        )
+        assert changed.rowcount == 25
+        assert len(await tx.all(select(counters))) == 51
+        found = await tx.first(select(counters).where(counters.c.name == "n7"))
+        assert found is not None
+        assert found.value == 7
+        assert await tx.first(select(counters).where(counters.c.name == "nobody")) is None
+
+
+@only_sqlite
+async def test_a_block_that_reads_on_sqlite_is_one_snapshot(db: Database) -> None:
+    async with db.read() as tx:
+        assert await tx.scalar(first_counter) == 0
+        await add_one(db)
+        assert await tx.scalar(first_counter) == 0
+    assert await value(db) == 1
+
+
+@only_sqlite
+async def test_a_full_disk_rolls_back_and_commits_no_rest(db: Database) -> None:
+    async with db.write() as tx:
+        pages = await tx.scalar(text("PRAGMA page_count"))
+        await tx.execute(text(f"PRAGMA max_page_count = {pages + 2}"))
+    with pytest.raises(exc.OperationalError) as full:  # noqa: PT012  # as above
+        async with db.write() as tx:
+            await tx.execute(update(counters).values(value=5))
+            await fill(tx)
+    assert is_unavailable(full.value)
+    with pytest.raises(exc.OperationalError, match="rolled back"):  # noqa: PT012  # as above
+        async with db.write() as tx:
+            with suppress(exc.OperationalError):
+                await fill(tx)
+            await tx.execute(update(counters).values(value=5))
+    assert await value(db) == 0
+
+
+async def fill(tx: Write) -> None:
+    for number in range(100):
+        await tx.execute(insert(counters).values(name=f"{number:04000}", value=1))
+
+
+@only_sqlite
+async def test_settings_of_sqlite_are_those_that_keep_a_commit_through_a_power_cut(db: Database) -> None:
+    async with db.write() as tx:
+        assert await tx.scalar(text("PRAGMA journal_mode")) == "wal"
+        assert await tx.scalar(text("PRAGMA synchronous")) == 2
+        assert await tx.scalar(text("PRAGMA foreign_keys")) == 1
+
+
+@pytest.mark.parametrize("url", ["mysql://somewhere/x", "http:///x"])
+def test_a_url_of_another_database_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="sqlite:///"):
+        Database.open(url)
+
+
+def test_a_path_is_a_sqlite_file(tmp_path: Path) -> None:
+    assert Database.open(str(tmp_path / "x.db")).url == f"sqlite:///{tmp_path / 'x.db'}"

@@ -1,0 +1,130 @@
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+from tests import databases
+
+from mercato.db import migrate as module
+from mercato.db import postgresql, sqlite
+from mercato.db.engine import Database
+from mercato.db.migrate import HEAD, SchemaIsNewer, migrate
+from mercato.db.tables import metadata
+
+_numbers = count()
+
+SCHEMA = {
+    "sqlite": "SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'alembic%' AND sql IS NOT NULL ORDER BY name",
+    "postgresql": """
+        SELECT tablename || '.' || indexname, indexdef FROM pg_indexes
+        WHERE schemaname = 'public' AND tablename <> 'alembic_version'
+        UNION ALL
+        SELECT table_name || '.' || column_name, data_type || is_nullable || coalesce(column_default, '')
+        FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'alembic_version'
+        UNION ALL
+        SELECT conrelid::regclass || '.' || conname, pg_get_constraintdef(oid) FROM pg_constraint
+        WHERE connamespace = 'public'::regnamespace AND conrelid::regclass::text <> 'alembic_version'
+        ORDER BY 1, 2
+    """,
+}
+
+
+@pytest.fixture
+async def empty_url(database_kind: str, tmp_path: Path) -> AsyncIterator[str]:
+    """The URL of a database with nothing in it."""
+    if database_kind == "sqlite":
+        yield f"sqlite:///{tmp_path / 'empty.db'}"
+        return
+    server = await databases.postgresql_server()
+    name = f"empty_{os.getpid()}_{next(_numbers)}"
+    await databases.run(server, f"CREATE DATABASE {name}")
+    yield databases.with_database(server, name)
+    await databases.run(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def engine_of(url: str) -> AsyncEngine:
+    return postgresql.migrator(url) if postgresql.is_url(url) else sqlite.migrator(sqlite.path_of(url))
+
+
+async def differences(url: str) -> list[Any]:
+    def compare(connection: Connection) -> list[Any]:
+        options = {"compare_type": True, "compare_server_default": True}
+        return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
+
+    engine = engine_of(url)
+    async with engine.connect() as connection:
+        found = await connection.run_sync(compare)
+    await engine.dispose()
+    return found
+
+
+async def schema(url: str) -> dict[str, str]:
+    async with Database.open(url) as db, db.read() as tx:
+        rows = await tx.all(text(SCHEMA[db.dialect]))
+    return {row[0]: " ".join(row[1].replace('"', "").split()) for row in rows}
+
+
+async def test_a_migrated_database_equals_the_schema(empty_url: str, database_url: str) -> None:
+    await migrate(empty_url)
+    assert await differences(empty_url) == []
+    assert await schema(empty_url) == await schema(database_url)
+
+
+async def test_migrating_twice_changes_nothing(empty_url: str) -> None:
+    await migrate(empty_url)
+    before = await schema(empty_url)
+    await migrate(empty_url)
+    assert await schema(empty_url) == before
+
+
+async def test_processes_that_start_at_once_migrate_once(empty_url: str) -> None:
+    await asyncio.gather(*(migrate(empty_url) for _ in range(4)))
+    async with Database.open(empty_url) as db, db.read() as tx:
+        assert [row[0] for row in await tx.all(text("SELECT version_num FROM alembic_version"))] == [HEAD]
+
+
+async def test_a_migration_that_fails_half_way_leaves_nothing(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = module._upgrade
+
+    def fails(connection: Connection) -> None:
+        whole(connection)
+        raise LookupError
+
+    monkeypatch.setattr(module, "_upgrade", fails)
+    with pytest.raises(LookupError):
+        await migrate(empty_url)
+    monkeypatch.undo()
+    async with Database.open(empty_url) as db, db.read() as tx:
+        tables = {
+            "sqlite": "SELECT count(*) FROM sqlite_master",
+            "postgresql": "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'",
+        }
+        assert await tx.scalar(text(tables[db.dialect])) == 0
+    await migrate(empty_url)
+
+
+async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(empty_url: str) -> None:
+    await migrate(empty_url)
+    async with Database.open(empty_url) as db, db.write() as tx:
+        await tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    before = await schema(empty_url)
+    with pytest.raises(SchemaIsNewer, match="9999"):
+        await migrate(empty_url)
+    assert await schema(empty_url) == before
+
+
+def test_the_head_that_is_written_down_is_the_newest_revision() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(module.__file__).parent / "migrations"))
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
