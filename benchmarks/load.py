@@ -103,7 +103,7 @@ class Server:
     def call(self, method: str, path: str, body: Any = None, *, key: str) -> Any:
         """Call an operation; return the decoded body."""
         data = json.dumps(body).encode() if body is not None else None
-        request = urllib.request.Request(  # noqa: S310  # a loopback URL
+        request = urllib.request.Request(  # a loopback URL
             f"http://127.0.0.1:{self.port}{path}",
             data=data,
             method=method,

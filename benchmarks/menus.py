@@ -83,7 +83,7 @@ def hosting(answer: Any) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:  # noqa: N802  # the library's name
+        def do_GET(self) -> None:  # the library's name
             body = answer(self.path)
             self.send_response(200)
             self.send_header("Content-Type", "application/json")

@@ -81,7 +81,7 @@ class _sink:  # noqa: N801  # used as a function
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_POST(self) -> None:  # noqa: N802  # the library's name
+            def do_POST(self) -> None:  # the library's name
                 arrived.setdefault(self.headers["webhook-id"], time.perf_counter())
                 self.rfile.read(int(self.headers["Content-Length"]))
                 self.send_response(204)

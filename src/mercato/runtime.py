@@ -35,6 +35,7 @@ from mercato.stores.onboarding import Onboardings
 from mercato.stores.places import PlaceJob, Placer
 from mercato.stores.service import Stores
 from mercato.telemetry import Metrics
+from mercato.upkeep import Upkeep
 from mercato.webhooks import deliveries
 from mercato.webhooks.sender import Sender
 
@@ -95,6 +96,8 @@ async def running(
         app = _wire(settings, now=now, db=db, feed=feed, outbound=outbound, builder=builder)
         await stack.enter_async_context(_alongside(feed.run(), "changes"))
         if works:
+            upkeep = Upkeep(db, now, settings.catalog_retention_days, settings.delivery_retention_days)
+            await stack.enter_async_context(_alongside(upkeep.run(), "upkeep"))
             await stack.enter_async_context(_working(app.worker))
         yield app
 

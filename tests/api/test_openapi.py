@@ -89,7 +89,12 @@ def _explore(base: str, key: str, store_id: str) -> list[str]:
         status_code_conformance,
     )
 
-    checks = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+    checks = [
+        not_a_server_error,
+        status_code_conformance,
+        content_type_conformance,
+        response_schema_conformance,
+    ]
     schema = schemathesis.openapi.from_dict(decoded())
     found: list[str] = []
     for result in schema.get_all_operations():

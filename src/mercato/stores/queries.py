@@ -6,7 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Row, Select, and_, delete, insert, or_, select, update
+from sqlalchemy import Row, Select, and_, delete, insert, or_, select, tuple_, update
 
 from mercato.db.engine import Read, Write
 from mercato.db.tables import catalog_owners as owners
@@ -200,9 +200,12 @@ async def replace_sold_out(
         )
 
 
-async def prune_sold_out(tx: Write, *, before: datetime) -> None:
-    """Forget entries whose time has passed."""
-    await tx.execute(delete(sold_out_items).where(sold_out_items.c.until < before))
+async def prune_sold_out(tx: Write, *, before: datetime, limit: int) -> int:
+    """Forget at most `limit` entries whose time has passed; return how many went."""
+    key = (sold_out_items.c.store_id, sold_out_items.c.item_id)
+    over = select(*key).where(sold_out_items.c.until < before).limit(limit)
+    gone = await tx.execute(delete(sold_out_items).where(tuple_(*key).in_(over)))
+    return gone.rowcount
 
 
 async def _sold_out(tx: Read, store_ids: list[UUID]) -> dict[UUID, tuple[SoldOut, ...]]:

@@ -1,0 +1,62 @@
+"""What is kept for a time and no longer: superseded catalogs, ended deliveries, entries that have run out."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from mercato.catalog import queries as catalogs
+from mercato.clock import Clock
+from mercato.db.engine import Database, Write
+from mercato.db.errors import is_unavailable
+from mercato.stores import queries as stores
+from mercato.webhooks import deliveries
+
+log = structlog.get_logger("mercato.upkeep")
+
+EVERY_SECONDS: Final = 600.0
+
+BATCH: Final = 100
+"""Rows that one transaction deletes: a catalog's row can drag megabytes along."""
+
+Prune = Callable[[Write], Awaitable[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """Deletes what is older than it is kept, in small batches. Several processes may do it at once."""
+
+    db: Database
+    clock: Clock
+    catalog_days: int
+    delivery_days: int
+
+    async def run(self) -> None:
+        """Tidy up now and every ten minutes, for ever; a database that is away is tried again later."""
+        while True:
+            try:
+                await self.once()
+            except Exception as error:
+                if not is_unavailable(error):
+                    raise
+                log.warning("upkeep waits: the database is away")
+            await asyncio.sleep(EVERY_SECONDS)
+
+    async def once(self) -> None:
+        """Delete everything that is older than it is kept."""
+        now = self.clock()
+        sets_before = now - timedelta(days=self.catalog_days)
+        deliveries_before = now - timedelta(days=self.delivery_days)
+        await self._drain(lambda tx: catalogs.prune_sets(tx, before=sets_before, limit=BATCH))
+        await self._drain(lambda tx: deliveries.prune(tx, before=deliveries_before, most=BATCH))
+        await self._drain(lambda tx: stores.prune_sold_out(tx, before=now, limit=BATCH))
+
+    async def _drain(self, prune: Prune) -> None:
+        while True:
+            async with self.db.write() as tx:
+                gone = await prune(tx)
+            if gone < BATCH:
+                return

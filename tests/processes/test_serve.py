@@ -1,0 +1,192 @@
+"""Decisions §12: the commands, as processes of their own, killed and asked to stop."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tests.databases import only_sqlite
+from tests.service import CATALOG, Client, Merchant, merchant
+
+MERCATO = Path(sys.executable).with_name("mercato")
+
+
+def environment(**settings: str) -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MERCATO_")}
+    return clean | {"MERCATO_ALLOW_PRIVATE_NETWORKS": "true", "MERCATO_RATE_LIMITS": "off"} | settings
+
+
+@asynccontextmanager
+async def serving(data_dir: Path, **settings: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """Run `mercato serve` on a free port until it listens; kill it if it still runs at the end."""
+    process = await asyncio.create_subprocess_exec(
+        MERCATO, "serve", "--port", "0", "--data-dir", data_dir,
+        stdout=asyncio.subprocess.PIPE, env=environment(**settings),
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(30):
+            line = await process.stdout.readline()
+        assert line.startswith(b"listening on http://"), line
+        yield process, line.split()[-1].decode()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def mercato(*arguments: Any, **settings: str) -> tuple[int, str, str]:
+    """Run a command to its end; return exit code, standard output and standard error."""
+    process = await asyncio.create_subprocess_exec(
+        MERCATO, *map(str, arguments),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment(**settings),
+    )  # fmt: skip
+    async with asyncio.timeout(60):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+async def partner(data_dir: Path, **settings: str) -> Any:
+    code, out, err = await mercato(
+        "partner", "create", "Test", "--kind", "commerce", "--json", "--data-dir", data_dir, **settings
+    )
+    assert code == 0, err
+    return json.loads(out)
+
+
+async def until_status(client: Client, path: str, ended: set[str]) -> Any:
+    async with asyncio.timeout(40):
+        while True:
+            body = (await client.get(path)).json()
+            if body["status"] in ended:
+                return body
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def shop() -> AsyncIterator[Merchant]:
+    async with merchant() as server:
+        yield server
+
+
+async def test_a_partner_is_made_while_the_server_runs_and_sigterm_ends_it_with_0(
+    tmp_path: Path, shop: Merchant
+):
+    async with serving(tmp_path) as (process, base), aiohttp.ClientSession() as session:
+        made = await partner(tmp_path)
+        assert set(made) == {"partnerId", "commerceKey", "commerceKeyId", "signingSecret"}
+        client = Client(base, made["commerceKey"], session)
+        assert (await client.get("/v1/commerce/stores")).json() == {"stores": [], "nextCursor": None}
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(30):
+            assert await process.wait() == 0
+
+
+async def test_a_run_survives_kill_9_of_its_process_and_ends_for_its_own_reasons(
+    tmp_path: Path, shop: Merchant
+):
+    pulled, go = asyncio.Event(), asyncio.Event()
+
+    async def slowly(_request: web.Request) -> web.Response:
+        pulled.set()
+        await go.wait()
+        return web.json_response(CATALOG)
+
+    made = await partner(tmp_path)
+    body = {"partnerStoreId": "1", "name": "S", "address": {}, "catalogCallbackUrl": shop.host(slowly)}
+    async with aiohttp.ClientSession() as session:
+        async with serving(tmp_path) as (process, base):
+            client = Client(base, made["commerceKey"], session)
+            reply = await client.post("/v1/commerce/onboarding/stores", body)
+            path = reply.headers["Location"]
+            await asyncio.wait_for(pulled.wait(), 20)
+            assert (await client.get(path)).json()["status"] == "catalog_ingesting"
+            process.kill()
+            await process.wait()
+        go.set()
+        async with serving(tmp_path) as (_, base):
+            client = Client(base, made["commerceKey"], session)
+            assert (await until_status(client, path, {"ready_to_activate", "catalog_failed"}))["status"] == (
+                "ready_to_activate"
+            )
+
+
+async def test_two_servers_on_one_data_directory_share_it(tmp_path: Path, shop: Merchant):
+    made = await partner(tmp_path)
+    async with (
+        serving(tmp_path) as (_, one),
+        serving(tmp_path) as (_, two),
+        aiohttp.ClientSession() as session,
+    ):
+        first, second = Client(one, made["commerceKey"], session), Client(two, made["commerceKey"], session)
+        body = {"partnerStoreId": "1", "name": "S", "address": {}, "catalogCallbackUrl": shop.host(CATALOG)}
+        path = (await second.post("/v1/commerce/onboarding/stores", body)).headers["Location"]
+        assert (await until_status(first, path, {"ready_to_activate", "catalog_failed"}))[
+            "status"
+        ] == "ready_to_activate"
+        store = (await second.post(f"{path}/activate")).json()
+        status = f"/v1/commerce/stores/{store['storeId']}/status"
+        assert (await first.get(status)).json()["status"] == "online"
+        await second.post(status, {"status": "paused"})
+        async with asyncio.timeout(2):
+            # A write of one process is seen by the other within a second or so, through the change feed.
+            while (await first.get(status)).json()["status"] != "paused":
+                await asyncio.sleep(0.05)
+
+
+async def test_a_revoked_key_is_dead_in_a_running_server_within_2_s(tmp_path: Path):
+    made = await partner(tmp_path)
+    async with serving(tmp_path) as (_, base), aiohttp.ClientSession() as session:
+        client = Client(base, made["commerceKey"], session)
+        assert (await client.get("/v1/commerce/stores")).status == 200
+        code, _, err = await mercato("key", "revoke", made["commerceKeyId"], "--data-dir", tmp_path)
+        assert code == 0, err
+        async with asyncio.timeout(2):
+            while (await client.get("/v1/commerce/stores")).status != 401:
+                await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "words"),
+    [
+        (("serve", "--port", "notaport"), {}, ""),
+        (("serve", "--bogus"), {}, ""),
+        (("nosuch",), {}, ""),
+        (("serve",), {"MERCATO_DATBASE_URL": "x"}, "Did you mean MERCATO_DATABASE_URL"),
+        (("serve", "--host", "203.0.113.7", "--port", "0"), {}, "listened on"),
+        (("migrate",), {"MERCATO_DATABASE_URL": "mysql://x"}, "postgresql://"),
+    ],
+)
+async def test_what_cannot_be_started_says_why_without_a_traceback(
+    tmp_path: Path, arguments: tuple[str, ...], settings: dict[str, str], words: str
+):
+    code, out, err = await mercato(*arguments, **({"MERCATO_DATA_DIR": str(tmp_path)} | settings))
+    assert code in {1, 2}
+    assert "Traceback" not in out + err
+    assert words in out + err
+    assert (out + err).strip()
+
+
+async def test_a_port_that_is_taken_is_told(tmp_path: Path):
+    async with serving(tmp_path) as (_, base):
+        code, out, err = await mercato(
+            "serve", "--port", base.rsplit(":", 1)[1], "--data-dir", tmp_path / "b"
+        )
+        assert code == 1
+        assert "can't be listened on" in out + err
+
+
+@only_sqlite
+async def test_migrate_twice_changes_nothing(tmp_path: Path, database_kind: str):
+    for _ in range(2):
+        assert (await mercato("migrate", "--data-dir", tmp_path))[0] == 0
