@@ -50,7 +50,8 @@ def is_whole(token: bytes) -> bool:
 
 def prefix(key: str) -> str:
     """Return the part of a key that may be shown in lists and messages: `mk_commerce_3fZk9Q`."""
-    return key[: key.rindex("_") + 1 + SHOWN]
+    mk, surface, characters = key.split("_", 2)
+    return f"{mk}_{surface}_{characters[:SHOWN]}"
 
 
 def digest(key: bytes) -> bytes:

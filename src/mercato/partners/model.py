@@ -1,6 +1,7 @@
 """Partners and their callers: who is asking, through which surface, and how often they may."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
@@ -43,3 +44,63 @@ class Caller:
     key_id: UUID
     surface: Surface
     limits: Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partner:
+    """An organisation, without its secrets."""
+
+    id: UUID
+    name: str
+    kind: PartnerKind
+    limits: Limits
+    has_webhook_token: bool
+    event_url: str | None
+    created_at: datetime
+
+
+class KeyState(StrEnum):
+    """Whether a key opens anything."""
+
+    ACTIVE = "active"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """What is kept of a key: all but the key."""
+
+    id: UUID
+    partner_id: UUID
+    surface: Surface
+    prefix: str
+    description: str | None
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    created_at: datetime
+    last_used_at: datetime | None
+
+    def state(self, now: datetime) -> KeyState:
+        if self.revoked_at is not None:
+            return KeyState.REVOKED
+        if self.expires_at is not None and self.expires_at <= now:
+            return KeyState.EXPIRED
+        return KeyState.ACTIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigningSecret:
+    """What may be listed of a signing secret."""
+
+    id: UUID
+    created_at: datetime
+    expires_at: datetime | None
+
+
+class AccountError(ValueError):
+    """The wish cannot be granted; the message says why and what to do."""
+
+
+class UnknownAccountError(AccountError):
+    """There is no such partner or key."""

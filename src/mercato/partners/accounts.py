@@ -1,0 +1,209 @@
+"""Partners and their secrets: made, read and replaced. Their keys are in `credentials`.
+
+Every function takes the caller's transaction. A change is announced under `TOPIC`, so that it holds in this
+process once the transaction is committed and everywhere within a second.
+"""
+
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from mercato import clock
+from mercato.clock import Clock, MakeId
+from mercato.db.changes import announce
+from mercato.db.engine import Read, Write
+from mercato.outbound.addresses import AddressPolicy
+from mercato.outbound.urls import UrlRefused, check_url
+from mercato.partners import keys, queries
+from mercato.partners.credentials import OVERLAP, TOPIC, NewKey, checked_overlap, insert_key
+from mercato.partners.model import (
+    AccountError,
+    Limits,
+    Partner,
+    PartnerKind,
+    SigningSecret,
+    Surface,
+    UnknownAccountError,
+)
+from mercato.partners.vault import Vault
+
+MOST_NAME: Final = 200
+MOST_TOKEN: Final = 4096
+
+_TOKEN: Final = re.compile(rf"[\x21-\x7e]{{1,{MOST_TOKEN}}}")
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartner:
+    """A partner that was just made, with all that it needs to begin."""
+
+    id: UUID
+    keys: tuple[NewKey, ...]
+    signing_secret: str = field(repr=False)
+
+    @property
+    def commerce_key(self) -> NewKey | None:
+        return self._key(Surface.COMMERCE)
+
+    @property
+    def marketfront_key(self) -> NewKey | None:
+        return self._key(Surface.MARKETFRONT)
+
+    def _key(self, surface: Surface) -> NewKey | None:
+        return next((key for key in self.keys if key.surface is surface), None)
+
+
+# --- partners ----------------------------------------------------------------------------------------
+
+
+async def create_partner(
+    tx: Write,
+    vault: Vault,
+    *,
+    name: str,
+    kind: PartnerKind,
+    webhook_token: str | None = None,
+    event_url: str | None = None,
+    limits: Limits = Limits(),  # noqa: B008  # frozen
+    now: Clock = clock.now,
+    new_id: MakeId = clock.new_id,
+) -> NewPartner:
+    """Make a partner with a key for each surface of its kind and a signing secret. Raises AccountError."""
+    partner = Partner(
+        id=new_id(),
+        name=_checked_name(name),
+        kind=kind,
+        limits=_checked_limits(limits),
+        has_webhook_token=webhook_token is not None,
+        event_url=_checked_event_url(event_url, kind),
+        created_at=now(),
+    )
+    sealed = _seal_token(vault, partner.id, webhook_token)
+    await queries.insert_partner(tx, partner, sealed_webhook_token=sealed)
+    made = [await insert_key(tx, partner.id, surface, now=now, new_id=new_id) for surface in kind.surfaces]
+    secret = await _insert_secret(tx, vault, partner.id, now=now, new_id=new_id)
+    return NewPartner(id=partner.id, keys=tuple(made), signing_secret=secret)
+
+
+async def get_partner(tx: Read, partner_id: UUID) -> Partner:
+    """Return the partner. Raises UnknownAccountError."""
+    return _known(await queries.find_partner(tx, partner_id), partner_id)
+
+
+async def set_limits(tx: Write, partner_id: UUID, limits: Limits) -> None:
+    """Give the partner requests a minute of its own; None takes the deployment's. Raises AccountError."""
+    if not await queries.move_limits(tx, partner_id, _checked_limits(limits)):
+        raise _unknown_partner(partner_id)
+    await announce(tx, TOPIC, str(partner_id))
+
+
+async def set_event_url(tx: Write, partner_id: UUID, event_url: str | None) -> None:
+    """Set where order events go, or with None stop them. Raises AccountError."""
+    partner = await get_partner(tx, partner_id)
+    await queries.move_event_url(tx, partner_id, _checked_event_url(event_url, partner.kind))
+    await announce(tx, TOPIC, str(partner_id))
+
+
+async def set_webhook_token(tx: Write, vault: Vault, partner_id: UUID, token: str | None) -> None:
+    """Set the token that webhooks carry to the partner, or with None send none. Raises AccountError."""
+    if not await queries.move_webhook_token(tx, partner_id, _seal_token(vault, partner_id, token)):
+        raise _unknown_partner(partner_id)
+    await announce(tx, TOPIC, str(partner_id))
+
+
+async def get_webhook_token(tx: Read, vault: Vault, partner_id: UUID) -> str | None:
+    """Return the token that webhooks to the partner carry, if it gave one. Raises VaultError."""
+    sealed = await queries.find_webhook_token(tx, partner_id)
+    return None if sealed is None else vault.open(sealed, context=f"webhook-token:{partner_id}")
+
+
+# --- signing secrets ---------------------------------------------------------------------------------
+
+
+async def rotate_signing_secret(
+    tx: Write,
+    vault: Vault,
+    partner_id: UUID,
+    *,
+    overlap: timedelta = OVERLAP,
+    now: Clock = clock.now,
+    new_id: MakeId = clock.new_id,
+) -> str:
+    """Return a new secret; the one before it signs beside it for the overlap. Raises UnknownAccountError."""
+    # Two rotations at once would leave two secrets without an end.
+    _known(await queries.lock_partner(tx, partner_id), partner_id)
+    await queries.move_secret_out(tx, partner_id, until=now() + checked_overlap(overlap))
+    secret = await _insert_secret(tx, vault, partner_id, now=now, new_id=new_id)
+    await announce(tx, TOPIC, str(partner_id))
+    return secret
+
+
+async def get_signing_secrets(
+    tx: Read, vault: Vault, partner_id: UUID, *, now: Clock = clock.now
+) -> list[str]:
+    """Return the secrets that sign now, the newest first: one, or two during a rotation. Raises VaultError."""
+    rows = await queries.list_secrets(tx, partner_id, now=now())
+    return [vault.open(sealed, context=f"signing-secret:{secret.id}") for secret, sealed in rows]
+
+
+async def list_signing_secrets(tx: Read, partner_id: UUID, *, now: Clock = clock.now) -> list[SigningSecret]:
+    """Return what may be listed of the secrets that sign now, the newest first."""
+    return [secret for secret, _ in await queries.list_secrets(tx, partner_id, now=now())]
+
+
+async def _insert_secret(tx: Write, vault: Vault, partner_id: UUID, *, now: Clock, new_id: MakeId) -> str:
+    text = keys.new_signing_secret()
+    secret = SigningSecret(id=new_id(), created_at=now(), expires_at=None)
+    sealed = vault.seal(text, context=f"signing-secret:{secret.id}")
+    await queries.insert_secret(tx, partner_id, secret, sealed=sealed)
+    return text
+
+
+# --- checks ------------------------------------------------------------------------------------------
+
+
+def _known(partner: Partner | None, partner_id: UUID) -> Partner:
+    if partner is None:
+        raise _unknown_partner(partner_id)
+    return partner
+
+
+def _unknown_partner(partner_id: UUID) -> UnknownAccountError:
+    return UnknownAccountError(f"There is no partner {partner_id}. See them with: mercato partner list")
+
+
+def _checked_name(name: str) -> str:
+    name = name.strip()
+    if not name or len(name) > MOST_NAME or not name.isprintable():
+        raise AccountError(f"A partner's name has 1 to {MOST_NAME} printable characters.")
+    return name
+
+
+def _checked_limits(limits: Limits) -> Limits:
+    if any(value is not None and value < 1 for value in (limits.reads, limits.writes, limits.discovery)):
+        raise AccountError("A limit is at least 1 request a minute.")
+    return limits
+
+
+def _checked_event_url(url: str | None, kind: PartnerKind) -> str | None:
+    """Refuse what is no address at all; whether it may be called is judged when it is."""
+    if url is None:
+        return None
+    if Surface.MARKETFRONT not in kind.surfaces:
+        raise AccountError("Only marketfront partners get order events: a commerce partner has no event URL.")
+    try:
+        check_url(url, AddressPolicy(allow_private=True), https_only=False)
+    except UrlRefused as refused:
+        raise AccountError(f"The event URL {refused.fault.value}.") from None
+    return url
+
+
+def _seal_token(vault: Vault, partner_id: UUID, token: str | None) -> bytes | None:
+    if token is None:
+        return None
+    if _TOKEN.fullmatch(token) is None:
+        # It goes into a header as it is; the message must not repeat it.
+        raise AccountError(f"A webhook token has 1 to {MOST_TOKEN} visible ASCII characters, and no spaces.")
+    return vault.seal(token, context=f"webhook-token:{partner_id}")

@@ -1,0 +1,150 @@
+"""API keys: made, found again, rolled over and revoked. See `accounts` for how a change is announced."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from mercato import clock
+from mercato.clock import Clock, MakeId
+from mercato.db.changes import announce
+from mercato.db.engine import Read, Write
+from mercato.partners import keys, queries
+from mercato.partners.model import AccountError, ApiKey, Partner, Surface, UnknownAccountError
+
+TOPIC: Final = "partner"
+"""The topic under which a change of a partner or of its credentials is announced, with the partner's id."""
+
+OVERLAP: Final = timedelta(hours=24)
+"""How long an old key or secret stays valid beside the new one, unless it is said."""
+
+MOST_OVERLAP: Final = timedelta(days=90)
+"""An old credential that outlives its successor for longer was forgotten and not rolled."""
+
+MOST_DESCRIPTION: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that was just made: the only time its text is known. No repr shows it."""
+
+    id: UUID
+    surface: Surface
+    text: str = field(repr=False)
+    expires_at: datetime | None
+
+
+async def create_key(
+    tx: Write,
+    partner: Partner,
+    *,
+    surface: Surface,
+    description: str | None = None,
+    expires_at: datetime | None = None,
+    now: Clock = clock.now,
+    new_id: MakeId = clock.new_id,
+) -> NewKey:
+    """Make one more key. Raises AccountError if the partner has no such surface."""
+    if surface not in partner.kind.surfaces:
+        raise AccountError(f"{partner.name} is a {partner.kind} partner and can have no {surface} key.")
+    if expires_at is not None and expires_at <= now():
+        raise AccountError("The key would have expired before its first use.")
+    if description is not None and (len(description) > MOST_DESCRIPTION or not description.isprintable()):
+        raise AccountError(f"A key's description has at most {MOST_DESCRIPTION} printable characters.")
+    return await insert_key(
+        tx, partner.id, surface, description=description, expires_at=expires_at, now=now, new_id=new_id
+    )
+
+
+async def get_key(tx: Read, name: str) -> ApiKey:
+    """Return the key of an id, of a prefix as lists show it, or of its whole text. Raises UnknownAccountError."""
+    token = name.encode(errors="replace")
+    if (key_id := _uuid(name)) is not None:
+        key = await queries.find_key(tx, key_id)
+    elif keys.is_whole(token):
+        key = await queries.find_key_by_digest(tx, keys.digest(token))
+    else:
+        key = await queries.find_key_by_prefix(tx, token.decode())
+    if key is None:
+        shown = keys.prefix(name) if keys.looks_like_key(token) else "of that name"
+        raise UnknownAccountError(f"There is no key {shown}. See them with: mercato key list")
+    return key
+
+
+async def roll_key(
+    tx: Write,
+    key: ApiKey,
+    *,
+    overlap: timedelta = OVERLAP,
+    now: Clock = clock.now,
+    new_id: MakeId = clock.new_id,
+) -> NewKey:
+    """Make a key in place of an active one, which stays valid for the overlap and no longer.
+
+    A key that was to expire is followed by one with as long a life. Raises AccountError if it is not active.
+    """
+    at = now()
+    if not await queries.move_to_expire(tx, key.id, at=at + checked_overlap(overlap), now=at):
+        raise AccountError(
+            f"The key {key.prefix} is {key.state(at)} and cannot be rolled. Make a new one with: "
+            f"mercato key create {key.partner_id} --surface {key.surface}"
+        )
+    await announce(tx, TOPIC, str(key.partner_id))
+    life = None if key.expires_at is None else key.expires_at - key.created_at
+    return await insert_key(
+        tx,
+        key.partner_id,
+        key.surface,
+        description=key.description,
+        expires_at=None if life is None else at + life,
+        now=now,
+        new_id=new_id,
+    )
+
+
+async def revoke_key(tx: Write, key: ApiKey, *, now: Clock = clock.now) -> bool:
+    """End a key for good, here at once and everywhere within a second; return whether it was not revoked before."""
+    revoked = await queries.move_to_revoked(tx, key.id, now=now())
+    # Announced even so: who revokes twice may doubt that the first word was heard.
+    await announce(tx, TOPIC, str(key.partner_id))
+    return revoked
+
+
+async def insert_key(
+    tx: Write,
+    partner_id: UUID,
+    surface: Surface,
+    *,
+    description: str | None = None,
+    expires_at: datetime | None = None,
+    now: Clock,
+    new_id: MakeId,
+) -> NewKey:
+    text = keys.new_key(surface)
+    key = ApiKey(
+        id=new_id(),
+        partner_id=partner_id,
+        surface=surface,
+        prefix=keys.prefix(text),
+        description=description,
+        expires_at=expires_at,
+        revoked_at=None,
+        created_at=now(),
+        last_used_at=None,
+    )
+    await queries.insert_key(tx, key, digest=keys.digest(text.encode()))
+    return NewKey(id=key.id, surface=surface, text=text, expires_at=expires_at)
+
+
+def checked_overlap(overlap: timedelta) -> timedelta:
+    """Return the overlap. Raises AccountError if it is negative or too long."""
+    if not timedelta(0) <= overlap <= MOST_OVERLAP:
+        raise AccountError(f"An overlap has 0 to {MOST_OVERLAP.days} days.")
+    return overlap
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

@@ -1,0 +1,247 @@
+"""The only SQL of partners, keys and secrets."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import ColumnElement, Row, and_, case, delete, insert, literal, or_, select, update
+
+from mercato.db.engine import Read, Write
+from mercato.db.tables import api_keys, partners, signing_secrets
+from mercato.db.types import Instant
+from mercato.partners.model import ApiKey, Limits, Partner, PartnerKind, SigningSecret, Surface
+
+USE_STEP: Final = timedelta(minutes=1)
+"""A key's last use is kept to the minute."""
+
+# --- partners ----------------------------------------------------------------------------------------
+
+
+async def insert_partner(tx: Write, partner: Partner, *, sealed_webhook_token: bytes | None) -> None:
+    await tx.execute(
+        insert(partners).values(
+            id=partner.id,
+            name=partner.name,
+            kind=partner.kind.value,
+            limits=_json(partner.limits),
+            webhook_token=sealed_webhook_token,
+            event_url=partner.event_url,
+            created_at=partner.created_at,
+        )
+    )
+
+
+async def find_partner(tx: Read, partner_id: UUID) -> Partner | None:
+    row = await tx.first(select(partners).where(partners.c.id == partner_id))
+    return None if row is None else _partner(row)
+
+
+async def lock_partner(tx: Write, partner_id: UUID) -> Partner | None:
+    """Return the partner, and keep others from changing it until this transaction ends."""
+    row = await tx.first(select(partners).where(partners.c.id == partner_id).with_for_update())
+    return None if row is None else _partner(row)
+
+
+async def list_partners(
+    tx: Read, *, name: str | None = None, after: UUID | None = None, limit: int
+) -> list[Partner]:
+    """Return a page in the order of creation: all, or those of one name."""
+    statement = select(partners).order_by(partners.c.id).limit(limit)
+    if name is not None:
+        statement = statement.where(partners.c.name == name)
+    if after is not None:
+        statement = statement.where(partners.c.id > after)
+    return [_partner(row) for row in await tx.all(statement)]
+
+
+async def find_webhook_token(tx: Read, partner_id: UUID) -> bytes | None:
+    """Return the token, sealed."""
+    sealed: bytes | None = await tx.scalar(
+        select(partners.c.webhook_token).where(partners.c.id == partner_id)
+    )
+    return sealed
+
+
+async def move_limits(tx: Write, partner_id: UUID, limits: Limits) -> bool:
+    return await _set(tx, partner_id, limits=_json(limits))
+
+
+async def move_event_url(tx: Write, partner_id: UUID, event_url: str | None) -> bool:
+    return await _set(tx, partner_id, event_url=event_url)
+
+
+async def move_webhook_token(tx: Write, partner_id: UUID, sealed: bytes | None) -> bool:
+    return await _set(tx, partner_id, webhook_token=sealed)
+
+
+async def _set(tx: Write, partner_id: UUID, **values: Any) -> bool:
+    """Set columns; return whether there is such a partner."""
+    result = await tx.execute(update(partners).where(partners.c.id == partner_id).values(**values))
+    return result.rowcount == 1
+
+
+# --- keys --------------------------------------------------------------------------------------------
+
+
+async def insert_key(tx: Write, key: ApiKey, *, digest: bytes) -> None:
+    await tx.execute(
+        insert(api_keys).values(
+            id=key.id,
+            partner_id=key.partner_id,
+            surface=key.surface.value,
+            prefix=key.prefix,
+            hash=digest,
+            description=key.description,
+            expires_at=key.expires_at,
+            created_at=key.created_at,
+        )
+    )
+
+
+async def find_presented(tx: Read, digest: bytes) -> tuple[ApiKey, Limits] | None:
+    """Return the key of this hash, in whatever state, and its partner's limits."""
+    row = await tx.first(
+        select(api_keys, partners.c.limits)
+        .join(partners, partners.c.id == api_keys.c.partner_id)
+        .where(api_keys.c.hash == digest)
+    )
+    return None if row is None else (_key(row), msgspec.json.decode(row.limits, type=Limits))
+
+
+async def find_key(tx: Read, key_id: UUID) -> ApiKey | None:
+    return await _only(tx, api_keys.c.id == key_id)
+
+
+async def find_key_by_digest(tx: Read, digest: bytes) -> ApiKey | None:
+    return await _only(tx, api_keys.c.hash == digest)
+
+
+async def find_key_by_prefix(tx: Read, prefix: str) -> ApiKey | None:
+    """Return the key that lists show so; None also if there are several, which the prefix's 36 bits make rare."""
+    return await _only(tx, api_keys.c.prefix == prefix)
+
+
+async def _only(tx: Read, condition: ColumnElement[bool]) -> ApiKey | None:
+    rows = await tx.all(select(api_keys).where(condition).limit(2))
+    return _key(rows[0]) if len(rows) == 1 else None
+
+
+async def list_keys(
+    tx: Read, *, partner_id: UUID | None = None, after: UUID | None = None, limit: int
+) -> list[ApiKey]:
+    """Return a page in the order of creation: of one partner or of all."""
+    statement = select(api_keys).order_by(api_keys.c.id).limit(limit)
+    if partner_id is not None:
+        statement = statement.where(api_keys.c.partner_id == partner_id)
+    if after is not None:
+        statement = statement.where(api_keys.c.id > after)
+    return [_key(row) for row in await tx.all(statement)]
+
+
+async def move_to_expire(tx: Write, key_id: UUID, *, at: datetime, now: datetime) -> bool:
+    """Let an active key expire at the instant, or earlier if it would have; return whether it was active."""
+    sooner = api_keys.c.expires_at < at
+    result = await tx.execute(
+        update(api_keys)
+        .where(api_keys.c.id == key_id, _active(now))
+        .values(expires_at=case((sooner, api_keys.c.expires_at), else_=literal(at, Instant)))
+    )
+    return result.rowcount == 1
+
+
+async def move_to_revoked(tx: Write, key_id: UUID, *, now: datetime) -> bool:
+    """Revoke a key that is not revoked yet; return whether it was so."""
+    result = await tx.execute(
+        update(api_keys)
+        .where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
+        .values(revoked_at=now)
+    )
+    return result.rowcount == 1
+
+
+async def move_uses(tx: Write, key_ids: Sequence[UUID], *, now: datetime) -> None:
+    """Note that the keys were in use just now; rows that another process is noting are left to it."""
+    known = or_(api_keys.c.last_used_at.is_(None), api_keys.c.last_used_at <= now - USE_STEP)
+    wanted = select(api_keys.c.id).where(api_keys.c.id.in_(key_ids), known)
+    await tx.execute(
+        update(api_keys)
+        .where(api_keys.c.id.in_(wanted.with_for_update(skip_locked=True)))
+        .values(last_used_at=now)
+    )
+
+
+def _active(now: datetime) -> ColumnElement[bool]:
+    unexpired = or_(api_keys.c.expires_at.is_(None), api_keys.c.expires_at > now)
+    return and_(api_keys.c.revoked_at.is_(None), unexpired)
+
+
+# --- signing secrets ---------------------------------------------------------------------------------
+
+
+async def insert_secret(tx: Write, partner_id: UUID, secret: SigningSecret, *, sealed: bytes) -> None:
+    await tx.execute(
+        insert(signing_secrets).values(
+            id=secret.id,
+            partner_id=partner_id,
+            secret=sealed,
+            created_at=secret.created_at,
+            expires_at=secret.expires_at,
+        )
+    )
+
+
+async def list_secrets(tx: Read, partner_id: UUID, *, now: datetime) -> list[tuple[SigningSecret, bytes]]:
+    """Return those valid now, the newest first, each with its sealed text: two at most."""
+    unexpired = or_(signing_secrets.c.expires_at.is_(None), signing_secrets.c.expires_at > now)
+    rows = await tx.all(
+        select(signing_secrets)
+        .where(signing_secrets.c.partner_id == partner_id, unexpired)
+        # The one in use has no end: that, and no clock, makes it the newest.
+        .order_by(signing_secrets.c.expires_at.is_(None).desc(), signing_secrets.c.created_at.desc())
+    )
+    return [
+        (SigningSecret(id=row.id, created_at=row.created_at, expires_at=row.expires_at), row.secret)
+        for row in rows
+    ]
+
+
+async def move_secret_out(tx: Write, partner_id: UUID, *, until: datetime) -> None:
+    """Let the secret in use end at the instant, and erase the one before it: two are valid, never three."""
+    mine = signing_secrets.c.partner_id == partner_id
+    await tx.execute(delete(signing_secrets).where(mine, signing_secrets.c.expires_at.is_not(None)))
+    await tx.execute(update(signing_secrets).where(mine).values(expires_at=until))
+
+
+# --- rows --------------------------------------------------------------------------------------------
+
+
+def _json(limits: Limits) -> str:
+    return msgspec.json.encode(limits).decode()
+
+
+def _partner(row: Row[Any]) -> Partner:
+    return Partner(
+        id=row.id,
+        name=row.name,
+        kind=PartnerKind(row.kind),
+        limits=msgspec.json.decode(row.limits, type=Limits),
+        has_webhook_token=row.webhook_token is not None,
+        event_url=row.event_url,
+        created_at=row.created_at,
+    )
+
+
+def _key(row: Row[Any]) -> ApiKey:
+    return ApiKey(
+        id=row.id,
+        partner_id=row.partner_id,
+        surface=Surface(row.surface),
+        prefix=row.prefix,
+        description=row.description,
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at,
+        created_at=row.created_at,
+        last_used_at=row.last_used_at,
+    )
