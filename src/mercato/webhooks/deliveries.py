@@ -13,14 +13,14 @@ from mercato.jobs import enqueue
 from mercato.outbound.signing import target
 from mercato.partners.model import Caller, Surface
 from mercato.webhooks import queries
-from mercato.webhooks.model import DeliveryStatus, envelope, lane
+from mercato.webhooks.model import DeliverJob, DeliveryStatus, envelope, lane
 from mercato.webhooks.wire import (
     DeliveryAttempt,
     WebhookDelivery,
     WebhookDeliveryDetail,
     WebhookDeliveryPage,
 )
-from mercato.wire import Wire, instant
+from mercato.wire import instant
 from mercato.wire.cursor import page_of, read_cursor
 
 KIND: Final = "webhook.deliver"
@@ -30,13 +30,6 @@ ORDER_CANCELLED: Final = "order-cancelled"
 
 SUFFIXES: Final = (CATALOG_SYNC, ORDER_CANCELLED)
 """What is delivered durably below a `webhookUrl`; an event URL is called as it is, with the suffix ''."""
-
-
-class DeliverJob(Wire, frozen=True):
-    """What the queue keeps of a delivery: everything else stands in its row."""
-
-    delivery_id: UUID
-    round: int
 
 
 async def push(
@@ -62,7 +55,7 @@ async def push(
     tried one after the other in the order of their pushes, though one that waits for a retry holds up none.
     While the address is disabled the delivery is recorded as failed, so that it can be redelivered.
     """
-    url = target(base_url, suffix)
+    url = target(base_url, suffix) if suffix else base_url
     its_lane = lane(partner_id, url, subject or webhook_id)
     disabled = await queries.find_disabled_reason(tx, partner_id, url)
     await queries.insert_delivery(
@@ -84,18 +77,13 @@ async def push(
         updated_at=now,
     )
     if disabled is None:
-        await _enqueue(tx, delivery_id, 0, its_lane)
+        job = DeliverJob(delivery_id=delivery_id, round=0, attempts=0)
+        await enqueue(tx, KIND, job, lane=its_lane, dedup=job.key, group=partner_id.hex)
 
 
 def not_called(disabled_reason: str) -> str:
     """Return why a delivery to a disabled endpoint failed without an attempt."""
     return f"endpoint disabled: {disabled_reason}"
-
-
-async def _enqueue(tx: Write, delivery_id: UUID, round_: int, lane_: str) -> None:
-    job = DeliverJob(delivery_id=delivery_id, round=round_)
-    # The key makes a repeat harmless, and mends a round whose job is dead.
-    await enqueue(tx, KIND, job, lane=lane_, dedup=f"{delivery_id}:{round_}")
 
 
 async def list_deliveries(
@@ -141,13 +129,14 @@ async def redeliver(tx: Write, caller: Caller, delivery_id: UUID, *, now: dateti
     Return it as it is then. Raises DeliveryNotFound.
     """
     row = await _get_row(tx, caller, delivery_id)
-    await queries.enable(tx, row.partner_id, row.url)
     under_way = row.status == DeliveryStatus.PENDING and row.next_attempt_at <= now
-    # Lost: somebody else has begun a round or made an attempt in between, and either is what was asked for.
-    if not under_way and await queries.move_to_next_round(tx, row, now=now):
-        await _enqueue(tx, row.id, row.round + 1, row.lane)
-    elif under_way:
-        await _enqueue(tx, row.id, row.round, row.lane)
+    round_ = row.round if under_way else row.round + 1
+    # Not moved: somebody else has begun a round or made an attempt in between, and either is what was asked for.
+    if under_way or await queries.move_to_next_round(tx, row, now=now):
+        job = DeliverJob(delivery_id=row.id, round=round_, attempts=row.attempts)
+        await enqueue(tx, KIND, job, lane=row.lane, dedup=job.key, group=row.partner_id.hex)
+    # After the delivery, as a sender settles: in the other order the two could wait for each other.
+    await queries.enable(tx, row.partner_id, row.url)
     return await get_delivery(tx, caller, delivery_id)
 
 

@@ -2,8 +2,7 @@
 
 import zlib
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from hashlib import sha256
 from http import HTTPStatus
@@ -62,8 +61,6 @@ class Outcome:
     error: str | None = None
     reply: str | None = None
     retry_after: timedelta | None = None
-    hopeless: bool = False
-    """The address itself can't be called, whenever it is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +100,10 @@ def decide(
         return GiveUp("The receiver answered 410 Gone: the endpoint is disabled.", disable=True)
     if failing_since is not None and now - failing_since >= PATIENCE:
         return GiveUp(
-            f"Every attempt since {clock.rfc3339(failing_since)} failed, for more than {PATIENCE.days} days: "
+            f"Every attempt since {clock.rfc3339(failing_since)} failed, {PATIENCE.days} days and more: "
             f"the endpoint is disabled. The last error: {outcome.error}",
             disable=True,
         )
-    if outcome.hopeless:
-        return GiveUp(outcome.error, disable=False)
     if number >= MOST_ATTEMPTS:
         return GiveUp(f"All {number} attempts failed. The last error: {outcome.error}", disable=False)
     return Retry(clock.trimmed(now + wait(number, retry_after=outcome.retry_after, chance=chance)))
@@ -121,34 +116,21 @@ def wait(number: int, *, retry_after: timedelta | None, chance: float) -> timede
     return ours if retry_after is None else max(ours, min(retry_after, step * 2))
 
 
-def read_retry_after(value: str | None, *, now: datetime) -> timedelta | None:
-    """Return the wait a `Retry-After` header asks for, in seconds or as a date; None for anything else."""
-    text = (value or "").strip()
-    if text.isascii() and text.isdigit():
-        # Ten digits are three centuries; more would overflow, and nobody waits for it anyway.
-        return timedelta(seconds=int(text[:10]))
-    try:
-        date = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    then = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
-    return max(then - now, timedelta(0))
-
-
 def error_of(status: int) -> str | None:
     """Return why a status is no success, None for 2xx."""
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return None
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
-        return f"redirects are not followed ({status})"
-    return f"the receiver answered {status}"
+        return f"The receiver answered {status}: redirects are not followed."
+    return f"The receiver answered {status}."
 
 
 def excerpt(body: bytes, *, token: str | None) -> str:
     """Return the beginning of a reply as text that can be stored, with an echoed token blotted out."""
     text = body.decode("utf-8", "replace").replace("\x00", "\ufffd")
     if token:
-        text = _without(text, token)
+        # As it is, and as it stands in a JSON document that echoes the headers.
+        text = _without(_without(text, token), as_json(token)[1:-1].decode())
     return text.encode()[:REPLY_KEPT].decode("utf-8", "ignore")
 
 
@@ -159,6 +141,22 @@ def _without(text: str, token: str) -> str:
         if text.endswith(token[:length]):
             return text[:-length] + "***"
     return text
+
+
+class DeliverJob(Wire, frozen=True):
+    """What the queue keeps of an attempt: everything else stands in the delivery's row.
+
+    It is the attempt that follows on `attempts` others, in this round; once it is made, the job means nothing.
+    """
+
+    delivery_id: UUID
+    round: int
+    attempts: int
+
+    @property
+    def key(self) -> str:
+        """Return the key under which it is enqueued once: a repeat is harmless, and mends one whose job died."""
+        return f"{self.delivery_id}:{self.round}:{self.attempts}"
 
 
 class Envelope(Wire, frozen=True):

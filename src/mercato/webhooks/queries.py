@@ -13,7 +13,7 @@ from mercato.db.engine import Read, Write
 from mercato.db.tables import deliveries, delivery_attempts, endpoints
 from mercato.db.types import to_ms
 from mercato.partners.model import Caller, Surface
-from mercato.webhooks.model import DeliveryStatus, Outcome
+from mercato.webhooks.model import DeliverJob, DeliveryStatus, Outcome
 
 Attempts = Sequence[Row[Any]]
 
@@ -29,10 +29,10 @@ class Delivery:
     url: str
     body: bytes
     traceparent: str
+    lane: str
     round: int
     attempts: int
     attempts_before_round: int
-    next_attempt_at: datetime | None
     failing_since: datetime | None
     disabled_reason: str | None
 
@@ -51,8 +51,8 @@ async def insert_delivery(tx: Write, **columns: Any) -> None:
     await tx.execute(insert(deliveries).values(attempts=0, round=0, attempts_before_round=0, **columns))
 
 
-async def find_open(tx: Read, delivery_id: UUID, round_: int) -> Delivery | None:
-    """Return the delivery while this round of it is pending."""
+async def find_open(tx: Read, job: DeliverJob) -> Delivery | None:
+    """Return the delivery while the job's attempt is the one it waits for."""
     columns = [
         *(deliveries.c[name] for name in _FROM_DELIVERIES),
         endpoints.c.failing_since,
@@ -61,7 +61,7 @@ async def find_open(tx: Read, delivery_id: UUID, round_: int) -> Delivery | None
     row = await tx.first(
         select(*columns)
         .join(endpoints, _its_endpoint, isouter=True)
-        .where(deliveries.c.id == delivery_id, *_pending_in(round_))
+        .where(deliveries.c.id == job.delivery_id, *_before(job))
     )
     if row is None:
         return None
@@ -76,29 +76,28 @@ _FROM_DELIVERIES = (
     "url",
     "body",
     "traceparent",
+    "lane",
     "round",
     "attempts",
     "attempts_before_round",
-    "next_attempt_at",
 )
 
 
-def _pending_in(round_: int) -> tuple[Any, ...]:
-    return deliveries.c.status == DeliveryStatus.PENDING, deliveries.c.round == round_
+def _before(attempt: DeliverJob | Delivery) -> tuple[Any, ...]:
+    """Return what holds as long as just this attempt is the next one to be made."""
+    return (
+        deliveries.c.status == DeliveryStatus.PENDING,
+        deliveries.c.round == attempt.round,
+        deliveries.c.attempts == attempt.attempts,
+    )
 
 
-async def move_delivery(
-    tx: Write, delivery: Delivery, *, attempts: int, now: datetime, **columns: Any
-) -> bool:
+async def move_delivery(tx: Write, delivery: Delivery, *, now: datetime, **columns: Any) -> bool:
     """Write what became of the delivery as it was read; False when somebody else has moved it since."""
     moved = await tx.execute(
         update(deliveries)
-        .where(
-            deliveries.c.id == delivery.id,
-            deliveries.c.attempts == delivery.attempts,
-            *_pending_in(delivery.round),
-        )
-        .values(attempts=attempts, updated_at=now, **columns)
+        .where(deliveries.c.id == delivery.id, *_before(delivery))
+        .values(updated_at=now, **columns)
     )
     return moved.rowcount == 1
 

@@ -1,0 +1,234 @@
+"""One attempt of a delivery: prepare (what is sent), perform (the only network), settle (what follows)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+
+from mercato.clock import Clock
+from mercato.db.engine import Database, Write
+from mercato.jobs import Done, Handler, Job, enqueue, fence
+from mercato.outbound.client import CallFailed, Outbound
+from mercato.outbound.signing import webhook_headers
+from mercato.partners.accounts import get_signing_secrets, get_webhook_token
+from mercato.partners.model import Surface
+from mercato.partners.vault import Vault
+from mercato.webhooks import queries
+from mercato.webhooks.deliveries import KIND, not_called
+from mercato.webhooks.model import (
+    REPLY_KEPT,
+    DeliverJob,
+    DeliveryStatus,
+    GiveUp,
+    Outcome,
+    Retry,
+    Succeeded,
+    Verdict,
+    decide,
+    error_of,
+    excerpt,
+)
+from mercato.webhooks.queries import Delivery
+
+log = structlog.get_logger("mercato.webhooks")
+
+_SLACK: Final = timedelta(seconds=15)
+"""What a run may take beside the call itself: reading, signing, and waiting for the writer."""
+
+_OURS: Final = "A fault on our side kept it from being sent. Redeliver it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A call that is ready to be made."""
+
+    delivery: Delivery
+    headers: dict[str, str]
+    token: str | None
+    at: datetime
+
+
+def prepare(delivery: Delivery, *, secrets: Sequence[str], token: str | None, now: datetime) -> Attempt:
+    """Return the call: signed anew with every secret; an event URL never gets the token."""
+    token = token if delivery.surface is Surface.COMMERCE else None
+    headers = webhook_headers(
+        webhook_id=str(delivery.webhook_id),
+        timestamp=int(now.timestamp()),
+        body=delivery.body,
+        secrets=secrets,
+        token=token,
+        traceparent=delivery.traceparent,
+    )
+    return Attempt(delivery=delivery, headers=headers, token=token, at=now)
+
+
+async def perform(outbound: Outbound, attempt: Attempt, *, seconds: float) -> Outcome:
+    """Make the call and return what came of it, at most `seconds` later."""
+    try:
+        reply = await outbound.post(
+            attempt.delivery.url,
+            headers=attempt.headers,
+            body=attempt.delivery.body,
+            timeout=seconds,
+            max_reply=REPLY_KEPT,
+            truncate=True,
+        )
+    except CallFailed as failed:
+        return Outcome(ms=failed.ms, status=failed.status, error=failed.message)
+    return Outcome(
+        ms=reply.ms,
+        status=reply.status,
+        error=error_of(reply.status),
+        reply=excerpt(reply.body, token=attempt.token),
+        retry_after=None if reply.retry_after is None else timedelta(seconds=reply.retry_after),
+    )
+
+
+class Sender:
+    """Carries deliveries out."""
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        outbound: Outbound,
+        vault: Vault,
+        clock: Clock,
+        chance: Callable[[], float],
+        seconds: float,
+    ) -> None:
+        """`chance` returns a number in [0, 1); `seconds` bound one call, connecting included."""
+        self._db = db
+        self._outbound = outbound
+        self._vault = vault
+        self._clock = clock
+        self._chance = chance
+        self._seconds = seconds
+
+    def handler(self, *, concurrency: int, per_partner: int | None = None) -> Handler[DeliverJob]:
+        """Return what the worker needs for the kind `KIND`.
+
+        `concurrency` bounds the calls of one worker. `per_partner` bounds a partner's over all workers, so that
+        one with many dead receivers can't hold every place for as long as they take to time out.
+        """
+        return Handler(
+            fn=self.handle,
+            payload=DeliverJob,
+            timeout=timedelta(seconds=self._seconds) + _SLACK,
+            concurrency=concurrency,
+            per_group=per_partner,
+            on_dead=self.give_up,
+        )
+
+    async def handle(self, job: Job[DeliverJob]) -> Done:
+        """Make one attempt. A crash before it is settled makes it again, with the same webhook-id."""
+        attempt = await self._prepare(job)
+        if attempt is not None:
+            outcome = await perform(self._outbound, attempt, seconds=self._seconds)
+            await self._settle(job, attempt, outcome)
+        return Done()
+
+    async def give_up(self, tx: Write, job: Job[DeliverJob], reason: str) -> None:
+        """End a delivery whose job failed too often: none stays pending without a job."""
+        delivery = await queries.find_open(tx, job.payload)
+        log.error("webhook delivery given up", delivery_id=str(job.payload.delivery_id), reason=reason)
+        if delivery is not None:
+            await queries.move_delivery(tx, delivery, now=self._clock(), **_failed(_OURS))
+
+    async def _prepare(self, job: Job[DeliverJob]) -> Attempt | None:
+        """Return the call to make; None when there is none to be made any more."""
+        now = self._clock()
+        async with self._db.read() as tx:
+            delivery = await queries.find_open(tx, job.payload)
+            if delivery is None:
+                return None
+            if delivery.disabled_reason is None:
+                partner = delivery.partner_id
+                secrets = await get_signing_secrets(tx, self._vault, partner, now=lambda: now)
+                token = await get_webhook_token(tx, self._vault, partner)
+                return prepare(delivery, secrets=secrets, token=token, now=now)
+        await self._leave(job, delivery, delivery.disabled_reason)
+        return None
+
+    async def _leave(self, job: Job[DeliverJob], delivery: Delivery, disabled_reason: str) -> None:
+        """End a delivery whose endpoint was disabled while it waited."""
+        async with self._db.write() as tx:
+            await fence(tx, job)
+            await queries.move_delivery(
+                tx, delivery, now=self._clock(), **_failed(not_called(disabled_reason))
+            )
+
+    async def _settle(self, job: Job[DeliverJob], attempt: Attempt, outcome: Outcome) -> None:
+        delivery, now = attempt.delivery, self._clock()
+        verdict = decide(
+            outcome,
+            number=delivery.number,
+            failing_since=delivery.failing_since,
+            now=now,
+            chance=self._chance(),
+        )
+        async with self._db.write() as tx:
+            await fence(tx, job)
+            moved = await queries.move_delivery(
+                tx, delivery, now=now, attempts=delivery.attempts + 1, **_columns(verdict, outcome)
+            )
+            # Not moved: a redelivery has begun a new round in between, and its attempts are the ones that count.
+            if moved:
+                await queries.insert_attempt(tx, delivery.id, delivery.attempts + 1, outcome, at=attempt.at)
+                await _settle_endpoint(tx, delivery, verdict, attempt.at, now)
+                if isinstance(verdict, Retry):
+                    await _enqueue_next(tx, delivery, verdict.at - now)
+        _note(delivery, outcome, verdict)
+
+
+def _columns(verdict: Verdict, outcome: Outcome) -> dict[str, object]:
+    match verdict:
+        case Succeeded():
+            return {"status": DeliveryStatus.SUCCEEDED, "error": None, "next_attempt_at": None}
+        case Retry(at=at):
+            return {"status": DeliveryStatus.PENDING, "error": outcome.error, "next_attempt_at": at}
+        case GiveUp(reason=reason):
+            return _failed(reason)
+
+
+def _failed(reason: str) -> dict[str, object]:
+    return {"status": DeliveryStatus.FAILED, "error": reason, "next_attempt_at": None}
+
+
+async def _settle_endpoint(
+    tx: Write, delivery: Delivery, verdict: Verdict, at: datetime, now: datetime
+) -> None:
+    partner, url = delivery.partner_id, delivery.url
+    if isinstance(verdict, Succeeded):
+        await queries.forget_failures(tx, partner, url)
+        return
+    await queries.insert_failing(tx, partner, url, since=at)
+    if isinstance(verdict, GiveUp) and verdict.disable:
+        await queries.disable(tx, partner, url, reason=verdict.reason, now=now)
+
+
+async def _enqueue_next(tx: Write, delivery: Delivery, wait: timedelta) -> None:
+    """Write the next attempt down as a job of its own, in the transaction that ends this one.
+
+    Were it the same job put back, a crash between the two transactions would run it again at once.
+    """
+    job = DeliverJob(delivery_id=delivery.id, round=delivery.round, attempts=delivery.attempts + 1)
+    await enqueue(
+        tx, KIND, job, run_at=wait, lane=delivery.lane, dedup=job.key, group=delivery.partner_id.hex
+    )
+
+
+def _note(delivery: Delivery, outcome: Outcome, verdict: Verdict) -> None:
+    """Say in the log what came of it: not the URL, whose query may hold what grants access."""
+    say = log.debug if outcome.error is None else log.info
+    say(
+        "webhook attempt",
+        delivery_id=str(delivery.id),
+        partner_id=str(delivery.partner_id),
+        number=delivery.attempts + 1,
+        status=outcome.status,
+        ms=outcome.ms,
+        verdict=type(verdict).__name__,
+    )
