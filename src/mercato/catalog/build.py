@@ -1,0 +1,105 @@
+"""The one function that a worker process calls: a document in, what is to be stored of it out."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from mercato.catalog.compile import compile_catalog
+from mercato.catalog.findings import Findings
+from mercato.catalog.model import CatalogFault, CatalogSummary, CatalogWarning
+from mercato.catalog.served import content_hash, served_content, with_ids
+from mercato.catalog.source import Source
+from mercato.catalog.validate import validate
+
+MOST_SEARCH_TEXT: Final = 1 << 20
+"""Characters of names kept for search; the largest menu known has 1.2 million, many of them alike."""
+
+
+class BuildFailed(msgspec.Struct, frozen=True):
+    """The document cannot be served."""
+
+    faults: tuple[CatalogFault, ...]
+    warnings: tuple[CatalogWarning, ...]
+
+
+class Unchanged(msgspec.Struct, frozen=True):
+    """The document's content is what is served already."""
+
+    content_hash: str
+
+
+class Built(msgspec.Struct, frozen=True):
+    """All that is stored of a set but the compressed bodies: `compress(body)` makes those, in a thread."""
+
+    content_hash: str
+    body: bytes
+    compiled: bytes
+    summary: CatalogSummary
+    warnings: tuple[CatalogWarning, ...]
+    search_text: str
+
+
+def build(
+    document: bytes,
+    *,
+    onboarding_id: UUID,
+    catalog_set_id: UUID,
+    store_id: UUID,
+    default_currency: str,
+    previous_hash: str | None,
+) -> BuildFailed | Unchanged | Built:
+    """Return what became of the document. Pure: the same arguments give the same result; faults never raise."""
+    with _without_collector():
+        valid, findings = validate(document, onboarding_id=onboarding_id, default_currency=default_currency)
+        if valid is None:
+            return BuildFailed(findings.faults(), findings.warnings())
+        content = served_content(valid.source)
+        digest = content_hash(content, valid.source.currency)
+        if digest == previous_hash:
+            return Unchanged(digest)
+        return Built(
+            content_hash=digest,
+            body=with_ids(content, catalog_set_id=catalog_set_id, store_id=store_id),
+            compiled=compile_catalog(valid),
+            summary=_summary(valid.source, findings),
+            warnings=findings.warnings(),
+            search_text=_search_text(valid.source),
+        )
+
+
+def _summary(source: Source, findings: Findings) -> CatalogSummary:
+    return CatalogSummary(
+        currency=source.currency,
+        catalogs=len(source.catalogs.entities),
+        sections=len(source.sections.entities),
+        items=len(source.items.entities),
+        modifier_groups=len(source.groups.entities),
+        warnings=findings.warning_count,
+    )
+
+
+def _search_text(source: Source) -> str:
+    """Return the distinct names of sections and items, one a line, sections first."""
+    names = dict.fromkeys(
+        name
+        for table in (source.sections, source.items)
+        for entity in table.entities.values()
+        if (name := entity.name)
+    )
+    return "\n".join(names).replace("\0", "")[:MOST_SEARCH_TEXT]
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Keep the collector from walking a hundred thousand new objects again and again; none of them is a cycle."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,81 @@
+"""Sections and modifiers form trees that may share branches, but never lead back to themselves."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from mercato.catalog.findings import Findings
+from mercato.catalog.source import Source
+
+_NAMED: Final = 8
+"""Members of a cycle that its fault names; a longer one is cut in the middle."""
+
+Graph = Mapping[str, Sequence[str]]
+
+
+def refuse_cycles(source: Source, findings: Findings) -> None:
+    """Note every cycle among sections, and among items and modifier groups, at the reference that closes it."""
+    sections = {key: e.section_ids for key, e in source.sections.entities.items() if e.section_ids}
+    for cycle in find_cycles(sections):
+        index = sections[cycle[-1]].index(cycle[0])
+        findings.fault(
+            f"Sections form a cycle: {_named(cycle, source.sections.said)}.",
+            f"{source.sections.pointer(cycle[-1])}/sectionIds/{index}",
+        )
+    _refuse_modifier_cycles(source, findings)
+
+
+def _refuse_modifier_cycles(source: Source, findings: Findings) -> None:
+    """Items and groups are one graph. An id may be used by both kinds, so each node begins with its kind."""
+    items = {
+        f"i{k}": [f"g{g}" for g in e.modifier_group_ids]
+        for k, e in source.items.entities.items()
+        if e.modifier_group_ids
+    }
+    groups = {f"g{k}": [f"i{i}" for i in e.item_ids] for k, e in source.groups.entities.items() if e.item_ids}
+
+    def said(node: str) -> str:
+        return (source.items if node[0] == "i" else source.groups).said(node[1:])
+
+    for cycle in find_cycles(items | groups):
+        last = cycle[-1]
+        table, member = (source.items, "modifierGroupIds") if last[0] == "i" else (source.groups, "itemIds")
+        index = (items if last[0] == "i" else groups)[last].index(cycle[0])
+        findings.fault(
+            f"Items and modifier groups form a cycle: {_named(cycle, said)}.",
+            f"{table.pointer(last[1:])}/{member}/{index}",
+        )
+
+
+def find_cycles(graph: Graph) -> Iterator[list[str]]:
+    """Yield a cycle for every edge that leads back to where the walk came from; its last node has that edge.
+
+    Every node and edge is seen once, without recursion: a chain of a million sections costs its length.
+    """
+    done: set[str] = set()
+    for start in graph:
+        if start not in done:
+            yield from _walk(graph, start, done)
+
+
+def _walk(graph: Graph, start: str, done: set[str]) -> Iterator[list[str]]:
+    path = {start: None}
+    stack = [iter(graph[start])]
+    while stack:
+        for node in stack[-1]:
+            if node in path:
+                nodes = list(path)
+                yield nodes[nodes.index(node) :]
+            elif node not in done and node in graph:
+                path[node] = None
+                stack.append(iter(graph[node]))
+                break
+        else:
+            done.add(path.popitem()[0])
+            stack.pop()
+
+
+def _named(cycle: Sequence[str], said: Callable[[str], str]) -> str:
+    names = [said(node) for node in (*cycle, cycle[0])]
+    if len(names) > _NAMED:
+        names = [*names[: _NAMED - 2], f"{len(names) - _NAMED + 1} more", names[-1]]
+    return " → ".join(names)

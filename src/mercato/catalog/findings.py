@@ -1,0 +1,77 @@
+"""What a check finds: faults, of which a bounded number is listed, and warnings, bounded by kind."""
+
+from collections import Counter
+from typing import Final
+
+from mercato.catalog.model import CatalogFault, CatalogWarning
+
+MOST_FAULTS: Final = 100
+"""Faults listed of one document; the last of them says how many more there are."""
+
+MOST_ALIKE: Final = 200
+"""Warnings listed of one kind; a menu without any price would have as many as items."""
+
+_CONTROL: Final = dict.fromkeys((*range(32), 127, *range(55296, 57344)), "�")
+
+
+def escape(step: str) -> str:
+    """Return a member's name as a step of an RFC 6901 pointer."""
+    return step.replace("~", "~0").replace("/", "~1") if "~" in step or "/" in step else step
+
+
+class Findings:
+    """Collects while a document is checked."""
+
+    def __init__(self) -> None:
+        self._faults: list[CatalogFault] = []
+        self._warnings: dict[str, list[CatalogWarning]] = {}
+        self._alike: Counter[str] = Counter()
+        self.fault_count = 0
+
+    def fault(self, message: str, path: str) -> None:
+        """Note why the document cannot be served."""
+        self.fault_count += 1
+        if len(self._faults) < MOST_FAULTS:
+            self._faults.append(CatalogFault(message=_clean(message), path=_clean(path)))
+
+    def warn(self, kind: str, message: str, path: str) -> None:
+        """Note what is odd. `kind` groups what would be repeated for every item of a menu."""
+        self._alike[kind] += 1
+        listed = self._warnings.setdefault(kind, [])
+        if len(listed) < MOST_ALIKE:
+            listed.append(CatalogWarning(message=_clean(message), path=_clean(path)))
+
+    def unlisted(self, count: int) -> None:
+        """Note faults that were counted but not looked at one by one."""
+        self.fault_count += count
+
+    def noted(self, path: str) -> bool:
+        """Tell whether a fault at exactly this place is listed already."""
+        return any(fault.path == path for fault in self._faults)
+
+    @property
+    def warning_count(self) -> int:
+        return self._alike.total()
+
+    def faults(self) -> tuple[CatalogFault, ...]:
+        """Return the faults in the order found, at most MOST_FAULTS."""
+        if self.fault_count <= MOST_FAULTS:
+            return tuple(self._faults)
+        kept = self._faults[: MOST_FAULTS - 1]
+        more = self.fault_count - len(kept)
+        return (*kept, CatalogFault(message=f"{more} more faults are not listed. Mend these first.", path=""))
+
+    def warnings(self) -> tuple[CatalogWarning, ...]:
+        """Return the warnings by kind; where a kind has too many, its last one says how many more."""
+        listed: list[CatalogWarning] = []
+        for kind, found in self._warnings.items():
+            more = self._alike[kind] - len(found)
+            listed += found
+            if more:
+                listed.append(CatalogWarning(message=f"{more} more warnings like the one before.", path=""))
+        return tuple(listed)
+
+
+def _clean(text: str) -> str:
+    """Return the text without what a text column, a terminal or a log cannot hold."""
+    return text if text.isprintable() else text.translate(_CONTROL)

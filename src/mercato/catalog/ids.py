@@ -1,0 +1,45 @@
+"""Ids as they are served: UUIDs in lower case, and a UUID of our making for an item or group whose id is none."""
+
+import re
+from collections.abc import Collection
+from typing import Final
+from uuid import UUID, uuid5
+
+_UUID: Final = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII
+)
+_LENGTH: Final = 36
+_DASHES: Final = (8, 13, 18, 23)
+_HEX: Final = str.maketrans("", "", "0123456789abcdef")
+
+
+def are_canonical(ids: Collection[str]) -> bool:
+    """Tell whether all are UUIDs in lower case: a few passes over one joined text, not a match for each."""
+    joined = "\n".join(ids)
+    count, stride = len(ids), _LENGTH + 1
+    if len(joined) != count * stride - 1 or joined[_LENGTH::stride] != "\n" * (count - 1):
+        return count == 0
+    dashes = all(joined[at::stride] == "-" * count for at in _DASHES)
+    return dashes and len(joined.translate(_HEX)) == len(_DASHES) * count + count - 1
+
+
+def served_id(text: str, *, onboarding_id: UUID, addressed: bool) -> str:
+    """Return the id as it is served; `addressed` when carts name it, so that it has to be a UUID."""
+    if _UUID.fullmatch(text):
+        return text.lower()
+    return str(uuid5(onboarding_id, encodable(text))) if addressed else text
+
+
+def place_id(onboarding_id: UUID, place: str) -> str:
+    """Return the id of an entity without one: always the same for that place (a pointer) of that onboarding."""
+    return str(uuid5(onboarding_id, place))
+
+
+def is_uuid(text: str) -> bool:
+    """Tell whether the text is a UUID, in any letter case."""
+    return _UUID.fullmatch(text) is not None
+
+
+def encodable(text: str) -> str:
+    """Return the text with what no UTF-8 can hold replaced."""
+    return text.encode("utf-8", "replace").decode()

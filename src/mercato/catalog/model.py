@@ -1,0 +1,182 @@
+"""What a catalog is once it has been read: faults and warnings, its summary, and the form that pricing reads."""
+
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from mercato.wire import Wire
+
+FORMAT: Final = 1
+"""Version of the compiled form. It is stored, so another version can only mean: compile the set again."""
+
+Windows = tuple[tuple[int, int], ...]
+"""Open spans in seconds of the local week, which begins on Sunday 00:00; each holds its start, not its end."""
+
+_DAY: Final = 86_400
+
+
+class CatalogFault(Wire):
+    """CatalogIngestErrorWire: why a document cannot be served, and where (RFC 6901, as fetched)."""
+
+    message: str
+    path: str
+
+
+class CatalogWarning(Wire):
+    """What is odd in a document that can be served all the same."""
+
+    message: str
+    path: str
+
+
+class CatalogSummary(Wire):
+    """What a set holds, counted. `warnings` counts all of them, also those that a bounded list left out."""
+
+    currency: str
+    catalogs: int
+    sections: int
+    items: int
+    modifier_groups: int
+    warnings: int
+
+
+class CompiledItem(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An item as pricing needs it. `price` in minor units; `reach` is an index into the catalog's reaches."""
+
+    name: str
+    price: int | None
+    groups: tuple[UUID, ...]
+    available: bool
+    maximum_quantity: int | None
+    partner_item_id: str | None
+    reach: int
+
+
+class CompiledGroup(msgspec.Struct, frozen=True, array_like=True):
+    """A modifier group. `choices` in document order: item → what one unit costs here, in minor units."""
+
+    name: str
+    minimum: int
+    maximum: int | None
+    maximum_per_item: int | None
+    free: int
+    choices: dict[UUID, int]
+
+
+class CompiledSection(msgspec.Struct, frozen=True, array_like=True):
+    """A section. `digest` changes when its entries do."""
+
+    name: str
+    digest: bytes
+
+
+class CompiledHours(msgspec.Struct, frozen=True, array_like=True):
+    """One catalog of the set. `windows` is None when it is always available."""
+
+    catalog_id: str
+    name: str
+    windows: Windows | None
+    digest: bytes
+
+    def open_at(self, second: int) -> bool:
+        """Tell whether the catalog is available at that second of the local week."""
+        return self.windows is None or any(start <= second < end for start, end in self.windows)
+
+
+class CompiledCatalog(msgspec.Struct, frozen=True, array_like=True):
+    """A CatalogSet as pricing reads it: everything by UUID, every amount in minor units of the currency.
+
+    `reaches` lists the distinct answers to "through which catalogs can an item be bought?": indices into
+    `catalogs`, or None for "at any time" (a set without catalogs or without sections).
+    """
+
+    format: int
+    currency: str
+    scale: int
+    items: dict[UUID, CompiledItem]
+    groups: dict[UUID, CompiledGroup]
+    sections: dict[str, CompiledSection]
+    catalogs: tuple[CompiledHours, ...]
+    reaches: tuple[tuple[int, ...] | None, ...]
+
+    def is_open(self, local: datetime) -> bool:
+        """Tell whether some catalog is available at the store's local time, or the set has none."""
+        second = second_of_week(local)
+        return not self.catalogs or any(catalog.open_at(second) for catalog in self.catalogs)
+
+    def is_sold(self, item: CompiledItem, local: datetime) -> bool:
+        """Tell whether the item stands in a section reachable from a catalog available at that local time."""
+        reach = self.reaches[item.reach]
+        if reach is None:
+            return True
+        second = second_of_week(local)
+        return any(self.catalogs[index].open_at(second) for index in reach)
+
+
+def second_of_week(local: datetime) -> int:
+    """Return the second of the week, Sunday 00:00 being 0, that a local time stands for."""
+    return local.isoweekday() % 7 * _DAY + local.hour * 3600 + local.minute * 60 + local.second
+
+
+class DiffEntry(Wire):
+    """An item, group, section or catalog that differs."""
+
+    id: str
+    name: str
+
+
+class DiffList(Wire):
+    """All of one kind of change, counted; the first of them, listed."""
+
+    count: int
+    entries: tuple[DiffEntry, ...]
+
+
+class PriceChange(Wire):
+    """An item at another price: decimal strings, null for an item without one."""
+
+    id: str
+    name: str
+    before: str | None
+    after: str | None
+
+
+class PriceChanges(Wire):
+    """All price changes, counted; the first of them, listed."""
+
+    count: int
+    entries: tuple[PriceChange, ...]
+
+
+class CurrencyChange(Wire):
+    before: str
+    after: str
+
+
+class ItemDiff(Wire):
+    """`reoptioned`: other modifier groups. `changed`: name, availability, maximum or the partner's own id."""
+
+    added: DiffList
+    removed: DiffList
+    repriced: PriceChanges
+    reoptioned: DiffList
+    changed: DiffList
+
+
+class PartDiff(Wire):
+    added: DiffList
+    removed: DiffList
+    changed: DiffList
+
+
+class CatalogDiff(Wire):
+    """What a set changes that pricing or browsing would notice. Texts and images alone make no difference here."""
+
+    identical: bool
+    currency: CurrencyChange | None
+    items: ItemDiff
+    modifier_groups: PartDiff
+    sections: PartDiff
+    catalogs: PartDiff

@@ -1,0 +1,103 @@
+"""Money between its text and whole minor units: by the text alone, never through a float.
+
+Digits are counted before any of them becomes a number, so that a price of a million digits costs its length.
+"""
+
+import re
+from typing import Final
+
+from mercato.catalog.currencies import SCALES
+
+LEAST: Final = -(2**63)
+MOST: Final = 2**63 - 1
+"""Minor units fit into a signed 64-bit integer: what a database column and a message pack can hold."""
+
+_DECIMAL: Final = re.compile(r"(-?)(\d+)(?:\.(\d+))?", re.ASCII)
+_NUMBER: Final = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?)0*(\d{1,4}))?", re.ASCII)
+_MOST_DIGITS: Final = 19
+_SHOWN: Final = 40
+"""Characters of a refused price that its fault repeats."""
+
+
+class MoneyError(ValueError):
+    """A text that is no amount in the currency; its message says why, to whoever wrote the text."""
+
+
+def find_scale(currency: str) -> int | None:
+    """Return the decimals of the currency's amounts; None when the code is no ISO 4217 currency in use."""
+    return SCALES.get(currency)
+
+
+def get_scale(currency: str) -> int:
+    """Return the decimals of the currency's amounts. Raises MoneyError for a code that is none."""
+    scale = SCALES.get(currency)
+    if scale is None:
+        raise MoneyError(f"{shown(currency)} is not an ISO 4217 currency code.")
+    return scale
+
+
+def to_minor(text: str, currency: str) -> int:
+    """Return the decimal text in minor units of the currency. Raises MoneyError.
+
+    Negative amounts are decimals too. Zeros beyond the currency's decimals are accepted, other digits are not.
+    """
+    return decimal_to_minor(text, get_scale(currency))
+
+
+def to_text(minor: int, currency: str) -> str:
+    """Return the amount as it stands on the wire: `1.10` USD, `110` JPY, `0.110` KWD."""
+    return scaled(minor, get_scale(currency))
+
+
+def decimal_to_minor(text: str, scale: int) -> int:
+    """Return the decimal text in minor units of `scale` decimals. Raises MoneyError."""
+    match = _DECIMAL.fullmatch(text)
+    if match is None:
+        raise MoneyError(f"{shown(text)} is not a decimal number like 12.50.")
+    sign, whole, fraction = match.groups("")
+    return _minor(text, sign, whole, fraction, scale)
+
+
+def number_to_minor(text: str, scale: int) -> int:
+    """Return the text of a JSON number in minor units; an exponent is read exactly. Raises MoneyError."""
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise MoneyError(f"{shown(text)} is out of range for a price.")
+    sign, whole, fraction, down, exponent = match.groups("")
+    if exponent:
+        whole, fraction = _shifted(whole, fraction, -int(exponent) if down == "-" else int(exponent))
+    return _minor(text, sign, whole, fraction, scale)
+
+
+def scaled(minor: int, scale: int) -> str:
+    """Return minor units as decimal text with exactly `scale` decimals."""
+    if scale == 0:
+        return str(minor)
+    digits = str(abs(minor)).zfill(scale + 1)
+    return f"{'-' if minor < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
+
+
+def shown(text: str) -> str:
+    """Return a text of somebody else's, quoted, cut and without control characters, for use in a message."""
+    cut = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return '"' + "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in cut) + '"'
+
+
+def _shifted(whole: str, fraction: str, by: int) -> tuple[str, str]:
+    """Return the digits before and after the point when it moves right by `by` places."""
+    if by >= 0:
+        return whole + fraction[:by].ljust(by, "0"), fraction[by:]
+    return whole[:by] or "0", whole[by:].rjust(-by, "0") + fraction
+
+
+def _minor(text: str, sign: str, whole: str, fraction: str, scale: int) -> int:
+    fraction = fraction.rstrip("0")
+    if len(fraction) > scale:
+        allowed = f"at most {scale} decimals" if scale else "no decimals"
+        raise MoneyError(f"{shown(text)} has more decimals than the currency: {allowed}.")
+    digits = whole.lstrip("0") + fraction.ljust(scale, "0")
+    if len(digits) <= _MOST_DIGITS + scale:
+        minor = int(sign + (digits or "0"))
+        if LEAST <= minor <= MOST:
+            return minor
+    raise MoneyError(f"{shown(text)} is out of range for a price.")

@@ -1,0 +1,78 @@
+"""A document as fetched: every fault in it, or all that serving and pricing need of it."""
+
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from mercato.catalog.counts import check_counts
+from mercato.catalog.cycles import refuse_cycles
+from mercato.catalog.findings import Findings
+from mercato.catalog.hours import read_windows
+from mercato.catalog.model import Windows
+from mercato.catalog.prices import Prices
+from mercato.catalog.read import read
+from mercato.catalog.references import resolve
+from mercato.catalog.source import Source, Table
+
+_NAMED: Final = 3
+"""Items that one warning names."""
+
+
+class Valid(msgspec.Struct, frozen=True):
+    """A document without faults. Prices are in minor units of `source.currency`."""
+
+    source: Source
+    item_prices: list[int | None]
+    overrides: dict[str, dict[str, int]]
+    windows: dict[str, Windows | None]
+
+
+def validate(document: bytes, *, onboarding_id: UUID, default_currency: str) -> tuple[Valid | None, Findings]:
+    """Return the validated document, or None when there are faults, and what was found.
+
+    Raises nothing, whatever the bytes are. The work is linear in the document's size.
+    """
+    findings = Findings()
+    try:
+        valid = _validate(document, onboarding_id, default_currency, findings)
+    except RecursionError:
+        findings = Findings()
+        findings.fault("The document is nested too deeply to be read.", "")
+        valid = None
+    return (None if findings.fault_count else valid), findings
+
+
+def _validate(
+    document: bytes, onboarding_id: UUID, default_currency: str, findings: Findings
+) -> Valid | None:
+    source = read(document, onboarding_id=onboarding_id, default_currency=default_currency, findings=findings)
+    if source is None:
+        return None
+    resolve(source, findings)
+    refuse_cycles(source, findings)
+    check_counts(source, findings)
+    windows = read_windows(source, findings)
+    prices = Prices(source, findings)
+    valid = Valid(source=source, item_prices=prices.items(), overrides=prices.overrides(), windows=windows)
+    for table in (source.catalogs, source.sections, source.items, source.groups):
+        _warn_nameless(table, findings)
+    _warn_idle_overrides(source, findings)
+    return valid
+
+
+def _warn_nameless(table: Table[Any], findings: Findings) -> None:
+    for key in [key for key, entity in table.entities.items() if not entity.name]:
+        findings.warn("no name", f"The {table.kind.noun} {table.said(key)} has no name.", table.pointer(key))
+
+
+def _warn_idle_overrides(source: Source, findings: Findings) -> None:
+    for key, group in source.groups.entities.items():
+        idle = (group.price_overrides or {}).keys() - set(group.item_ids or ())
+        if idle:
+            findings.warn(
+                "idle override",
+                f"priceOverrides of the modifier group {source.groups.said(key)} names items that it does not offer: "
+                f"{', '.join(sorted(idle)[:_NAMED])}{' and more' if len(idle) > _NAMED else ''}.",
+                f"{source.groups.pointer(key)}/priceOverrides",
+            )
