@@ -1,6 +1,7 @@
 """The one place that builds everything: settings in, a running service out."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -95,6 +96,7 @@ async def running(
         stack.push_async_callback(builder.close)
         app = _wire(settings, now=now, db=db, feed=feed, outbound=outbound, builder=builder)
         await stack.enter_async_context(_alongside(feed.run(), "changes"))
+        await stack.enter_async_context(_alongside(app.callers.run(), "callers"))
         if works:
             upkeep = Upkeep(db, now, settings.catalog_retention_days, settings.delivery_retention_days)
             await stack.enter_async_context(_alongside(upkeep.run(), "upkeep"))
@@ -119,7 +121,14 @@ def _wire(
         new_id=clock.new_id,
         on_finished=StoreEvents(clock.new_id).finished,
     )
-    sender = Sender(db=db, outbound=outbound, vault=vault, clock=now)
+    sender = Sender(
+        db=db,
+        outbound=outbound,
+        vault=vault,
+        clock=now,
+        chance=random.random,
+        seconds=settings.webhook_seconds,
+    )
     return Runtime(
         settings=settings,
         clock=now,
@@ -155,17 +164,19 @@ def _handlers(settings: Settings, ingest: Ingest, placer: Placer, sender: Sender
             on_dead=ingest.give_up,
         ),
         places.KIND: Handler(fn=placer.handle, payload=PlaceJob, concurrency=2, max_attempts=3),
-        deliveries.KIND: sender.handler(concurrency=settings.delivery_concurrency),
+        deliveries.KIND: sender.handler(
+            concurrency=settings.delivery_concurrency, per_partner=settings.delivery_concurrency_per_partner
+        ),
     }
 
 
 def _pull_limits(settings: Settings) -> PullLimits:
     return PullLimits(
-        connect_seconds=settings.pull_connect_seconds,
-        total_seconds=settings.pull_seconds,
+        connect=settings.pull_connect_seconds,
+        total=settings.pull_seconds,
         redirects=settings.pull_redirects,
-        wire_bytes=settings.pull_bytes,
-        decoded_bytes=settings.pull_decoded_bytes,
+        max_raw=settings.pull_bytes,
+        max_decoded=settings.pull_decoded_bytes,
     )
 
 
@@ -180,8 +191,7 @@ def _limiter(settings: Settings, now: Clock) -> Limiter | None:
         reads=settings.rate_limit_reads,
         writes=settings.rate_limit_writes,
         discovery=settings.rate_limit_discovery,
-        workers=1,
-        clock=now,
+        now=now,
     )
 
 

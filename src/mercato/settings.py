@@ -108,9 +108,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ingest_waiting_per_store: Annotated[Positive, _doc("Catalog runs of a store that may wait.")] = 10
     catalog_retention_days: Annotated[Positive, _doc("Days a superseded CatalogSet stays readable.")] = 30
 
-    webhook_connect_seconds: Annotated[Seconds, _doc("Seconds a webhook may take to connect.")] = 5.0
     webhook_seconds: Annotated[Seconds, _doc("Seconds an event delivery may take.")] = 15.0
     delivery_concurrency: Annotated[Positive, _doc("Webhook deliveries at one time.")] = 32
+    delivery_concurrency_per_partner: Annotated[
+        Positive, _doc("Webhook deliveries of one partner at one time, over all workers.")
+    ] = 8
     delivery_retention_days: Annotated[Positive, _doc("Days webhook deliveries and attempts are kept.")] = 30
 
     log_level: Annotated[
