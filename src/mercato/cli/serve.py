@@ -26,12 +26,16 @@ def serve(
     return _run(_serve, host=host, port=port, data_dir=data_dir)
 
 
-def worker(*, data_dir: Annotated[Path | None, Parameter(help="Where the embedded database lives.")] = None) -> int:
+def worker(
+    *, data_dir: Annotated[Path | None, Parameter(help="Where the embedded database lives.")] = None
+) -> int:
     """Do background work alone, beside servers on the same database."""
     return _run(_work, data_dir=data_dir)
 
 
-def migrate(*, data_dir: Annotated[Path | None, Parameter(help="Where the embedded database lives.")] = None) -> int:
+def migrate(
+    *, data_dir: Annotated[Path | None, Parameter(help="Where the embedded database lives.")] = None
+) -> int:
     """Bring the database's schema to this version."""
     return _run(_migrate, data_dir=data_dir)
 

@@ -28,6 +28,7 @@ from mercato.partners.model import (
     UnknownAccountError,
 )
 from mercato.partners.vault import Vault
+from mercato.wire import parse_uuid
 
 MOST_NAME: Final = 200
 MOST_TOKEN: Final = 4096
@@ -92,6 +93,19 @@ async def get_partner(tx: Read, partner_id: UUID) -> Partner:
     return _known(await queries.find_partner(tx, partner_id), partner_id)
 
 
+async def get_partner_named(tx: Read, name: str) -> Partner:
+    """Return the partner of an id, or of a name that only one has. Raises AccountError."""
+    partner_id = parse_uuid(name)
+    if partner_id is not None:
+        return await get_partner(tx, partner_id)
+    found = await queries.list_partners(tx, name=name.encode(errors="replace").decode(), limit=2)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise AccountError("Several partners have this name: say which by its id, from mercato partner list.")
+    raise UnknownAccountError("There is no partner of this name. See them with: mercato partner list")
+
+
 async def set_limits(tx: Write, partner_id: UUID, limits: Limits) -> None:
     """Give the partner requests a minute of its own; None takes the deployment's. Raises AccountError."""
     if not await queries.move_limits(tx, partner_id, _checked_limits(limits)):
@@ -146,6 +160,17 @@ async def get_signing_secrets(
     """Return the secrets that sign now, the newest first: one, or two during a rotation. Raises VaultError."""
     rows = await queries.list_secrets(tx, partner_id, now=now())
     return [vault.open(sealed, context=f"signing-secret:{secret.id}") for secret, sealed in rows]
+
+
+async def check_vault(tx: Read, vault: Vault) -> None:
+    """Return if the vault opens what others have sealed in this database. Raises VaultError.
+
+    For a process about to seal: with a key of its own it would write secrets that no other can open.
+    """
+    found = await queries.find_newest_secret(tx)
+    if found is not None:
+        secret_id, sealed = found
+        vault.open(sealed, context=f"signing-secret:{secret_id}")
 
 
 async def list_signing_secrets(tx: Read, partner_id: UUID, *, now: Clock = clock.now) -> list[SigningSecret]:

@@ -11,6 +11,7 @@ from mercato.db.changes import announce
 from mercato.db.engine import Read, Write
 from mercato.partners import keys, queries
 from mercato.partners.model import AccountError, ApiKey, Partner, Surface, UnknownAccountError
+from mercato.wire import parse_uuid
 
 TOPIC: Final = "partner"
 """The topic under which a change of a partner or of its credentials is announced, with the partner's id."""
@@ -59,7 +60,7 @@ async def create_key(
 async def get_key(tx: Read, name: str) -> ApiKey:
     """Return the key of an id, of a prefix as lists show it, or of its whole text. Raises UnknownAccountError."""
     token = name.encode(errors="replace")
-    if (key_id := _uuid(name)) is not None:
+    if (key_id := parse_uuid(name)) is not None:
         key = await queries.find_key(tx, key_id)
     elif keys.is_whole(token):
         key = await queries.find_key_by_digest(tx, keys.digest(token))
@@ -141,10 +142,3 @@ def checked_overlap(overlap: timedelta) -> timedelta:
     if not timedelta(0) <= overlap <= MOST_OVERLAP:
         raise AccountError(f"An overlap has 0 to {MOST_OVERLAP.days} days.")
     return overlap
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None

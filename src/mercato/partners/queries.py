@@ -207,6 +207,13 @@ async def list_secrets(tx: Read, partner_id: UUID, *, now: datetime) -> list[tup
     ]
 
 
+async def find_newest_secret(tx: Read) -> tuple[UUID, bytes] | None:
+    """Return id and sealed text of the secret that was made last, whoever's it is."""
+    newest = select(signing_secrets).order_by(signing_secrets.c.id.desc()).limit(1)
+    row = await tx.first(newest)
+    return None if row is None else (row.id, row.secret)
+
+
 async def move_secret_out(tx: Write, partner_id: UUID, *, until: datetime) -> None:
     """Let the secret in use end at the instant, and erase the one before it: two are valid, never three."""
     mine = signing_secrets.c.partner_id == partner_id

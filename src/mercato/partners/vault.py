@@ -67,7 +67,7 @@ class Vault:
 
 
 def load_keys(settings_value: str | None, data_dir: Path | None) -> list[bytes]:
-    """Return the encryption keys: of the settings, else of the data directory, where one is made if missing.
+    """Return the encryption keys: of the settings, else of the data directory, where a missing one is made.
 
     Raises VaultError if a key is unreadable or there is no place to keep one.
     """
@@ -82,6 +82,7 @@ def load_keys(settings_value: str | None, data_dir: Path | None) -> list[bytes]:
     path = data_dir / FILE
     try:
         if not path.exists():
+            data_dir.mkdir(parents=True, exist_ok=True)
             _create(path)
         return _parse(path.read_text().split(), str(path))
     except OSError as error:

@@ -1,0 +1,54 @@
+"""What the commands print: JSON for programs, tables for people."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from mercato.wire import Wire, instant
+
+WIDE: Final = 240
+"""Columns of a table that goes into a pipe: ids must not be cut."""
+
+
+def print_json(value: Wire) -> None:
+    """Print the value as indented JSON: the only thing on standard output."""
+    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:
+    """Print a table; without rows say `empty`."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in rows:
+        # Text, because names may hold what would be markup.
+        table.add_row(*(Text(_cell(value), overflow="fold") for value in row))
+    if not table.row_count:
+        print(empty)
+        return
+    Console(width=None if sys.stdout.isatty() else WIDE, highlight=False).print(table)
+
+
+def print_facts(*facts: tuple[str, Any]) -> None:
+    """Print names and values in two columns, for people who copy the values: nothing is wrapped or cut."""
+    shown = [(name, value) for name, value in facts if value is not None]
+    width = max(len(name) for name, _ in shown)
+    for name, value in shown:
+        print(f"{name:<{width}}  {_cell(value)}")
+
+
+def note(text: str) -> None:
+    """Say something to the person, apart from what is printed for use."""
+    print(text, file=sys.stderr)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, datetime):
+        return (instant(value) or "")[:19].replace("T", " ")
+    return "" if value is None else str(value)

@@ -1,0 +1,76 @@
+"""What a command says when it fails: what is wrong and what to do, never a traceback for what can happen."""
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Final
+
+import asyncpg
+
+from mercato.cli import FAILED, UNUSABLE
+from mercato.db.errors import DatabaseAway, is_unavailable
+from mercato.db.migrate import SchemaIsNewer
+from mercato.partners.model import AccountError
+from mercato.partners.vault import VaultError
+from mercato.settings import SettingsError
+
+_AWAY: Final = "The database is busy or away, and nothing was changed. Is it running? Then try again."
+_OLD: Final = "The database does not have the tables of this version. Make them with: mercato migrate"
+
+
+class UnusableError(Exception):
+    """The command was asked for something that cannot be: exit code 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Lines for standard error, and the exit code."""
+
+    message: str
+    code: int = FAILED
+
+
+def explain(error: Exception) -> Failure | None:
+    """Return what to say of an error, or None if it is a bug, whose traceback is wanted."""
+    match error:
+        case UnusableError() | SettingsError():
+            return Failure(str(error), UNUSABLE)
+        case AccountError() | VaultError():
+            return Failure(str(error))
+        case SchemaIsNewer():
+            return Failure(f"{_sentence(str(error))} Install a newer version of mercato.")
+        case DatabaseAway() | ConnectionError() | TimeoutError():
+            return Failure(_AWAY)
+        case OSError():
+            what = error.strerror or str(error) or type(error).__name__
+            return Failure(_sentence(f"{error.filename}: {what}" if error.filename else what))
+    return _of_database(error)
+
+
+def _of_database(error: Exception) -> Failure | None:
+    cause = _drivers(error)
+    if cause is None:
+        return Failure(_AWAY) if is_unavailable(error) else None
+    # The first line alone: what follows may quote the values of a row.
+    what = (str(cause).splitlines() or [type(cause).__name__])[0]
+    if isinstance(cause, asyncpg.UndefinedTableError | asyncpg.UndefinedColumnError) or "no such " in what:
+        return Failure(_OLD)
+    if isinstance(cause, sqlite3.IntegrityError | asyncpg.IntegrityConstraintViolationError):
+        return None
+    if is_unavailable(error) and "unable to open" not in what:
+        return Failure(_AWAY)
+    return Failure(f"The database cannot be used: {_sentence(what)}")
+
+
+def _drivers(error: BaseException) -> BaseException | None:
+    """Return the error of the driver under SQLAlchemy's, if there is one."""
+    cause: BaseException | None = error
+    for _ in range(5):
+        if cause is None or isinstance(cause, asyncpg.PostgresError | sqlite3.Error):
+            return cause
+        cause = getattr(cause, "orig", None) or cause.__cause__
+    return None
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

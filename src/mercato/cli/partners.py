@@ -1,0 +1,172 @@
+"""`mercato partner`: organisations that use the network."""
+
+import sys
+from typing import Annotated
+from uuid import UUID
+
+from cyclopts import App, Parameter
+from msgspec import UNSET, UnsetType
+
+from mercato.cli.console import note, print_facts, print_json, print_table
+from mercato.cli.session import DataDir, Json, opened
+from mercato.partners import accounts, queries
+from mercato.partners.accounts import NewPartner
+from mercato.partners.model import Limits, Partner, PartnerKind
+from mercato.wire import Instant, Wire, instant
+
+partner = App(name="partner", help="Partners: organisations that use the network.")
+
+PAGE = 1000
+
+Name = Annotated[str, Parameter(help="The partner's id, or its name if no other has it.")]
+Token = Annotated[
+    str | None, Parameter(help="Bearer token that our webhooks carry to it; - reads it from standard input.")
+]
+EventUrl = Annotated[str | None, Parameter(help="Where order events go (marketfront partners).")]
+After = Annotated[UUID | None, Parameter(help="Begin after this id.")]
+
+
+class Credentials(Wire, kw_only=True):
+    """All that a new partner needs to begin."""
+
+    partner_id: UUID
+    commerce_key: str | UnsetType = UNSET
+    commerce_key_id: UUID | UnsetType = UNSET
+    marketfront_key: str | UnsetType = UNSET
+    marketfront_key_id: UUID | UnsetType = UNSET
+    signing_secret: str
+
+
+class Entry(Wire):
+    """A partner in a list."""
+
+    partner_id: UUID
+    name: str
+    kind: PartnerKind
+    limits: Limits
+    has_webhook_token: bool
+    event_url: str | None
+    created_at: Instant | None
+
+
+class Entries(Wire):
+    """A page of partners."""
+
+    partners: list[Entry]
+
+
+@partner.command
+async def create(
+    name: Annotated[str, Parameter(help="What to call it.")],
+    /,
+    *,
+    kind: Annotated[PartnerKind, Parameter(help="What it does here.")],
+    webhook_token: Token = None,
+    event_url: EventUrl = None,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Make a partner, with a key for each surface of its kind and a signing secret."""
+    token = _typed(webhook_token)
+    async with opened(data_dir, create=True) as session, session.db.write() as tx:
+        vault = await session.vault(tx)
+        made = await accounts.create_partner(
+            tx, vault, name=name, kind=kind, webhook_token=token, event_url=event_url
+        )
+    if json:
+        print_json(_credentials(made))
+        return
+    print_facts(
+        ("Partner", made.id),
+        ("Commerce key", made.commerce_key and made.commerce_key.text),
+        ("Marketfront key", made.marketfront_key and made.marketfront_key.text),
+        ("Signing secret", made.signing_secret),
+    )
+    note("Keys are kept as hashes only: store them now, they cannot be shown again.")
+
+
+@partner.command(name="list")
+async def list_(*, after: After = None, json: Json = False, data_dir: DataDir = None) -> None:
+    """List partners in the order of their creation."""
+    async with opened(data_dir) as session, session.db.read() as tx:
+        found = await queries.list_partners(tx, after=after, limit=PAGE)
+    if json:
+        print_json(Entries(partners=[_entry(one) for one in found]))
+    else:
+        rows = [
+            (one.id, one.name, one.kind, _shown(one.limits), one.event_url, one.created_at) for one in found
+        ]
+        columns = ("Id", "Name", "Kind", "Own limits", "Event URL", "Created")
+        print_table(columns, rows, empty="There are no partners. Make one with: mercato partner create")
+    if len(found) == PAGE:
+        note(f"There may be more: mercato partner list --after {found[-1].id}")
+
+
+@partner.command
+async def update(
+    name: Name,
+    /,
+    *,
+    webhook_token: Token = None,
+    event_url: EventUrl = None,
+    reads: Annotated[int | None, Parameter(help="Reads a minute; 0 takes the deployment's.")] = None,
+    writes: Annotated[int | None, Parameter(help="Writes a minute; 0 takes the deployment's.")] = None,
+    discovery: Annotated[
+        int | None, Parameter(help="Discoveries a minute; 0 takes the deployment's.")
+    ] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Change what is given; an empty token or URL takes it away. It holds within a second, without a restart."""
+    token = _typed(webhook_token)
+    async with opened(data_dir) as session, session.db.write() as tx:
+        old = await accounts.get_partner_named(tx, name)
+        if token is not None:
+            await accounts.set_webhook_token(tx, await session.vault(tx), old.id, token or None)
+        if event_url is not None:
+            await accounts.set_event_url(tx, old.id, event_url or None)
+        limits = Limits(
+            reads=_given(reads, old.limits.reads),
+            writes=_given(writes, old.limits.writes),
+            discovery=_given(discovery, old.limits.discovery),
+        )
+        if limits != old.limits:
+            await accounts.set_limits(tx, old.id, limits)
+    note(f"Changed {old.name}.")
+
+
+def _typed(token: str | None) -> str | None:
+    """Return the token; `-` keeps it out of the shell's history and the list of processes."""
+    return sys.stdin.readline().strip() if token == "-" else token  # noqa: S105  # no password, a dash
+
+
+def _given(value: int | None, old: int | None) -> int | None:
+    return old if value is None else value or None
+
+
+def _credentials(made: NewPartner) -> Credentials:
+    commerce, marketfront = made.commerce_key, made.marketfront_key
+    return Credentials(
+        partner_id=made.id,
+        commerce_key=commerce.text if commerce else UNSET,
+        commerce_key_id=commerce.id if commerce else UNSET,
+        marketfront_key=marketfront.text if marketfront else UNSET,
+        marketfront_key_id=marketfront.id if marketfront else UNSET,
+        signing_secret=made.signing_secret,
+    )
+
+
+def _entry(one: Partner) -> Entry:
+    return Entry(
+        partner_id=one.id,
+        name=one.name,
+        kind=one.kind,
+        limits=one.limits,
+        has_webhook_token=one.has_webhook_token,
+        event_url=one.event_url,
+        created_at=instant(one.created_at),
+    )
+
+
+def _shown(limits: Limits) -> str:
+    own = {"reads": limits.reads, "writes": limits.writes, "discovery": limits.discovery}
+    return ", ".join(f"{name} {value}" for name, value in own.items() if value is not None)

@@ -1,0 +1,75 @@
+"""What the commands for partners work with: the settings' database, and the vault when something is sealed."""
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from mercato.cli.failures import UnusableError
+from mercato.db.engine import Database, Read
+from mercato.db.migrate import migrate
+from mercato.db.url import database_url
+from mercato.partners import accounts
+from mercato.partners.vault import Vault, load_keys
+from mercato.settings import Settings, load
+from mercato.telemetry import configure_logs
+
+DataDir = Annotated[Path | None, Parameter(help="Where the embedded database lives (./data).")]
+Json = Annotated[bool, Parameter(name="--json", negative=(), help="JSON on standard output, for programs.")]
+
+
+@dataclass(frozen=True)
+class Session:
+    """An open database and the settings it came from."""
+
+    settings: Settings
+    db: Database
+
+    async def vault(self, tx: Read) -> Vault:
+        """Return the vault that servers on this database use. Raises VaultError if ours is another one."""
+        keys = self.settings.encryption_keys
+        vault = Vault(load_keys(None if keys is None else keys.reveal(), self.settings.data_dir))
+        await accounts.check_vault(tx, vault)
+        return vault
+
+
+@asynccontextmanager
+async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterator[Session]:
+    """Open the database of the settings, or with `create` make it and bring it to this version's schema."""
+    settings = load(os.environ, data_dir=data_dir)
+    configure_logs(level=settings.log_level, form=settings.log_format)
+    url = database_url(settings)
+    if settings.database_url is None:
+        _look_into(settings.data_dir, Path(url.removeprefix("sqlite:///")), create=create)
+    try:
+        db = Database.open(url)
+    except ValueError:
+        # The URL may hold a password: it is not repeated.
+        raise UnusableError(
+            "MERCATO_DATABASE_URL is no address of a database: postgresql://user:password@host/name, "
+            "or sqlite:/// and a path."
+        ) from None
+    if create:
+        await migrate(url)
+    async with db:
+        yield Session(settings, db)
+
+
+def _look_into(data_dir: Path, file: Path, *, create: bool) -> None:
+    if file.exists():
+        return
+    if not create:
+        raise UnusableError(
+            f"There is no database in {data_dir}. Name the directory of the server with --data-dir, or its "
+            "database with MERCATO_DATABASE_URL."
+        )
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnusableError(f"The data directory {data_dir} cannot be made: {error.strerror}.") from None
+    print(f"A new database is made in {data_dir}.", file=sys.stderr)
