@@ -167,6 +167,11 @@ class BodyReader:
         self._kept = BytesIO()
         self.raw_size = 0
 
+    def expect(self, announced: int | None) -> None:
+        """Refuse at once what announces itself (`Content-Length`) as too long."""
+        if announced is not None and announced > self._max_raw:
+            raise BodyRefused(BodyFault.TOO_MUCH_SENT)
+
     async def take(self, chunk: bytes) -> None:
         """Add what arrived."""
         room = self._max_raw - self.raw_size

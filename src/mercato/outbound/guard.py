@@ -89,8 +89,11 @@ class SystemResolver(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(self._timeout):
-            found = await loop.run_in_executor(self._pool, _look_up, host, port, family)
+        try:
+            async with asyncio.timeout(self._timeout):
+                found = await loop.run_in_executor(self._pool, _look_up, host, port, family)
+        except TimeoutError as error:
+            raise socket.gaierror(socket.EAI_AGAIN, "no answer in time") from error
         return [
             ResolveResult(
                 hostname=host,

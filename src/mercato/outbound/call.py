@@ -1,0 +1,203 @@
+"""One webhook call: posted, its reply read within limits, or an error that says how far it came."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import aiohttp
+from aiohttp import ClientResponse, ClientSession, TraceConfig, hdrs
+
+from mercato.clock import Clock
+from mercato.outbound.body import BodyReader, BodyRefused, coding_of
+from mercato.outbound.faults import Failure, Fault, body_failure, connection_failure, url_failure
+from mercato.outbound.guard import AddressPolicy, ParsedUrl, UrlRefused, check_url
+from mercato.outbound.waits import retry_after
+
+CONNECT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What the endpoint answered; a redirect is an answer too and is not followed.
+
+    `retry_after` is in seconds. `complete` is false when the body was cut at the limit, broke off, or could not
+    be unpacked, where the caller allowed that.
+    """
+
+    status: int
+    content_type: str | None
+    retry_after: float | None
+    body: bytes
+    complete: bool
+    ms: int
+
+
+class CallFailed(Exception):  # noqa: N818  # an outcome that is logged and shown
+    """A call without a usable reply. `message` can be shown to the partner; `status` is set if one arrived."""
+
+    def __init__(self, failure: Failure, *, ms: int) -> None:
+        super().__init__(failure.message)
+        self.reason = failure.fault
+        self.message = failure.message
+        self.status = failure.status
+        self.ms = ms
+
+
+class _Stopped(Exception):  # noqa: N818  # always caught below
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+async def _mark_reused(_session: ClientSession, context: SimpleNamespace, _params: object) -> None:
+    if isinstance(call := context.trace_request_ctx, _Call):
+        call.reused = True
+
+
+def reuse_trace() -> TraceConfig:
+    """Return the trace through which a call learns that it went out on a kept connection."""
+    trace = TraceConfig()
+    trace.on_connection_reuseconn.append(_mark_reused)
+    return trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """What every call of a process shares."""
+
+    session: ClientSession
+    policy: AddressPolicy
+    clock: Clock
+    subject: str = "webhook URL"
+
+    async def post(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes,
+        seconds: float,
+        max_reply: int,
+        truncate: bool,
+    ) -> Reply:
+        """Return the reply, or raise `CallFailed`. `seconds` are all there is, connecting included."""
+        started = asyncio.get_running_loop().time()
+        call = _Call(caller=self, headers=headers, body=body, max_reply=max_reply, truncate=truncate)
+        try:
+            async with asyncio.timeout(seconds):
+                reply = await call.run(url)
+        except TimeoutError:
+            partial = call.partial()
+            if partial is None:
+                message = f"The server of the {self.subject} gave no full answer within {seconds:g} seconds."
+                raise CallFailed(
+                    Failure(fault=Fault.TIMEOUT, message=message, status=call.status),
+                    ms=_ms_since(started),
+                ) from None
+            reply = partial
+        except _Stopped as stopped:
+            raise CallFailed(stopped.failure, ms=_ms_since(started)) from stopped
+        return replace(reply, ms=_ms_since(started))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Call:
+    """The state of one call, so that what had arrived when time ran out isn't lost."""
+
+    caller: Caller
+    headers: Mapping[str, str]
+    body: bytes
+    max_reply: int
+    truncate: bool
+    reused: bool = False
+    head: Reply | None = None
+    reader: BodyReader | None = None
+
+    @property
+    def status(self) -> int | None:
+        return self.head.status if self.head else None
+
+    def partial(self) -> Reply | None:
+        """Return the reply as far as it came, if the caller is content with that."""
+        if self.head is None or not self.truncate:
+            return None
+        return replace(self.head, body=self.reader.so_far if self.reader else b"")
+
+    async def run(self, url: str) -> Reply:
+        target = self._checked(url)
+        try:
+            return await self._exchange(target)
+        except aiohttp.ClientError as error:
+            if not self._was_stale(error):
+                raise self._stopped(error) from error
+        # A server may close a kept connection in the very moment in which we use it. The webhook-id makes the
+        # second sending harmless, and a fresh connection tells whether the server is there.
+        self.reused = False
+        try:
+            return await self._exchange(target)
+        except aiohttp.ClientError as error:
+            raise self._stopped(error) from error
+
+    def _checked(self, url: str) -> ParsedUrl:
+        policy = self.caller.policy
+        try:
+            return check_url(url, policy, https_only=not policy.allow_private)
+        except UrlRefused as refused:
+            raise _Stopped(url_failure(refused.fault, self.caller.subject)) from refused
+
+    def _was_stale(self, error: aiohttp.ClientError) -> bool:
+        dropped = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
+        return dropped and self.reused and self.head is None
+
+    def _stopped(self, error: aiohttp.ClientError) -> _Stopped:
+        failure = connection_failure(error, self.caller.subject, connect_seconds=CONNECT_SECONDS)
+        return _Stopped(replace(failure, status=self.status))
+
+    async def _exchange(self, target: ParsedUrl) -> Reply:
+        async with self.caller.session.post(
+            target.url,
+            data=self.body,
+            headers={hdrs.ACCEPT_ENCODING: "identity", **self.headers},
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+            allow_redirects=False,
+            trace_request_ctx=self,
+        ) as response:
+            self.head = self._read_head(response)
+            return await self._read_body(response, self.head)
+
+    def _read_head(self, response: ClientResponse) -> Reply:
+        return Reply(
+            status=response.status,
+            content_type=response.headers.get(hdrs.CONTENT_TYPE),
+            retry_after=retry_after(response.headers.get(hdrs.RETRY_AFTER), self.caller.clock),
+            body=b"",
+            complete=False,
+            ms=0,
+        )
+
+    async def _read_body(self, response: ClientResponse, head: Reply) -> Reply:
+        try:
+            coding = coding_of(response.headers.getall(hdrs.CONTENT_ENCODING, ()))
+            self.reader = BodyReader(coding, max_raw=self.max_reply, max_decoded=self.max_reply)
+            async for chunk in response.content.iter_any():
+                await self.reader.take(chunk)
+            return replace(head, body=self.reader.finish(), complete=True)
+        except BodyRefused as refused:
+            if partial := self.partial():
+                return partial
+            raise self._unread(refused) from refused
+        except aiohttp.ClientError:
+            if partial := self.partial():
+                return partial
+            raise
+
+    def _unread(self, refused: BodyRefused) -> _Stopped:
+        limit = self.max_reply
+        failure = body_failure(refused.fault, self.caller.subject, max_raw=limit, max_decoded=limit)
+        fault = Fault.PROTOCOL if failure.fault is Fault.ENCODING else failure.fault
+        return _Stopped(replace(failure, fault=fault, status=self.status))
+
+
+def _ms_since(started: float) -> int:
+    return round((asyncio.get_running_loop().time() - started) * 1000)

@@ -1,0 +1,196 @@
+"""What can go wrong on the way to a stranger's server, in words that the stranger understands.
+
+No sentence here holds a resolved address, an internal host or a library's text: each is written for the partner
+whose URL it is, says what happened, and what to do. "Subject" is that URL's name, such as "catalog URL".
+"""
+
+import socket
+import ssl
+from dataclasses import dataclass
+from enum import StrEnum
+from http import HTTPStatus
+from typing import TypeVar
+
+import aiohttp
+
+from mercato.outbound.body import ACCEPT_ENCODING, BodyFault
+from mercato.outbound.guard import AddressRefused, UrlFault
+
+
+class Fault(StrEnum):
+    """The kind of a failure, for logs, metrics and tests. The last three happen to pulls alone."""
+
+    REFUSED_ADDRESS = "refused_address"
+    DNS = "dns"
+    CONNECT = "connect"
+    TLS = "tls"
+    TIMEOUT = "timeout"
+    PROTOCOL = "protocol"
+    REPLY_TOO_LARGE = "reply_too_large"
+    STATUS = "status"
+    REDIRECT = "redirect"
+    ENCODING = "encoding"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """One failed attempt. `retryable`: a later one may succeed; `at_once`: even one in a moment."""
+
+    fault: Fault
+    message: str
+    retryable: bool = False
+    at_once: bool = False
+    status: int | None = None
+    retry_after: float | None = None
+
+
+_PUBLIC = "Use a host that can be reached from the public internet."
+_RUNNING = "Check that the server is running and reachable from the internet on that port."
+
+
+def url_failure(fault: UrlFault, subject: str, *, redirected: bool = False) -> Failure:
+    """Return the failure of a URL that may not be opened, the partner's own or where it redirects."""
+    start = f"The {subject} redirects to a URL that" if redirected else f"The {subject}"
+    advice = f" {_PUBLIC}" if fault is UrlFault.ADDRESS else ""
+    return Failure(fault=Fault.REFUSED_ADDRESS, message=f"{start} {fault.value}.{advice}")
+
+
+def connection_failure(error: Exception, subject: str, *, connect_seconds: float) -> Failure:
+    """Return what an error of the HTTP client means."""
+    if _cause(error, AddressRefused):
+        return url_failure(UrlFault.ADDRESS, subject)
+    if _cause(error, socket.gaierror) or isinstance(error, aiohttp.ClientConnectorDNSError):
+        message = (
+            f"The host name of the {subject} could not be found. Check its spelling and its DNS records."
+        )
+        return Failure(fault=Fault.DNS, message=message, retryable=True, at_once=True)
+    # The client's own error for a bad certificate is an SSLError too, but one without OpenSSL's code.
+    if tls := _cause(error.__cause__ or error, ssl.SSLError):
+        return Failure(fault=Fault.TLS, message=_tls_message(tls, subject))
+    if isinstance(error, aiohttp.ServerTimeoutError):
+        message = f"The server of the {subject} accepted no connection within {connect_seconds:g} seconds. "
+        return Failure(fault=Fault.CONNECT, message=message + _RUNNING, retryable=True, at_once=True)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        verb = "refused the connection" if _cause(error, ConnectionRefusedError) else "could not be reached"
+        message = f"The server of the {subject} {verb}. {_RUNNING}"
+        return Failure(fault=Fault.CONNECT, message=message, retryable=True, at_once=True)
+    return _exchange_failure(error, subject)
+
+
+def _exchange_failure(error: Exception, subject: str) -> Failure:
+    """Return what went wrong on a connection that had been made."""
+    if isinstance(error, aiohttp.ClientPayloadError):
+        what, at_once = "closed the connection or sent broken chunks before the body was complete", False
+    elif isinstance(error, aiohttp.ClientOSError | aiohttp.ServerDisconnectedError):
+        what, at_once = "closed the connection without answering", True
+    else:
+        what, at_once = "sent an answer that is not valid HTTP", False
+    message = f"The server of the {subject} {what}. Check the server's own log."
+    return Failure(fault=Fault.PROTOCOL, message=message, retryable=True, at_once=at_once)
+
+
+_Error = TypeVar("_Error", bound=BaseException)
+
+
+def _cause(error: BaseException, kind: type[_Error]) -> _Error | None:
+    """Return the error of `kind` that is, or led to, `error`."""
+    found: BaseException | None = error
+    for _ in range(8):
+        if isinstance(found, kind):
+            return found
+        found = found.__cause__ if found is not None else None
+    return None
+
+
+_CERTIFICATE = {  # OpenSSL's verify codes
+    9: "is not valid yet",
+    10: "has expired",
+    18: "is self-signed",
+    19: "is self-signed",
+    20: "is not followed by the certificates that lead to a known authority",
+    21: "is not followed by the certificates that lead to a known authority",
+    62: "is for another host name",
+    64: "is for another address",
+}
+
+
+def _tls_message(error: ssl.SSLError, subject: str) -> str:
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"No TLS connection to the server of the {subject} could be made. "
+            "Check that it speaks TLS 1.2 or later on that port."
+        )
+    what = _CERTIFICATE.get(getattr(error, "verify_code", 0), "could not be verified")
+    return (
+        f"The TLS certificate of the {subject} {what}. "
+        "Install one that a public authority issued for this host, with its intermediate certificates."
+    )
+
+
+def status_failure(
+    status: int, subject: str, *, attempts: int = 1, retry_after: float | None = None
+) -> Failure:
+    """Return the failure of an answer whose status isn't the one hoped for."""
+    again = status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    times = f" ({attempts} attempts)" if attempts > 1 else ""
+    message = f"The server of the {subject} answered {_named(status)}{times}. {_advice(status)}"
+    return Failure(
+        fault=Fault.STATUS,
+        message=message,
+        retryable=again,
+        at_once=again,
+        status=status,
+        retry_after=retry_after,
+    )
+
+
+def _named(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def _advice(status: int) -> str:
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        return "It must be readable without logging in: put what grants access into the URL."
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return "Allow more requests, or notify less often."
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return "Check the server's own log, then try again."
+    if status >= HTTPStatus.BAD_REQUEST:
+        return "Check that the URL is complete and the document is still there."
+    return "It must answer 200 with the document."
+
+
+def redirect_failure(what: str, subject: str) -> Failure:
+    """Return the failure of a chain of redirects that leads nowhere we go."""
+    return Failure(fault=Fault.REDIRECT, message=f"The {subject} {what}. Use the final URL instead.")
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size} bytes"
+
+
+def body_failure(fault: BodyFault, subject: str, *, max_raw: int, max_decoded: int) -> Failure:
+    """Return the failure of a body that was not read to its end."""
+    match fault:
+        case BodyFault.TOO_MUCH_SENT:
+            kind = Fault.REPLY_TOO_LARGE
+            words = f"sent more than {_mebibytes(max_raw)}. Compress or shorten what it sends."
+        case BodyFault.TOO_MUCH_DECODED:
+            kind = Fault.REPLY_TOO_LARGE
+            words = f"sent more than {_mebibytes(max_decoded)} once unpacked. Shorten what it sends."
+        case BodyFault.UNKNOWN_CODING:
+            kind = Fault.ENCODING
+            words = f"used a Content-Encoding that is not read here. Use {ACCEPT_ENCODING} or none."
+        case BodyFault.DAMAGED:
+            kind = Fault.ENCODING
+            words = (
+                "sent compressed data that cannot be unpacked. "
+                "Check that the body is compressed once, as Content-Encoding says."
+            )
+        case BodyFault.CUT_SHORT:
+            kind = Fault.ENCODING
+            words = "sent compressed data that stops before its end. Check that it sends the whole file."
+    return Failure(fault=kind, message=f"The server of the {subject} {words}")

@@ -1,0 +1,238 @@
+"""The guarded download: one document from a stranger's server, within limits, or a sentence why not."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from urllib.parse import urljoin
+
+import aiohttp
+from aiohttp import ClientResponse, ClientSession, hdrs
+
+from mercato.clock import Clock
+from mercato.outbound.body import ACCEPT_ENCODING, BodyReader, BodyRefused, coding_of
+from mercato.outbound.faults import (
+    Failure,
+    Fault,
+    body_failure,
+    connection_failure,
+    redirect_failure,
+    status_failure,
+    url_failure,
+)
+from mercato.outbound.guard import AddressPolicy, ParsedUrl, UrlFault, UrlRefused, check_url
+from mercato.outbound.waits import retry_after
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_ETAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,250}"')
+_HEADERS = {
+    hdrs.ACCEPT: "application/json, */*;q=0.5",
+    hdrs.ACCEPT_ENCODING: ACCEPT_ENCODING,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullLimits:
+    """The bounds of one pull. Seconds, and bytes on the wire and after decompression."""
+
+    connect: float = 5.0
+    total: float = 30.0
+    max_raw: int = 32 << 20
+    max_decoded: int = 128 << 20
+    redirects: int = 3
+    waits: tuple[float, ...] = (0.5, 1.0, 2.0)  # before each further attempt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulled:
+    """A downloaded document: `body` is decoded, `raw_size` counts what was sent for it."""
+
+    body: bytes
+    etag: str | None
+    content_type: str | None
+    encoding: str
+    final_url: str
+    redirects: int
+    raw_size: int
+    elapsed_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotModified:
+    """The document is still the one whose ETag was sent."""
+
+    final_url: str
+    redirects: int
+    elapsed_ms: int
+
+
+class PullFailed(Exception):  # noqa: N818  # an outcome that is stored and shown
+    """A pull that brought nothing. `message` can be shown to the partner as it is."""
+
+    def __init__(self, failure: Failure, *, elapsed_ms: int) -> None:
+        super().__init__(failure.message)
+        self.message = failure.message
+        self.fault = failure.fault
+        self.retryable = failure.retryable
+        self.status = failure.status
+        self.retry_after = failure.retry_after
+        self.elapsed_ms = elapsed_ms
+
+
+class AttemptFailed(Exception):  # noqa: N818  # caught below, always
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Puller:
+    """What every pull of a process shares."""
+
+    session: ClientSession
+    policy: AddressPolicy
+    clock: Clock
+    sleep: Callable[[float], Awaitable[None]]
+    subject: str = "catalog URL"
+
+    async def pull(self, url: str, *, limits: PullLimits, etag: str | None) -> Pulled | NotModified:
+        """Return the document, or `NotModified` if `etag` still holds; raise `PullFailed`."""
+        started = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(limits.total):
+                return await self._with_retries(url, limits, etag if _is_etag(etag) else None, started)
+        except TimeoutError:
+            message = (
+                f"The {self.subject} could not be read within {limits.total:g} seconds. "
+                "Check how fast its server answers, or send a compressed document."
+            )
+            failure = Failure(fault=Fault.TIMEOUT, message=message, retryable=True)
+        except AttemptFailed as failed:
+            failure = failed.failure
+        raise PullFailed(failure, elapsed_ms=_ms_since(started))
+
+    async def _with_retries(
+        self, url: str, limits: PullLimits, etag: str | None, started: float
+    ) -> Pulled | NotModified:
+        for attempt, wait in enumerate((*limits.waits, None), start=1):
+            try:
+                return await _Attempt(
+                    puller=self, limits=limits, etag=etag, number=attempt, started=started
+                ).run(url)
+            except AttemptFailed as failed:
+                failure = failed.failure
+                if wait is None or not failure.at_once:
+                    raise
+                pause = max(wait, failure.retry_after or 0.0)
+                if _ms_since(started) + pause * 1000 >= limits.total * 1000:
+                    raise
+                await self.sleep(pause)
+        raise AssertionError("the last round returns or raises")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    """One walk from the URL over its redirects to an answer."""
+
+    puller: Puller
+    limits: PullLimits
+    etag: str | None
+    number: int
+    started: float
+
+    async def run(self, url: str) -> Pulled | NotModified:
+        hop = self._checked(url, None)
+        visited = {hop.text}
+        for redirects in range(self.limits.redirects + 1):
+            async with self._opened(hop) as response:
+                if response.status not in _REDIRECTS:
+                    return await self._received(response, hop, redirects)
+                hop = self._checked(_location(response, self._subject), hop)
+            if hop.text in visited:
+                raise AttemptFailed(redirect_failure("redirects in a circle", self._subject))
+            visited.add(hop.text)
+        what = f"redirects more than {self.limits.redirects} times"
+        raise AttemptFailed(redirect_failure(what, self._subject))
+
+    @property
+    def _subject(self) -> str:
+        return self.puller.subject
+
+    def _checked(self, url: str, origin: ParsedUrl | None) -> ParsedUrl:
+        """Return the judged URL; `origin` is the hop that redirected to it."""
+        try:
+            hop = check_url(
+                urljoin(origin.text, url) if origin else url, self.puller.policy, https_only=False
+            )
+        except ValueError as refused:  # `urljoin` has its own for a host in broken brackets
+            fault = refused.fault if isinstance(refused, UrlRefused) else UrlFault.HOST
+            failure = url_failure(fault, self._subject, redirected=origin is not None)
+            raise AttemptFailed(failure) from refused
+        if origin is not None and origin.scheme == "https" and hop.scheme != "https":
+            raise AttemptFailed(redirect_failure("redirects from https to http", self._subject))
+        return hop
+
+    @asynccontextmanager
+    async def _opened(self, hop: ParsedUrl) -> AsyncIterator[ClientResponse]:
+        headers = _HEADERS | ({hdrs.IF_NONE_MATCH: self.etag} if self.etag else {})
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect)
+        try:
+            async with self.puller.session.get(
+                hop.url, headers=headers, timeout=timeout, allow_redirects=False
+            ) as response:
+                yield response
+        except aiohttp.ClientError as error:
+            failure = connection_failure(error, self._subject, connect_seconds=self.limits.connect)
+            raise AttemptFailed(failure) from error
+
+    async def _received(
+        self, response: ClientResponse, hop: ParsedUrl, redirects: int
+    ) -> Pulled | NotModified:
+        if response.status == 304 and self.etag is not None:  # noqa: PLR2004  # Not Modified
+            return NotModified(final_url=hop.text, redirects=redirects, elapsed_ms=_ms_since(self.started))
+        if response.status != 200:  # noqa: PLR2004  # OK
+            wait = retry_after(response.headers.get(hdrs.RETRY_AFTER), self.puller.clock)
+            raise AttemptFailed(
+                status_failure(response.status, self._subject, attempts=self.number, retry_after=wait)
+            )
+        body, encoding, raw_size = await self._body(response)
+        etag = response.headers.get(hdrs.ETAG)
+        return Pulled(
+            body=body,
+            etag=etag if _is_etag(etag) else None,
+            content_type=response.headers.get(hdrs.CONTENT_TYPE),
+            encoding=encoding,
+            final_url=hop.text,
+            redirects=redirects,
+            raw_size=raw_size,
+            elapsed_ms=_ms_since(self.started),
+        )
+
+    async def _body(self, response: ClientResponse) -> tuple[bytes, str, int]:
+        max_raw, max_decoded = self.limits.max_raw, self.limits.max_decoded
+        try:
+            encoding = coding_of(response.headers.getall(hdrs.CONTENT_ENCODING, ()))
+            reader = BodyReader(encoding, max_raw=max_raw, max_decoded=max_decoded)
+            reader.expect(response.content_length)
+            async for chunk in response.content.iter_any():
+                await reader.take(chunk)
+            return reader.finish(), encoding, reader.raw_size
+        except BodyRefused as refused:
+            failure = body_failure(refused.fault, self._subject, max_raw=max_raw, max_decoded=max_decoded)
+            raise AttemptFailed(failure) from refused
+
+
+def _is_etag(value: str | None) -> bool:
+    return value is not None and _ETAG.fullmatch(value) is not None
+
+
+def _location(response: ClientResponse, subject: str) -> str:
+    location = response.headers.get(hdrs.LOCATION)
+    if not location:
+        raise AttemptFailed(redirect_failure("redirects without saying where to", subject))
+    return location
+
+
+def _ms_since(started: float) -> int:
+    return round((asyncio.get_running_loop().time() - started) * 1000)
