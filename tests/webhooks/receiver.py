@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @dataclass
@@ -38,22 +38,24 @@ def reply(status: int, body: bytes = b"", **headers: str) -> Answer:
     lines = [f"HTTP/1.1 {status} Whatever", f"Content-Length: {len(body)}", "Connection: close"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
 
-    async def answer(writer: asyncio.StreamWriter) -> None:
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write("\r\n".join([*lines, "", ""]).encode() + body)
         await writer.drain()
 
     return answer
 
 
-async def hang(writer: asyncio.StreamWriter) -> None:
+async def hang(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
     """Answer nothing, until the caller goes."""
-    await asyncio.Event().wait()
+    while await reader.read(1024):
+        pass
+    raise ConnectionResetError
 
 
 def pour(receiver_of: Callable[[], Receiver], size: int) -> Answer:
     """Answer 200 with a body of that size, for as long as somebody reads it."""
 
-    async def answer(writer: asyncio.StreamWriter) -> None:
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         receiver = receiver_of()
         writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n".encode())
         chunk = b"x" * 65_536
@@ -81,7 +83,7 @@ async def receiving(*answers: Answer) -> AsyncIterator[Receiver]:
         try:
             receiver.requests.append(await _read(reader))
             receiver.arrived.set()
-            await receiver.next_answer()(writer)
+            await receiver.next_answer()(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             receiver.dropped.set()
         finally:

@@ -1,0 +1,156 @@
+"""A partner with a receiver, and deliveries made one attempt at a time on a clock that the test moves."""
+
+import base64
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import select, update
+
+from mercato import clock
+from mercato.clock import new_id
+from mercato.db.engine import AnyRow, Database, Write
+from mercato.db.tables import deliveries as delivery_rows
+from mercato.db.tables import jobs
+from mercato.jobs import Job
+from mercato.jobs.claim import START, Claimed, claim
+from mercato.jobs.run import Run
+from mercato.jobs.settle import settle
+from mercato.outbound.client import Outbound
+from mercato.outbound.guard import AddressPolicy
+from mercato.partners import accounts
+from mercato.partners.accounts import NewPartner
+from mercato.partners.model import Caller, Limits, PartnerKind, Surface
+from mercato.partners.vault import Vault
+from mercato.webhooks import deliveries
+from mercato.webhooks.deliveries import KIND, push
+from mercato.webhooks.model import DeliverJob
+from mercato.webhooks.sender import Sender
+from mercato.webhooks.wire import WebhookDeliveryDetail
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+TOKEN = "tk_what-the-partner-gave-us"
+SECONDS = 5.0
+
+
+@dataclass
+class House:
+    """Everything that a delivery needs. `now` is the time, until the test moves it."""
+
+    db: Database
+    outbound: Outbound
+    vault: Vault
+    partner: NewPartner
+    now: datetime = field(default_factory=clock.now)
+
+    def sender(self, *, chance: Callable[[], float] = lambda: 0.5, seconds: float = SECONDS) -> Sender:
+        return Sender(
+            db=self.db,
+            outbound=self.outbound,
+            vault=self.vault,
+            clock=lambda: self.now,
+            chance=chance,
+            seconds=seconds,
+        )
+
+    def caller(self, surface: Surface = Surface.COMMERCE, partner_id: UUID | None = None) -> Caller:
+        return Caller(
+            partner_id=partner_id or self.partner.id, key_id=new_id(), surface=surface, limits=Limits()
+        )
+
+    async def push(self, base_url: str, **changes: Any) -> UUID:
+        """Push one event in a transaction of its own and return the delivery's id."""
+        async with self.db.write() as tx:
+            return await self.push_in(tx, base_url, **changes)
+
+    async def push_in(self, tx: Write, base_url: str, **changes: Any) -> UUID:
+        delivery_id = new_id()
+        given = {
+            "delivery_id": delivery_id,
+            "partner_id": self.partner.id,
+            "surface": Surface.COMMERCE,
+            "store_id": new_id(),
+            "base_url": base_url,
+            "suffix": deliveries.CATALOG_SYNC,
+            "type": "catalog.sync.succeeded",
+            "webhook_id": new_id(),
+            "data": {"status": "succeeded", "errors": []},
+            "occurred_at": self.now,
+            "traceparent": TRACE,
+            "now": self.now,
+        }
+        await push(tx, **{**given, **changes})
+        return delivery_id
+
+    async def get(self, delivery_id: UUID, surface: Surface = Surface.COMMERCE) -> WebhookDeliveryDetail:
+        async with self.db.read() as tx:
+            return await deliveries.get_delivery(tx, self.caller(surface), delivery_id)
+
+    async def redeliver(self, delivery_id: UUID) -> WebhookDeliveryDetail:
+        async with self.db.write() as tx:
+            return await deliveries.redeliver(tx, self.caller(), delivery_id, now=self.now)
+
+    async def take(self) -> Claimed:
+        """Claim the one job that is ready, as a worker would."""
+        async with self.db.write() as tx:
+            [claimed] = await claim(
+                tx,
+                KIND,
+                self.sender().handler(concurrency=8),
+                worker="w",
+                lease=timedelta(seconds=60),
+                free=8,
+                after=START,
+            )
+        return claimed
+
+    async def attempt(self, sender: Sender | None = None) -> None:
+        """Run the one job that is ready to its end."""
+        handler = (sender or self.sender()).handler(concurrency=8)
+        run = Run(await self.take(), handler)
+        verdict = await run.verdict()
+        await settle(self.db, run.job, handler, verdict)
+
+    async def wait_for_retry(self) -> timedelta:
+        """Move the time to the one retry that waits; return by how much."""
+        async with self.db.write() as tx:
+            await tx.execute(update(jobs).where(jobs.c.state == "waiting").values(state="ready"))
+            row = await tx.first(
+                select(delivery_rows.c.next_attempt_at).where(delivery_rows.c.status == "pending")
+            )
+        assert row is not None
+        waited: timedelta = row.next_attempt_at - self.now
+        self.now = row.next_attempt_at
+        return waited
+
+    async def jobs(self) -> list[AnyRow]:
+        async with self.db.read() as tx:
+            return list(await tx.all(select(jobs).order_by(jobs.c.id)))
+
+
+def job_of(claimed: Claimed) -> Job[DeliverJob]:
+    return Job(
+        id=claimed.id,
+        kind=claimed.kind,
+        payload=msgspec.json.decode(claimed.payload, type=DeliverJob),
+        attempt=claimed.attempt,
+        failures=claimed.failures,
+        enqueued_at=claimed.enqueued_at,
+        deadline=0.0,
+    )
+
+
+@asynccontextmanager
+async def living(db: Database, *, allow_private: bool = True) -> AsyncIterator[House]:
+    """A house with one partner of both kinds that gave a token."""
+    vault = Vault([base64.b64decode("A" * 43 + "=")])
+    async with db.write() as tx:
+        partner = await accounts.create_partner(
+            tx, vault, name="Pizza", kind=PartnerKind.BOTH, webhook_token=TOKEN
+        )
+    async with Outbound(AddressPolicy(allow_private=allow_private)) as outbound:
+        yield House(db=db, outbound=outbound, vault=vault, partner=partner)

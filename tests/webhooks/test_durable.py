@@ -1,0 +1,201 @@
+"""Decisions §9: deliveries are durable, whatever ends a process, and a disabled endpoint is left in peace."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from sqlalchemy import func, select, update
+from tests.webhooks.house import SECONDS, House, job_of
+from tests.webhooks.receiver import receiving, reply
+
+from mercato.clock import new_id
+from mercato.db.tables import deliveries as delivery_rows
+from mercato.db.tables import endpoints, jobs
+from mercato.jobs import Done, Job, JobLost, Worker
+from mercato.jobs.queries import move_orphans
+from mercato.webhooks import deliveries
+from mercato.webhooks.deliveries import KIND, enable_below, enable_endpoint
+from mercato.webhooks.model import DeliverJob, DeliveryStatus
+from mercato.webhooks.sender import perform
+
+NOWHERE = "http://127.0.0.1:9/hooks"
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+def killed() -> float:
+    raise Killed
+
+
+async def restart(house: House) -> None:
+    """Come back after a crash: what was running is due again."""
+    async with house.db.write() as tx:
+        await move_orphans(tx)
+
+
+# --- durable ------------------------------------------------------------------------------------------
+
+
+async def test_a_push_that_is_rolled_back_leaves_neither_delivery_nor_job(house: House) -> None:
+    async def rolled_back() -> None:
+        async with house.db.write() as tx:
+            await house.push_in(tx, NOWHERE)
+            raise Killed
+
+    with pytest.raises(Killed):
+        await rolled_back()
+    async with house.db.read() as tx:
+        assert await tx.scalar(select(func.count()).select_from(delivery_rows)) == 0
+    assert await house.jobs() == []
+
+
+async def test_a_crash_between_perform_and_settle_sends_again_with_the_same_webhook_id(house: House) -> None:
+    async with receiving() as receiver:
+        delivery = await house.push(receiver.base)
+        with pytest.raises(Killed):
+            await house.sender(chance=killed).handle(job_of(await house.take()))
+        await restart(house)
+        await house.attempt()
+    first, second = receiver.requests
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+    assert first.body == second.body
+    seen = await house.get(delivery)
+    assert (seen.status, seen.attempts, len(seen.attempt_log)) == (DeliveryStatus.SUCCEEDED, 1, 1)
+
+
+@pytest.mark.parametrize("status", [204, 500])
+async def test_a_crash_after_settle_makes_no_attempt_before_its_time(house: House, status: int) -> None:
+    async with receiving(reply(status)) as receiver:
+        await house.push(receiver.base)
+        await house.sender().handle(job_of(await house.take()))
+        await restart(house)
+        await house.attempt()
+    assert len(receiver.requests) == 1
+    assert [job.state for job in await house.jobs()] == ([] if status == 204 else ["waiting"])
+
+
+async def test_a_worker_that_was_only_slow_changes_nothing(house: House) -> None:
+    async with receiving(reply(500), reply(204)) as receiver:
+        delivery = await house.push(receiver.base)
+        sender, slow = house.sender(), job_of(await house.take())
+        attempt = await sender._prepare(slow)
+        assert attempt is not None
+        outcome = await perform(house.outbound, attempt, seconds=SECONDS)
+        await restart(house)
+        await house.attempt()
+        with pytest.raises(JobLost):
+            await sender._settle(slow, attempt, outcome)
+    seen = await house.get(delivery)
+    assert (seen.status, [a.status for a in seen.attempt_log]) == (DeliveryStatus.SUCCEEDED, [204])
+
+
+async def test_a_delivery_whose_job_dies_fails_visibly_and_can_be_redelivered(house: House) -> None:
+    async with receiving() as receiver:
+        delivery = await house.push(receiver.base)
+        async with house.db.write() as tx:
+            await tx.execute(update(jobs).values(failures=9))
+        broken = house.sender()
+        broken._vault = None  # type: ignore[assignment]  # a fault of ours
+        await house.attempt(broken)
+        seen = await house.get(delivery)
+        assert (seen.status, seen.attempts) == (DeliveryStatus.FAILED, 0)
+        assert seen.error == "A fault on our side kept it from being sent. Redeliver it."
+        await house.redeliver(delivery)
+        await house.attempt()
+    assert (await house.get(delivery)).status is DeliveryStatus.SUCCEEDED
+
+
+async def test_a_worker_delivers_and_a_waiting_retry_holds_up_no_other_delivery(house: House) -> None:
+    ended: asyncio.Queue[UUID] = asyncio.Queue()
+    sender = house.sender()
+
+    async def told(job: Job[DeliverJob]) -> Done:
+        done = await sender.handle(job)
+        ended.put_nowait(job.payload.delivery_id)
+        return done
+
+    worker = Worker(house.db, {KIND: replace(sender.handler(concurrency=8, per_partner=4), fn=told)})
+    subject = new_id()
+    async with receiving(reply(503), reply(204)) as receiver, asyncio.timeout(10):
+        running = asyncio.create_task(worker.run())
+        failing = await house.push(receiver.base, subject=subject)
+        assert await ended.get() == failing
+        other = await house.push(receiver.base, subject=subject)
+        assert await ended.get() == other
+        await worker.stop(grace=timedelta(seconds=5))
+        await running
+    assert (await house.get(failing)).status is DeliveryStatus.PENDING
+    assert (await house.get(other)).status is DeliveryStatus.SUCCEEDED
+
+
+# --- disabled endpoints ---------------------------------------------------------------------------------
+
+
+async def test_an_event_for_a_disabled_endpoint_is_recorded_as_failed_and_not_sent(house: House) -> None:
+    async with receiving(reply(410)) as receiver:
+        await house.push(receiver.base)
+        await house.attempt()
+        delivery = await house.push(receiver.base)
+    assert await house.jobs() == []
+    seen = await house.get(delivery)
+    assert (seen.status, seen.attempts, seen.next_attempt_at) == (DeliveryStatus.FAILED, 0, None)
+    assert (seen.error or "").startswith("endpoint disabled: The receiver answered 410 Gone")
+
+
+async def test_an_endpoint_is_one_url_with_its_suffix(house: House) -> None:
+    async with receiving(reply(410), reply(204)) as receiver:
+        await house.push(receiver.base)
+        await house.attempt()
+        other = await house.push(receiver.base, suffix=deliveries.ORDER_CANCELLED)
+        await house.attempt()
+    assert (await house.get(other)).status is DeliveryStatus.SUCCEEDED
+
+
+async def test_a_retry_that_was_waiting_when_its_endpoint_was_disabled_fails_without_a_call(
+    house: House,
+) -> None:
+    async with receiving(reply(500), reply(410)) as receiver:
+        waiting = await house.push(receiver.base)
+        await house.attempt()
+        await house.push(receiver.base)
+        await house.attempt()
+        await house.wait_for_retry()
+        await house.attempt()
+    assert len(receiver.requests) == 2
+    seen = await house.get(waiting)
+    assert (seen.status, seen.attempts) == (DeliveryStatus.FAILED, 1)
+    assert (seen.error or "").startswith("endpoint disabled: ")
+
+
+async def test_a_redelivery_enables_the_endpoint(house: House) -> None:
+    async with receiving(reply(410), reply(204)) as receiver:
+        delivery = await house.push(receiver.base)
+        await house.attempt()
+        assert (await house.redeliver(delivery)).endpoint_disabled is None
+        await house.attempt()
+    assert (await house.get(delivery)).status is DeliveryStatus.SUCCEEDED
+
+
+async def test_an_endpoint_can_be_enabled_by_its_address_or_by_the_webhook_url_above_it(house: House) -> None:
+    async with receiving(reply(410)) as receiver:
+        for enable, url in ((enable_endpoint, "/catalog-sync"), (enable_below, "")):
+            delivery = await house.push(receiver.base)
+            await house.attempt()
+            async with house.db.write() as tx:
+                assert await enable(tx, house.partner.id, receiver.base + url)
+                assert not await enable(tx, house.partner.id, receiver.base + url)
+            assert (await house.get(delivery)).endpoint_disabled is None
+
+
+async def test_a_success_leaves_no_trace_of_the_endpoint(house: House) -> None:
+    async with receiving(reply(500), reply(204)) as receiver:
+        await house.push(receiver.base)
+        await house.attempt()
+        await house.wait_for_retry()
+        await house.attempt()
+    async with house.db.read() as tx:
+        assert await tx.scalar(select(func.count()).select_from(endpoints)) == 0
