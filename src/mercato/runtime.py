@@ -191,7 +191,7 @@ def _limiter(settings: Settings, now: Clock) -> Limiter | None:
         reads=settings.rate_limit_reads,
         writes=settings.rate_limit_writes,
         discovery=settings.rate_limit_discovery,
-        now=now,
+        clock=now,
     )
 
 

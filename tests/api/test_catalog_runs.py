@@ -3,12 +3,10 @@
 import asyncio
 import json
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from aiohttp import web
 from standardwebhooks import Webhook
-
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
 STORES = "/v1/commerce/stores"
@@ -199,7 +197,12 @@ async def test_without_a_webhook_url_nothing_is_pushed(
         ("", {"callbackUrl": "http://x/"}, 400, "MISSING_STORE_ID"),
         ("?storeId=", {"callbackUrl": "http://x/"}, 400, "MISSING_STORE_ID"),
         ("?storeId=abc", {"callbackUrl": "http://x/"}, 404, "STORE_NOT_FOUND"),
-        (f"?storeId={uuid4()}", {"callbackUrl": "http://x/"}, 404, "STORE_NOT_FOUND"),
+        (
+            "?storeId=0190f5fe-7e3b-7ccc-8000-abcdef012345",
+            {"callbackUrl": "http://x/"},
+            404,
+            "STORE_NOT_FOUND",
+        ),
         ("?storeId={}", {"callbackUrl": ""}, 422, "VALIDATION_FAILED"),
         ("?storeId={}", {"callbackUrl": "catalog.json"}, 422, "VALIDATION_FAILED"),
         ("?storeId={}", {"callbackUrl": "file:///etc/passwd"}, 422, "VALIDATION_FAILED"),

@@ -3,15 +3,17 @@
 import asyncio
 import json
 import re
+from io import BytesIO
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-
-from mercato.partners.model import PartnerKind
 from tests.service import CATALOG, Client, Merchant, Service
 
+from mercato.partners.model import PartnerKind
+
 STORES = "/v1/commerce/stores"
+JSON = {"Content-Type": "application/json"}
 
 
 async def raw(mercato: Service, request: bytes) -> bytes:
@@ -95,7 +97,7 @@ async def test_a_problem_has_every_member_and_a_type_that_can_be_opened(mercato:
 )
 async def test_a_problem_is_markdown_for_those_who_prefer_it_by_name(
     pos: Client, accept: str, markdown: bool
-):  # noqa: FBT001
+):
     reply = await pos.get("/nowhere", headers={"Accept": accept})
     assert reply.headers["Vary"] == "Accept"
     assert reply.headers["Content-Type"].startswith(
@@ -127,7 +129,7 @@ async def test_every_get_answers_head(pos: Client, mercato: Service):
 
 async def test_a_body_over_the_limit_is_413(mercato: Service, pos: Client):
     big = json.dumps({"partnerStoreId": "x" * (1024 * 1024)}).encode()
-    reply = await pos.post("/v1/commerce/onboarding/stores", big)
+    reply = await pos.call("POST", "/v1/commerce/onboarding/stores", data=BytesIO(big), headers=JSON)
     assert (reply.status, reply.json()["errorCode"]) == (413, "PAYLOAD_TOO_LARGE")
 
     async def pieces() -> Any:

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-
-from mercato.catalog import queries
 from tests.databases import only_sqlite
 from tests.service import Merchant, Service
+
+from mercato.catalog import queries
 
 MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
 

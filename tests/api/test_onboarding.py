@@ -5,7 +5,6 @@ from uuid import uuid4
 
 import pytest
 from aiohttp import web
-
 from tests.service import CATALOG, Client, Merchant, Service
 
 PATH = "/v1/commerce/onboarding/stores"

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from openapi_spec_validator import validate
+from tests.databases import only_sqlite
+from tests.service import CATALOG, Merchant, Service
 
 from mercato import errors
 from mercato.web.app import document, operations
 from mercato.web.operations import Access
-from tests.service import CATALOG, Merchant, Service
-from tests.databases import only_sqlite
 
 SPECIFIED = {
     ("POST", "/v1/commerce/onboarding/stores", 201),
@@ -115,12 +115,15 @@ def _explore(base: str, key: str, store_id: str) -> list[str]:
             if "storeId" in (case.path_parameters or {}):
                 case.path_parameters["storeId"] = store_id
             response = case.call(base_url=base, headers={"Authorization": f"Bearer {key}"})
-            case.validate_response(response, checks=checks)
+            try:
+                case.validate_response(response, checks=checks)
+            except BaseExceptionGroup as failures:
+                # Noted, not raised: the same request to a store that has changed may be answered otherwise.
+                found.extend(
+                    f"{case.formatted_path} {case.body!r:.200}: {one}" for one in failures.exceptions
+                )
 
-        try:
-            call()
-        except Exception as error:  # noqa: BLE001  # every kind of failure is a finding
-            found.append(f"{operation.label}: {error}")
+        call()
     return found
 
 

@@ -5,7 +5,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
 STORES = "/v1/commerce/stores"

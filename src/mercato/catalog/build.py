@@ -57,7 +57,8 @@ def build(
         valid, findings = validate(document, onboarding_id=onboarding_id, default_currency=default_currency)
         if valid is None:
             return BuildFailed(findings.faults(), findings.warnings())
-        content = served_content(valid.source)
+        # White space between members is no content: a document that is only laid out anew is the same.
+        content = msgspec.json.format(served_content(valid.source), indent=-1)
         digest = content_hash(content, valid.source.currency)
         if digest == previous_hash:
             return Unchanged(digest)

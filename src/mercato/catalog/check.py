@@ -14,6 +14,7 @@ from mercato.catalog.diff import diff
 from mercato.catalog.model import CatalogDiff, CatalogFault, CatalogSummary, CatalogWarning
 from mercato.outbound.client import NotModified, Outbound, PullFailed, PullLimits
 from mercato.wire import Wire
+from mercato.wire.checks import refuse, uri_fault
 
 NOWHERE: Final = UUID(int=0)
 """Stands for the onboarding of a document that is checked for no store."""
@@ -52,6 +53,7 @@ class Checker:
         """Return what a run would say of the document. Raises ValidationFailed for a callbackUrl that is none."""
         url = callback_url(document)
         if url is not None:
+            refuse([("/callbackUrl", uri_fault(url, "callbackUrl"))])
             try:
                 pulled = await self.outbound.pull(url, limits=self.limits, etag=None)
             except PullFailed as failure:

@@ -15,7 +15,7 @@ import structlog
 
 from mercato import errors
 from mercato.catalog import queries
-from mercato.catalog.build import Built, BuildFailed, Unchanged
+from mercato.catalog.build import BuildFailed, Built, Unchanged
 from mercato.catalog.builder import Builder, BuildOverrunError
 from mercato.catalog.model import CatalogFault
 from mercato.catalog.runs import CurrentSet, Owner, Run, RunStatus

@@ -1,20 +1,15 @@
 """Onboardings and stores: what is sent and received, and the rules that need neither database nor network."""
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
-from urllib.parse import urlsplit
 from uuid import UUID
-from zoneinfo import available_timezones
 
 from msgspec import UNSET, Meta, UnsetType
 
 from mercato.catalog.model import CatalogFault
 from mercato.catalog.runs import Run, RunStatus
-from mercato.errors import OrderError, ValidationFailed
 from mercato.wire import Instant, Wire
 
 Text255 = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -22,9 +17,6 @@ Text2000 = Annotated[str, Meta(max_length=2000)]
 Uri = Annotated[str, Meta(min_length=1, max_length=2048, extra_json_schema={"format": "uri"})]
 Latitude = Annotated[float, Meta(ge=-90, le=90)]
 Longitude = Annotated[float, Meta(ge=-180, le=180)]
-
-_HTTP_URI: Final = re.compile(r"https?://[^\s/?#\\]+[^\s\\]*", re.IGNORECASE)
-_CONTROL: Final = re.compile(r"[\x00-\x20\x7f]")
 
 
 # --- addresses ------------------------------------------------------------------------------------
@@ -308,34 +300,3 @@ class StoreRow:
     def unavailable_at(self, now: datetime) -> tuple[UUID, ...]:
         """Return the items that are sold out at the instant."""
         return tuple(item.item_id for item in self.sold_out if item.until is None or item.until > now)
-
-
-# --- checks that are not of form ------------------------------------------------------------------
-
-
-def uri_fault(text: str, name: str) -> str | None:
-    """Return what is wrong with an absolute http(s) URI, or None. Whether it can be reached comes later."""
-    if _CONTROL.search(text) or not _HTTP_URI.fullmatch(text):
-        return f"{name} must be an absolute http or https URI, like https://example.com/catalog.json."
-    try:
-        return None if urlsplit(text).hostname else f"{name} needs a host name."
-    except ValueError:
-        return f"{name} is not a URI: its host cannot be read."
-
-
-def timezone_fault(text: str) -> str | None:
-    """Return what is wrong with an IANA time zone name, or None."""
-    if text in available_timezones():
-        return None
-    return f"timezone must be an IANA time zone name, like Europe/Berlin; {text[:64]!r} is none."
-
-
-def refuse(checks: Sequence[tuple[str, str | None]]) -> None:
-    """Raise one ValidationFailed for every (pointer, fault) whose fault is not None."""
-    code = ValidationFailed.code
-    faults = [OrderError(code=code, message=fault, pointer=at) for at, fault in checks if fault is not None]
-    if faults:
-        detail = (
-            faults[0].message if len(faults) == 1 else f"{len(faults)} values are not allowed: see errors."
-        )
-        raise ValidationFailed(detail, errors=faults)

@@ -28,12 +28,10 @@ from mercato.stores.model import (
     StoreRow,
     address_of,
     first_error,
-    refuse,
     state_of,
-    timezone_fault,
-    uri_fault,
 )
 from mercato.wire import instant
+from mercato.wire.checks import refuse, timezone_fault, uri_fault
 from mercato.wire.cursor import page_of
 
 PATH: Final = "/v1/commerce/onboarding/stores"

@@ -20,11 +20,9 @@ from mercato.stores.model import (
     StoreStatusValue,
     StoreUpdate,
     address_of,
-    refuse,
-    timezone_fault,
-    uri_fault,
 )
 from mercato.wire import parse_instant, parse_uuid
+from mercato.wire.checks import refuse, timezone_fault, uri_fault
 
 CLEARABLE: Final = ("phone", "logo_url", "description", "webhook_url", "minimum_order_amount")
 """Members of a StoreUpdate that null clears; null on any other is the same as absent."""

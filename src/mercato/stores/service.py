@@ -29,11 +29,10 @@ from mercato.stores.model import (
     StoreStatusUpdate,
     StoreStatusValue,
     StoreUpdate,
-    refuse,
-    uri_fault,
 )
 from mercato.webhooks.deliveries import enable_below
 from mercato.wire import instant
+from mercato.wire.checks import refuse, uri_fault
 from mercato.wire.cursor import page_of
 
 

@@ -1,0 +1,40 @@
+"""Checks of values that no type can make: each says in words what is wrong, or None."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlsplit
+from zoneinfo import available_timezones
+
+from mercato.errors import OrderError, ValidationFailed
+
+_HTTP_URI: Final = re.compile(r"https?://[^\s/?#\\]+[^\s\\]*", re.IGNORECASE)
+_CONTROL: Final = re.compile(r"[\x00-\x20\x7f]")
+
+
+def uri_fault(text: str, name: str) -> str | None:
+    """Return what is wrong with an absolute http(s) URI, or None. Whether it can be reached comes later."""
+    if _CONTROL.search(text) or not _HTTP_URI.fullmatch(text):
+        return f"{name} must be an absolute http or https URI, like https://example.com/catalog.json."
+    try:
+        return None if urlsplit(text).hostname else f"{name} needs a host name."
+    except ValueError:
+        return f"{name} is not a URI: its host cannot be read."
+
+
+def timezone_fault(text: str) -> str | None:
+    """Return what is wrong with an IANA time zone name, or None."""
+    if text in available_timezones():
+        return None
+    return f"timezone must be an IANA time zone name, like Europe/Berlin; {text[:64]!r} is none."
+
+
+def refuse(checks: Sequence[tuple[str, str | None]]) -> None:
+    """Raise one ValidationFailed for every (pointer, fault) whose fault is not None."""
+    code = ValidationFailed.code
+    faults = [OrderError(code=code, message=fault, pointer=at) for at, fault in checks if fault is not None]
+    if faults:
+        detail = (
+            faults[0].message if len(faults) == 1 else f"{len(faults)} values are not allowed: see errors."
+        )
+        raise ValidationFailed(detail, errors=faults)
