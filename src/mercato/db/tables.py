@@ -248,12 +248,20 @@ deliveries = Table(
     Column("updated_at", Instant, nullable=False),
 )
 Index("ix_deliveries_partner_id", deliveries.c.partner_id, deliveries.c.surface, deliveries.c.id)
-Index("ix_deliveries_store_id", deliveries.c.store_id, deliveries.c.id)
+Index(
+    "ix_deliveries_store_id",
+    deliveries.c.partner_id,
+    deliveries.c.surface,
+    deliveries.c.store_id,
+    deliveries.c.id,
+)
 _not_delivered = text("status <> 'succeeded'")
 # What somebody looks for is what has gone wrong, among a hundred times as many that have not.
 Index(
     "ix_deliveries_not_delivered",
     deliveries.c.partner_id,
+    deliveries.c.surface,
+    deliveries.c.status,
     deliveries.c.id,
     sqlite_where=_not_delivered,
     postgresql_where=_not_delivered,

@@ -101,13 +101,15 @@ def upgrade() -> None:
     op.create_index(
         "ix_deliveries_not_delivered",
         "deliveries",
-        ["partner_id", "id"],
+        ["partner_id", "surface", "status", "id"],
         unique=False,
         sqlite_where=sa.text("status <> 'succeeded'"),
         postgresql_where=sa.text("status <> 'succeeded'"),
     )
     op.create_index("ix_deliveries_partner_id", "deliveries", ["partner_id", "surface", "id"], unique=False)
-    op.create_index("ix_deliveries_store_id", "deliveries", ["store_id", "id"], unique=False)
+    op.create_index(
+        "ix_deliveries_store_id", "deliveries", ["partner_id", "surface", "store_id", "id"], unique=False
+    )
     op.create_table(
         "delivery_attempts",
         sa.Column("delivery_id", sa.Uuid(), nullable=False),
