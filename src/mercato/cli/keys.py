@@ -9,8 +9,9 @@ from cyclopts import App, Parameter
 from mercato import clock
 from mercato.cli.console import note, print_facts, print_json, print_table
 from mercato.cli.failures import UnusableError
-from mercato.cli.partners import PAGE, After, Name
-from mercato.cli.session import DataDir, Json, opened
+from mercato.cli.options import After, DataDir, Duration, Json, KeyName, PartnerName
+from mercato.cli.partners import PAGE
+from mercato.cli.session import opened
 from mercato.partners import accounts, credentials, queries
 from mercato.partners.credentials import OVERLAP, NewKey
 from mercato.partners.model import ApiKey, KeyState, Partner, Surface
@@ -19,8 +20,6 @@ from mercato.wire import Instant, Wire, instant
 key = App(name="key", help="API keys: what partners send to be known.")
 
 MOST_DAYS = 36_500
-
-Key = Annotated[str, Parameter(help="The key's id, its prefix as lists show it, or the key itself.")]
 
 
 class Made(Wire):
@@ -56,12 +55,12 @@ class Entries(Wire):
 
 @key.command
 async def create(
-    partner: Name,
+    partner: PartnerName,
     /,
     *,
     surface: Annotated[Surface | None, Parameter(help="Needed for partners of both kinds.")] = None,
     description: Annotated[str | None, Parameter(help="What it is for.")] = None,
-    expires_in: Annotated[timedelta | None, Parameter(help="How long it lives, as 90d or 12h.")] = None,
+    expires_in: Annotated[Duration | None, Parameter(help="How long it lives, as 90d or 12h.")] = None,
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
@@ -117,10 +116,10 @@ async def list_(
 
 @key.command
 async def roll(
-    name: Key,
+    name: KeyName,
     /,
     *,
-    overlap: Annotated[timedelta, Parameter(help="How long the old one stays valid.")] = OVERLAP,
+    overlap: Annotated[Duration, Parameter(help="How long the old one stays valid.")] = OVERLAP,
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
@@ -132,7 +131,7 @@ async def roll(
 
 
 @key.command
-async def revoke(name: Key, /, *, data_dir: DataDir = None) -> None:
+async def revoke(name: KeyName, /, *, data_dir: DataDir = None) -> None:
     """End a key for good: every server refuses it within 2 seconds."""
     async with opened(data_dir) as session, session.db.write() as tx:
         old = await credentials.get_key(tx, name)

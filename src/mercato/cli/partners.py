@@ -1,14 +1,16 @@
 """`mercato partner`: organisations that use the network."""
 
-import sys
-from typing import Annotated
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
 from uuid import UUID
 
 from cyclopts import App, Parameter
 from msgspec import UNSET, UnsetType
 
 from mercato.cli.console import note, print_facts, print_json, print_table
-from mercato.cli.session import DataDir, Json, opened
+from mercato.cli.options import After, DataDir, Json, PartnerName, WebhookToken, typed
+from mercato.cli.session import opened
 from mercato.partners import accounts, queries
 from mercato.partners.accounts import NewPartner
 from mercato.partners.model import Limits, Partner, PartnerKind
@@ -18,12 +20,7 @@ partner = App(name="partner", help="Partners: organisations that use the network
 
 PAGE = 1000
 
-Name = Annotated[str, Parameter(help="The partner's id, or its name if no other has it.")]
-Token = Annotated[
-    str | None, Parameter(help="Bearer token that our webhooks carry to it; - reads it from standard input.")
-]
 EventUrl = Annotated[str | None, Parameter(help="Where order events go (marketfront partners).")]
-After = Annotated[UUID | None, Parameter(help="Begin after this id.")]
 
 
 class Credentials(Wire, kw_only=True):
@@ -56,23 +53,20 @@ class Entries(Wire):
 
 
 @partner.command
-async def create(
+def create(
     name: Annotated[str, Parameter(help="What to call it.")],
     /,
     *,
     kind: Annotated[PartnerKind, Parameter(help="What it does here.")],
-    webhook_token: Token = None,
+    webhook_token: WebhookToken = None,
     event_url: EventUrl = None,
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
     """Make a partner, with a key for each surface of its kind and a signing secret."""
-    token = _typed(webhook_token)
-    async with opened(data_dir, create=True) as session, session.db.write() as tx:
-        vault = await session.vault(tx)
-        made = await accounts.create_partner(
-            tx, vault, name=name, kind=kind, webhook_token=token, event_url=event_url
-        )
+    # Read outside the event loop, which would keep Ctrl-C from ending the wait.
+    token = typed(webhook_token)
+    made = asyncio.run(_create(data_dir, name=name, kind=kind, webhook_token=token, event_url=event_url))
     if json:
         print_json(_credentials(made))
         return
@@ -83,6 +77,11 @@ async def create(
         ("Signing secret", made.signing_secret),
     )
     note("Keys are kept as hashes only: store them now, they cannot be shown again.")
+
+
+async def _create(data_dir: Path | None, **facts: Any) -> NewPartner:
+    async with opened(data_dir, create=True) as session, session.db.write() as tx:
+        return await accounts.create_partner(tx, await session.vault(tx), **facts)
 
 
 @partner.command(name="list")
@@ -103,11 +102,11 @@ async def list_(*, after: After = None, json: Json = False, data_dir: DataDir = 
 
 
 @partner.command
-async def update(
-    name: Name,
+def update(
+    name: PartnerName,
     /,
     *,
-    webhook_token: Token = None,
+    webhook_token: WebhookToken = None,
     event_url: EventUrl = None,
     reads: Annotated[int | None, Parameter(help="Reads a minute; 0 takes the deployment's.")] = None,
     writes: Annotated[int | None, Parameter(help="Writes a minute; 0 takes the deployment's.")] = None,
@@ -117,30 +116,36 @@ async def update(
     data_dir: DataDir = None,
 ) -> None:
     """Change what is given; an empty token or URL takes it away. It holds within a second, without a restart."""
-    token = _typed(webhook_token)
+    limits = Limits(reads=reads, writes=writes, discovery=discovery)
+    changed = asyncio.run(_update(data_dir, name, typed(webhook_token), event_url, limits))
+    note(f"Changed {changed}.")
+
+
+async def _update(
+    data_dir: Path | None, name: str, token: str | None, event_url: str | None, limits: Limits
+) -> str:
     async with opened(data_dir) as session, session.db.write() as tx:
         old = await accounts.get_partner_named(tx, name)
         if token is not None:
             await accounts.set_webhook_token(tx, await session.vault(tx), old.id, token or None)
         if event_url is not None:
             await accounts.set_event_url(tx, old.id, event_url or None)
-        limits = Limits(
-            reads=_given(reads, old.limits.reads),
-            writes=_given(writes, old.limits.writes),
-            discovery=_given(discovery, old.limits.discovery),
-        )
-        if limits != old.limits:
-            await accounts.set_limits(tx, old.id, limits)
-    note(f"Changed {old.name}.")
+        if limits != Limits():
+            await accounts.set_limits(tx, old.id, _merged(old.limits, limits))
+    return old.name
 
 
-def _typed(token: str | None) -> str | None:
-    """Return the token; `-` keeps it out of the shell's history and the list of processes."""
-    return sys.stdin.readline().strip() if token == "-" else token  # noqa: S105  # no password, a dash
+def _merged(old: Limits, given: Limits) -> Limits:
+    """Return the old limits with those given in their place; 0 goes back to the deployment's."""
 
+    def one(value: int | None, before: int | None) -> int | None:
+        return before if value is None else value or None
 
-def _given(value: int | None, old: int | None) -> int | None:
-    return old if value is None else value or None
+    return Limits(
+        reads=one(given.reads, old.reads),
+        writes=one(given.writes, old.writes),
+        discovery=one(given.discovery, old.discovery),
+    )
 
 
 def _credentials(made: NewPartner) -> Credentials:

@@ -1,14 +1,13 @@
 """`mercato secret`: what webhooks are signed with."""
 
-from datetime import timedelta
 from typing import Annotated
 from uuid import UUID
 
 from cyclopts import App, Parameter
 
 from mercato.cli.console import note, print_facts, print_json, print_table
-from mercato.cli.partners import Name
-from mercato.cli.session import DataDir, Json, opened
+from mercato.cli.options import DataDir, Duration, Json, PartnerName
+from mercato.cli.session import opened
 from mercato.partners import accounts
 from mercato.partners.credentials import OVERLAP
 from mercato.wire import Instant, Wire, instant
@@ -41,10 +40,10 @@ class Entries(Wire):
 
 @secret.command
 async def rotate(
-    partner: Name,
+    partner: PartnerName,
     /,
     *,
-    overlap: Annotated[timedelta, Parameter(help="How long the old one signs as well.")] = OVERLAP,
+    overlap: Annotated[Duration, Parameter(help="How long the old one signs as well.")] = OVERLAP,
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
@@ -61,7 +60,7 @@ async def rotate(
 
 @secret.command(name="list")
 async def list_(
-    partner: Name,
+    partner: PartnerName,
     /,
     *,
     reveal: Annotated[bool, Parameter(negative=(), help="Show the secrets themselves.")] = False,

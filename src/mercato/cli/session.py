@@ -6,9 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from mercato.cli.failures import UnusableError
 from mercato.db.engine import Database, Read
@@ -18,9 +15,6 @@ from mercato.partners import accounts
 from mercato.partners.vault import Vault, load_keys
 from mercato.settings import Settings, load
 from mercato.telemetry import configure_logs
-
-DataDir = Annotated[Path | None, Parameter(help="Where the embedded database lives (./data).")]
-Json = Annotated[bool, Parameter(name="--json", negative=(), help="JSON on standard output, for programs.")]
 
 
 @dataclass(frozen=True)
@@ -70,6 +64,8 @@ def _look_into(data_dir: Path, file: Path, *, create: bool) -> None:
         )
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UnusableError(f"The data directory {data_dir} is not a directory.") from None
     except OSError as error:
         raise UnusableError(f"The data directory {data_dir} cannot be made: {error.strerror}.") from None
     print(f"A new database is made in {data_dir}.", file=sys.stderr)

@@ -1,0 +1,37 @@
+"""Arguments and options that several commands share."""
+
+import re
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from cyclopts import Parameter, Token
+
+_DURATION: Final = re.compile(r"(\d{1,5})([smhdw])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def _duration(_type: Any, tokens: Sequence[Token]) -> timedelta:
+    match = _DURATION.fullmatch(tokens[0].value)
+    if match is None:
+        raise ValueError("write a number and s, m, h, d or w, as in 90d")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+DataDir = Annotated[Path | None, Parameter(help="Where the embedded database lives (./data).")]
+Json = Annotated[bool, Parameter(name="--json", negative=(), help="JSON on standard output, for programs.")]
+Duration = Annotated[timedelta, Parameter(converter=_duration)]
+After = Annotated[UUID | None, Parameter(help="Begin after this id.")]
+PartnerName = Annotated[str, Parameter(help="The partner's id, or its name if no other has it.")]
+KeyName = Annotated[str, Parameter(help="The key's id, its prefix as lists show it, or the key itself.")]
+WebhookToken = Annotated[
+    str | None, Parameter(help="Bearer token that our webhooks carry to it; @- reads it from standard input.")
+]
+
+
+def typed(token: str | None) -> str | None:
+    """Return the token; `@-` keeps it out of the shell's history and the list of processes."""
+    return sys.stdin.readline().strip() if token == "@-" else token  # noqa: S105  # no password
