@@ -252,6 +252,8 @@ async def delete_old(tx: Write, *, before: datetime, most: int) -> int:
             deliveries.c.status != DeliveryStatus.PENDING,
         )
         .limit(most)
+        # Held, so that none is sent again between this look and the deletion.
+        .with_for_update(skip_locked=True)
     )
     ids = [row.id for row in old]
     if ids:
