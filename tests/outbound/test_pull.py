@@ -29,7 +29,7 @@ from tests.servers import (
 
 from mercato.outbound.agent import USER_AGENT
 from mercato.outbound.client import Fault, NotModified, Outbound, Pulled, PullFailed, PullLimits
-from mercato.outbound.guard import AddressPolicy
+from mercato.outbound.guard import Address, AddressPolicy, Verdict
 
 MENU = b'{"items": {}}'
 
@@ -220,6 +220,19 @@ async def test_every_hop_is_judged_like_the_first_url(outbound: Outbound, locati
     assert len(server.requests) == 1
 
 
+async def test_a_failure_behind_a_redirect_says_so(outbound: Outbound) -> None:
+    scripts = {
+        "/a": redirect("http://nowhere.example/"),
+        "/b": redirect("/c"),
+        "/d": redirect("http://inside.example/"),
+    }
+    async with serve(by_path(scripts)) as server:
+        for path, fault in (("/a", Fault.DNS), ("/b", Fault.STATUS), ("/d", Fault.REFUSED_ADDRESS)):
+            failure = await failed(outbound, server.url + path)
+            assert failure.fault is fault
+            assert "address to which the catalog URL redirects" in failure.message
+
+
 async def test_a_redirect_without_a_location_leads_nowhere(outbound: Outbound) -> None:
     async with serve(reply(302)) as server:
         failure = await failed(outbound, server.url)
@@ -297,6 +310,21 @@ async def test_one_look_up_serves_check_and_connection_so_that_there_is_nothing_
     async with serve(reply(200, MENU)) as server, Outbound(PUBLIC, resolver=dns, dns_seconds=0) as outbound:
         await pulled(outbound, server.at("rebind.example"))
     assert dns.asked == ["rebind.example"]
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "menu.example"])
+async def test_the_last_word_is_spoken_when_the_socket_is_made(name: str) -> None:
+    verdicts = iter([Verdict.ALLOWED])  # for the URL or the resolver; the socket's maker asks second
+
+    class Forgetful(AddressPolicy):
+        def verdict(self, ip: Address | str) -> Verdict:
+            return next(verdicts, Verdict.LOOPBACK)
+
+    dns = StubDns({"menu.example": [["127.0.0.1"]]})
+    async with serve(reply(200, MENU)) as server, Outbound(Forgetful(), resolver=dns) as outbound:
+        failure = await failed(outbound, server.at(name))
+        assert server.connections == 0
+    assert failure.fault is Fault.REFUSED_ADDRESS
 
 
 async def test_development_may_pull_from_loopback() -> None:

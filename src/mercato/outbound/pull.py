@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from urllib.parse import urljoin
 
 import aiohttp
@@ -132,6 +133,15 @@ class Puller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Hop:
+    """One request of an attempt; `subject` is what its server is called when something goes wrong there."""
+
+    url: ParsedUrl
+    redirects: int
+    subject: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Attempt:
     """One walk from the URL over its redirects to an answer."""
 
@@ -142,74 +152,74 @@ class _Attempt:
     started: float
 
     async def run(self, url: str) -> Pulled | NotModified:
-        hop = self._checked(url, None)
-        visited = {hop.text}
-        for redirects in range(self.limits.redirects + 1):
+        subject = self.puller.subject
+        hop = _Hop(url=self._checked(url, redirected=False), redirects=0, subject=subject)
+        visited = {hop.url.text}
+        while True:
             async with self._opened(hop) as response:
                 if response.status not in _REDIRECTS:
-                    return await self._received(response, hop, redirects)
-                hop = self._checked(_location(response, self._subject), hop)
-            if hop.text in visited:
-                raise AttemptFailed(redirect_failure("redirects in a circle", self._subject))
-            visited.add(hop.text)
-        what = f"redirects more than {self.limits.redirects} times"
-        raise AttemptFailed(redirect_failure(what, self._subject))
+                    return await self._received(response, hop)
+                hop = self._next(hop, response.headers.get(hdrs.LOCATION))
+            if hop.url.text in visited:
+                raise AttemptFailed(redirect_failure("redirects in a circle", subject))
+            visited.add(hop.url.text)
 
-    @property
-    def _subject(self) -> str:
-        return self.puller.subject
-
-    def _checked(self, url: str, origin: ParsedUrl | None) -> ParsedUrl:
-        """Return the judged URL; `origin` is the hop that redirected to it."""
+    def _next(self, hop: _Hop, location: str | None) -> _Hop:
+        subject, most = self.puller.subject, self.limits.redirects
+        if not location:
+            raise AttemptFailed(redirect_failure("redirects without saying where to", subject))
+        if hop.redirects == most:
+            raise AttemptFailed(redirect_failure(f"redirects more than {most} times", subject))
         try:
-            hop = check_url(
-                urljoin(origin.text, url) if origin else url, self.puller.policy, https_only=False
-            )
-        except ValueError as refused:  # `urljoin` has its own for a host in broken brackets
-            fault = refused.fault if isinstance(refused, UrlRefused) else UrlFault.HOST
-            failure = url_failure(fault, self._subject, redirected=origin is not None)
+            url = self._checked(urljoin(hop.url.text, location), redirected=True)
+        except ValueError as error:  # `urljoin` has its own for a host in broken brackets
+            raise AttemptFailed(url_failure(UrlFault.HOST, subject, redirected=True)) from error
+        if hop.url.scheme == "https" and url.scheme != "https":
+            raise AttemptFailed(redirect_failure("redirects from https to http", subject))
+        return _Hop(url=url, redirects=hop.redirects + 1, subject=f"address to which the {subject} redirects")
+
+    def _checked(self, url: str, *, redirected: bool) -> ParsedUrl:
+        try:
+            return check_url(url, self.puller.policy, https_only=False)
+        except UrlRefused as refused:
+            failure = url_failure(refused.fault, self.puller.subject, redirected=redirected)
             raise AttemptFailed(failure) from refused
-        if origin is not None and origin.scheme == "https" and hop.scheme != "https":
-            raise AttemptFailed(redirect_failure("redirects from https to http", self._subject))
-        return hop
 
     @asynccontextmanager
-    async def _opened(self, hop: ParsedUrl) -> AsyncIterator[ClientResponse]:
+    async def _opened(self, hop: _Hop) -> AsyncIterator[ClientResponse]:
         headers = _HEADERS | ({hdrs.IF_NONE_MATCH: self.etag} if self.etag else {})
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect)
+        get = self.puller.session.get(hop.url.url, headers=headers, timeout=timeout, allow_redirects=False)
         try:
-            async with self.puller.session.get(
-                hop.url, headers=headers, timeout=timeout, allow_redirects=False
-            ) as response:
+            async with get as response:
                 yield response
         except aiohttp.ClientError as error:
-            failure = connection_failure(error, self._subject, connect_seconds=self.limits.connect)
+            failure = connection_failure(error, hop.subject, connect_seconds=self.limits.connect)
             raise AttemptFailed(failure) from error
 
-    async def _received(
-        self, response: ClientResponse, hop: ParsedUrl, redirects: int
-    ) -> Pulled | NotModified:
-        if response.status == 304 and self.etag is not None:  # noqa: PLR2004  # Not Modified
-            return NotModified(final_url=hop.text, redirects=redirects, elapsed_ms=_ms_since(self.started))
-        if response.status != 200:  # noqa: PLR2004  # OK
-            wait = retry_after(response.headers.get(hdrs.RETRY_AFTER), self.puller.clock)
-            raise AttemptFailed(
-                status_failure(response.status, self._subject, attempts=self.number, retry_after=wait)
+    async def _received(self, response: ClientResponse, hop: _Hop) -> Pulled | NotModified:
+        status, headers = response.status, response.headers
+        if status == HTTPStatus.NOT_MODIFIED and self.etag is not None:
+            return NotModified(
+                final_url=hop.url.text, redirects=hop.redirects, elapsed_ms=_ms_since(self.started)
             )
-        body, encoding, raw_size = await self._body(response)
-        etag = response.headers.get(hdrs.ETAG)
+        if status != HTTPStatus.OK:
+            wait = retry_after(headers.get(hdrs.RETRY_AFTER), self.puller.clock)
+            raise AttemptFailed(status_failure(status, hop.subject, attempts=self.number, retry_after=wait))
+        body, encoding, raw_size = await self._body(response, hop.subject)
+        etag = headers.get(hdrs.ETAG)
         return Pulled(
             body=body,
             etag=etag if _is_etag(etag) else None,
-            content_type=response.headers.get(hdrs.CONTENT_TYPE),
+            content_type=headers.get(hdrs.CONTENT_TYPE),
             encoding=encoding,
-            final_url=hop.text,
-            redirects=redirects,
+            final_url=hop.url.text,
+            redirects=hop.redirects,
             raw_size=raw_size,
             elapsed_ms=_ms_since(self.started),
         )
 
-    async def _body(self, response: ClientResponse) -> tuple[bytes, str, int]:
+    async def _body(self, response: ClientResponse, subject: str) -> tuple[bytes, str, int]:
         max_raw, max_decoded = self.limits.max_raw, self.limits.max_decoded
         try:
             encoding = coding_of(response.headers.getall(hdrs.CONTENT_ENCODING, ()))
@@ -219,19 +229,12 @@ class _Attempt:
                 await reader.take(chunk)
             return reader.finish(), encoding, reader.raw_size
         except BodyRefused as refused:
-            failure = body_failure(refused.fault, self._subject, max_raw=max_raw, max_decoded=max_decoded)
+            failure = body_failure(refused.fault, subject, max_raw=max_raw, max_decoded=max_decoded)
             raise AttemptFailed(failure) from refused
 
 
 def _is_etag(value: str | None) -> bool:
     return value is not None and _ETAG.fullmatch(value) is not None
-
-
-def _location(response: ClientResponse, subject: str) -> str:
-    location = response.headers.get(hdrs.LOCATION)
-    if not location:
-        raise AttemptFailed(redirect_failure("redirects without saying where to", subject))
-    return location
 
 
 def _ms_since(started: float) -> int:

@@ -17,7 +17,7 @@ def retry_after(value: str | None, clock: Clock) -> float | None:
         return min(float(text[:9]), LONGEST)
     try:
         instant = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter for a year of twenty digits
         return None
     if instant.tzinfo is None:  # "-0000": UTC, with nothing known about the sender
         instant = instant.replace(tzinfo=UTC)

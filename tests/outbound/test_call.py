@@ -1,0 +1,286 @@
+"""Webhook calls: what is sent, what comes back, and what is said when nothing does."""
+
+import gzip
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import standardwebhooks
+from tests.outbound.conftest import PUBLIC
+from tests.servers import (
+    Script,
+    StubDns,
+    drip,
+    drop,
+    endless,
+    free_port,
+    hang,
+    head,
+    in_turn,
+    raw,
+    redirect,
+    reply,
+    reset,
+    self_signed,
+    serve,
+)
+
+from mercato.outbound.agent import USER_AGENT
+from mercato.outbound.client import CallFailed, Fault, Outbound, Reply
+from mercato.outbound.guard import AddressPolicy
+from mercato.outbound.signing import target, webhook_headers
+
+SECRET = "whsec_" + "YWFh" * 11
+DEVELOPMENT = AddressPolicy(allow_private=True)
+
+
+@pytest.fixture
+async def private() -> AsyncIterator[Outbound]:
+    """A client of development: it reaches loopback, and by http."""
+    async with Outbound(DEVELOPMENT) as client:
+        yield client
+
+
+async def post(outbound: Outbound, url: str, **options: object) -> Reply:
+    given = {"headers": {}, "body": b"{}", "timeout": 5.0} | options
+    return await outbound.post(url, **given)  # type: ignore[arg-type]
+
+
+async def failed(outbound: Outbound, url: str, **options: object) -> CallFailed:
+    with pytest.raises(CallFailed) as failure:
+        await post(outbound, url, **options)
+    for hidden in (
+        "127.0.0",
+        "localhost",
+        "inside.example",
+        "aiohttp",
+        "Errno",
+        "Cannot",
+        "ssl:",
+        "object at",
+    ):
+        assert hidden not in failure.value.message
+    assert failure.value.message.endswith(".")
+    assert failure.value.ms >= 0
+    return failure.value
+
+
+# --- what is sent --------------------------------------------------------------------------------------
+
+
+async def test_a_call_arrives_as_it_was_signed(private: Outbound) -> None:
+    body = '{"type":"catalog.sync.succeeded","data":{"name":"Café"}}'.encode()
+    headers = webhook_headers(
+        webhook_id="id-1",
+        timestamp=int(time.time()),
+        body=body,
+        secrets=[SECRET],
+        token="partner-token",
+        traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    )
+    async with serve(reply(200, b"ok")) as server:
+        url = target(server.url + "/hooks?key=%2F1", "catalog-sync")
+        answer = await post(private, url, headers=headers, body=body)
+    assert (answer.status, answer.body, answer.complete) == (200, b"ok", True)
+    arrived = server.requests[0]
+    assert (arrived.method, arrived.path, arrived.body) == ("POST", "/hooks/catalog-sync?key=%2F1", body)
+    assert arrived.headers == {
+        "host": f"127.0.0.1:{server.port}",
+        "accept": "*/*",
+        "accept-encoding": "identity",
+        "content-length": str(len(body)),
+    } | {name.lower(): value for name, value in headers.items()}
+    standardwebhooks.Webhook(SECRET).verify(arrived.body, dict(arrived.headers))
+
+
+async def test_the_service_names_itself(private: Outbound) -> None:
+    async with serve(reply(204)) as server:
+        await post(private, server.url)
+    assert server.requests[0].headers["user-agent"] == USER_AGENT
+
+
+async def test_calls_to_one_server_share_a_connection(private: Outbound) -> None:
+    async with serve(reply(200, b"ok")) as server:
+        for _ in range(3):
+            await post(private, server.url)
+    assert [request.connection for request in server.requests] == [0, 0, 0]
+
+
+# --- what comes back -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [200, 202, 204, 400, 409, 410, 422, 429, 500, 503])
+async def test_every_status_is_a_reply(private: Outbound, status: int) -> None:
+    async with serve(
+        reply(status, b"" if status == 204 else b"{}", content_type="application/json")
+    ) as server:
+        answer = await post(private, server.url)
+    assert (answer.status, answer.content_type) == (status, "application/json")
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_a_reply_and_is_not_followed(private: Outbound, status: int) -> None:
+    async with serve(redirect("/elsewhere", status)) as server:
+        assert (await post(private, server.url)).status == status
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"), [("120", 120.0), ("0", 0.0), ("-1", None), ("soon", None), ("", None)]
+)
+async def test_retry_after_is_read_as_seconds(private: Outbound, sent: str, read: float | None) -> None:
+    async with serve(reply(503, b"", retry_after=sent)) as server:
+        assert (await post(private, server.url)).retry_after == read
+
+
+async def test_a_reply_that_is_compressed_unasked_is_unpacked(private: Outbound) -> None:
+    async with serve(reply(200, gzip.compress(b"ok"), content_encoding="gzip")) as server:
+        assert (await post(private, server.url)).body == b"ok"
+
+
+async def test_a_reply_of_exactly_the_limit_is_complete(private: Outbound) -> None:
+    async with serve(reply(200, b"x" * 1024)) as server:
+        answer = await post(private, server.url, max_reply=1024)
+    assert (len(answer.body), answer.complete) == (1024, True)
+
+
+async def test_a_reply_beyond_the_limit_is_cut_where_the_caller_allows_it(private: Outbound) -> None:
+    async with serve(reply(200, b"x" * 1025)) as server:
+        answer = await post(private, server.url, max_reply=1024, truncate=True)
+        assert (answer.body, answer.complete) == (b"x" * 1024, False)
+        failure = await failed(private, server.url, max_reply=1024)
+    assert (failure.reason, failure.status) == (Fault.REPLY_TOO_LARGE, 200)
+
+
+@pytest.mark.parametrize(
+    ("script", "body"),
+    [
+        (endless(b"x" * 1000), b"x" * 1024),
+        (reply(200, gzip.compress(bytes(1 << 20)), content_encoding="gzip"), bytes(1024)),
+        (reply(200, gzip.compress(b"ok")[:-3], content_encoding="gzip"), b"ok"),
+        (reply(200, b"ok", content_encoding="gzip"), b""),
+        (reply(200, b"ok", content_encoding="lzma"), b""),
+        (raw(head(200, content_length=9) + b"ok"), b"ok"),
+        (raw(head(200, transfer_encoding="chunked") + b"2\r\nok\r\n"), b"ok"),
+    ],
+)
+async def test_where_the_status_is_what_matters_no_body_can_spoil_it(
+    private: Outbound, script: Script, body: bytes
+) -> None:
+    async with serve(script) as server:
+        answer = await post(private, server.url, max_reply=1024, truncate=True)
+    assert (answer.status, answer.body, answer.complete) == (200, body, False)
+
+
+async def test_where_the_status_is_what_matters_a_body_that_hangs_is_left(private: Outbound) -> None:
+    async with serve(hang(head(200, content_length=9) + b"ok")) as server:
+        answer = await post(private, server.url, truncate=True, timeout=0.7)
+    assert (answer.status, answer.body, answer.complete) == (200, b"ok", False)
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (endless(b"x" * 1000), Fault.REPLY_TOO_LARGE),
+        (reply(200, gzip.compress(bytes(1 << 20)), content_encoding="gzip"), Fault.REPLY_TOO_LARGE),
+        (reply(200, gzip.compress(b"ok")[:-3], content_encoding="gzip"), Fault.PROTOCOL),
+        (reply(200, b"ok", content_encoding="gzip"), Fault.PROTOCOL),
+        (reply(200, b"ok", content_encoding="lzma"), Fault.PROTOCOL),
+        (raw(head(200, content_length=9) + b"ok"), Fault.PROTOCOL),
+        (raw(head(200, transfer_encoding="chunked") + b"2\r\nok\r\n"), Fault.PROTOCOL),
+        (hang(head(200, content_length=9) + b"ok"), Fault.TIMEOUT),
+        (drip(b"ok" * 99, pause=0.1), Fault.TIMEOUT),
+    ],
+)
+async def test_where_the_body_is_needed_a_broken_one_is_a_failure(
+    private: Outbound, script: Script, reason: Fault
+) -> None:
+    async with serve(script) as server:
+        timeout = 0.7 if reason is Fault.TIMEOUT else 9.0  # long enough for the status to arrive
+        failure = await failed(private, server.url, max_reply=1024, timeout=timeout)
+    assert (failure.reason, failure.status) == (reason, 200)
+
+
+# --- when nothing comes back ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("truncate", [True, False])
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (hang(), Fault.TIMEOUT),
+        (hang(b"HTTP/1.1 200"), Fault.TIMEOUT),
+        (drop(), Fault.PROTOCOL),
+        (reset(), Fault.PROTOCOL),
+        (raw(b"SSH-2.0-OpenSSH_9.2\r\n"), Fault.PROTOCOL),
+    ],
+)
+async def test_no_answer_is_a_failure_with_its_reason(
+    private: Outbound,
+    script: Script,
+    reason: Fault,
+    truncate: bool,  # noqa: FBT001  # a column of the table
+) -> None:
+    async with serve(script) as server:
+        timeout = 0.1 if reason is Fault.TIMEOUT else 9.0
+        failure = await failed(private, server.url, timeout=timeout, truncate=truncate)
+    assert (failure.reason, failure.status) == (reason, None)
+    assert len(server.requests) == 1
+
+
+async def test_a_refused_connection_is_a_failure(private: Outbound) -> None:
+    assert (await failed(private, f"http://127.0.0.1:{free_port()}/")).reason is Fault.CONNECT
+
+
+async def test_an_unknown_host_name_is_a_failure(outbound: Outbound) -> None:
+    assert (await failed(outbound, "https://nowhere.example/")).reason is Fault.DNS
+
+
+async def test_a_kept_connection_that_died_is_replaced_once_without_a_word(private: Outbound) -> None:
+    async with serve(in_turn(reply(200, b"1"), drop(), reply(200, b"2"), drop(), drop())) as server:
+        assert (await post(private, server.url)).body == b"1"
+        assert (await post(private, server.url, body=b'{"n":2}')).body == b"2"
+        assert [request.body for request in server.requests[1:]] == [b'{"n":2}'] * 2
+        assert (await failed(private, server.url)).reason is Fault.PROTOCOL
+    assert len(server.requests) == 5
+
+
+# --- where it may go -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://menu.example/hook",
+        "file:///etc/passwd",
+        "https://user:secret@menu.example/",
+        "https://menu.example:0/",
+        "https://127.0.0.2/",
+        "https://[::1]/",
+        "https://2130706433/",
+        "https://inside.example/",
+    ],
+)
+async def test_a_webhook_goes_to_public_addresses_by_https_alone(outbound: Outbound, url: str) -> None:
+    failure = await failed(outbound, url)
+    assert failure.reason is Fault.REFUSED_ADDRESS
+    assert "secret" not in failure.message
+
+
+async def test_development_does_not_open_link_local_or_metadata_addresses(private: Outbound) -> None:
+    for url in ("http://169.254.169.254/", "http://[fe80::1]/", "http://0.0.0.0/", "http://[fd00:ec2::254]/"):
+        assert (await failed(private, url)).reason is Fault.REFUSED_ADDRESS
+
+
+async def test_a_webhook_is_posted_by_https_to_a_server_with_a_trusted_certificate() -> None:
+    tls = self_signed("menu.example")
+    dns = StubDns({"menu.example": [["127.0.0.1"]]})
+    async with serve(reply(200, b"ok"), tls=tls.server) as server:
+        async with Outbound(PUBLIC, resolver=dns, tls=tls.client) as trusting:
+            assert (await post(trusting, server.at("menu.example"))).body == b"ok"
+        async with Outbound(PUBLIC, resolver=dns) as strict:
+            failure = await failed(strict, server.at("menu.example"))
+    assert failure.reason is Fault.TLS
+    assert "self-signed" in failure.message
+    assert len(server.requests) == 1
