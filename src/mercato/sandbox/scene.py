@@ -1,0 +1,114 @@
+"""Where the stories of the sandbox play: a partner and its merchant, a stranger, a stage, and the proofs."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from mercato.sandbox.caller import Answer, Caller
+from mercato.sandbox.merchant import Merchant, Received
+from mercato.sandbox.proofs import PATIENCE, Proofs
+
+ONBOARDING: Final = "/v1/commerce/onboarding/stores"
+STORES: Final = "/v1/commerce/stores"
+
+_PULLED: Final = ("ready_to_activate", "catalog_failed")
+_SHOWN: Final = 200
+"""Bytes of an unexpected answer that are shown."""
+
+
+class Watch(Protocol):
+    """Shows how far a store's onboarding is."""
+
+    def __call__(self, name: str, status: str) -> None: ...
+
+
+class Stage(Protocol):
+    """Where a story is shown."""
+
+    def chapter(self, title: str) -> None:
+        """Begin a part."""
+
+    def say(self, line: str) -> None:
+        """Tell what happened."""
+
+    def watching(self, names: Sequence[str]) -> AbstractContextManager[Watch]:
+        """Show a progress bar for each name while the block runs."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Scene:
+    """One telling. Ids and URLs are kept by the shop's short name, `events` by webhook-id."""
+
+    partner: Caller
+    stranger: Caller
+    merchant: Merchant
+    stage: Stage
+    proofs: Proofs
+    onboardings: dict[str, str] = field(default_factory=dict)
+    stores: dict[str, str] = field(default_factory=dict)
+    urls: dict[str, str] = field(default_factory=dict)
+    events: dict[str, Received] = field(default_factory=dict)
+
+    def store(self, shop: str) -> str:
+        """Return the path of a shop's store."""
+        return f"{STORES}/{self.stores[shop]}"
+
+    def expect(self, answer: Answer, status: int, claim: str) -> Any:
+        """Return the body of an answer that has to have this status. Raises ProofFailed."""
+        if answer.status != status:
+            self.proofs.add(claim, f"{answer.status} {answer.body[:_SHOWN]!r}", holds=False)
+        return answer.json()
+
+    def refused(self, claim: str, answers: Sequence[Answer], status: int, code: str) -> None:
+        """Prove that every answer is this refusal."""
+        problems = [(answer.status, answer.json()) for answer in answers]
+        for line in dict.fromkeys(
+            f"{got} {said.get('errorCode')}: {said.get('detail')}" for got, said in problems
+        ):
+            self.stage.say(line)
+        seen = {(got, problem.get("errorCode")) for got, problem in problems}
+        words = ", ".join(sorted(f"{got} {name}" for got, name in seen))
+        times = f"{len(answers)} times " if len(answers) > 1 else ""
+        self.proofs.add(claim, times + words, holds=seen == {(status, code)})
+
+    async def set_id(self, shop: str) -> str:
+        """Return the CatalogSet that the shop's store serves now."""
+        store: Mapping[str, str] = (await self.partner.get(self.store(shop))).json()
+        return store["catalogSetId"]
+
+    async def pulled(self, shop: str, name: str, watch: Watch) -> Any:
+        """Watch an onboarding until its catalog is taken or refused; return its status."""
+        path = f"{ONBOARDING}/{self.onboardings[shop]}"
+
+        async def look() -> Any:
+            status = (await self.partner.get(path)).json()
+            watch(name, status["status"])
+            return status
+
+        return await self.proofs.until(
+            f"The catalog of {name} is pulled", look, lambda status: status["status"] in _PULLED
+        )
+
+    async def run(self, shop: str, url: str) -> Any:
+        """Notify, wait for the event, and return what the status resource says, which has the last word."""
+        path = f"/v1/commerce/catalogset-notification?storeId={self.stores[shop]}"
+        reply = await self.partner.post(path, {"callbackUrl": url})
+        accepted = self.expect(reply, 202, "A run is accepted")
+        event = await self.event(accepted["catalogIngestId"])
+        self.stage.say(f"event {event.json()['type']} for {accepted['catalogIngestId']}")
+        return (await self.partner.get(accepted["statusUrl"])).json()
+
+    async def event(self, webhook_id: str) -> Received:
+        """Wait for the next event of that id; others that come first are kept. Raises ProofFailed."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    event = await self.merchant.webhook()
+                    self.events[event.headers.get("webhook-id", "")] = event
+                    if event.headers.get("webhook-id") == webhook_id:
+                        return event
+        except TimeoutError:
+            self.proofs.add("Every run ends in an event", f"none within {PATIENCE:g} s", holds=False)
+            raise
