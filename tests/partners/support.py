@@ -1,0 +1,33 @@
+"""What tests of partners begin with."""
+
+from datetime import UTC, datetime, timedelta
+
+from mercato.db.engine import Database
+from mercato.partners import accounts
+from mercato.partners.accounts import NewPartner
+from mercato.partners.model import PartnerKind
+from mercato.partners.vault import Vault
+
+VAULT = Vault([b"0" * 32])
+HOUR = timedelta(hours=1)
+SECOND = timedelta(seconds=1)
+
+
+class HandClock:
+    """A clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.at = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.at
+
+    def advance(self, time: timedelta) -> None:
+        self.at += time
+
+
+async def make_partner(
+    db: Database, now: HandClock, kind: PartnerKind = PartnerKind.BOTH, *, name: str = "Acme"
+) -> NewPartner:
+    async with db.write() as tx:
+        return await accounts.create_partner(tx, VAULT, name=name, kind=kind, now=now)

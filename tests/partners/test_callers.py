@@ -1,0 +1,398 @@
+"""Key checks cost no database read when warm, and a revoked key is dead everywhere within 2 s."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import structlog
+from tests.partners.support import HOUR, SECOND, HandClock, make_partner
+
+from mercato.db.changes import ChangeFeed
+from mercato.db.engine import Database, Read
+from mercato.db.errors import DatabaseAway
+from mercato.errors import Unauthenticated
+from mercato.partners import accounts, credentials
+from mercato.partners import callers as module
+from mercato.partners.accounts import NewPartner
+from mercato.partners.callers import Callers
+from mercato.partners.keys import new_key, prefix
+from mercato.partners.model import Caller, Limits, Surface
+
+
+@pytest.fixture
+def now() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+async def partner(db: Database, now: HandClock) -> NewPartner:
+    return await make_partner(db, now)
+
+
+@pytest.fixture
+async def feed(db: Database) -> ChangeFeed:
+    feed = ChangeFeed(db)
+    await feed.poll()
+    return feed
+
+
+@pytest.fixture
+def callers(db: Database, feed: ChangeFeed, now: HandClock) -> Callers:
+    return Callers(db, feed, now)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The look-ups in the database, as they happen."""
+    seen: list[bytes] = []
+    real = module.queries.find_presented
+
+    async def counted(tx: Read, digest: bytes) -> Any:
+        seen.append(digest)
+        return await real(tx, digest)
+
+    monkeypatch.setattr(module.queries, "find_presented", counted)
+    return seen
+
+
+def token(partner: NewPartner, surface: Surface = Surface.COMMERCE) -> bytes:
+    key = partner.commerce_key if surface is Surface.COMMERCE else partner.marketfront_key
+    assert key is not None
+    return key.text.encode()
+
+
+async def revoke(db: Database, key: bytes, now: HandClock) -> None:
+    async with db.write() as tx:
+        await credentials.revoke_key(tx, await credentials.get_key(tx, key.decode()), now=now)
+
+
+async def refusal(callers: Callers, key: bytes) -> str:
+    with pytest.raises(Unauthenticated) as caught:
+        await callers.get(key)
+    assert caught.value.challenge == 'Bearer error="invalid_token"'
+    return caught.value.detail
+
+
+@pytest.mark.parametrize("surface", Surface)
+async def test_a_key_is_known_by_its_partner_surface_and_limits(
+    db: Database, callers: Callers, partner: NewPartner, surface: Surface
+) -> None:
+    async with db.write() as tx:
+        await accounts.set_limits(tx, partner.id, Limits(reads=7))
+    key = next(key for key in partner.keys if key.surface is surface)
+    expected = Caller(partner.id, key.id, surface, Limits(reads=7))
+    assert await callers.get(token(partner, surface)) == expected
+    assert callers.cached(token(partner, surface)) == expected
+
+
+async def test_a_warm_key_costs_no_database_read(
+    callers: Callers, partner: NewPartner, reads: list[bytes]
+) -> None:
+    assert callers.cached(token(partner)) is None
+    first = await callers.get(token(partner))
+    for _ in range(100):
+        assert callers.cached(token(partner)) is first
+        assert await callers.get(token(partner)) is first
+    assert len(reads) == 1
+
+
+async def test_many_first_requests_with_one_key_read_it_a_few_times(
+    callers: Callers, partner: NewPartner, reads: list[bytes]
+) -> None:
+    found = await asyncio.gather(*(callers.get(token(partner)) for _ in range(100)))
+    assert len(set(found)) == 1
+    assert len(reads) <= module.MOST_READS
+
+
+async def test_an_unknown_key_is_refused_by_its_prefix_and_never_repeated(callers: Callers) -> None:
+    key = new_key(Surface.COMMERCE)
+    detail = await refusal(callers, key.encode())
+    assert prefix(key) in detail
+    assert key not in detail
+
+
+@pytest.mark.parametrize(
+    "key", [b"x", b"", b"\xff" * 10, b"mk_commerce_", b"mk_other_" + b"a" * 40, b"a" * 100_000]
+)
+async def test_what_cannot_be_a_key_is_refused_without_asking_the_database(
+    callers: Callers, reads: list[bytes], key: bytes
+) -> None:
+    assert callers.cached(key) is None
+    await refusal(callers, key)
+    assert reads == []
+
+
+async def test_a_cut_off_key_is_told_from_a_foreign_token(
+    callers: Callers, partner: NewPartner, reads: list[bytes]
+) -> None:
+    assert "not complete" in await refusal(callers, token(partner)[:-1])
+    assert "not a key of this service" in await refusal(callers, b"eyJhbGciOi.J9")
+    assert reads == []
+
+
+async def test_a_flood_with_one_wrong_key_is_one_read(callers: Callers, reads: list[bytes]) -> None:
+    key = new_key(Surface.COMMERCE).encode()
+    for _ in range(100):
+        await refusal(callers, key)
+    assert len(reads) == 1
+
+
+async def test_a_wrong_key_is_asked_about_again_after_a_while(
+    callers: Callers, reads: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = new_key(Surface.COMMERCE).encode()
+    await refusal(callers, key)
+    later = time.monotonic() + module.REFUSED_SECONDS
+    monkeypatch.setattr(module, "monotonic", lambda: later)
+    await refusal(callers, key)
+    assert len(reads) == 2
+
+
+async def test_a_flood_of_wrong_keys_is_held_to_a_few_reads_at_a_time_and_to_bounded_memory(
+    callers: Callers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_REFUSED", 10)
+    running = most = 0
+    real = module.queries.find_presented
+
+    async def counted(tx: Read, digest: bytes) -> Any:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            return await real(tx, digest)
+        finally:
+            running -= 1
+
+    monkeypatch.setattr(module.queries, "find_presented", counted)
+    await asyncio.gather(*(refusal(callers, new_key(Surface.COMMERCE).encode()) for _ in range(50)))
+    assert most <= module.MOST_READS
+    assert len(callers._refused) == 10
+
+
+async def test_memory_is_bounded_and_the_least_recently_used_go_first(
+    db: Database, feed: ChangeFeed, now: HandClock
+) -> None:
+    callers = Callers(db, feed, now, most=2)
+    one, two, three = [token(await make_partner(db, now)) for _ in range(3)]
+    await callers.get(one)
+    await callers.get(two)
+    callers.cached(one)
+    await callers.get(three)
+    assert [callers.cached(key) is not None for key in (one, two, three)] == [True, False, True]
+
+
+async def test_a_key_is_refused_from_the_instant_it_expires_though_it_is_warm(
+    db: Database, callers: Callers, partner: NewPartner, now: HandClock
+) -> None:
+    async with db.write() as tx:
+        key = await credentials.create_key(
+            tx,
+            await accounts.get_partner(tx, partner.id),
+            surface=Surface.COMMERCE,
+            expires_at=now() + HOUR,
+            now=now,
+        )
+    warm = key.text.encode()
+    await callers.get(warm)
+    now.advance(HOUR - SECOND)
+    assert callers.cached(warm) is not None
+    now.advance(SECOND)
+    assert callers.cached(warm) is None
+    assert "is expired since 2026-03-01T13:00:00.000Z" in await refusal(callers, warm)
+
+
+async def test_a_rolled_key_works_through_the_overlap_and_not_beyond(
+    db: Database, callers: Callers, partner: NewPartner, now: HandClock
+) -> None:
+    old = token(partner)
+    await callers.get(old)
+    async with db.write() as tx:
+        made = await credentials.roll_key(
+            tx, await credentials.get_key(tx, old.decode()), overlap=HOUR, now=now
+        )
+    new = made.text.encode()
+    assert (await callers.get(old)).partner_id == (await callers.get(new)).partner_id == partner.id
+    now.advance(HOUR)
+    assert callers.cached(old) is None
+    await refusal(callers, old)
+    assert callers.cached(new) is not None
+
+
+async def test_a_revoked_key_is_dead_at_once_in_the_process_that_revokes_it(
+    db: Database, callers: Callers, partner: NewPartner, now: HandClock
+) -> None:
+    await callers.get(token(partner))
+    await revoke(db, token(partner), now)
+    assert callers.cached(token(partner)) is None
+    assert f"{prefix(token(partner).decode())} is revoked since" in await refusal(callers, token(partner))
+
+
+async def test_revoking_one_key_leaves_the_partners_others(
+    db: Database, callers: Callers, partner: NewPartner, now: HandClock
+) -> None:
+    await callers.get(token(partner))
+    await revoke(db, token(partner), now)
+    assert await callers.get(token(partner, Surface.MARKETFRONT)) is not None
+
+
+@asynccontextmanager
+async def another_process(database_url: str, now: HandClock) -> AsyncIterator[tuple[Callers, asyncio.Event]]:
+    """Callers of another process, whose feed runs, and what tells when it hears of a partner."""
+    async with Database.open(database_url) as elsewhere:
+        feed = ChangeFeed(elsewhere)
+        callers, heard = Callers(elsewhere, feed, now), asyncio.Event()
+        ready = asyncio.Event()
+        feed.subscribe(credentials.TOPIC, lambda key: (ready if key is None else heard).set())
+        running = asyncio.create_task(feed.run())
+        await ready.wait()
+        yield callers, heard
+        feed.stop()
+        await running
+
+
+async def test_a_revoked_key_is_dead_everywhere_within_2_seconds(
+    db: Database, database_url: str, partner: NewPartner, now: HandClock
+) -> None:
+    async with another_process(database_url, now) as (there, heard):
+        await there.get(token(partner))
+        assert there.cached(token(partner)) is not None
+        await revoke(db, token(partner), now)
+        async with asyncio.timeout(2):
+            await heard.wait()
+        assert there.cached(token(partner)) is None
+        await refusal(there, token(partner))
+
+
+async def test_changed_limits_are_known_everywhere_within_2_seconds(
+    db: Database, database_url: str, partner: NewPartner, now: HandClock
+) -> None:
+    async with another_process(database_url, now) as (there, heard):
+        await there.get(token(partner))
+        async with db.write() as tx:
+            await accounts.set_limits(tx, partner.id, Limits(reads=1))
+        async with asyncio.timeout(2):
+            await heard.wait()
+        assert (await there.get(token(partner))).limits == Limits(reads=1)
+
+
+async def test_a_revocation_that_overtakes_a_look_up_leaves_nothing_stale(
+    db: Database, callers: Callers, partner: NewPartner, now: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = module.queries.find_presented
+    overtaken = False
+
+    async def slow(tx: Read, digest: bytes) -> Any:
+        nonlocal overtaken
+        found = await real(tx, digest)
+        if not overtaken:
+            overtaken = True
+            await revoke(db, token(partner), now)
+        return found
+
+    monkeypatch.setattr(module.queries, "find_presented", slow)
+    await refusal(callers, token(partner))
+    assert callers.cached(token(partner)) is None
+
+
+async def test_a_key_that_changes_with_every_reading_is_answered_and_not_kept(
+    db: Database, callers: Callers, partner: NewPartner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = module.queries.find_presented
+
+    async def busy(tx: Read, digest: bytes) -> Any:
+        found = await real(tx, digest)
+        async with db.write() as other:
+            await accounts.set_limits(other, partner.id, Limits(reads=1))
+        return found
+
+    monkeypatch.setattr(module.queries, "find_presented", busy)
+    assert (await callers.get(token(partner))).partner_id == partner.id
+    assert callers.cached(token(partner)) is None
+
+
+async def test_without_news_for_a_minute_memory_is_not_believed(
+    callers: Callers,
+    feed: ChangeFeed,
+    partner: NewPartner,
+    reads: list[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await callers.get(token(partner))
+    monkeypatch.setattr(feed, "age", lambda: module.TRUST_SECONDS + 1)
+    assert callers.cached(token(partner)) is None
+    await callers.get(token(partner))
+    assert len(reads) == 2
+    monkeypatch.undo()
+    assert callers.cached(token(partner)) is not None
+
+
+async def test_a_key_that_cannot_be_looked_up_is_the_databases_fault_and_not_the_keys(
+    callers: Callers, partner: NewPartner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hangs(tx: Read, digest: bytes) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(module.queries, "find_presented", hangs)
+    monkeypatch.setattr(module, "READ_SECONDS", 0.01)
+    with pytest.raises(DatabaseAway):
+        await callers.get(token(partner))
+    monkeypatch.undo()
+    assert (await callers.get(token(partner))).partner_id == partner.id
+
+
+async def test_the_last_use_is_noted_off_the_request_path_and_once_for_many_requests(
+    db: Database, callers: Callers, partner: NewPartner, now: HandClock
+) -> None:
+    async def last_use() -> Any:
+        async with db.read() as tx:
+            return (await credentials.get_key(tx, token(partner).decode())).last_used_at
+
+    await callers.get(token(partner))
+    assert await last_use() is None
+    await callers.note_uses()
+    first = now()
+    assert await last_use() == first
+    now.advance(HOUR)
+    await callers.note_uses()
+    assert await last_use() == first
+    callers.cached(token(partner))
+    await callers.note_uses()
+    assert await last_use() == now()
+
+
+async def test_noting_uses_goes_on_when_the_database_was_away(
+    callers: Callers, partner: NewPartner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "USE_SECONDS", 0)
+    failures = iter([DatabaseAway("away"), ZeroDivisionError()])
+    noted = asyncio.Event()
+
+    async def notes() -> None:
+        failure = next(failures, None)
+        if failure is not None:
+            raise failure
+        noted.set()
+
+    monkeypatch.setattr(callers, "note_uses", notes)
+    with structlog.testing.capture_logs() as logs:
+        running = asyncio.create_task(callers.run())
+        async with asyncio.timeout(10):
+            await noted.wait()
+        running.cancel()
+    assert [line["log_level"] for line in logs] == ["warning", "error"]
+
+
+async def test_no_key_is_kept_in_memory_or_logged(
+    callers: Callers, partner: NewPartner, db: Database, now: HandClock
+) -> None:
+    with structlog.testing.capture_logs() as logs:
+        await callers.get(token(partner))
+        await revoke(db, token(partner), now)
+        detail = await refusal(callers, token(partner))
+        await callers.get(token(partner, Surface.MARKETFRONT))
+    for secret in (token(partner), token(partner, Surface.MARKETFRONT)):
+        assert secret.decode() not in f"{vars(callers)} {logs} {detail}"

@@ -1,0 +1,80 @@
+"""Decisions §11: keys look like `mk_commerce_…`, so that secret scanners can find them, and are stored as a hash."""
+
+import base64
+import hashlib
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mercato.partners import keys
+from mercato.partners.model import Surface
+
+surfaces = pytest.mark.parametrize("surface", Surface)
+
+
+@surfaces
+def test_a_key_names_its_surface_and_has_at_least_160_random_bits(surface: Surface) -> None:
+    key = keys.new_key(surface)
+    assert re.fullmatch(rf"mk_{surface}_[0-9A-Za-z]{{40}}", key)
+    assert 62**keys.RANDOM > 2**160
+
+
+def test_what_a_prefix_keeps_hidden_is_more_than_160_bits() -> None:
+    assert 62 ** (keys.RANDOM - keys.SHOWN) > 2**160
+
+
+@surfaces
+def test_no_two_keys_are_the_same(surface: Surface) -> None:
+    assert len({keys.new_key(surface) for _ in range(1000)}) == 1000
+
+
+@surfaces
+def test_a_scanner_finds_a_key_in_a_text_and_its_checksum_confirms_it(surface: Surface) -> None:
+    key = keys.new_key(surface)
+    match = re.search(keys.PATTERN, f'{{"Authorization": "Bearer {key}"}}')
+    assert match is not None
+    assert match[0] == key
+    assert keys.is_whole(match[0].encode())
+
+
+@given(
+    position=st.integers(0, 50),
+    character=st.sampled_from(keys.ALPHABET + "_-é "),
+    surface=st.sampled_from(Surface),
+)
+def test_a_key_with_one_wrong_character_is_no_key(position: int, character: str, surface: Surface) -> None:
+    key = keys.new_key(surface)
+    position %= len(key)
+    changed = key[:position] + character + key[position + 1 :]
+    assert keys.is_whole(changed.encode()) is (changed == key)
+
+
+@given(cut=st.integers(0, 51))
+def test_a_key_that_was_cut_off_is_no_key(cut: int) -> None:
+    key = keys.new_key(Surface.COMMERCE).encode()
+    assert keys.is_whole(key[:cut]) is (cut >= len(key))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_can_be_asked_about(token: bytes) -> None:
+    assert not keys.is_whole(token)
+    assert not keys.looks_like_key(token)
+
+
+@surfaces
+def test_a_prefix_shows_six_characters_of_a_key(surface: Surface) -> None:
+    key = keys.new_key(surface)
+    assert keys.prefix(key) == key[: len(f"mk_{surface}_") + 6]
+
+
+def test_what_is_stored_of_a_key_is_its_sha256() -> None:
+    assert keys.digest(b"mk_commerce_x") == hashlib.sha256(b"mk_commerce_x").digest()
+
+
+def test_a_signing_secret_is_whsec_and_32_random_bytes() -> None:
+    secrets = {keys.new_signing_secret() for _ in range(100)}
+    assert len(secrets) == 100
+    for secret in secrets:
+        assert len(base64.b64decode(secret.removeprefix("whsec_"), validate=True)) == 32

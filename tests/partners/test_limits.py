@@ -1,0 +1,98 @@
+"""Decisions §11: limits per organisation per minute, in windows that begin with the minute."""
+
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from tests.partners.support import HandClock
+
+from mercato import clock
+from mercato.clock import new_id
+from mercato.partners import limits as module
+from mercato.partners.limits import Limiter, Quota
+from mercato.partners.model import Caller, Limits, Surface
+
+MINUTE = timedelta(minutes=1)
+
+
+def caller(partner: UUID | None = None, own: Limits | None = None) -> Caller:
+    return Caller(partner or new_id(), new_id(), Surface.COMMERCE, own or Limits())
+
+
+def limiter(now: HandClock, **options: int) -> Limiter:
+    return Limiter(**({"reads": 1000, "writes": 100, "discovery": 60} | options), clock=now)
+
+
+@pytest.fixture
+def now() -> HandClock:
+    return HandClock()
+
+
+@pytest.mark.parametrize(("rate", "limit"), [("reads", 1000), ("writes", 100), ("discovery", 60)])
+def test_a_partner_has_its_limit_of_requests_a_minute_and_not_one_more(
+    now: HandClock, rate: str, limit: int
+) -> None:
+    counts, who = limiter(now), caller()
+    for left in range(limit - 1, -1, -1):
+        assert counts.take(who, rate) == Quota(limit, left, int((now() + MINUTE).timestamp()))
+    assert counts.take(who, rate) == Quota(limit, 0, int((now() + MINUTE).timestamp()), 60)
+
+
+def test_the_wait_is_the_rest_of_the_minute(now: HandClock) -> None:
+    counts, who = limiter(now, reads=1), caller()
+    counts.take(who, "reads")
+    now.advance(timedelta(seconds=59, milliseconds=999))
+    assert counts.take(who, "reads").wait == 1
+    now.advance(timedelta(milliseconds=1))
+    assert counts.take(who, "reads").wait is None
+
+
+def test_kinds_of_requests_are_counted_apart(now: HandClock) -> None:
+    counts, who = limiter(now, reads=1, writes=1), caller()
+    assert counts.take(who, "reads").wait is None
+    assert counts.take(who, "writes").wait is None
+
+
+def test_all_keys_of_a_partner_count_together_and_partners_apart(now: HandClock) -> None:
+    counts, partner = limiter(now, reads=1), new_id()
+    assert counts.take(caller(partner), "reads").wait is None
+    assert counts.take(caller(partner), "reads").wait == 60
+    assert counts.take(caller(), "reads").wait is None
+
+
+def test_a_partners_own_limits_win(now: HandClock) -> None:
+    counts, who = limiter(now), caller(own=Limits(reads=2))
+    assert [counts.take(who, "reads").wait for _ in range(3)] == [None, None, 60]
+    assert counts.take(who, "writes").limit == 100
+
+
+@pytest.mark.parametrize(("limit", "workers", "share"), [(100, 4, 25), (10, 4, 3), (1, 4, 1)])
+def test_the_limit_is_divided_by_the_workers_and_shown_whole(
+    now: HandClock, limit: int, workers: int, share: int
+) -> None:
+    counts, who = limiter(now, reads=limit, workers=workers), caller()
+    quotas = [counts.take(who, "reads") for _ in range(share + 1)]
+    assert {quota.limit for quota in quotas} == {limit}
+    assert [quota.remaining for quota in quotas] == [*range(share - 1, -1, -1), 0]
+    assert [quota.wait for quota in quotas] == [None] * share + [60]
+
+
+def test_a_clock_that_is_set_back_locks_nobody_out(now: HandClock) -> None:
+    counts, who = limiter(now, reads=1), caller()
+    counts.take(who, "reads")
+    now.advance(-10 * MINUTE)
+    assert counts.take(who, "reads").wait is None
+
+
+def test_counters_are_bounded(now: HandClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_PARTNERS", 3)
+    counts = limiter(now)
+    for _ in range(10):
+        counts.take(caller(), "reads")
+        assert len(counts._taken["reads"]) <= 3
+
+
+def test_the_usual_clock_is_the_wall_clock() -> None:
+    before = clock.now().timestamp()
+    quota = Limiter(reads=1, writes=1, discovery=1).take(caller(), "reads")
+    assert before // 60 * 60 + 60 <= quota.reset <= clock.now().timestamp() + 60
