@@ -30,6 +30,8 @@ only_postgresql = pytest.mark.parametrize("database_kind", ["postgresql"])
 _DIRECTORY = "MERCATO_TEST_DIRECTORY"
 _OWNER = "MERCATO_TEST_OWNER"
 
+_ROOM = 2 * 1024**3
+
 _numbers = count()
 
 
@@ -39,8 +41,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure() -> None:
     if _DIRECTORY not in os.environ:
-        os.environ[_DIRECTORY] = tempfile.mkdtemp(prefix="mercato-tests-")
+        os.environ[_DIRECTORY] = tempfile.mkdtemp(prefix="mercato-tests-", dir=_in_memory())
         os.environ[_OWNER] = str(os.getpid())
+
+
+def _in_memory() -> Path | None:
+    """Where files live in memory, if there is room: a copy of a database takes a tenth of the time there."""
+    memory = Path("/dev/shm")  # noqa: S108  # a directory of our own is made in it
+    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _ROOM
+    return memory if roomy else None
 
 
 def pytest_unconfigure() -> None:
@@ -75,15 +84,16 @@ def _kind_of(item: pytest.Item) -> str | None:
 
 
 @pytest.fixture
-async def database_url(database_kind: str, tmp_path: Path) -> AsyncIterator[str]:
+async def database_url(database_kind: str) -> AsyncIterator[str]:
     """The URL of a new database with the whole schema and no rows."""
+    name = f"test_{os.getpid()}_{next(_numbers)}"
     if database_kind == "sqlite":
-        path = tmp_path / "mercato.db"
-        shutil.copyfile(await sqlite_template(), path)
-        yield f"sqlite:///{path}"
+        with tempfile.TemporaryDirectory(prefix=name, dir=os.environ[_DIRECTORY]) as directory:
+            path = Path(directory) / "mercato.db"
+            shutil.copyfile(await sqlite_template(), path)
+            yield f"sqlite:///{path}"
         return
     server = await postgresql_server()
-    name = f"test_{os.getpid()}_{next(_numbers)}"
     await run(server, f"CREATE DATABASE {name} TEMPLATE template_mercato STRATEGY wal_log")
     yield with_database(server, name)
     await run(server, f"DROP DATABASE {name} WITH (FORCE)")

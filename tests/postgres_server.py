@@ -27,7 +27,7 @@ FAST = {
     "shared_buffers": "64MB",
     "wal_level": "minimal",
     "max_wal_senders": "0",
-    "max_wal_size": "4GB",
+    "max_wal_size": "512MB",
     "checkpoint_timeout": "1h",
     "listen_addresses": "",
 }

@@ -2,7 +2,6 @@ import asyncio
 import random
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, Text, bindparam, exc, insert, select, text, update
@@ -173,13 +172,3 @@ async def test_settings_of_sqlite_are_those_that_keep_a_commit_through_a_power_c
         assert await tx.scalar(text("PRAGMA journal_mode")) == "wal"
         assert await tx.scalar(text("PRAGMA synchronous")) == 2
         assert await tx.scalar(text("PRAGMA foreign_keys")) == 1
-
-
-@pytest.mark.parametrize("url", ["mysql://somewhere/x", "http:///x"])
-def test_a_url_of_another_database_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="sqlite:///"):
-        Database.open(url)
-
-
-def test_a_path_is_a_sqlite_file(tmp_path: Path) -> None:
-    assert Database.open(str(tmp_path / "x.db")).url == f"sqlite:///{tmp_path / 'x.db'}"

@@ -7,9 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+from sqlalchemy import select
 
-from mercato.db.engine import Database
-from mercato.jobs import Done, Handler, Handlers, Job, Outcome, Worker
+from mercato.db.engine import AnyRow, Database
+from mercato.db.tables import jobs
+from mercato.jobs import Done, Handler, Handlers, Job, Outcome, Worker, enqueue
+from mercato.jobs.claim import START, Claimed, Place, claim
 
 PATIENCE = 10.0
 """Seconds after which a test gives up waiting; nothing here takes as long."""
@@ -49,6 +52,72 @@ class Log:
 
 def handler(fn: Callable[[Job[Note]], Awaitable[Outcome]], **options: Any) -> Handler[Note]:
     return Handler(fn=fn, payload=Note, **options)
+
+
+async def nothing(job: Job[Note]) -> Outcome:
+    return Done()
+
+
+async def put(db: Database, *texts: str, kind: str = "note", **options: Any) -> list[int | None]:
+    """Enqueue a note for each text, in one transaction."""
+    async with db.write() as tx:
+        return [await enqueue(tx, kind, Note(text), **options) for text in texts]
+
+
+async def take(
+    db: Database,
+    taker: Handler[Note] | None = None,
+    *,
+    kind: str = "note",
+    worker: str = "w",
+    lease: timedelta = timedelta(seconds=60),
+    free: int = 100,
+    after: Place = START,
+) -> list[Claimed]:
+    """Claim as a worker of that name would."""
+    async with db.write() as tx:
+        return await claim(
+            tx, kind, taker or handler(nothing), worker=worker, lease=lease, free=free, after=after
+        )
+
+
+def texts(claimed: list[Claimed]) -> list[str]:
+    return [msgspec.json.decode(one.payload, type=Note).text for one in claimed]
+
+
+def job_of(claimed: Claimed) -> Job[Note]:
+    return Job(
+        id=claimed.id,
+        kind=claimed.kind,
+        payload=Note(),
+        attempt=claimed.attempt,
+        failures=claimed.failures,
+        enqueued_at=claimed.enqueued_at,
+        deadline=0.0,
+    )
+
+
+async def rows(db: Database) -> list[AnyRow]:
+    async with db.read() as tx:
+        return list(await tx.all(select(jobs).order_by(jobs.c.id)))
+
+
+async def states(db: Database) -> list[str]:
+    return [row.state for row in await rows(db)]
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for something that is only to be seen in the database."""
+    async with asyncio.timeout(PATIENCE):
+        while not await holds():  # noqa: ASYNC110  # other processes set no event of ours
+            await asyncio.sleep(0.01)
+
+
+async def until_empty(db: Database) -> None:
+    async def empty() -> bool:
+        return await states(db) == []
+
+    await until(empty)
 
 
 @asynccontextmanager

@@ -12,6 +12,8 @@ _SESSION = {
     "application_name": "mercato",
     # Our statements are short; compiling one costs more than it ever saves.
     "jit": "off",
+    # We ask by index. A plan that was made while a table was small, and kept, must not read it whole later.
+    "enable_seqscan": "off",
     "statement_timeout": "30s",
     # A process that stalls inside a transaction must not hold its locks for ever.
     "idle_in_transaction_session_timeout": "60s",

@@ -23,7 +23,7 @@ from mercato.jobs.queries import in_state
 _UNBOUNDED = 1_000_000_000
 
 # Lanes that may be looked at for one claim: most are taken, so this bounds only a crowd of blocked ones.
-_STEPS = 2_000
+_STEPS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,36 +113,29 @@ WITH RECURSIVE walk (id, group_key, lane, free, room, found, step) AS (
     SELECT head.id, head.group_key, head.lane, <FREE>, <ROOM>, 0, 1
     FROM jobs AS head
     WHERE head.id = COALESCE((
-        SELECT next.id FROM jobs AS next
-        WHERE next.state = 'ready' AND next.kind = :kind AND next.group_key = :group_key AND next.lane > :lane
-        ORDER BY next.lane, next.id LIMIT 1
+        SELECT id FROM jobs
+        WHERE state = 'ready' AND kind = :kind AND group_key = :group_key AND lane > :lane
+        ORDER BY group_key, lane, id LIMIT 1
     ), (
-        SELECT next.id FROM jobs AS next
-        WHERE next.state = 'ready' AND next.kind = :kind AND next.group_key > :group_key
-        ORDER BY next.group_key, next.lane, next.id LIMIT 1
+        SELECT id FROM jobs
+        WHERE state = 'ready' AND kind = :kind AND group_key > :group_key
+        ORDER BY group_key, lane, id LIMIT 1
     ))
     UNION ALL
     SELECT head.id, head.group_key, head.lane, <FREE>,
         CASE WHEN head.group_key = walk.group_key THEN walk.room - walk.free ELSE <ROOM> END,
         walk.found + <TAKEN>, walk.step + 1
-    FROM walk CROSS JOIN jobs AS head
-    WHERE walk.found + <TAKEN> < :free AND walk.step < :steps AND head.id = COALESCE((
-        SELECT next.id FROM jobs AS next
-        WHERE next.state = 'ready' AND next.kind = :kind
-            AND next.group_key = walk.group_key AND next.lane > walk.lane AND walk.room - walk.free > 0
-        ORDER BY next.lane, next.id LIMIT 1
-    ), (
-        SELECT next.id FROM jobs AS next
-        WHERE next.state = 'ready' AND next.kind = :kind AND next.group_key > walk.group_key
-        ORDER BY next.group_key, next.lane, next.id LIMIT 1
-    ))
-)
-UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = :worker, lease_until = <NOW> + :lease
-WHERE id IN (
-    SELECT head.id FROM jobs AS head
-    WHERE head.state = 'ready' AND head.id IN (SELECT walk.id FROM walk WHERE walk.free = 1 AND walk.room > 0)
+    FROM walk <NEXT HEAD>
+    WHERE walk.found + <TAKEN> < :free AND walk.step < :steps
+),
+picked (id) AS (
+    SELECT id FROM jobs
+    WHERE COALESCE(state, '') = 'ready'
+        AND id <IN> (SELECT walk.id FROM walk WHERE walk.free = 1 AND walk.room > 0)<END>
     <LOCK>
 )
+UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = :worker, lease_until = <NOW> + :lease
+WHERE id <IN> (SELECT picked.id FROM picked)<END>
 RETURNING id, group_key, lane, payload, attempt, failures, losses, enqueued_at
 """
 
@@ -160,17 +153,50 @@ _ROOM = """:per_group - (
         WHERE other.state = 'running' AND other.kind = :kind AND other.group_key = head.group_key
     )"""
 
+_NEXT = """COALESCE((
+        SELECT id FROM jobs
+        WHERE state = 'ready' AND kind = :kind
+            AND group_key = walk.group_key AND lane > walk.lane AND walk.room - walk.free > 0
+        ORDER BY group_key, lane, id LIMIT 1
+    ), (
+        SELECT id FROM jobs
+        WHERE state = 'ready' AND kind = :kind AND group_key > walk.group_key
+        ORDER BY group_key, lane, id LIMIT 1
+    ))"""
+
 _TAKEN = "CASE WHEN walk.free = 1 AND walk.room > 0 THEN 1 ELSE 0 END"
+
+
+# PostgreSQL makes a plan once, perhaps while the table is small, and keeps it while the table grows. Each part
+# that is its own leaves it no choice but the primary key: LATERAL with OFFSET, ANY, a state it cannot match with
+# an index. SQLite knows none of these and needs none.
+_DIALECT: Final[dict[Dialect, dict[str, str]]] = {
+    "sqlite": {
+        "<NEXT HEAD>": "JOIN jobs AS head ON head.id = <NEXT>",
+        "<IN>": "IN",
+        "<END>": "",
+        "<LOCK>": "",
+    },
+    "postgresql": {
+        "<NEXT HEAD>": """CROSS JOIN LATERAL (
+            SELECT id, group_key, lane FROM jobs WHERE id = <NEXT> OFFSET 0
+        ) AS head""",
+        "<IN>": "= ANY(ARRAY",
+        "<END>": ")",
+        "<LOCK>": "FOR UPDATE SKIP LOCKED",
+    },
+}
 
 
 def _statement(dialect: Dialect, *, blocking: bool) -> TextClause:
     parts = {
+        **_DIALECT[dialect],
+        "<NEXT>": _NEXT,
         "<FREE>": _FREE,
         "<BLOCKED>": _BLOCKED if blocking else "",
         "<ROOM>": _ROOM,
         "<TAKEN>": _TAKEN,
         "<NOW>": NOW[dialect],
-        "<LOCK>": "FOR UPDATE SKIP LOCKED" if dialect == "postgresql" else "",
     }
     statement = _TEMPLATE
     for name, part in parts.items():

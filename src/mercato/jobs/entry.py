@@ -3,12 +3,12 @@
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
-from uuid import uuid4
 
 import msgspec
 from sqlalchemy import Executable, Integer, Text, bindparam, case, func, literal_column, select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from mercato.clock import new_id
 from mercato.db.clock import now_ms
 from mercato.db.engine import Write
 from mercato.db.tables import jobs, jobs_dedup
@@ -42,7 +42,7 @@ async def enqueue(
     """
     row = {
         "kind": kind,
-        "lane": lane or uuid4().hex,
+        "lane": lane or new_id().hex,
         "group_key": group or "",
         "dedup": dedup,
         "payload": msgspec.json.encode(payload).decode(),

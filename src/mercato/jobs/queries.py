@@ -41,8 +41,8 @@ def in_state(state: str) -> ColumnElement[bool]:
     return jobs.c.state == literal_column(f"'{state}'")
 
 
-_EXPIRED: Final = (in_state("running"), jobs.c.lease_until < now_ms())
-_IDLE: Final[dict[str, Any]] = {"worker": null(), "lease_until": null()}
+EXPIRED: Final = (in_state("running"), jobs.c.lease_until < now_ms())
+IDLE: Final[dict[str, Any]] = {"worker": null(), "lease_until": null()}
 
 # --- looking -------------------------------------------------------------------------------------------
 
@@ -72,7 +72,7 @@ async def look(tx: Read, kinds: tuple[str, ...]) -> Look:
 def _looking(kinds: tuple[str, ...]) -> Select[Any]:
     """Built once for the kinds that have a free place, of which there are few combinations."""
     waiting = select(func.min(jobs.c.run_at, type_=Integer)).where(in_state("waiting")).scalar_subquery()
-    return select(waiting - now_ms(), exists().where(*_EXPIRED), *(_first_ready(kind) for kind in kinds))
+    return select(waiting - now_ms(), exists().where(*EXPIRED), *(_first_ready(kind) for kind in kinds))
 
 
 def _first_ready(kind: str) -> ColumnElement[int]:
@@ -80,37 +80,6 @@ def _first_ready(kind: str) -> ColumnElement[int]:
     order = jobs.c.group_key, jobs.c.lane, jobs.c.id
     first = select(jobs.c.id).where(in_state("ready"), jobs.c.kind == kind).order_by(*order).limit(1)
     return first.scalar_subquery()
-
-
-# --- what time alone changes ----------------------------------------------------------------------------
-
-
-def _some(*which: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the condition that holds for the next few such rows that nobody else is changing."""
-    return jobs.c.id.in_(
-        select(jobs.c.id).where(*which).order_by(jobs.c.id).limit(BATCH).with_for_update(skip_locked=True)
-    )
-
-
-async def move_due(tx: Write) -> int:
-    """Make ready what has waited long enough, of whatever kind; return how many rows."""
-    due = _some(in_state("waiting"), jobs.c.run_at <= now_ms())
-    return (await tx.execute(update(jobs).where(due).values(state="ready"))).rowcount
-
-
-async def move_expired(tx: Write, *, but: Collection[int] = ()) -> int:
-    """Make ready what a vanished worker left running; return how many rows."""
-    return await _take_back(tx, *_EXPIRED, jobs.c.id.not_in(but))
-
-
-async def move_orphans(tx: Write) -> int:
-    """Make ready all that is marked running. Only who knows that nobody else is at work may call this."""
-    return await _take_back(tx, in_state("running"))
-
-
-async def _take_back(tx: Write, *which: ColumnElement[bool]) -> int:
-    back = update(jobs).where(_some(*which)).values(**_IDLE, state="ready", losses=jobs.c.losses + 1)
-    return (await tx.execute(back)).rowcount
 
 
 # --- holding --------------------------------------------------------------------------------------------
@@ -162,12 +131,12 @@ async def settle_postponed(tx: Write, job: Job[Any], reason: str, delay: timedel
 
 async def settle_dead(tx: Write, job: Job[Any], reason: str) -> None:
     # From now on run_at says since when it is dead.
-    await _settle(tx, job, update(jobs).values(**_IDLE, state="dead", run_at=now_ms(), error=reason))
+    await _settle(tx, job, update(jobs).values(**IDLE, state="dead", run_at=now_ms(), error=reason))
 
 
 async def settle_released(tx: Write, job: Job[Any]) -> None:
     """Give the job back at once, and tell the others: this worker stops."""
-    await _settle(tx, job, update(jobs).values(**_IDLE, state="ready"))
+    await _settle(tx, job, update(jobs).values(**IDLE, state="ready"))
     if tx.dialect == "postgresql":
         await tx.execute(select(func.pg_notify(CHANNEL, job.kind)))
 
@@ -179,7 +148,7 @@ def _back(at: datetime | timedelta) -> Update:
     else:
         due = now_ms() + bindparam("delay", at // _MILLISECOND, type_=Integer)
     state = case((due > now_ms(), literal_column("'waiting'", Text)), else_=literal_column("'ready'", Text))
-    return update(jobs).values(**_IDLE, run_at=due, state=state)
+    return update(jobs).values(**IDLE, run_at=due, state=state)
 
 
 async def _settle(tx: Write, job: Job[Any], change: Any) -> None:

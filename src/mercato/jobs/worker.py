@@ -20,7 +20,7 @@ from mercato.db import postgresql
 from mercato.db.engine import Database
 from mercato.db.errors import is_unavailable, is_unique_violation
 from mercato.db.tables import jobs_one_running_per_lane
-from mercato.jobs import queries
+from mercato.jobs import moves, queries
 from mercato.jobs.claim import START, Claimed, Place, claim
 from mercato.jobs.entry import CHANNEL, TOPIC
 from mercato.jobs.model import Handlers
@@ -38,6 +38,13 @@ _UNWIND: Final = 5.0
 _TROUBLE: Final = 1.0
 
 _PRUNE_EVERY: Final = 600.0
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    """Return when the event is set, or after so long. Not `wait_for`, which may swallow a cancellation."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 class Worker:
@@ -118,16 +125,13 @@ class Worker:
                     log.warning("jobs wait: the database is away", reason=str(error))
                 else:
                     log.exception("jobs stumbled")
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(until.wait(), _TROUBLE)
+                await _wait(until, _TROUBLE)
 
     # --- finding work -------------------------------------------------------------------------------
 
     async def _work(self) -> None:
         self._wake.clear()
-        pause = await self._turn()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), pause)
+        await _wait(self._wake, await self._turn())
 
     async def _turn(self) -> float:
         """Look, and claim what there is; return the seconds until the next look, if nobody says a word."""
@@ -153,16 +157,16 @@ class Worker:
     async def _take_over(self) -> None:
         """Nobody else can be at work: what is marked as running is due at once."""
         async with self._database.write() as tx:
-            while count := await queries.move_orphans(tx):
+            while count := await moves.move_orphans(tx):
                 log.info("jobs taken over", count=count)
 
     async def _move(self, *, due: bool, expired: bool) -> int:
         async with self._database.write() as tx:
-            moved = await queries.move_due(tx) if due else 0
+            moved = await moves.move_due(tx) if due else 0
             if expired:
                 # Alone, our own runs cannot be anybody else's: a clock that was set may not take them away.
                 own = [run.claimed.id for run in self._runs.values()] if self._ownership.alone else []
-                lost = await queries.move_expired(tx, but=own)
+                lost = await moves.move_expired(tx, but=own)
                 if lost:
                     log.warning("jobs of a vanished worker are due again", count=lost)
                 moved += lost

@@ -1,0 +1,87 @@
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.jobs.support import Log, Note, handler, put, rows, states, take, texts, working
+
+from mercato.db.engine import Database
+from mercato.jobs import Worker, enqueue
+
+
+async def test_a_transaction_that_rolls_back_takes_the_job_with_it(db: Database) -> None:
+    log = Log()
+    async with working(db, {"note": handler(log)}):
+        with pytest.raises(LookupError):  # noqa: PT012  # the whole block is what is tested
+            async with db.write() as tx:
+                await enqueue(tx, "note", Note("rolled back"))
+                raise LookupError
+        await put(db, "committed")
+        await log.wait_for(1)
+    assert log.seen == ["committed"]
+    assert await rows(db) == []
+
+
+async def test_a_job_is_there_with_its_transaction_even_if_no_worker_ran(db: Database) -> None:
+    (number,) = await put(db, "later", lane="l", group="g", dedup="d")
+    (row,) = await rows(db)
+    assert (row.id, row.kind, row.lane, row.group_key, row.dedup) == (number, "note", "l", "g", "d")
+    assert (row.state, row.attempt) == ("ready", 0)
+
+
+async def test_while_a_job_is_unfinished_the_same_key_writes_nothing(db: Database) -> None:
+    first, second = await put(db, "first", "second", dedup="same")
+    assert second is None
+    assert await put(db, "other kind", kind="other", dedup="same") != [None]
+    (claimed,) = await take(db)
+    assert claimed.id == first
+    assert await put(db, "while it runs", dedup="same") == [None]
+
+
+async def test_a_finished_jobs_key_is_free_again(db: Database) -> None:
+    log = Log()
+    async with working(db, {"note": handler(log)}):
+        for number in range(3):
+            await put(db, str(number), dedup="same")
+            await log.wait_for(number + 1)
+            while await rows(db):
+                pass
+    assert log.seen == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("form", ["instant", "time from now"])
+async def test_a_delayed_job_runs_when_it_is_due_and_not_before(db: Database, form: str) -> None:
+    log = Log()
+    delay = timedelta(milliseconds=400)
+    async with working(db, {"note": handler(log)}, poll=timedelta(seconds=30)):
+        begun = time.monotonic()
+        at = datetime.now(UTC) + delay if form == "instant" else delay
+        await put(db, "delayed", run_at=at)
+        assert await states(db) == ["waiting"]
+        await log.wait_for(1)
+    assert 0.39 <= time.monotonic() - begun < 0.6
+
+
+async def test_an_instant_that_has_passed_is_due_at_once(db: Database) -> None:
+    await put(db, "late", run_at=datetime(2020, 1, 1, tzinfo=UTC))
+    await put(db, "very late", run_at=timedelta(days=-1))
+    assert await states(db) == ["ready", "ready"]
+
+
+async def test_jobs_without_a_lane_run_side_by_side(db: Database) -> None:
+    await put(db, *"abcdef")
+    assert sorted(texts(await take(db))) == list("abcdef")
+
+
+async def test_a_kind_that_no_handler_knows_waits_for_a_worker_that_does(db: Database) -> None:
+    log = Log()
+    await put(db, "new", kind="of a newer version")
+    async with working(db, {"note": handler(log)}):
+        await put(db, "known")
+        await log.wait_for(1)
+    assert await states(db) == ["ready"]
+
+
+async def test_a_worker_that_was_stopped_before_it_ran_ends(db: Database) -> None:
+    worker = Worker(db, {})
+    await worker.stop(grace=timedelta(0))
+    await worker.run()
