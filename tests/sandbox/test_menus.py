@@ -1,0 +1,49 @@
+"""The sandbox's shops pass the ingest's own rules, and the broken one fails with what it is said to."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from mercato.catalog.findings import Findings
+from mercato.catalog.validate import Valid, validate
+from mercato.sandbox import menus
+from mercato.sandbox.opening import BROKEN_PLACE
+
+ONBOARDING = UUID("0190f5fe-7e3b-7ccc-8000-000000000001")
+
+
+def found(document: Any) -> tuple[Valid | None, Findings]:
+    return validate(json.dumps(document).encode(), onboarding_id=ONBOARDING, default_currency="USD")
+
+
+@pytest.mark.parametrize(
+    ("document", "currency"),
+    [(menus.pizzeria(), "EUR"), (menus.ramen_house(), "JPY"), (menus.grocery(), "USD")],
+)
+def test_the_good_shops_have_no_faults(document: Any, currency: str) -> None:
+    valid, findings = found(document)
+    assert valid is not None, findings.faults()
+    assert valid.source.currency == currency
+
+
+def test_shops_whose_ids_are_uuids_have_no_warnings_either() -> None:
+    for document in (menus.pizzeria(), menus.ramen_house()):
+        assert found(document)[1].warnings() == ()
+
+
+def test_the_broken_grocery_has_the_one_fault_it_is_said_to_have() -> None:
+    valid, findings = found(menus.grocery(broken=True))
+    assert valid is None
+    assert [fault.path for fault in findings.faults()] == [BROKEN_PLACE]
+    assert menus.MISSING_ARTICLE in findings.faults()[0].message
+
+
+def test_the_documents_show_modifier_groups_hours_and_nested_sections() -> None:
+    assert all(
+        item["modifierGroupIds"] for item in menus.pizzeria()["items"].values() if "description" in item
+    )
+    assert all(catalog["availability"] for catalog in menus.ramen_house()["catalogs"])
+    nested = menus.grocery()["sections"]["produce"]["sectionIds"]
+    assert nested == ["fruit", "vegetables"]

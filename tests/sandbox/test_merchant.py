@@ -1,0 +1,112 @@
+"""The sandbox merchant does what a merchant's system has to do: host, version, verify."""
+
+import time
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from mercato.outbound.signing import new_secret, webhook_headers
+from mercato.sandbox.merchant import MOST_WAITING, Merchant, Received, merchant
+
+SECRET = new_secret(lambda count: b"\x07" * count)
+OLD_SECRET = new_secret(lambda count: b"\x08" * count)
+BODY = b'{"type":"catalog.sync.succeeded","data":{}}'
+
+
+@pytest.fixture
+async def shop() -> AsyncIterator[Merchant]:
+    async with merchant() as running:
+        running.trust(SECRET)
+        yield running
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as client:
+        yield client
+
+
+def signed(*secrets: str, body: bytes = BODY, at: float | None = None) -> dict[str, str]:
+    timestamp = int(time.time() if at is None else at)
+    return webhook_headers(
+        webhook_id="01a1", timestamp=timestamp, body=body, secrets=secrets, token=None, traceparent=None
+    )
+
+
+async def delivered(
+    shop: Merchant, session: aiohttp.ClientSession, body: bytes, headers: dict[str, str]
+) -> int:
+    async with session.post(f"{shop.webhook_url}/catalog-sync", data=body, headers=headers) as reply:
+        return reply.status
+
+
+async def test_a_hosted_document_has_an_etag_that_changes_with_it(
+    shop: Merchant, session: aiohttp.ClientSession
+) -> None:
+    url = shop.host("/menu.json", {"items": {}})
+    async with session.get(url) as first:
+        tag = first.headers["ETag"]
+        assert await first.json() == {"items": {}}
+    async with session.get(url, headers={"If-None-Match": tag}) as again:
+        assert again.status == 304
+    assert shop.host("/menu.json", {"items": {"1": {}}}) == url
+    async with session.get(url, headers={"If-None-Match": tag}) as other:
+        assert (other.status, await other.json()) == (200, {"items": {"1": {}}})
+        assert other.headers["ETag"] != tag
+    assert (shop.fetched, shop.unchanged) == (3, 1)
+
+
+async def test_what_is_not_hosted_is_404(shop: Merchant, session: aiohttp.ClientSession) -> None:
+    async with session.get(shop.base + "/nothing.json") as reply:
+        assert reply.status == 404
+    assert shop.fetched == 0
+
+
+async def test_a_webhook_with_a_good_signature_is_taken(
+    shop: Merchant, session: aiohttp.ClientSession
+) -> None:
+    assert await delivered(shop, session, BODY, signed(SECRET)) == 204
+    received = await shop.webhook()
+    assert (received.path, received.body, received.fault) == ("/hooks/catalog-sync", BODY, None)
+    assert received.headers["idempotency-key"] == "01a1"
+
+
+@pytest.mark.parametrize("secrets", [(SECRET, OLD_SECRET), (OLD_SECRET, SECRET)])
+async def test_one_good_signature_of_a_rotation_is_enough(
+    shop: Merchant, session: aiohttp.ClientSession, secrets: tuple[str, str]
+) -> None:
+    assert await delivered(shop, session, BODY, signed(*secrets)) == 204
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (BODY + b" ", signed(SECRET)),
+        (BODY, signed(OLD_SECRET)),
+        (BODY, signed(SECRET) | {"webhook-id": "01a2"}),
+        (BODY, {"Content-Type": "application/json"}),
+        (BODY, signed(SECRET, at=0)),
+        (b"\xff", signed(SECRET, body=b"\xff")),
+    ],
+    ids=["tampered", "another secret", "another id", "unsigned", "old", "not text"],
+)
+async def test_any_other_webhook_is_kept_but_not_believed(
+    shop: Merchant, session: aiohttp.ClientSession, body: bytes, headers: dict[str, str]
+) -> None:
+    assert await delivered(shop, session, body, headers) == 401
+    assert (await shop.webhook()).fault is not None
+
+
+async def test_a_merchant_without_a_secret_believes_nothing(session: aiohttp.ClientSession) -> None:
+    async with merchant() as shop:
+        assert await delivered(shop, session, BODY, signed(SECRET)) == 401
+
+
+async def test_webhooks_that_nobody_asks_for_are_bounded(
+    shop: Merchant, session: aiohttp.ClientSession
+) -> None:
+    for _ in range(MOST_WAITING):
+        shop._received.put_nowait(Received("/hooks/x", {}, b"", None))
+    assert await delivered(shop, session, BODY, signed(SECRET)) == web.HTTPServiceUnavailable.status_code
