@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import select
 from tests.partners.support import HOUR, VAULT, HandClock, make_partner
 
+from mercato.clock import new_id
 from mercato.db.changes import ChangeFeed
 from mercato.db.engine import Database
 from mercato.db.tables import api_keys, partners, signing_secrets
@@ -15,7 +16,7 @@ from mercato.partners.credentials import TOPIC
 from mercato.partners.model import AccountError, Limits, PartnerKind, Surface, UnknownAccountError
 from mercato.partners.vault import Vault, VaultError
 
-NOBODY = accounts.clock.new_id()
+NOBODY = new_id()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from mercato.db.changes import ChangeFeed
 from mercato.db.engine import Database, Read
 from mercato.db.errors import DatabaseAway
 from mercato.errors import Unauthenticated
-from mercato.partners import accounts, credentials
+from mercato.partners import accounts, credentials, queries
 from mercato.partners import callers as module
 from mercato.partners.accounts import NewPartner
 from mercato.partners.callers import Callers
@@ -48,13 +48,13 @@ def callers(db: Database, feed: ChangeFeed, now: HandClock) -> Callers:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The look-ups in the database, as they happen."""
     seen: list[bytes] = []
-    real = module.queries.find_presented
+    real = queries.find_presented
 
     async def counted(tx: Read, digest: bytes) -> Any:
         seen.append(digest)
         return await real(tx, digest)
 
-    monkeypatch.setattr(module.queries, "find_presented", counted)
+    monkeypatch.setattr(queries, "find_presented", counted)
     return seen
 
 
@@ -156,7 +156,7 @@ async def test_a_flood_of_wrong_keys_is_held_to_a_few_reads_at_a_time_and_to_bou
 ) -> None:
     monkeypatch.setattr(module, "MOST_REFUSED", 10)
     running = most = 0
-    real = module.queries.find_presented
+    real = queries.find_presented
 
     async def counted(tx: Read, digest: bytes) -> Any:
         nonlocal running, most
@@ -167,7 +167,7 @@ async def test_a_flood_of_wrong_keys_is_held_to_a_few_reads_at_a_time_and_to_bou
         finally:
             running -= 1
 
-    monkeypatch.setattr(module.queries, "find_presented", counted)
+    monkeypatch.setattr(queries, "find_presented", counted)
     await asyncio.gather(*(refusal(callers, new_key(Surface.COMMERCE).encode()) for _ in range(50)))
     assert most <= module.MOST_READS
     assert len(callers._refused) == 10
@@ -282,7 +282,7 @@ async def test_changed_limits_are_known_everywhere_within_2_seconds(
 async def test_a_revocation_that_overtakes_a_look_up_leaves_nothing_stale(
     db: Database, callers: Callers, partner: NewPartner, now: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = module.queries.find_presented
+    real = queries.find_presented
     overtaken = False
 
     async def slow(tx: Read, digest: bytes) -> Any:
@@ -293,7 +293,7 @@ async def test_a_revocation_that_overtakes_a_look_up_leaves_nothing_stale(
             await revoke(db, token(partner), now)
         return found
 
-    monkeypatch.setattr(module.queries, "find_presented", slow)
+    monkeypatch.setattr(queries, "find_presented", slow)
     await refusal(callers, token(partner))
     assert callers.cached(token(partner)) is None
 
@@ -301,7 +301,7 @@ async def test_a_revocation_that_overtakes_a_look_up_leaves_nothing_stale(
 async def test_a_key_that_changes_with_every_reading_is_answered_and_not_kept(
     db: Database, callers: Callers, partner: NewPartner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = module.queries.find_presented
+    real = queries.find_presented
 
     async def busy(tx: Read, digest: bytes) -> Any:
         found = await real(tx, digest)
@@ -309,7 +309,7 @@ async def test_a_key_that_changes_with_every_reading_is_answered_and_not_kept(
             await accounts.set_limits(other, partner.id, Limits(reads=1))
         return found
 
-    monkeypatch.setattr(module.queries, "find_presented", busy)
+    monkeypatch.setattr(queries, "find_presented", busy)
     assert (await callers.get(token(partner))).partner_id == partner.id
     assert callers.cached(token(partner)) is None
 
@@ -336,7 +336,7 @@ async def test_a_key_that_cannot_be_looked_up_is_the_databases_fault_and_not_the
     async def hangs(tx: Read, digest: bytes) -> Any:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(module.queries, "find_presented", hangs)
+    monkeypatch.setattr(queries, "find_presented", hangs)
     monkeypatch.setattr(module, "READ_SECONDS", 0.01)
     with pytest.raises(DatabaseAway):
         await callers.get(token(partner))

@@ -34,7 +34,7 @@ async def new_key(db: Database, now: HandClock, *, lives: timedelta | None = Non
             await accounts.get_partner(tx, made.id),
             surface=Surface.COMMERCE,
             description="till 1",
-            expires_at=lives and now() + lives,
+            expires_at=None if lives is None else now() + lives,
             now=now,
         )
 
