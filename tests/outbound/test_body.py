@@ -1,3 +1,4 @@
+import asyncio
 import gzip
 import zlib
 from collections.abc import Callable
@@ -85,6 +86,22 @@ async def test_a_bomb_never_has_more_than_about_one_step_in_memory(coding: str) 
     reader = BodyReader(coding, max_raw=ROOMY, max_decoded=1 << 20)
     pieces = reader._decoder.pieces(BOMB[coding])
     assert max(len(piece) for piece in pieces) <= 2 * STEP
+
+
+@pytest.mark.parametrize("coding", BOMB)
+async def test_everybody_else_gets_a_turn_while_a_large_body_unpacks(coding: str) -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    task = asyncio.create_task(others())
+    await BodyReader(coding, max_raw=ROOMY, max_decoded=ROOMY).take(BOMB[coding])
+    task.cancel()
+    assert turns >= (24 << 20) // (2 * STEP)
 
 
 @pytest.mark.parametrize("coding", COMPRESSED)

@@ -133,7 +133,6 @@ class _Call:
                 raise self._stopped(error) from error
         # A server may close a kept connection in the very moment in which we use it. The webhook-id makes the
         # second sending harmless, and a fresh connection tells whether the server is there.
-        self.reused = False
         try:
             return await self._exchange(target)
         except aiohttp.ClientError as error:
