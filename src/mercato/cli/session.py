@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mercato.cli.failures import UnusableError
 from mercato.db.engine import Database, Read
+from mercato.db.errors import DatabaseAway
 from mercato.db.migrate import migrate
 from mercato.db.url import database_url
 from mercato.partners import accounts
@@ -49,9 +50,16 @@ async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterato
             "or sqlite:/// and a path."
         ) from None
     if create:
-        await migrate(url)
+        await _migrate(url)
     async with db:
         yield Session(settings, db)
+
+
+async def _migrate(url: str) -> None:
+    try:
+        await migrate(url)
+    except OSError as error:
+        raise DatabaseAway("the database could not be reached") from error
 
 
 def _look_into(data_dir: Path, file: Path, *, create: bool) -> None:

@@ -1,0 +1,384 @@
+"""Decisions §12: `mercato partner create … --json`, and keys and secrets from the command line."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from sqlalchemy import text
+from tests.databases import only_sqlite
+
+from mercato.cli import run
+from mercato.db.changes import ChangeFeed
+from mercato.db.engine import Database
+from mercato.db.migrate import HEAD
+from mercato.partners import accounts
+from mercato.partners.callers import Callers
+from mercato.partners.keys import is_whole
+from mercato.partners.vault import FILE, Vault, load_keys
+
+MERCATO = Path(sys.executable).with_name("mercato")
+
+
+class Shell:
+    """Runs commands in this process on one data directory and one database."""
+
+    def __init__(self, data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.data_dir = data_dir
+        self._capsys = capsys
+        self.err = ""
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """Return standard output of a command that ends with the exit code."""
+        self._capsys.readouterr()
+        ended = run([*arguments, "--data-dir", str(self.data_dir)])
+        out, self.err = self._capsys.readouterr()
+        assert ended == code, self.err
+        assert "Traceback" not in self.err
+        return out
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self(*arguments, "--json"))
+
+    def vault(self) -> Vault:
+        return Vault(load_keys(None, self.data_dir))
+
+
+@pytest.fixture
+async def migrated(database_url: str) -> str:
+    """A database as `mercato migrate` leaves it: the template has its tables, and not the note of who made them."""
+    async with Database.open(database_url) as db, db.write() as tx:
+        await tx.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
+        await tx.execute(text("INSERT INTO alembic_version VALUES (:head)").bindparams(head=HEAD))
+    return database_url
+
+
+@pytest.fixture
+def shell(
+    migrated: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Any:
+    monkeypatch.setenv("MERCATO_DATABASE_URL", migrated)
+    yield Shell(tmp_path, capsys)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """A shell whose embedded database does not exist yet."""
+    monkeypatch.delenv("MERCATO_DATABASE_URL", raising=False)
+    yield Shell(tmp_path / "new" / "data", capsys)
+    structlog.reset_defaults()
+
+
+@pytest.mark.parametrize(
+    ("kind", "members"),
+    [
+        ("commerce", {"partnerId", "commerceKey", "commerceKeyId", "signingSecret"}),
+        ("marketfront", {"partnerId", "marketfrontKey", "marketfrontKeyId", "signingSecret"}),
+        (
+            "both",
+            {
+                "partnerId",
+                "commerceKey",
+                "commerceKeyId",
+                "marketfrontKey",
+                "marketfrontKeyId",
+                "signingSecret",
+            },
+        ),
+    ],
+)
+def test_partner_create_prints_exactly_the_contracts_json(shell: Shell, kind: str, members: set[str]) -> None:
+    made = shell.json("partner", "create", "Acme", "--kind", kind)
+    assert set(made) == members
+    assert shell.err == ""
+    for name, value in made.items():
+        if name.endswith("Key"):
+            assert value.startswith(f"mk_{name.removesuffix('Key')}_")
+            assert is_whole(value.encode())
+    assert made["signingSecret"].startswith("whsec_")
+
+
+async def known(database_url: str, key: str) -> Any:
+    async with Database.open(database_url) as db:
+        return await Callers(db, ChangeFeed(db)).get(key.encode())
+
+
+def test_a_key_made_at_the_command_line_opens_the_service(shell: Shell, database_url: str) -> None:
+    made = shell.json("partner", "create", "Acme", "--kind", "commerce")
+    caller = asyncio.run(known(database_url, made["commerceKey"]))
+    assert str(caller.partner_id) == made["partnerId"]
+    assert str(caller.key_id) == made["commerceKeyId"]
+
+
+def test_webhook_token_and_event_url_are_stored(shell: Shell, database_url: str) -> None:
+    made = shell.json(
+        *("partner", "create", "Acme", "--kind", "both"),
+        *("--webhook-token", "hunter2", "--event-url", "https://example.com/events"),
+    )
+
+    async def stored() -> Any:
+        async with Database.open(database_url) as db, db.read() as tx:
+            partner = await accounts.get_partner_named(tx, made["partnerId"])
+            token = await accounts.get_webhook_token(tx, shell.vault(), partner.id)
+            return token, partner.event_url, await accounts.get_signing_secrets(tx, shell.vault(), partner.id)
+
+    assert asyncio.run(stored()) == ("hunter2", "https://example.com/events", [made["signingSecret"]])
+
+
+def test_without_json_a_person_reads_keys_that_are_not_wrapped(shell: Shell) -> None:
+    out = shell("partner", "create", "Acme", "--kind", "both")
+    keys = [line.split()[-1] for line in out.splitlines() if " key " in line]
+    assert len(keys) == 2
+    assert all(is_whole(key.encode()) for key in keys)
+    assert "cannot be shown again" in shell.err
+
+
+def test_a_new_data_directory_is_made_with_its_database_and_its_key(fresh: Shell) -> None:
+    made = fresh.json("partner", "create", "Acme", "--kind", "commerce")
+    assert "A new database is made" in fresh.err
+    assert {path.name for path in fresh.data_dir.iterdir()} >= {"mercato.db", FILE}
+    assert [one["partnerId"] for one in fresh.json("partner", "list")["partners"]] == [made["partnerId"]]
+
+
+def test_listing_makes_no_database_where_there_is_none(fresh: Shell) -> None:
+    assert fresh("partner", "list", code=2) == ""
+    assert "There is no database in" in fresh.err
+    assert not fresh.data_dir.exists()
+
+
+def test_lists_show_names_as_they_are_and_no_key(shell: Shell) -> None:
+    made = shell.json("partner", "create", "[bold]Acme[/]", "--kind", "both")
+    listed = shell("partner", "list") + shell("key", "list") + shell("secret", "list", "[bold]Acme[/]")
+    assert "[bold]Acme[/]" in listed
+    assert made["partnerId"] in listed
+    for secret in ("commerceKey", "marketfrontKey", "signingSecret"):
+        assert made[secret] not in listed
+
+
+def test_empty_lists_say_what_to_do(shell: Shell) -> None:
+    assert "mercato partner create" in shell("partner", "list")
+    assert "mercato key create" in shell("key", "list")
+    assert shell.json("key", "list") == {"keys": []}
+
+
+def test_partner_update_changes_what_is_given_and_nothing_else(shell: Shell) -> None:
+    shell.json("partner", "create", "Acme", "--kind", "both", "--event-url", "https://a.example")
+    shell("partner", "update", "Acme", "--reads", "5", "--discovery", "7")
+    shell("partner", "update", "Acme", "--reads", "0", "--webhook-token", "t")
+    (one,) = shell.json("partner", "list")["partners"]
+    assert one["limits"] == {"reads": None, "writes": None, "discovery": 7}
+    assert (one["hasWebhookToken"], one["eventUrl"]) == (True, "https://a.example")
+    shell("partner", "update", "Acme", "--event-url", "", "--webhook-token", "")
+    (one,) = shell.json("partner", "list")["partners"]
+    assert (one["hasWebhookToken"], one["eventUrl"]) == (False, None)
+
+
+def test_a_key_is_created_rolled_and_revoked(shell: Shell, database_url: str) -> None:
+    shell.json("partner", "create", "Acme", "--kind", "commerce")
+    first = shell.json("key", "create", "Acme", "--description", "till 1", "--expires-in", "90d")
+    second = shell.json("key", "roll", first["keyId"], "--overlap", "1h")
+    shell("key", "revoke", second["key"])
+    entries = {one["keyId"]: one for one in shell.json("key", "list", "Acme")["keys"]}
+    assert len(entries) == 3
+    assert entries[first["keyId"]]["state"] == "active"
+    assert entries[second["keyId"]]["state"] == "revoked"
+    assert {entries[one["keyId"]]["description"] for one in (first, second)} == {"till 1"}
+    assert asyncio.run(known(database_url, first["key"])).surface == "commerce"
+
+
+def test_a_key_for_a_partner_of_both_kinds_needs_its_side(shell: Shell) -> None:
+    shell.json("partner", "create", "Acme", "--kind", "both")
+    shell("key", "create", "Acme", code=2)
+    assert "--surface commerce or --surface marketfront" in shell.err
+    assert shell.json("key", "create", "Acme", "--surface", "marketfront")["surface"] == "marketfront"
+
+
+def test_a_rotated_secret_signs_beside_the_old_one(shell: Shell) -> None:
+    made = shell.json("partner", "create", "Acme", "--kind", "commerce")
+    new = shell.json("secret", "rotate", "Acme", "--overlap", "1h")
+    secrets = shell.json("secret", "list", "Acme", "--reveal")["secrets"]
+    assert [one["signingSecret"] for one in secrets] == [new["signingSecret"], made["signingSecret"]]
+    assert [one["expiresAt"] is None for one in secrets] == [True, False]
+    assert {one["signingSecret"] for one in shell.json("secret", "list", "Acme")["secrets"]} == {None}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["nonsense"], 2),
+        (["partner", "create"], 2),
+        (["partner", "create", "X", "--kind", "wholesale"], 2),
+        (["partner", "create", "X", "--kind", "commerce", "--colour", "red"], 2),
+        (["partner", "create", "", "--kind", "commerce"], 1),
+        (["partner", "create", "X", "--kind", "commerce", "--event-url", "https://x.example"], 1),
+        (["partner", "create", "X", "--kind", "marketfront", "--event-url", "ftp://x.example"], 1),
+        (["key", "list", "Nobody"], 1),
+        (["key", "revoke", "\udcff"], 1),
+        (["key", "roll", "x", "--overlap", "1 fortnight"], 2),
+        (["key", "roll", "x", "--overlap", "9999999999d"], 2),
+        (["key", "create", "X", "--expires-in", "0s"], 2),
+        (["secret", "rotate", "Nobody"], 1),
+    ],
+)
+def test_what_cannot_be_is_said_on_standard_error_alone(
+    shell: Shell, arguments: list[str], code: int
+) -> None:
+    assert shell(*arguments, code=code) == ""
+    assert shell.err.strip()
+
+
+def test_a_token_that_is_refused_is_not_repeated(shell: Shell) -> None:
+    shell("partner", "create", "X", "--kind", "commerce", "--webhook-token", "hunter2 hunter2", code=1)
+    assert "hunter2" not in shell.err
+
+
+def test_an_unknown_setting_stops_the_command(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MERCATO_DATA_DUR", "x")
+    shell("partner", "list", code=2)
+    assert "Did you mean MERCATO_DATA_DIR" in shell.err
+
+
+@pytest.mark.parametrize("url", ["mysql://u:hunter2@h/d", "postgresql://u:hunter2@[::1/d"])
+def test_a_database_url_that_is_none_is_refused_and_not_repeated(
+    fresh: Shell, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("MERCATO_DATABASE_URL", url)
+    fresh("partner", "list", code=2)
+    assert "MERCATO_DATABASE_URL" in fresh.err
+    assert "hunter2" not in fresh.err
+
+
+@pytest.mark.parametrize("command", [("list",), ("create", "X", "--kind", "commerce")])
+def test_a_database_that_is_away_is_said_to_be(
+    fresh: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("MERCATO_DATABASE_URL", f"postgresql://u:hunter2@/d?host={tmp_path}")
+    fresh("partner", *command, code=1)
+    assert "Is it running?" in fresh.err
+    assert "hunter2" not in fresh.err
+
+
+@pytest.mark.parametrize("command", [("list",), ("create", "X", "--kind", "commerce")])
+def test_a_file_that_is_no_database_is_said_to_be(fresh: Shell, command: tuple[str, ...]) -> None:
+    fresh.data_dir.mkdir(parents=True)
+    (fresh.data_dir / "mercato.db").write_text("something else " * 1000)
+    fresh("partner", *command, code=1)
+    assert "not a database" in fresh.err
+
+
+def test_a_database_without_tables_says_how_to_make_them(fresh: Shell) -> None:
+    fresh.data_dir.mkdir(parents=True)
+    (fresh.data_dir / "mercato.db").touch()
+    fresh("partner", "list", code=1)
+    assert "mercato migrate" in fresh.err
+
+
+def test_a_data_directory_that_is_a_file_is_said_to_be(fresh: Shell) -> None:
+    fresh.data_dir.parent.mkdir()
+    fresh.data_dir.touch()
+    fresh("partner", "create", "X", "--kind", "commerce", code=2)
+    assert "is not a directory" in fresh.err
+
+
+def test_with_a_key_that_does_not_fit_the_database_nothing_is_sealed(shell: Shell) -> None:
+    shell.json("partner", "create", "Acme", "--kind", "commerce")
+    (shell.data_dir / FILE).unlink()
+    shell("partner", "create", "Other", "--kind", "commerce", code=1)
+    assert "restore the file encryption.key" in shell.err
+    assert [one["name"] for one in shell.json("partner", "list")["partners"]] == ["Acme"]
+
+
+# --- as processes of their own ------------------------------------------------------------------------
+
+
+def environment(**settings: str) -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("MERCATO_")} | settings
+
+
+def test_the_command_itself_prints_json_and_nothing_else(migrated: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [MERCATO, "partner", "create", "Acme", "--kind", "both", "--json", "--data-dir", tmp_path],
+        env=environment(MERCATO_DATABASE_URL=migrated, MERCATO_LOG_LEVEL="debug"),
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    assert json.loads(done.stdout)["marketfrontKey"].startswith("mk_marketfront_")
+    assert done.stderr == b""
+
+
+@only_sqlite
+def test_partners_made_at_the_same_time_in_a_new_directory_share_one_database_and_one_key(
+    database_kind: str, tmp_path: Path
+) -> None:
+    command: list[str | Path] = [
+        MERCATO,
+        "partner",
+        "create",
+        "Acme",
+        "--kind",
+        "commerce",
+        "--json",
+        "--data-dir",
+        tmp_path / "data",
+    ]
+    running = [subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE) for _ in range(3)]
+    made = [json.loads(process.communicate(timeout=60)[0]) for process in running]
+    listed = subprocess.run(
+        [MERCATO, "partner", "list", "--json", "--data-dir", tmp_path / "data"],
+        env=environment(),
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    assert {one["partnerId"] for one in json.loads(listed.stdout)["partners"]} == {
+        one["partnerId"] for one in made
+    }
+
+
+def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path: Path) -> None:
+    command: list[str | Path] = [
+        MERCATO,
+        "partner",
+        "create",
+        "X",
+        "--kind",
+        "commerce",
+        "--webhook-token",
+        "@-",
+        "--data-dir",
+        tmp_path,
+    ]
+    waiting = subprocess.Popen(
+        command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    _until_it_reads(waiting.pid)
+    waiting.send_signal(signal.SIGINT)
+    out, err = waiting.communicate(timeout=60)
+    assert (waiting.returncode, out, err) == (130, b"", b"Interrupted.\n")
+
+
+def test_a_reader_that_goes_away_is_no_reason_to_complain(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [MERCATO, "partner", "create", "X", "--kind", "commerce", "--data-dir", tmp_path, "--json"],
+        env=environment(), stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert done.returncode == 1
+    assert done.stderr == f"A new database is made in {tmp_path}.\n".encode()
+
+
+def _until_it_reads(process: int) -> None:
+    """Wait until the process sleeps in a read of its standard input."""
+    call = Path(f"/proc/{process}/syscall")
+    while not call.read_text().startswith("0 0x0 "):
+        os.sched_yield()
