@@ -1,17 +1,19 @@
 """A write is heard of in its own process at once, and in every other within a second, whatever happens between."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import Executable, func, select, text, update
 from tests.databases import only_postgresql
 
 from mercato.db import changes as module
 from mercato.db.changes import BATCH, FORGET_ALL_AFTER, RETENTION, ChangeFeed, announce
 from mercato.db.clock import now_ms
-from mercato.db.engine import Database
+from mercato.db.engine import Database, Read
 from mercato.db.tables import changes
 
 ALL = None
@@ -251,6 +253,62 @@ async def test_the_feed_survives_the_database_going_away(
         monkeypatch.setattr(Database, "read", real)
         await say(elsewhere, "a")
         await ear.hear("a")
+
+
+@only_postgresql
+async def test_the_feed_survives_the_loss_of_its_connections(db: Database, elsewhere: Database) -> None:
+    feed = ChangeFeed(db, interval=0.01)
+    ear = Ear(feed)
+    others = "datname = current_database() AND pid <> pg_backend_pid()"
+    async with running(feed):
+        await ear.hear(ALL)
+        async with elsewhere.write() as tx:
+            await tx.execute(text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"))  # noqa: S608  # a constant
+        await say(elsewhere, "a")
+        await ear.hear("a")
+
+
+async def test_every_commit_is_heard_exactly_once_and_no_rollback(db: Database, elsewhere: Database) -> None:
+    feed = ChangeFeed(db)
+    ear = Ear(feed)
+    await feed.poll()
+    chance = random.Random(7)
+    committed: list[str] = []
+
+    async def write(key: str) -> None:
+        fails = chance.random() < 0.2
+        with suppress(ZeroDivisionError):
+            async with elsewhere.write() as tx:
+                await announce(tx, "store", key)
+                for _ in range(chance.randrange(20)):
+                    await asyncio.sleep(0)
+                if fails:
+                    raise ZeroDivisionError
+        if not fails:
+            committed.append(key)
+
+    writes = [asyncio.create_task(write(str(number))) for number in range(200)]
+    while not all(task.done() for task in writes):
+        await feed.poll()
+    await asyncio.gather(*writes)
+    await feed.poll()
+    assert sorted(ear.heard[1:], key=str) == sorted(committed)
+
+
+async def test_a_quiet_poll_is_one_query(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = ChangeFeed(db)
+    await say(db, "a")
+    await feed.poll()
+    queries: list[object] = []
+    real = Read.all
+
+    async def counted(tx: Read, statement: Executable) -> Any:
+        queries.append(statement)
+        return await real(tx, statement)
+
+    monkeypatch.setattr(Read, "all", counted)
+    await feed.poll()
+    assert len(queries) == 1
 
 
 async def test_before_its_first_poll_a_feed_is_infinitely_old(db: Database) -> None:

@@ -55,6 +55,7 @@ _SIGNAL: Final = "changes"
 
 async def announce(tx: Write, topic: str, key: str) -> None:
     """Tell all who subscribed to the topic: in this process once the commit is done, elsewhere within a second."""
+    assert " " not in topic
     result = await tx.execute(insert(changes).values(topic=topic, key=key, at=now_ms()))
     row = result.inserted_primary_key
     assert row is not None
