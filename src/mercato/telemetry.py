@@ -5,10 +5,16 @@ import sys
 from typing import Final
 
 import structlog
+import structlog.tracebacks
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 LATENCY_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)
+
+# Both forms leave out local variables: they hold keys, tokens and customers' data.
+_TRACEBACKS: Final = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+)
 
 METRICS_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -22,9 +28,9 @@ def configure_logs(*, level: str, form: str) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     last: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer()]
+        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if console
-        else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        else [_TRACEBACKS, structlog.processors.JSONRenderer()]
     )
     structlog.configure(
         processors=[*shared, *last],

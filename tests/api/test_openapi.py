@@ -68,6 +68,8 @@ def test_every_code_of_the_contract_is_a_class():
     assert len({kind.code for kind in errors.every()}) == len(list(errors.every())) == 46
 
 
+# The service under test shares the process, and its jitter comes from `random` while a request is being made up.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module")
 @only_sqlite
 async def test_schemathesis_finds_no_5xx_and_no_undocumented_answer(mercato: Service, shop: Merchant):
     _, pos = await mercato.partner()

@@ -1,6 +1,6 @@
 """The only SQL of catalogs: owners, sets with their bytes, and runs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -172,18 +172,10 @@ async def list_notified(tx: Read, owner_id: UUID, *, before: UUID | None, limit:
 
 async def list_latest(tx: Read, owner_ids: Sequence[UUID]) -> dict[UUID, Run]:
     """Return each owner's newest run."""
-    newest = select(func.max(runs.c.id)) if tx.dialect == "sqlite" else None
-    if newest is not None:
-        newest = newest.where(runs.c.owner_id.in_(owner_ids)).group_by(runs.c.owner_id)
-        rows: Iterable[Row[Any]] = await tx.all(select(runs).where(runs.c.id.in_(newest)))
-    else:
-        # PostgreSQL has no max() of uuids before version 18.
-        rows = await tx.all(
-            select(runs)
-            .distinct(runs.c.owner_id)
-            .where(runs.c.owner_id.in_(owner_ids))
-            .order_by(runs.c.owner_id, runs.c.id.desc())
-        )
+    other = runs.alias()
+    # Not max(): PostgreSQL before version 18 has none of uuids.
+    newest = select(other.c.id).where(other.c.owner_id == runs.c.owner_id).order_by(other.c.id.desc()).limit(1)
+    rows = await tx.all(select(runs).where(runs.c.owner_id.in_(owner_ids), runs.c.id == newest.scalar_subquery()))
     return {row.owner_id: _run(row) for row in rows}
 
 

@@ -1,0 +1,26 @@
+"""A key, card token or customer's address never stands in a log: not even in the locals of a traceback."""
+
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import structlog
+from mercato.telemetry import configure_logs
+configure_logs(level="info", form=%r)
+def fail(key):
+    local = key
+    raise RuntimeError("broken")
+try:
+    fail("mk_commerce_" + "secret")
+except RuntimeError as error:
+    structlog.get_logger().error("bug", exc_info=error)
+"""
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_a_logged_traceback_shows_no_local_variable(form: str):
+    ran = subprocess.run([sys.executable, "-c", SCRIPT % form], capture_output=True, text=True, check=True)
+    assert "broken" in ran.stderr
+    assert "mk_commerce_secret" not in ran.stdout + ran.stderr
