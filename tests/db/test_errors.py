@@ -9,7 +9,7 @@ from tests.databases import only_postgresql, only_sqlite
 
 from mercato.db import sqlite
 from mercato.db.engine import Database, Write
-from mercato.db.errors import is_unavailable, is_unique_violation
+from mercato.db.errors import DatabaseAway, is_unavailable, is_unique_violation
 from mercato.db.tables import jobs, jobs_dedup, jobs_one_running_per_lane
 
 
@@ -85,7 +85,7 @@ async def test_a_file_that_another_process_keeps_locked_is_unavailable_after_the
 
 async def test_a_directory_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
     async with Database.open(str(tmp_path / "missing" / "x.db")) as db:
-        with pytest.raises(exc.OperationalError) as refused:
+        with pytest.raises(DatabaseAway) as refused:
             async with db.read() as tx:
                 await tx.execute(text("SELECT 1"))
     assert is_unavailable(refused.value)
@@ -93,7 +93,7 @@ async def test_a_directory_that_is_not_there_is_unavailable(tmp_path: Path) -> N
 
 async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
     async with Database.open(f"postgresql://postgres@/x?host={tmp_path}") as db:
-        with pytest.raises(Exception) as refused:  # noqa: PT011  # which one is what is asked below
+        with pytest.raises(DatabaseAway) as refused:
             async with db.read() as tx:
                 await tx.execute(text("SELECT 1"))
     assert is_unavailable(refused.value)

@@ -6,8 +6,9 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
+import asyncpg
 from sqlalchemy import CursorResult, Executable, Row
-from sqlalchemy import exc as sqlalchemy_exc
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from mercato.db import postgresql, sqlite
@@ -151,5 +152,6 @@ class Database:
 async def _connected(engine: AsyncEngine) -> AsyncConnection:
     try:
         return await engine.connect()
-    except (OSError, TimeoutError, sqlalchemy_exc.TimeoutError) as error:
-        raise DatabaseAway("the database could not be reached, or had no connection to spare") from error
+    except (OSError, SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        # Whatever keeps us from a connection (no server, no room, no file, a changed password) may pass.
+        raise DatabaseAway(f"no connection to the database: {error}") from error

@@ -8,6 +8,8 @@ import asyncpg
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from mercato.db.errors import DatabaseAway
+
 _SESSION = {
     "application_name": "mercato",
     # Our statements are short; compiling one costs more than it ever saves.
@@ -56,7 +58,10 @@ async def listen(url: str, channel: str, heard: Callable[[str], None]) -> None:
     """Call `heard` with the payload of every notification on the channel, until the connection is lost."""
     lost = asyncio.Event()
     plain = sqlalchemy_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
-    connection = await asyncpg.connect(plain, timeout=10, server_settings={"application_name": "mercato"})
+    try:
+        connection = await asyncpg.connect(plain, timeout=10, server_settings={"application_name": "mercato"})
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise DatabaseAway(f"no connection to listen on: {error}") from error
     try:
         connection.add_termination_listener(lambda _: lost.set())
         await connection.add_listener(channel, lambda *notification: heard(notification[-1]))

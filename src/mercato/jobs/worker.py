@@ -121,7 +121,7 @@ class Worker:
             try:
                 await part()
             except Exception as error:
-                if is_unavailable(error) or isinstance(error, OSError):
+                if is_unavailable(error):
                     log.warning("jobs wait: the database is away", reason=str(error))
                 else:
                     log.exception("jobs stumbled")

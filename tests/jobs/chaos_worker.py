@@ -1,0 +1,87 @@
+"""A worker process for tests to kill: `python -m tests.jobs.chaos_worker URL [--skew SECONDS]`.
+
+Each run of a job leaves two rows, its begin and its end, numbered by the database.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import signal
+import time
+from datetime import timedelta
+
+import msgspec
+from sqlalchemy import text
+
+from mercato.db.engine import Database
+from mercato.jobs import Done, Handler, Job, Outcome, Worker, fence
+
+KIND = "chaos"
+LEASE = timedelta(seconds=1)
+GRACE = timedelta(milliseconds=700)
+
+
+class Step(msgspec.Struct):
+    lane: str
+    number: int
+    seconds: float
+
+
+TABLES = {
+    "sqlite": "CREATE TABLE effects (id INTEGER PRIMARY KEY, lane TEXT, number INTEGER, attempt INTEGER,"
+    " what TEXT, process INTEGER)",
+    "postgresql": "CREATE TABLE effects (id SERIAL PRIMARY KEY, lane TEXT, number INTEGER, attempt INTEGER,"
+    " what TEXT, process INTEGER)",
+}
+
+WRITE = text(
+    "INSERT INTO effects (lane, number, attempt, what, process)"
+    " VALUES (:lane, :number, :attempt, :what, :process)"
+)
+
+
+class Steps:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def __call__(self, job: Job[Step]) -> Outcome:
+        await self._write(job, "begin")
+        await asyncio.sleep(job.payload.seconds * random.uniform(0.5, 1.5))
+        await self._write(job, "end")
+        return Done()
+
+    async def _write(self, job: Job[Step], what: str) -> None:
+        step = job.payload
+        row = {"lane": step.lane, "number": step.number, "attempt": job.attempt, "what": what}
+        async with self._db.write() as tx:
+            await fence(tx, job)
+            await tx.execute(WRITE, {**row, "process": os.getpid()})
+
+
+async def main(url: str) -> None:
+    async with Database.open(url) as db:
+        table = {KIND: Handler(fn=Steps(db), payload=Step, concurrency=8, blocks_lane_while_waiting=True)}
+        worker = Worker(db, table, lease=LEASE, heartbeat=LEASE / 4, poll=timedelta(milliseconds=200))
+        running = asyncio.create_task(worker.run())
+        stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        await stop.wait()
+        await worker.stop(grace=GRACE)
+        await running
+
+
+def _skew(seconds: float) -> None:
+    """Set this process's clocks wrong."""
+    true_time, true_time_ns = time.time, time.time_ns
+    time.time = lambda: true_time() + seconds
+    time.time_ns = lambda: true_time_ns() + int(seconds * 1_000_000_000)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("--skew", type=float, default=0.0)
+    options = parser.parse_args()
+    _skew(options.skew)
+    asyncio.run(main(options.url))

@@ -1,0 +1,152 @@
+"""A database that is away for a while, and who may run jobs when one file is shared."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from sqlalchemy import text
+from tests import databases
+from tests.databases import only_sqlite
+from tests.jobs.support import PATIENCE, SOON, Log, Note, handler, put, states, take, until_empty, working
+
+from mercato.db import sqlite
+from mercato.db.engine import Database
+from mercato.jobs import Done, Job, Outcome, Worker
+from mercato.jobs.ownership import Ownership
+
+
+@asynccontextmanager
+async def away(db: Database) -> AsyncIterator[None]:
+    """Make the database fail for the length of the block."""
+    if db.dialect == "sqlite":
+        other = sqlite3.connect(sqlite.path_of(db.url), isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        yield
+        other.close()
+        return
+    server = await databases.postgresql_server()
+    name = db.url.partition("?")[0].rpartition("/")[2]
+    await databases.run(server, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+    everyone = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
+    await databases.run(server, f"{everyone} '{name}'")
+    yield
+    await databases.run(server, f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+
+
+async def test_a_worker_outlives_a_database_that_is_away(database_url: str) -> None:
+    log, started, finish = Log(), asyncio.Event(), asyncio.Event()
+
+    async def waits(job: Job[Note]) -> Outcome:
+        started.set()
+        await finish.wait()
+        return await log(job)
+
+    async with (
+        Database.open(database_url, busy_timeout=timedelta(milliseconds=20)) as db,
+        working(db, {"note": handler(waits, max_attempts=1)}, lease=timedelta(seconds=10)),
+    ):
+        await put(db, "running when it went away")
+        await started.wait()
+        async with away(db):
+            finish.set()
+            await log.wait_for(1)
+            await asyncio.sleep(0.3)
+        async with asyncio.timeout(PATIENCE):
+            await until_empty(db)
+        await put(db, "after it came back")
+        assert await log.wait_for(2) == ["running when it went away", "after it came back"]
+
+
+async def test_a_run_that_meets_a_database_away_is_not_the_jobs_failure(database_url: str) -> None:
+    log = Log()
+    gone, asked = asyncio.Event(), asyncio.Event()
+    async with Database.open(database_url, busy_timeout=timedelta(milliseconds=20)) as db:
+
+        async def writes(job: Job[Note]) -> Outcome:
+            assert job.failures == 0
+            asked.set()
+            if job.attempt == 1:
+                await gone.wait()
+            async with db.write() as tx:
+                await tx.execute(text("UPDATE jobs SET error = NULL WHERE id < 0"))
+            return await log(job)
+
+        async with working(db, {"note": handler(writes, max_attempts=1)}, lease=timedelta(seconds=10)):
+            await put(db, "x")
+            await asked.wait()
+            async with away(db):
+                gone.set()
+                await asyncio.sleep(0.3)
+            await log.wait_for(1)
+            await until_empty(db)
+
+
+@only_sqlite
+async def test_on_sqlite_only_the_holder_of_the_lock_runs_jobs_and_the_next_takes_over(db: Database) -> None:
+    first, second = Log(), Log()
+    async with working(db, {"note": handler(first)}) as worker:
+        await put(db, "one")
+        await first.wait_for(1)
+        async with working(db, {"note": handler(second)}):
+            for number in range(10):
+                await put(db, str(number))
+            await first.wait_for(11)
+            assert second.seen == []
+            await worker.stop(grace=timedelta(seconds=1))
+            await put(db, "taken over")
+            assert await second.wait_for(1) == ["taken over"]
+
+
+@only_sqlite
+async def test_on_sqlite_what_was_running_at_boot_is_due_at_once(db: Database) -> None:
+    await put(db, "left behind")
+    await take(db, worker="gone", lease=timedelta(hours=1))
+    log = Log()
+    begun = time.monotonic()
+    async with working(db, {"note": handler(log)}):
+        await log.wait_for(1)
+    assert time.monotonic() - begun < 1
+
+
+@only_sqlite
+async def test_the_lock_is_one_holders_at_a_time(db: Database) -> None:
+    one, two = Ownership(db), Ownership(db)
+    assert one.acquire()
+    assert not one.acquire()
+    assert one.held
+    assert not two.acquire()
+    assert not two.held
+    one.release()
+    assert not one.held
+    assert two.acquire()
+    two.release()
+
+
+@only_sqlite
+async def test_on_sqlite_a_clock_that_is_set_takes_no_job_from_its_own_worker(db: Database) -> None:
+    started, finish, runs = asyncio.Event(), asyncio.Event(), Log()
+
+    async def waits(job: Job[Note]) -> Outcome:
+        await runs.add(str(job.attempt))
+        started.set()
+        await finish.wait()
+        return Done()
+
+    # A lease that has ended as it begins is what a clock set forward makes of it.
+    options = {**SOON, "lease": timedelta(milliseconds=-1), "heartbeat": timedelta(hours=1)}
+    worker = Worker(db, {"note": handler(waits)}, **options)
+    running = asyncio.create_task(worker.run())
+    await put(db, "x")
+    await started.wait()
+    for _ in range(5):
+        worker._wake.set()
+        await asyncio.sleep(0.02)
+    finish.set()
+    await until_empty(db)
+    await worker.stop(grace=timedelta(seconds=1))
+    await running
+    assert runs.seen == ["1"]
+    assert await states(db) == []

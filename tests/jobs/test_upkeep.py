@@ -1,0 +1,72 @@
+from datetime import timedelta
+
+from sqlalchemy import text
+from tests.jobs.support import Log, handler, job_of, put, rows, states, take, working
+
+from mercato.db.engine import Database
+from mercato.jobs import Gauge, list_dead, list_gauges, queries, revive
+from mercato.jobs.upkeep import prune
+
+
+async def kill(db: Database, count: int = 1) -> None:
+    for one in (await take(db))[:count]:
+        async with db.write() as tx:
+            await queries.settle_dead(tx, job_of(one), "no hope")
+
+
+async def test_gauges_count_every_kind_by_state(db: Database) -> None:
+    await put(db, *"abcd")
+    await kill(db, 1)
+    await put(db, *"ef", run_at=timedelta(hours=1))
+    await put(db, "g", run_at=timedelta(seconds=-90))
+    await put(db, "x", kind="other")
+    async with db.read() as tx:
+        note, other = await list_gauges(tx)
+    assert other == Gauge(kind="other", ready=1, oldest=other.oldest)
+    assert other.oldest < timedelta(seconds=10)
+    assert (note.ready, note.waiting, note.running, note.dead, note.attempts) == (1, 2, 3, 1, 1)
+    assert timedelta(seconds=89) < note.oldest < timedelta(seconds=100)
+
+
+async def test_the_dead_are_listed_newest_first_with_their_reasons(db: Database) -> None:
+    for one in "ab":
+        await put(db, one, lane="l")
+        await kill(db)
+    async with db.read() as tx:
+        newest, oldest = await list_dead(tx)
+        assert len(await list_dead(tx, limit=1)) == 1
+    assert (newest.payload, oldest.payload) == ('{"text":"b"}', '{"text":"a"}')
+    assert (newest.reason, newest.kind, newest.lane, newest.attempt) == ("no hope", "note", "l", 1)
+    assert newest.died_at >= oldest.died_at >= oldest.enqueued_at
+
+
+async def test_a_dead_job_blocks_neither_its_lane_nor_its_key(db: Database) -> None:
+    await put(db, "a", lane="l", dedup="d")
+    await kill(db)
+    assert await put(db, "b", lane="l", dedup="d") != [None]
+    assert len(await take(db, handler(Log(), blocks_lane_while_waiting=True))) == 1
+
+
+async def test_a_dead_job_may_be_revived_once(db: Database) -> None:
+    (number,) = await put(db, "x")
+    assert number is not None
+    await kill(db)
+    async with db.write() as tx:
+        assert await revive(tx, number)
+        assert not await revive(tx, number)
+        assert not await revive(tx, number + 1)
+    log = Log()
+    async with working(db, {"note": handler(log)}):
+        await log.wait_for(1)
+
+
+async def test_only_what_has_been_dead_for_long_is_pruned(db: Database) -> None:
+    await put(db, *(str(number) for number in range(100)))
+    await kill(db, 60)
+    async with db.write() as tx:
+        await tx.execute(text("UPDATE jobs SET run_at = run_at - 3600000 WHERE id <= 20"))
+        await tx.execute(text("UPDATE jobs SET run_at = run_at - 3600000 WHERE state = 'running'"))
+    dead = [row.id for row in await rows(db) if row.state == "dead" and row.id <= 20]
+    assert await prune(db, older_than=timedelta(minutes=30)) == len(dead)
+    assert len(await states(db)) == 100 - len(dead)
+    assert await prune(db, older_than=timedelta(minutes=30)) == 0
