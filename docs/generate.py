@@ -1,0 +1,281 @@
+"""Writes docs/reference from the code: `python docs/generate.py`. A test holds the pages against it."""  # noqa: INP001  # a script, not a package
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, get_type_hints
+
+import msgspec
+
+from mercato import errors, settings
+from mercato.cli import app as command
+from mercato.errors import Problem
+from mercato.settings import Settings
+from mercato.web.app import document, operations
+from mercato.web.openapi import problems_of
+from mercato.web.operations import Access, Operation
+
+HERE: Final = Path(__file__).parent / "reference"
+NOTICE: Final = "<!-- Made from the code by docs/generate.py. Change the code, then run it. -->"
+BOUNDS: Final = {
+    "minLength": "at least {} long",
+    "maxLength": "at most {} long",
+    "minItems": "at least {}",
+    "maxItems": "at most {}",
+    "minimum": "from {}",
+    "exclusiveMinimum": "more than {}",
+    "maximum": "to {}",
+    "pattern": "`{}`",
+}
+
+Json = Mapping[str, Any]
+
+
+def pages() -> dict[str, str]:
+    """Return the text of every reference page by file name."""
+    return {
+        "operations.md": _operations_page(json.loads(document())),
+        "errors.md": _errors_page(),
+        "settings.md": _settings_page(),
+        "cli.md": _cli_page(),
+    }
+
+
+def main() -> None:
+    """Write the pages."""
+    for name, text in pages().items():
+        (HERE / name).write_text(text)
+
+
+def _page(title: str, *blocks: str) -> str:
+    return "\n\n".join([f"# {title}", NOTICE, *blocks]).rstrip() + "\n"
+
+
+def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    columns = list(columns)
+    lines = [columns, ["---"] * len(columns), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+# --- operations -----------------------------------------------------------------------------------
+
+
+def _operations_page(api: Json) -> str:
+    schemas: Json = api["components"]["schemas"]
+    tagged: dict[str, list[str]] = {tag["name"]: [] for tag in api["tags"]}
+    for path, methods in api["paths"].items():
+        for method, operation in methods.items():
+            tagged[operation["tags"][0]].append(_operation(method.upper(), path, operation))
+    shared = [(kind, *_shared(kind)) for kind in errors.every()]
+    everywhere = [(f"{kind.status} {_error_link(kind)}", told) for kind, told, those in shared if those]
+    refusals = "Refusals that many operations share, and that are not repeated below:\n\n" + _table(
+        ["Refusal", "Answered by"], everywhere
+    )
+    intro = (
+        "Every operation and every type on the wire. The service itself answers the same as OpenAPI 3.1 at "
+        "`/openapi.json`, and to be read and tried at `/docs`. Members and parameters that are not said to be "
+        "required are optional. Every GET answers HEAD too, and every response carries `X-Request-Id`."
+    )
+    sections = [f"## {tag}\n\n" + "\n\n".join(blocks) for tag, blocks in tagged.items()]
+    types = "\n\n".join(_type(name, schema) for name, schema in sorted(schemas.items()))
+    return _page("Operations", intro, refusals, *sections, f"## Types\n\n{types}")
+
+
+def _operation(method: str, path: str, operation: Json) -> str:
+    blocks = [f"### {operation['summary']}", f"`{method} {path}`", operation["description"]]
+    query = [one for one in operation["parameters"] if one["in"] != "path"]
+    if query:
+        rows = [(f"`{one['name']}`", one["in"], *_described(one["schema"], one)) for one in query]
+        blocks.append(_table(["Parameter", "In", "Type", ""], rows))
+    facts = [f"- Credentials: {_credentials(operation)}"]
+    if (body := operation.get("requestBody")) is not None:
+        optional = "" if body["required"] else ", optional"
+        facts.append(f"- Body: {_content(body)}{optional}")
+    facts += [
+        f"- {status}: {_good(answer)}"
+        for status, answer in operation["responses"].items()
+        if int(status) < 400  # noqa: PLR2004  # HTTP's own line
+    ]
+    declared = next(one for one in operations() if one.id == operation["operationId"])
+    own = [kind for kind in problems_of(declared) if declared not in _shared(kind)[1]]
+    if own:
+        ordered = sorted(own, key=lambda kind: (kind.status, kind.code))
+        facts.append("- Refusals: " + ", ".join(f"{kind.status} {_error_link(kind)}" for kind in ordered))
+    return "\n\n".join([*blocks, "\n".join(facts)])
+
+
+def _credentials(operation: Json) -> str:
+    names = {"commerceKey": "a Commerce key", "marketfrontToken": "a marketfront key or token"}
+    return " or ".join(names[name] for way in operation["security"] for name in way) or "none"
+
+
+def _good(answer: Json) -> str:
+    headers = "".join(f", header `{name}`" for name in answer.get("headers", ()))
+    return (_content(answer) if "content" in answer else "no body") + headers
+
+
+def _content(holder: Json) -> str:
+    media, content = next(iter(holder["content"].items()))
+    kind = _kind(content["schema"])
+    return kind if media == "application/json" else f"`{media}`"
+
+
+def _type(name: str, schema: Json) -> str:
+    blocks = [f"### {name}", schema.get("description", "")]
+    if "enum" in schema:
+        blocks.append("One of " + ", ".join(f"`{value}`" for value in schema["enum"]) + ".")
+    required = schema.get("required", ())
+    rows = [
+        (f"`{member}`", "yes" if member in required else "", *_described(kind, kind))
+        for member, kind in schema.get("properties", {}).items()
+    ]
+    if rows:
+        blocks.append(_table(["Member", "Required", "Type", ""], rows))
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _described(schema: Json, holder: Json) -> tuple[str, str]:
+    """Return type and words of a member or parameter."""
+    options = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
+    inner = options[0] if options else schema
+    words = [text for text in (holder.get("description") or inner.get("description"),) if text]
+    words += _bounds(inner)
+    if schema.get("default") is not None:
+        words.append(f"Default `{json.dumps(schema['default'])}`.")
+    return _kind(schema), " ".join(words)
+
+
+def _bounds(schema: Json) -> list[str]:
+    told = [form.format(schema[name]) for name, form in BOUNDS.items() if name in schema]
+    return [f"({', '.join(told)})"] if told else []
+
+
+def _kind(schema: Json) -> str:
+    if "$ref" in schema:
+        name = schema["$ref"].rsplit("/", 1)[-1]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(_kind(option) for option in schema["anyOf"])
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema['items'])}" if "items" in schema else "list"
+    kind: str = schema.get("type", "any")
+    return f"{kind} ({schema['format']})" if "format" in schema else kind
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def _error_link(kind: type[Problem]) -> str:
+    return f"[`{kind.code}`](errors.md#{kind.code.lower()})"
+
+
+def _errors_page() -> str:
+    intro = (
+        "Every refusal is `application/problem+json` (RFC 9457), or Markdown for who prefers `text/markdown`. "
+        "`errorCode` is what a program goes by, `detail` says what happened in this case and what to do, `errors` "
+        "points (RFC 6901) to each fault in the request, and `type` leads to the code's page on the service. "
+        "Where `retryable` is true the same request can succeed later, after `retryAfter` seconds if that is given."
+    )
+    answered = {kind for operation in operations() for kind in problems_of(operation)}
+    common = [kind for kind in errors.every() if kind in answered]
+    later = [kind for kind in errors.every() if kind not in answered and kind not in EVERYWHERE]
+    rows = [
+        (f"`{kind.code}`", str(kind.status), kind.category, _yes(kind.retryable), kind.title)
+        for kind in later
+    ]
+    reserved = "Codes of the contract that no operation answers with yet:\n\n" + _table(
+        ["Code", "HTTP", "Category", "Retryable", "Meaning"], rows
+    )
+    entries = [_error(kind) for kind in errors.every() if kind in common or kind in EVERYWHERE]
+    return _page("Errors", intro, *entries, f"## Reserved\n\n{reserved}")
+
+
+EVERYWHERE: Final = (errors.NotFound, errors.MethodNotAllowed)
+"""What a path answers before there is an operation."""
+
+
+def _error(kind: type[Problem]) -> str:
+    phrase, those = _shared(kind)
+    if kind in EVERYWHERE:
+        phrase = "any path"
+    others = [one for one in operations() if kind in problems_of(one) and one not in those]
+    where = [text for text in (phrase, _summaries(others)) if text]
+    again = "A retry can succeed." if kind.retryable else "A retry alone does not help."
+    return (
+        f"## {kind.code}\n\n{kind.status}, category `{kind.category}`. {kind.title}. {again}\n\n"
+        f"Answered by {'; '.join(where)}."
+    )
+
+
+GROUPS: Final[tuple[tuple[str, Callable[[Operation], bool]], ...]] = (
+    ("any operation", lambda _one: True),
+    ("any operation that needs credentials", lambda one: one.access is not Access.PUBLIC),
+    ("any operation with a body or a query", lambda one: one.reads_body or one.query is not None),
+    ("any operation with a body", lambda one: one.reads_body),
+)
+
+
+def _shared(kind: type[Problem]) -> tuple[str, list[Operation]]:
+    """Return the largest group of operations of which every one can answer so, in words and itself."""
+    for phrase, belongs in GROUPS:
+        those = [one for one in operations() if belongs(one)]
+        if all(kind in problems_of(one) for one in those):
+            return phrase, those
+    return "", []
+
+
+def _summaries(told: Iterable[Operation]) -> str:
+    titles = dict.fromkeys(one.summary for one in told)
+    return ", ".join(f"[{title}](operations.md#{title.lower().replace(' ', '-')})" for title in titles)
+
+
+def _yes(value: bool) -> str:  # noqa: FBT001  # a column of a table
+    return "yes" if value else "no"
+
+
+# --- settings and commands ------------------------------------------------------------------------
+
+
+def _settings_page() -> str:
+    intro = (
+        "Environment variables, read once at start. A variable that begins with `MERCATO_` and is not listed here "
+        "stops the start. `on`, `off`, `yes` and `no` are read as `true` and `false`."
+    )
+    hints = get_type_hints(Settings, include_extras=True)
+    rows = [_setting(field, hints[field.name]) for field in msgspec.structs.fields(Settings)]
+    return _page("Settings", intro, _table(["Variable", "Default", "Type", "Meaning"], rows))
+
+
+def _setting(field: Any, hint: Any) -> tuple[str, str, str, str]:
+    meta = next(one for one in hint.__metadata__ if one.description is not None)
+    kind, bounds = _setting_kind(hint)
+    shown = "" if field.default is None else f"`{_default(field.default)}`"
+    words = f"{meta.description} {bounds}".strip()
+    return f"`{settings.PREFIX}{field.name.upper()}`", shown, kind, words
+
+
+def _setting_kind(hint: Any) -> tuple[str, str]:
+    schema = msgspec.json.schema(hint, schema_hook=lambda _kind: {"type": "string"})
+    options = [option for option in schema.get("anyOf", (schema,)) if option != {"type": "null"}]
+    inner = options[0]
+    if "enum" in inner:
+        return " or ".join(f"`{value}`" for value in inner["enum"]), ""
+    return inner.get("type", "string"), " ".join(_bounds(inner))
+
+
+def _default(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _cli_page() -> str:
+    _, listed, rest = command.generate_docs().partition("**Commands**:")
+    assert listed, "the help has another form than before"
+    intro = (
+        "What `mercato --help` and each command's `--help` say. Exit codes: 0 done, 1 failed, 2 wrongly asked for, "
+        "130 interrupted. Whatever is not given as an option comes from the [settings](settings.md)."
+    )
+    return _page("Commands", intro, (listed + rest).strip())
+
+
+if __name__ == "__main__":
+    main()
