@@ -7,7 +7,7 @@ from typing import Final
 import asyncpg
 
 from mercato.cli import FAILED, UNUSABLE
-from mercato.db.errors import DatabaseAway, is_unavailable
+from mercato.db.errors import DatabaseAway, UnusableUrl, is_unavailable
 from mercato.db.migrate import SchemaIsNewer
 from mercato.partners.model import AccountError
 from mercato.partners.vault import VaultError
@@ -32,7 +32,7 @@ class Failure:
 def explain(error: Exception) -> Failure | None:
     """Return what to say of an error, or None if it is a bug, whose traceback is wanted."""
     match error:
-        case UnusableError() | SettingsError():
+        case UnusableError() | SettingsError() | UnusableUrl():
             return Failure(str(error), UNUSABLE)
         case AccountError() | VaultError():
             return Failure(str(error))

@@ -3,17 +3,13 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from mercato.settings import Settings, SettingsError, load
-
-FAILED: Final = 1
-UNUSABLE: Final = 2
+from mercato.settings import Settings, load
 
 
 def serve(
@@ -41,26 +37,14 @@ def migrate(
 
 
 def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], **overrides: Any) -> int:
-    """Load the settings and run until it ends by itself or a signal asks; return the exit code."""
+    """Load the settings and run until it ends by itself or a signal asks; what goes wrong is told by `cli`."""
     import uvloop
 
-    from mercato.db.migrate import SchemaIsNewer
     from mercato.telemetry import configure_logs
 
-    try:
-        settings = load(os.environ, **overrides)
-    except SettingsError as error:
-        print(error, file=sys.stderr)
-        return UNUSABLE
+    settings = load(os.environ, **overrides)
     configure_logs(level=settings.log_level, form=settings.log_format)
-    try:
-        uvloop.run(_until_signalled(what, settings))
-    except SchemaIsNewer as error:
-        print(f"{error}. Install a newer version of mercato.", file=sys.stderr)
-        return FAILED
-    except OSError as error:
-        print(f"{error.strerror or error}", file=sys.stderr)
-        return FAILED
+    uvloop.run(_until_signalled(what, settings))
     return 0
 
 

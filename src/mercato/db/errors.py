@@ -21,6 +21,10 @@ _SQLITE_AWAY = {
 _POSTGRES_AWAY = ("08", "40", "53", "57", "58", "55P03")
 
 
+class UnusableUrl(ValueError):  # noqa: N818  # a fault of the settings, told as it is
+    """The URL names no database that can be used here."""
+
+
 class DatabaseAway(Exception):  # noqa: N818  # a state of the world, as `Problem` is
     """The database could not be reached, or had no connection to spare."""
 

@@ -12,6 +12,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from mercato.db.errors import UnusableUrl
 from mercato.db.sqlite_driver import Connection
 
 
@@ -19,7 +20,7 @@ def path_of(url: str) -> Path:
     """Return the file of `sqlite:///relative`, `sqlite:////absolute` or a plain path."""
     scheme, found, rest = url.partition("://")
     if found and not (scheme in {"sqlite", "sqlite+aiosqlite"} and rest.startswith("/")):
-        raise ValueError(f"a database URL starts with sqlite:/// or postgresql://, not {scheme}://")
+        raise UnusableUrl(f"a database URL starts with sqlite:/// or postgresql://, not {scheme}://")
     return Path(rest[1:] if found else url)
 
 
