@@ -38,6 +38,10 @@ DATABASE_AWAY_SECONDS: Final = 2
 """What a client is told to wait when the database is busy, full or restarting."""
 
 
+DRAINED: Final = 16 * MiB
+"""Bytes beyond the limit that are read and thrown away, so that the refusal reaches the client."""
+
+
 class ClientGoneError(Exception):
     """The client closed the connection before its body was read."""
 
@@ -127,11 +131,9 @@ class Edge:
         limit = max(settings.pull_bytes, MiB) if operation.catalog_body else settings.body_limit
         if head.content_encoding not in {b"", b"identity"}:
             raise errors.UnsupportedMediaType("Compressed request bodies are not read. Send it as it is.")
-        if head.content_length is not None and head.content_length > limit:
-            raise errors.PayloadTooLarge(limit)
         try:
             async with asyncio.timeout(settings.body_seconds):
-                return await _read(receive, limit)
+                return await _read(receive, limit, head.content_length or 0)
         except TimeoutError:
             raise errors.InvalidRequest(
                 f"The body did not arrive within {settings.body_seconds:g} s. Send it again, faster."
@@ -195,23 +197,22 @@ def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
     return operation.decode(raw)
 
 
-async def _read(receive: Receive, limit: int) -> bytes:
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise ClientGoneError
-    body: bytes = message.get("body", b"")
-    if message.get("more_body"):
-        parts, size = [body], len(body)
-        while message.get("more_body") and size <= limit:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGoneError
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-        body = b"".join(parts)
-    if len(body) > limit:
+async def _read(receive: Receive, limit: int, declared: int) -> bytes:
+    """Return the body. Raises PayloadTooLarge, having read on for a while: most clients hear nothing while they send."""
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more and size <= limit + DRAINED:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError
+        part: bytes = message.get("body", b"")
+        more = message.get("more_body", False)
+        size += len(part)
+        if max(size, declared) <= limit:
+            parts.append(part)
+    if max(size, declared) > limit:
         raise errors.PayloadTooLarge(limit)
-    return body
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _reply(operation: Operation, result: Any) -> tuple[int, Headers, bytes]:
