@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 from sqlalchemy import text
-from tests.databases import only_sqlite
+from tests.databases import only_postgresql, only_sqlite, with_database
 
 from mercato.cli import run
 from mercato.db.changes import ChangeFeed
@@ -271,6 +271,16 @@ def test_a_file_that_is_no_database_is_said_to_be(fresh: Shell, command: tuple[s
     (fresh.data_dir / "mercato.db").write_text("something else " * 1000)
     fresh("partner", *command, code=1)
     assert "not a database" in fresh.err
+
+
+@only_postgresql
+@pytest.mark.parametrize("command", [("list",), ("create", "X", "--kind", "commerce")])
+def test_a_database_that_the_server_does_not_have_is_named(
+    fresh: Shell, monkeypatch: pytest.MonkeyPatch, database_url: str, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("MERCATO_DATABASE_URL", with_database(database_url, "nowhere"))
+    fresh("partner", *command, code=1)
+    assert '"nowhere" does not exist' in fresh.err
 
 
 def test_a_database_without_tables_says_how_to_make_them(fresh: Shell) -> None:

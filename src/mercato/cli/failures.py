@@ -7,7 +7,7 @@ from typing import Final
 import asyncpg
 
 from mercato.cli import FAILED, UNUSABLE
-from mercato.db.errors import DatabaseAway, UnusableUrl, is_unavailable
+from mercato.db.errors import UnusableUrl, is_unavailable
 from mercato.db.migrate import SchemaIsNewer
 from mercato.partners.model import AccountError
 from mercato.partners.vault import VaultError
@@ -38,7 +38,7 @@ def explain(error: Exception) -> Failure | None:
             return Failure(str(error))
         case SchemaIsNewer():
             return Failure(f"{_sentence(str(error))} Install a newer version of mercato.")
-        case DatabaseAway() | ConnectionError() | TimeoutError():
+        case ConnectionError() | TimeoutError():
             return Failure(_AWAY)
         case OSError():
             what = error.strerror or str(error) or type(error).__name__
@@ -56,7 +56,9 @@ def _of_database(error: Exception) -> Failure | None:
         return Failure(_OLD)
     if isinstance(cause, sqlite3.IntegrityError | asyncpg.IntegrityConstraintViolationError):
         return None
-    if is_unavailable(error) and "unable to open" not in what:
+    # Asked of the driver's error and not of a DatabaseAway around it: a server goes on trying whatever kept it
+    # from connecting, but a person wants to know that the file is damaged or the password wrong.
+    if is_unavailable(cause) and "unable to open" not in what:
         return Failure(_AWAY)
     return Failure(f"The database cannot be used: {_sentence(what)}")
 
