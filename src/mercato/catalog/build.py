@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Final
 from uuid import UUID
 
@@ -11,7 +12,7 @@ import msgspec
 from mercato.catalog.compile import compile_catalog
 from mercato.catalog.findings import Findings
 from mercato.catalog.model import CatalogFault, CatalogSummary, CatalogWarning
-from mercato.catalog.served import content_hash, served_content, with_ids
+from mercato.catalog.served import content_hash, served_body
 from mercato.catalog.source import Source
 from mercato.catalog.validate import validate
 
@@ -57,14 +58,14 @@ def build(
         valid, findings = validate(document, onboarding_id=onboarding_id, default_currency=default_currency)
         if valid is None:
             return BuildFailed(findings.faults(), findings.warnings())
-        # White space between members is no content: a document that is only laid out anew is the same.
-        content = msgspec.json.format(served_content(valid.source), indent=-1)
-        digest = content_hash(content, valid.source.currency)
+        # White space and escapes are no content: a document that is only laid out anew gives the same bytes.
+        body = served_body(valid.source, catalog_set_id=catalog_set_id, store_id=store_id)
+        digest = content_hash(body, valid.source.currency)
         if digest == previous_hash:
             return Unchanged(digest)
         return Built(
             content_hash=digest,
-            body=with_ids(content, catalog_set_id=catalog_set_id, store_id=store_id),
+            body=body,
             compiled=compile_catalog(valid),
             summary=_summary(valid.source, findings),
             warnings=findings.warnings(),
@@ -75,22 +76,17 @@ def build(
 def _summary(source: Source, findings: Findings) -> CatalogSummary:
     return CatalogSummary(
         currency=source.currency,
-        catalogs=len(source.catalogs.entities),
-        sections=len(source.sections.entities),
-        items=len(source.items.entities),
-        modifier_groups=len(source.groups.entities),
+        catalogs=len(source.catalogs),
+        sections=len(source.sections),
+        items=len(source.items),
+        modifier_groups=len(source.groups),
         warnings=findings.warning_count,
     )
 
 
 def _search_text(source: Source) -> str:
-    """Return the distinct names of sections and items, one a line, sections first."""
-    names = dict.fromkeys(
-        name
-        for table in (source.sections, source.items)
-        for entity in table.entities.values()
-        if (name := entity.name)
-    )
+    """Return the names of sections and items, one a line, sections first."""
+    names = filter(None, chain(source.sections.column("name"), source.items.column("name")))
     return "\n".join(names).replace("\0", "")[:MOST_SEARCH_TEXT]
 
 

@@ -1,113 +1,119 @@
 """From a validated document to the form that pricing reads, packed: it is stored, and loaded by other processes."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+import struct
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from mercato.catalog.model import FORMAT, CompiledCatalog
+from mercato.catalog.packed import pack, unpack
 from mercato.catalog.reach import find_reaches
-from mercato.catalog.source import GroupSource
+from mercato.catalog.source import Table
 from mercato.catalog.validate import Valid
 
-_ID: Final = 16
-_DIGEST: Final = 8
+__all__ = ["compile_catalog", "unpack"]
 
-_unpack: Final = msgspec.msgpack.Decoder(CompiledCatalog)
-_pack: Final = msgspec.msgpack.Encoder(uuid_format="bytes")
+_DIGEST: Final = 8
 
 
 def compile_catalog(valid: Valid) -> bytes:
-    """Return the packed CompiledCatalog; `unpack` makes the struct of it.
-
-    Ids are packed as bytes and entities as rows, column by column: 27,555 structs and UUIDs that are made only
-    to be packed would cost more than all the rest.
-    """
+    """Return the packed CompiledCatalog; `unpack` makes the struct of it."""
     source = valid.source
     reach, reaches = find_reaches(source)
-    base = dict(zip(source.items.entities, valid.item_prices, strict=True)) if source.groups.entities else {}
-    return msgspec.msgpack.encode(
+    return pack(
         (
-            FORMAT,
             source.currency,
             source.scale,
             _items(valid, reach),
-            {
-                _bytes(key): _group(group, valid.overrides.get(key, {}), base)
-                for key, group in source.groups.entities.items()
-            },
-            {
-                key: (
-                    section.name or "",
-                    _digest((*(section.section_ids or ()), "", *(section.item_ids or ()))),
-                )
-                for key, section in source.sections.entities.items()
-            },
-            [
-                (key, catalog.name or "", valid.windows[key], _digest(catalog.section_ids or ()))
-                for key, catalog in source.catalogs.entities.items()
-            ],
             reaches,
+            _groups(valid),
+            _sections(source.sections),
+            _catalogs(valid),
         )
     )
 
 
-def pack(catalog: CompiledCatalog) -> bytes:
-    """Return the compiled catalog as it is stored."""
-    return _pack.encode(catalog)
+def _items(valid: Valid, reach: list[int]) -> tuple[Any, ...]:
+    """Return the columns of PackedItems."""
+    items = valid.source.items
 
+    def column(name: str) -> list[Any] | None:
+        return items.column(name) if items.has(name) else None
 
-def unpack(packed: bytes) -> CompiledCatalog:
-    """Return the compiled catalog of its stored form. Raises ValueError when another version wrote it."""
-    try:
-        catalog = _unpack.decode(packed)
-    except msgspec.DecodeError as fault:
-        raise ValueError("not a compiled catalog of this version") from fault
-    if catalog.format != FORMAT:
-        raise ValueError(f"compiled form {catalog.format}, this version reads {FORMAT}")
-    return catalog
-
-
-def _items(valid: Valid, reach: Mapping[str, int]) -> dict[bytes, tuple[Any, ...]]:
-    entities = valid.source.items.entities
-    items = list(entities.values())
-    rows = zip(
-        [item.name or "" for item in items],
+    groups, available = column("modifierGroupIds"), column("isAvailable")
+    return (
+        _all_bytes(items.members),
+        _names(items),
         valid.item_prices,
-        [
-            [_bytes(group) for group in item.modifier_group_ids] if item.modifier_group_ids else ()
-            for item in items
-        ],
-        [item.is_available is not False for item in items],
-        [item.maximum_quantity for item in items],
-        [item.partner_item_id for item in items],
-        [reach.get(key, 0) for key in entities],
+        groups and [[_bytes(group) for group in of_item or ()] for of_item in groups],
+        available and [flag is not False for flag in available],
+        column("maximumQuantity"),
+        column("partnerItemId"),
+        reach if any(reach) else None,
+    )
+
+
+def _groups(valid: Valid) -> dict[bytes, tuple[Any, ...]]:
+    """Return the rows of CompiledGroup."""
+    groups, items = valid.source.groups, valid.source.items
+    if not groups:
+        return {}
+    base = dict(zip(items.members, valid.item_prices, strict=True))
+    names = ("minimumAllowed", "maximumAllowed", "maximumPerItem", "freeQuantity", "itemIds")
+    rows = zip(groups.members, _names(groups), *map(groups.column, names), strict=True)
+    return {
+        _bytes(key): (
+            name,
+            least or 0,
+            most,
+            each,
+            free or 0,
+            _choices(chosen or (), valid.overrides.get(key), base),
+        )
+        for key, name, least, most, each, free, chosen in rows
+    }
+
+
+def _choices(
+    items: Collection[str], own: Mapping[str, int] | None, base: Mapping[str, int | None]
+) -> dict[bytes, int]:
+    """Return item → price of one unit: the group's override, else the item's base price, else nothing."""
+    own = own or {}
+    return {_bytes(item): own[item] if item in own else base[item] or 0 for item in items}
+
+
+def _sections(sections: Table) -> dict[str, tuple[str, bytes]]:
+    """Return the rows of CompiledSection."""
+    rows = zip(
+        sections.members,
+        _names(sections),
+        sections.column("sectionIds"),
+        sections.column("itemIds"),
         strict=True,
     )
-    return dict(zip(_all_bytes(entities), rows, strict=True))
+    return {key: (name, _digest((below or (), items or ()))) for key, name, below, items in rows}
 
 
-def _group(group: GroupSource, own: Mapping[str, int], base: Mapping[str, int | None]) -> tuple[Any, ...]:
-    """Return the group's row. A choice costs its override, else its base price, else nothing."""
-    return (
-        group.name or "",
-        group.minimum_allowed or 0,
-        group.maximum_allowed,
-        group.maximum_per_item,
-        group.free_quantity or 0,
-        {_bytes(item): own[item] if item in own else base[item] or 0 for item in group.item_ids or ()},
-    )
+def _catalogs(valid: Valid) -> list[tuple[Any, ...]]:
+    """Return the rows of CompiledHours."""
+    catalogs = valid.source.catalogs
+    rows = zip(catalogs.members, _names(catalogs), valid.windows, catalogs.column("sectionIds"), strict=True)
+    return [(key, name, windows, _digest(sections or ())) for key, name, windows, sections in rows]
 
 
-def _all_bytes(ids: Iterable[str]) -> Iterator[bytes]:
-    joined = bytes.fromhex("".join(ids).replace("-", ""))
-    return (joined[at : at + _ID] for at in range(0, len(joined), _ID))
+def _names(table: Table) -> list[str]:
+    names = table.column("name")
+    return [name or "" for name in names] if None in names else names
+
+
+def _all_bytes(ids: Collection[str]) -> tuple[bytes, ...]:
+    return struct.unpack("16s" * len(ids), _bytes("".join(ids)))
 
 
 def _bytes(served: str) -> bytes:
     return bytes.fromhex(served.replace("-", ""))
 
 
-def _digest(parts: Iterable[str]) -> bytes:
-    return hashlib.blake2b("\0".join(parts).encode("utf-8", "replace"), digest_size=_DIGEST).digest()
+def _digest(parts: Any) -> bytes:
+    return hashlib.blake2b(msgspec.msgpack.encode(parts), digest_size=_DIGEST).digest()

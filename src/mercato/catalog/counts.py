@@ -3,59 +3,50 @@
 from typing import Final
 
 from mercato.catalog.findings import Findings
-from mercato.catalog.source import GROUPS, ITEMS, GroupSource, Source, Table
+from mercato.catalog.source import Source, Table
 
 MOST: Final = 2**31 - 1
 """Quantities in carts are 32-bit integers, so no count beyond one can be reached."""
 
-_COUNTS: Final = (
-    ("minimum_allowed", "minimumAllowed"),
-    ("maximum_allowed", "maximumAllowed"),
-    ("maximum_per_item", "maximumPerItem"),
-    ("free_quantity", "freeQuantity"),
-)
+_COUNTS: Final = ("minimumAllowed", "maximumAllowed", "maximumPerItem", "freeQuantity")
 
 
 def check_counts(source: Source, findings: Findings) -> None:
     """Note counts that are negative, too large, or contradict each other."""
-    for key, item in source.items.entities.items():
-        if item.maximum_quantity is not None:
-            at = f"{source.items.pointer(key)}/maximumQuantity"
-            _check(item.maximum_quantity, ITEMS.noun, "maximumQuantity", at, findings)
-    for key, group in source.groups.entities.items():
-        _check_group(source.groups, key, group, findings)
+    _check_range(source.items, "maximumQuantity", findings)
+    groups, before = source.groups, findings.fault_count
+    for name in _COUNTS:
+        _check_range(groups, name, findings)
+    if findings.fault_count == before:
+        _check_choice(groups, findings)
 
 
-def _check_group(groups: Table[GroupSource], key: str, group: GroupSource, findings: Findings) -> None:
-    before = findings.fault_count
-    for field, member in _COUNTS:
-        count = getattr(group, field)
-        if count is not None:
-            _check(count, GROUPS.noun, member, f"{groups.pointer(key)}/{member}", findings)
-    if findings.fault_count > before:
-        return
-    minimum, maximum = group.minimum_allowed or 0, group.maximum_allowed
-    if maximum is not None and minimum > maximum:
-        findings.fault(
-            f"The modifier group {groups.said(key)} asks for at least {minimum} and at most {maximum}.",
-            f"{groups.pointer(key)}/minimumAllowed",
-        )
-    elif minimum > _reachable(group):
-        findings.warn(
-            "unreachable minimum",
-            f"The modifier group {groups.said(key)} asks for at least {minimum}, more than can be chosen.",
-            f"{groups.pointer(key)}/minimumAllowed",
-        )
+def _check_range(table: Table, name: str, findings: Findings) -> None:
+    for key, count in table.rows_with(name):
+        if count < 0:
+            findings.fault(f"{name} must not be negative.", f"{table.pointer(key)}/{name}")
+        elif count > MOST:
+            findings.fault(f"{name} must be at most {MOST}.", f"{table.pointer(key)}/{name}")
 
 
-def _reachable(group: GroupSource) -> int:
-    choices = len(set(group.item_ids or ()))
-    per_item = MOST if group.maximum_per_item is None else group.maximum_per_item
-    return choices * per_item
-
-
-def _check(count: int, noun: str, member: str, at: str, findings: Findings) -> None:
-    if count < 0:
-        findings.fault(f"{member} of a {noun} must not be negative.", at)
-    elif count > MOST:
-        findings.fault(f"{member} of a {noun} must be at most {MOST}.", at)
+def _check_choice(groups: Table, findings: Findings) -> None:
+    rows = zip(
+        groups.column("minimumAllowed"),
+        groups.column("maximumAllowed"),
+        groups.column("maximumPerItem"),
+        groups.column("itemIds"),
+        strict=True,
+    )
+    for key, (minimum, maximum, per_item, items) in zip(groups.members, rows, strict=True):
+        at = f"{groups.pointer(key)}/minimumAllowed"
+        if minimum and maximum is not None and minimum > maximum:
+            findings.fault(
+                f"The modifier group {groups.said(key)} asks for at least {minimum} and at most {maximum}.",
+                at,
+            )
+        elif minimum and minimum > len(set(items or ())) * (MOST if per_item is None else per_item):
+            findings.warn(
+                "unreachable minimum",
+                f"The modifier group {groups.said(key)} asks for at least {minimum}, more than can be chosen.",
+                at,
+            )

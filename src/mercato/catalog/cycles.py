@@ -14,7 +14,7 @@ Graph = Mapping[str, Sequence[str]]
 
 def refuse_cycles(source: Source, findings: Findings) -> None:
     """Note every cycle among sections, and among items and modifier groups, at the reference that closes it."""
-    sections = {key: e.section_ids for key, e in source.sections.entities.items() if e.section_ids}
+    sections = dict(source.sections.rows_with("sectionIds"))
     for cycle in find_cycles(sections):
         index = sections[cycle[-1]].index(cycle[0])
         findings.fault(
@@ -27,11 +27,9 @@ def refuse_cycles(source: Source, findings: Findings) -> None:
 def _refuse_modifier_cycles(source: Source, findings: Findings) -> None:
     """Items and groups are one graph. An id may be used by both kinds, so each node begins with its kind."""
     items = {
-        f"i{k}": [f"g{g}" for g in e.modifier_group_ids]
-        for k, e in source.items.entities.items()
-        if e.modifier_group_ids
+        f"i{key}": [f"g{ref}" for ref in refs] for key, refs in source.items.rows_with("modifierGroupIds")
     }
-    groups = {f"g{k}": [f"i{i}" for i in e.item_ids] for k, e in source.groups.entities.items() if e.item_ids}
+    groups = {f"g{key}": [f"i{ref}" for ref in refs] for key, refs in source.groups.rows_with("itemIds")}
 
     def said(node: str) -> str:
         return (source.items if node[0] == "i" else source.groups).said(node[1:])

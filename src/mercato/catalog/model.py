@@ -8,9 +8,6 @@ import msgspec
 
 from mercato.wire import Wire
 
-FORMAT: Final = 1
-"""Version of the compiled form. It is stored, so another version can only mean: compile the set again."""
-
 Windows = tuple[tuple[int, int], ...]
 """Open spans in seconds of the local week, which begins on Sunday 00:00; each holds its start, not its end."""
 
@@ -42,7 +39,7 @@ class CatalogSummary(Wire):
     warnings: int
 
 
-class CompiledItem(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class CompiledItem(msgspec.Struct, frozen=True, gc=False):
     """An item as pricing needs it. `price` in minor units; `reach` is an index into the catalog's reaches."""
 
     name: str
@@ -85,21 +82,20 @@ class CompiledHours(msgspec.Struct, frozen=True, array_like=True):
         return self.windows is None or any(start <= second < end for start, end in self.windows)
 
 
-class CompiledCatalog(msgspec.Struct, frozen=True, array_like=True):
+class CompiledCatalog(msgspec.Struct, frozen=True):
     """A CatalogSet as pricing reads it: everything by UUID, every amount in minor units of the currency.
 
     `reaches` lists the distinct answers to "through which catalogs can an item be bought?": indices into
     `catalogs`, or None for "at any time" (a set without catalogs or without sections).
     """
 
-    format: int
     currency: str
     scale: int
     items: dict[UUID, CompiledItem]
+    reaches: tuple[tuple[int, ...] | None, ...]
     groups: dict[UUID, CompiledGroup]
     sections: dict[str, CompiledSection]
     catalogs: tuple[CompiledHours, ...]
-    reaches: tuple[tuple[int, ...] | None, ...]
 
     def is_open(self, local: datetime) -> bool:
         """Tell whether some catalog is available at the store's local time, or the set has none."""

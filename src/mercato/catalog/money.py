@@ -12,9 +12,11 @@ LEAST: Final = -(2**63)
 MOST: Final = 2**63 - 1
 """Minor units fit into a signed 64-bit integer: what a database column and a message pack can hold."""
 
-_DECIMAL: Final = re.compile(r"(-?)(\d+)(?:\.(\d+))?", re.ASCII)
+_decimal: Final = re.compile(r"(-?)(\d+)(?:\.(\d+))?", re.ASCII).fullmatch
 _NUMBER: Final = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?)0*(\d{1,4}))?", re.ASCII)
 _MOST_DIGITS: Final = 19
+_CERTAIN: Final = 15
+"""Digits before the point that are in range at every scale."""
 _SHOWN: Final = 40
 """Characters of a refused price that its fault repeats."""
 
@@ -51,10 +53,12 @@ def to_text(minor: int, currency: str) -> str:
 
 def decimal_to_minor(text: str, scale: int) -> int:
     """Return the decimal text in minor units of `scale` decimals. Raises MoneyError."""
-    match = _DECIMAL.fullmatch(text)
+    match = _decimal(text)
     if match is None:
         raise MoneyError(f"{shown(text)} is not a decimal number like 12.50.")
     sign, whole, fraction = match.groups("")
+    if len(fraction) <= scale and len(whole) < _CERTAIN:
+        return int(sign + whole + fraction.ljust(scale, "0"))
     return _minor(text, sign, whole, fraction, scale)
 
 

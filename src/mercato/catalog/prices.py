@@ -1,19 +1,20 @@
 """Prices as they were written, in minor units, and as they are served: decimal strings at the currency's scale.
 
-A menu repeats few prices often, so each distinct text is looked at once.
+A menu repeats few prices often, so each distinct one is looked at once.
 """
 
-from collections.abc import Collection, Iterable
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
 from mercato.catalog import money
 from mercato.catalog.findings import Findings, escape
 from mercato.catalog.shape import said
-from mercato.catalog.source import NULL, GroupSource, Raw, Source, Table
+from mercato.catalog.source import Form, Source
 
-_NULL: Final = bytes(NULL)
+Written = str | bytes | None
+"""A price as it was written: the text of a string, or the JSON of a number. The two are never equal."""
 
 
 class Prices:
@@ -22,84 +23,84 @@ class Prices:
     def __init__(self, source: Source, findings: Findings) -> None:
         self._source = source
         self._findings = findings
-        self._minor: dict[bytes, int | None] = {_NULL: None}
-        self._served: dict[bytes, Raw] = {}
-        self._refused: dict[bytes, str] = {}
+        self._minor: dict[Written, int | None] = {None: None}
+        self._served: dict[Written, str] = {}
+        self._refused: dict[Written, str] = {}
 
     def items(self) -> list[int | None]:
         """Return each item's base price in document order; put the text that is served into its members."""
         table = self._source.items
-        texts = [bytes(item.base_price) for item in table.entities.values()]
-        self._read(set(texts))
+        prices = _written(table.column("basePrice"))
+        distinct = set(prices)
+        self._read(distinct)
         if self._refused:
-            self._name_refused(texts)
-        minor = [self._minor.get(text) for text in texts]
+            for key, price in zip(table.members, prices, strict=True):
+                if price in self._refused:
+                    self._findings.fault(self._refused[price], f"{table.pointer(key)}/basePrice")
         if self._served:
-            for members, text in zip(table.members.values(), texts, strict=True):
-                if text in self._served:
-                    members["basePrice"] = self._served[text]
-        self._warn_without(minor)
+            served = map(self._served.get, prices)
+            for row, text in zip(table.members.values(), served, strict=True):
+                if text is not None:
+                    row["basePrice"] = text
+        minor = list(map(self._minor.get, prices))
+        if None in distinct:
+            self._warn_without(prices)
         return minor
 
     def overrides(self) -> dict[str, dict[str, int]]:
         """Return each group's overrides: group → item → price; put the texts served into its members."""
-        groups = self._source.groups
         return {
-            key: self._of_group(groups, key, group)
-            for key, group in groups.entities.items()
-            if group.price_overrides
+            key: self._of_group(key, prices)
+            for key, prices in self._source.groups.rows_with("priceOverrides")
         }
 
-    def _of_group(self, groups: Table[GroupSource], key: str, group: GroupSource) -> dict[str, int]:
-        texts = {item: bytes(raw) for item, raw in (group.price_overrides or {}).items()}
-        self._read(set(texts.values()))
-        prices: dict[str, int] = {}
-        for item, text in texts.items():
-            minor = self._minor.get(text)
-            if minor is None:
-                fault = self._refused.get(text) or "A price must be a decimal string or a number, not null."
+    def _of_group(self, key: str, overrides: dict[str, Any]) -> dict[str, int]:
+        groups = self._source.groups
+        minor: dict[str, int] = {}
+        served: dict[str, Any] = {}
+        for item, value in overrides.items():
+            [price] = _written([value]) if type(value) in Form.PRICE.types else [None]
+            self._read({price})
+            found = self._minor.get(price)
+            if found is None:
+                fault = self._refused.get(price) or f"A price must be {Form.PRICE.words}, not {said(value)}."
                 self._findings.fault(fault, f"{groups.pointer(key)}/priceOverrides/{escape(item)}")
             else:
-                prices[item] = minor
-        served: dict[str, Any] = {i: self._served.get(text) or Raw(text) for i, text in texts.items()}
+                minor[item] = found
+                served[item] = self._served.get(price, price)
         groups.members[key]["priceOverrides"] = served
-        return prices
+        return minor
 
-    def _read(self, texts: Iterable[bytes]) -> None:
+    def _read(self, prices: set[Written]) -> None:
         scale = self._source.scale
-        for text in texts:
-            if text in self._minor or text in self._refused:
-                continue
+        for price in prices - self._minor.keys() - self._refused.keys():
             try:
-                minor = self._minor[text] = _price(text, scale)
+                minor = self._minor[price] = _minor(price, scale)
             except money.MoneyError as fault:
-                self._refused[text] = str(fault)
+                self._refused[price] = str(fault)
                 continue
-            served = f'"{money.scaled(minor, scale)}"'.encode()
-            if served != text:
-                self._served[text] = Raw(served)
+            served = money.scaled(minor, scale)
+            if served != price:
+                self._served[price] = served
 
-    def _name_refused(self, texts: Collection[bytes]) -> None:
+    def _warn_without(self, prices: Iterable[Written]) -> None:
         table = self._source.items
-        for key, text in zip(table.entities, texts, strict=True):
-            if text in self._refused:
-                self._findings.fault(self._refused[text], f"{table.pointer(key)}/basePrice")
-
-    def _warn_without(self, minor: list[int | None]) -> None:
-        table = self._source.items
-        for key, price, text in zip(table.entities, minor, table.entities.values(), strict=True):
-            if price is None and bytes(text.base_price) == _NULL:
-                self._findings.warn(
-                    "no price",
-                    f"The item {table.said(key)} has no basePrice: "
-                    "it cannot be sold by itself, and is free as a modifier.",
-                    table.pointer(key),
-                )
+        for key in [key for key, price in zip(table.members, prices, strict=True) if price is None]:
+            self._findings.warn(
+                "no price",
+                f"The item {table.said(key)} has no basePrice: "
+                "it cannot be sold by itself, and is free as a modifier.",
+                table.pointer(key),
+            )
 
 
-def _price(text: bytes, scale: int) -> int:
-    if text[:1] == b'"':
-        return money.decimal_to_minor(msgspec.json.decode(text, type=str), scale)
-    if said(text) == "a number":
-        return money.number_to_minor(text.decode(), scale)
-    raise money.MoneyError(f"A price must be a decimal string or a number, not {said(text)}.")
+def _written(values: list[Any]) -> list[Written]:
+    if {str, type(None)}.issuperset(map(type, values)):
+        return values
+    return [value if type(value) is str or value is None else msgspec.json.encode(value) for value in values]
+
+
+def _minor(price: Written, scale: int) -> int:
+    if isinstance(price, bytes):
+        return money.number_to_minor(price.decode(), scale)
+    return money.decimal_to_minor(price or "", scale)

@@ -8,58 +8,58 @@ from mercato.catalog.source import Source
 Reaches = tuple[tuple[int, ...] | None, ...]
 
 _ANY_TIME: Final[Reaches] = (None,)
-_NEVER: Final[Reaches] = ((),)
 
 
-def find_reaches(source: Source) -> tuple[dict[str, int], Reaches]:
-    """Return item → index into the reaches, and the reaches; an item that is not listed has index 0.
+def find_reaches(source: Source) -> tuple[list[int], Reaches]:
+    """Return for each item an index into the reaches, and the reaches.
 
     A reach is the catalogs' indices, or None for any time: without sections any item can be bought, without
     catalogs any item of any section.
     """
-    if not source.sections.entities:
-        return {}, _ANY_TIME
-    if not source.catalogs.entities:
-        return dict.fromkeys(_listed(source), 1), _NEVER + _ANY_TIME
-    masks = _item_masks(source, _section_masks(source))
-    index = {mask: place for place, mask in enumerate(dict.fromkeys(masks.values()), start=1)}
-    return {item: index[mask] for item, mask in masks.items()}, _NEVER + tuple(_bits(mask) for mask in index)
+    items = source.items.members
+    if not source.sections:
+        return [0] * len(items), _ANY_TIME
+    masks = _section_masks(source)
+    listing = {masks[key] for key, _ in source.sections.rows_with("itemIds")}
+    if len(listing) == 1 and len(source.sections.listed("itemIds")[1]) == len(items):
+        # Every item stands in sections that all have the same catalogs.
+        return [0] * len(items), (_reach(listing.pop(), source),)
+    of_items = _item_masks(source, masks)
+    index = {mask: place for place, mask in enumerate(dict.fromkeys((0, *of_items.values())))}
+    return [index[of_items.get(key, 0)] for key in items], tuple(_reach(mask, source) for mask in index)
 
 
-def _listed(source: Source) -> list[str]:
-    return [item for section in source.sections.entities.values() for item in section.item_ids or ()]
+def _reach(mask: int, source: Source) -> tuple[int, ...] | None:
+    if mask and not source.catalogs:
+        return None
+    return tuple(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
 
 
 def _section_masks(source: Source) -> dict[str, int]:
-    """Return each section's catalogs as the bits of an integer, handed down from parent to child."""
-    sections = source.sections.entities
-    masks = dict.fromkeys(sections, 0)
-    for bit, catalog in enumerate(source.catalogs.entities.values()):
-        for held in catalog.section_ids or ():
-            masks[held] |= 1 << bit
+    """Return each section's catalogs as the bits of an integer, handed down from parent to child.
+
+    Without catalogs one bit stands for all times.
+    """
+    if not source.catalogs:
+        return dict.fromkeys(source.sections.members, 1)
+    masks = dict.fromkeys(source.sections.members, 0)
+    for bit, held in enumerate(source.catalogs.column("sectionIds")):
+        for section in held or ():
+            masks[section] |= 1 << bit
+    children = dict(source.sections.rows_with("sectionIds"))
     order: TopologicalSorter[str] = TopologicalSorter()
-    for key, section in sections.items():
-        for child in section.section_ids or ():
-            order.add(child, key)
-    for parent in order.static_order():
-        for child in sections[parent].section_ids or ():
-            masks[child] |= masks[parent]
+    for parent, below in children.items():
+        for child in below:
+            order.add(child, parent)
+    for section in order.static_order():
+        for child in children.get(section, ()):
+            masks[child] |= masks[section]
     return masks
 
 
 def _item_masks(source: Source, sections: dict[str, int]) -> dict[str, int]:
     masks: dict[str, int] = {}
-    for key, mask in sections.items():
-        items = source.sections.entities[key].item_ids
-        if not mask or not items:
-            continue
-        if masks.keys().isdisjoint(items):
-            masks.update(dict.fromkeys(items, mask))
-        else:
-            for item in items:
-                masks[item] = masks.get(item, 0) | mask
+    for key, items in source.sections.rows_with("itemIds"):
+        for item in items:
+            masks[item] = masks.get(item, 0) | sections[key]
     return masks
-
-
-def _bits(mask: int) -> tuple[int, ...]:
-    return tuple(bit for bit in range(mask.bit_length()) if mask >> bit & 1)

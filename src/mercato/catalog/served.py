@@ -18,43 +18,35 @@ _OURS: Final = ("catalogSetId", "storeId")
 _IMPLIED_NAME: Final = "Menu"
 
 
-def served_content(source: Source) -> bytes:
-    """Return the served copy without the service's ids: JSON of an object that is not empty."""
-    tables: dict[str, Table[Any]] = {
-        "catalogs": source.catalogs,
-        "sections": source.sections,
-        "items": source.items,
-        "modifierGroups": source.groups,
-    }
-    top: dict[str, Any] = {
+def served_body(source: Source, *, catalog_set_id: UUID, store_id: UUID) -> bytes:
+    """Return the bytes that are served."""
+    tables = {table.kind.member: table for table in source.tables}
+    top: dict[str, Any] = {"catalogSetId": catalog_set_id, "storeId": store_id} | {
         name: tables[name].members if name in tables else value
         for name, value in source.top.items()
         if name not in _OURS
     }
-    if not source.catalogs.entities:
+    if not source.catalogs:
         top["catalogs"] = _implied(source)
     return msgspec.json.encode(top)
 
 
-def content_hash(content: bytes, currency: str) -> str:
+def content_hash(body: bytes, currency: str) -> str:
     """Return the identity of a set: what is served but for the service's ids, and the currency it is read in."""
-    return hashlib.sha256(currency.encode() + b"\0" + content).hexdigest()
+    digest = hashlib.sha256(currency.encode() + b"\0")
+    digest.update(memoryview(body)[_PREFIX:])
+    return digest.hexdigest()
 
 
-def with_ids(content: bytes, *, catalog_set_id: UUID, store_id: UUID) -> bytes:
-    """Return the bytes that are served."""
-    return b"".join((_prefix(catalog_set_id, store_id), memoryview(content)[1:]))
+def with_ids(body: bytes, *, catalog_set_id: UUID, store_id: UUID) -> bytes:
+    """Return served bytes under other ids: what a set that was built before its store existed needs."""
+    return b"".join((_prefix(catalog_set_id, store_id), memoryview(body)[_PREFIX:]))
 
 
-def content_of(body: bytes) -> bytes:
-    """Return the content of served bytes, to be given other ids."""
-    return b"{" + body[len(_prefix(UUID(int=0), UUID(int=0))) :]
-
-
-def top_level(sections: Table[Any]) -> list[str]:
+def top_level(sections: Table) -> list[str]:
     """Return the sections that no other section holds, in document order."""
-    held = {child for section in sections.entities.values() for child in section.section_ids or ()}
-    return [key for key in sections.entities if key not in held]
+    held = {child for _, below in sections.rows_with("sectionIds") for child in below}
+    return [key for key in sections.members if key not in held]
 
 
 def _implied(source: Source) -> dict[str, Any]:
@@ -71,3 +63,7 @@ def _implied(source: Source) -> dict[str, Any]:
 
 def _prefix(catalog_set_id: UUID, store_id: UUID) -> bytes:
     return f'{{"catalogSetId":"{catalog_set_id}","storeId":"{store_id}",'.encode()
+
+
+_PREFIX: Final = len(_prefix(UUID(int=0), UUID(int=0)))
+"""Bytes before the content: ids have one length, and `items` always follows them."""

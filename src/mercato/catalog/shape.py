@@ -1,101 +1,87 @@
-"""The slow look at an entity that the typed decode refused: every member of the wrong type, with its pointer.
+"""Whether the members that mean something have the type they must have.
 
-It also mends the one thing that the decoder is stricter in than JSON: `2.0` is an integer.
+A column is judged by the set of its types; only one that holds a wrong type is looked at value by value.
 """
 
-from typing import Any, Final, TypeVar, get_args, get_origin
+from itertools import chain
+from typing import Any, Final
 
 import msgspec
 
 from mercato.catalog.findings import Findings
-from mercato.catalog.source import Entity, Members, Raw, Window
+from mercato.catalog.source import Form, Members, Table
 
-S = TypeVar("S", bound=Entity | Window)
-
-_NUMBER_START: Final = b"-0123456789"
 _EXACT: Final = 2**53
 """Up to here a double holds every integer exactly."""
 
 
-def read_entity(raw: Raw, kind: type[S], at: str, noun: str, findings: Findings) -> tuple[S, Members]:
-    """Return what can be read of the entity, having noted what cannot."""
-    try:
-        members = msgspec.json.decode(raw, type=dict[str, Raw])
-    except msgspec.DecodeError:
-        findings.fault(f"A {noun} must be an object, not {said(raw)}.", at)
-        return kind(), {}
-    good: dict[str, Any] = {}
-    for field in msgspec.structs.fields(kind):
-        member = members.get(field.encode_name)
-        if member is not None:
-            good[field.name] = _member(
-                member, field.type, f"{at}/{field.encode_name}", field.encode_name, findings
+def read_columns(table: Table, findings: Findings) -> None:
+    """Give the table its columns, having noted every value of the wrong type."""
+    rows = list(table.members.values())
+    for name, form in table.kind.forms.items():
+        if name in table.used:
+            column = [row.get(name) for row in rows]
+            table.put(
+                name, column if _is_right(column, form) else _mended(table, name, column, form, findings)
             )
-    return kind(**good), dict(members)
 
 
-def said(raw: Raw | bytes) -> str:
+def said(value: Any) -> str:
     """Return what kind of JSON value it is, in words."""
-    first = bytes(raw)[:1]
-    if first and first in _NUMBER_START:
-        return "a number"
-    words = {b'"': "a string", b"{": "an object", b"[": "a list", b"t": "true", b"f": "false", b"n": "null"}
-    return words.get(first, "something else")
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    words: dict[type, str] = {str: "a string", dict: "an object", list: "a list"}
+    return words.get(type(value), "a number")
 
 
-def _member(raw: Raw, kind: Any, at: str, name: str, findings: Findings) -> Any:
-    """Return the member's value, or None when it has none that can be used."""
-    if kind is Raw:
-        return raw
-    try:
-        return msgspec.json.decode(raw, type=kind)
-    except msgspec.DecodeError:
-        options = [option for option in get_args(kind) if option is not type(None)]
-        return _refused(raw, options[0], at, name, findings)
+def as_object(value: Any, noun: str, at: str, findings: Findings) -> Members:
+    """Return the object's members; what is no object is noted, and has none."""
+    if isinstance(value, dict):
+        return value
+    findings.fault(f"A {noun} must be an object, not {said(value)}.", at)
+    return {}
 
 
-def _refused(raw: Raw, kind: Any, at: str, name: str, findings: Findings) -> Any:
-    if kind is int and said(raw) == "a number":
-        return _whole(raw, at, name, findings)
-    if get_origin(kind) is tuple and said(raw) == "a list":
-        return _entries(raw, get_args(kind)[0], at, name, findings)
-    findings.fault(f"{name} must be {_WORDS[get_origin(kind) or kind]}, not {said(raw)}.", at)
+def _is_right(column: list[Any], form: Form) -> bool:
+    if not form.types.issuperset(map(type, column)):
+        return False
+    return form is not Form.IDS or {str}.issuperset(map(type, chain.from_iterable(filter(None, column))))
+
+
+def _mended(table: Table, name: str, column: list[Any], form: Form, findings: Findings) -> list[Any]:
+    return [
+        value
+        if type(value) in form.types and form is not Form.IDS
+        else _one(value, form, table, key, name, findings)
+        for key, value in zip(table.members, column, strict=True)
+    ]
+
+
+def _one(value: Any, form: Form, table: Table, key: str, name: str, findings: Findings) -> Any:
+    """Return the value if it can be used after all, else None."""
+    at = f"{table.pointer(key)}/{name}"
+    if form is Form.IDS and isinstance(value, list):
+        return _ids(value, name, at, findings)
+    if form is Form.WHOLE and isinstance(value, msgspec.Raw):
+        whole = _whole(value)
+        if whole is not None:
+            return whole
+    if value is not None:
+        findings.fault(f"{name} must be {form.words}, not {said(value)}.", at)
     return None
 
 
-def _entries(raw: Raw, kind: Any, at: str, name: str, findings: Findings) -> tuple[Any, ...]:
-    """Return the entries that can be used; one that cannot is noted and left out."""
-    entries = msgspec.json.decode(raw, type=list[Raw])
-    if kind is Window:
-        return tuple(
-            read_entity(entry, Window, f"{at}/{index}", "window", findings)[0]
-            for index, entry in enumerate(entries)
-        )
-    texts: list[str | None] = []
-    for index, entry in enumerate(entries):
-        try:
-            texts.append(msgspec.json.decode(entry, type=str))
-        except msgspec.DecodeError:
-            findings.fault(f"{name} must list ids as strings, not {said(entry)}.", f"{at}/{index}")
-            texts.append(None)
-    return tuple(texts)
+def _ids(values: list[Any], name: str, at: str, findings: Findings) -> list[Any]:
+    """Return the ids; None stands for what is none, so that the others keep their places."""
+    for index, value in enumerate(values):
+        if not isinstance(value, str):
+            findings.fault(f"{name} must list ids as strings, not {said(value)}.", f"{at}/{index}")
+    return [value if isinstance(value, str) else None for value in values]
 
 
-def _whole(raw: Raw, at: str, name: str, findings: Findings) -> int | None:
-    try:
-        value = msgspec.json.decode(raw, type=float)
-    except msgspec.DecodeError:
-        value = float("inf")
-    if value.is_integer() and abs(value) <= _EXACT:
-        return int(value)
-    findings.fault(f"{name} must be a whole number that is not too large.", at)
-    return None
-
-
-_WORDS: Final[dict[Any, str]] = {
-    str: "a string",
-    int: "a whole number",
-    bool: "true or false",
-    tuple: "a list",
-    dict: "an object",
-}
+def _whole(value: msgspec.Raw) -> int | None:
+    """Return the integer that a number with a point or an exponent is: `2.0` is one."""
+    number = float(bytes(value))
+    return int(number) if abs(number) <= _EXACT and number.is_integer() else None

@@ -1,135 +1,174 @@
-"""A CatalogSet document as it was read: typed members to check and compile, raw ones to serve back unchanged.
+"""A CatalogSet document as it was read: four tables, by column what means something here, by row what is served.
 
-Every entity is held twice: as a struct of the members that mean something here, and as its members' own bytes,
-so that unknown members and the digits of every number survive. Both are keyed by the id that is served.
+A column is checked, priced and compiled at the speed of C; a row keeps what is unknown, to be served unchanged.
+Both hold the same values, and a member that no entity has costs nothing.
 """
 
-from typing import Any, Final, Generic, TypeVar
+from enum import Enum
+from itertools import chain
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
 from mercato.catalog.findings import escape
 
-Raw = msgspec.Raw
 Members = dict[str, Any]
-"""An entity's members: their bytes as fetched (Raw), or the value that is served instead."""
-
-NULL: Final = Raw(b"null")
+"""An object's members as JSON values. A number that is no integer is its text (`msgspec.Raw`): no digit is lost."""
 
 
-class Window(msgspec.Struct, rename="camel", gc=False):
-    day_of_week: str | None = None
-    start: str | None = None
-    end: str | None = None
+class Form(Enum):
+    """What a member that means something must be: words for messages, and the types its values may have."""
+
+    TEXT = "a string", str
+    FLAG = "true or false", bool
+    WHOLE = "a whole number", int
+    LIST = "a list", list
+    IDS = "a list of strings", list
+    PRICE = "a decimal string or a number", str, int, msgspec.Raw
+    PRICES = "an object of prices", dict
+
+    def __init__(self, words: str, *types: type) -> None:
+        self.words = words
+        self.types = frozenset((*types, type(None)))
 
 
-class Entity(msgspec.Struct, rename="camel"):
-    """What all four kinds have."""
-
-    name: str | None = None
-    description: str | None = None
-
-
-class CatalogSource(Entity):
-    catalog_id: str | None = None
-    section_ids: tuple[str, ...] | None = None
-    availability: tuple[Window, ...] | None = None
-
-
-class SectionSource(Entity):
-    section_id: str | None = None
-    image_url: str | None = None
-    item_ids: tuple[str, ...] | None = None
-    section_ids: tuple[str, ...] | None = None
-
-
-class ItemSource(Entity, gc=False):
-    item_id: str | None = None
-    image_url: str | None = None
-    base_price: Raw = NULL
-    modifier_group_ids: tuple[str, ...] | None = None
-    is_available: bool | None = None
-    tags: tuple[Raw, ...] | None = None
-    partner_item_id: str | None = None
-    maximum_quantity: int | None = None
-
-
-class GroupSource(Entity):
-    modifier_group_id: str | None = None
-    minimum_allowed: int | None = None
-    maximum_allowed: int | None = None
-    item_ids: tuple[str, ...] | None = None
-    maximum_per_item: int | None = None
-    free_quantity: int | None = None
-    price_overrides: dict[str, Raw] | None = None
-
-
-E = TypeVar("E", bound=Entity)
-
-
-class Kind(msgspec.Struct, Generic[E], frozen=True):
+class Kind(msgspec.Struct, frozen=True):
     """One of the four dictionaries: its member, the noun for messages, and where an entity's own id stands."""
 
     member: str
     noun: str
     own_id: str
-    own_field: str
-    entity: type[E]
     addressed: bool
     """Carts name its entities by UUID, so ids that are none are replaced."""
+    forms: dict[str, Form]
 
 
-CATALOGS: Final = Kind("catalogs", "catalog", "catalogId", "catalog_id", CatalogSource, addressed=False)
-SECTIONS: Final = Kind("sections", "section", "sectionId", "section_id", SectionSource, addressed=False)
-ITEMS: Final = Kind("items", "item", "itemId", "item_id", ItemSource, addressed=True)
+_TEXTS: Final = dict.fromkeys(("name", "description", "imageUrl"), Form.TEXT)
+
+CATALOGS: Final = Kind(
+    "catalogs",
+    "catalog",
+    "catalogId",
+    addressed=False,
+    forms={"name": Form.TEXT, "description": Form.TEXT, "sectionIds": Form.IDS, "availability": Form.LIST},
+)
+SECTIONS: Final = Kind(
+    "sections",
+    "section",
+    "sectionId",
+    addressed=False,
+    forms=_TEXTS | {"itemIds": Form.IDS, "sectionIds": Form.IDS},
+)
+ITEMS: Final = Kind(
+    "items",
+    "item",
+    "itemId",
+    addressed=True,
+    forms=_TEXTS
+    | {
+        "basePrice": Form.PRICE,
+        "modifierGroupIds": Form.IDS,
+        "isAvailable": Form.FLAG,
+        "tags": Form.LIST,
+        "partnerItemId": Form.TEXT,
+        "maximumQuantity": Form.WHOLE,
+    },
+)
 GROUPS: Final = Kind(
-    "modifierGroups", "modifier group", "modifierGroupId", "modifier_group_id", GroupSource, addressed=True
+    "modifierGroups",
+    "modifier group",
+    "modifierGroupId",
+    addressed=True,
+    forms={
+        "name": Form.TEXT,
+        "minimumAllowed": Form.WHOLE,
+        "maximumAllowed": Form.WHOLE,
+        "itemIds": Form.IDS,
+        "maximumPerItem": Form.WHOLE,
+        "freeQuantity": Form.WHOLE,
+        "priceOverrides": Form.PRICES,
+    },
 )
 
 
-class Table(Generic[E]):
-    """One dictionary (or list) of the document, by served id, in document order."""
+class Table:
+    """One dictionary (or list) of the document, in document order."""
 
     def __init__(
         self,
-        kind: Kind[E],
-        entities: dict[str, E],
+        kind: Kind,
         members: dict[str, Members],
         *,
+        used: set[str] | None = None,
         steps: dict[str, str] | None = None,
-        listed: bool = False,
         readable: bool = True,
-        count: int = 0,
     ) -> None:
+        """`members` by served id; `used` are the names of all their members; `steps` say where an entity stands
+        when that is not under its served id.
+        """
+        self.used: set[str] = set().union(*members.values()) if used is None else used
         self.kind = kind
-        self.entities = entities
         self.members = members
-        self.listed = listed
         self.readable = readable
-        self.count = count
         self._steps = steps or {}
+        self._columns: dict[str, list[Any]] = {}
+        self._listed: dict[str, tuple[int, set[str]]] = {}
+        self._nothing: list[Any] = [None] * len(members)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def has(self, name: str) -> bool:
+        """Tell whether some entity has the member."""
+        return name in self._columns
+
+    def column(self, name: str) -> list[Any]:
+        """Return one member of all entities, None where it is absent, null or unusable."""
+        return self._columns.get(name, self._nothing)
+
+    def put(self, name: str, column: list[Any]) -> None:
+        """Set a column."""
+        self._columns[name] = column
+        self._listed.pop(name, None)
+
+    def listed(self, name: str) -> tuple[int, set[str]]:
+        """Return how many ids a column of lists holds, and the distinct ones."""
+        if name not in self._listed:
+            ids = list(chain.from_iterable(filter(None, self.column(name))))
+            self._listed[name] = len(ids), set(ids)
+        return self._listed[name]
+
+    def rows_with(self, name: str) -> list[tuple[str, Any]]:
+        """Return served id and value of the entities that have the member, and not empty."""
+        if name not in self._columns:
+            return []
+        return [(key, value) for key, value in zip(self.members, self._columns[name], strict=True) if value]
 
     def pointer(self, served: str) -> str:
         """Return where the entity stands in the document as fetched."""
         return f"/{self.kind.member}/{escape(self._steps.get(served, served))}"
 
     def said(self, served: str) -> str:
-        """Return the entity's name for a message: as the document calls it."""
-        name = self.entities[served].name
-        own = getattr(self.entities[served], self.kind.own_field)
-        step = own if own is not None else self._steps.get(served, served)
-        return f'"{name}" ({step})' if name else str(step)
+        """Return the entity for a message: its name, and its id as the document has it."""
+        row = self.members[served]
+        name, own = row.get("name"), row.get("partnerItemId") if served in self._steps else None
+        shown = own if isinstance(own, str) else served
+        return f'"{name}" ({shown})' if name and isinstance(name, str) else shown
 
 
 class Source(msgspec.Struct):
     """A document that could be read. A table that is absent or null is empty."""
 
     onboarding_id: UUID
-    top: dict[str, Raw]
+    top: Members
     currency: str
     scale: int
-    catalogs: Table[CatalogSource]
-    sections: Table[SectionSource]
-    items: Table[ItemSource]
-    groups: Table[GroupSource]
+    catalogs: Table
+    sections: Table
+    items: Table
+    groups: Table
+
+    @property
+    def tables(self) -> tuple[Table, Table, Table, Table]:
+        return self.catalogs, self.sections, self.items, self.groups

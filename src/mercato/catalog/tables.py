@@ -1,114 +1,104 @@
 """From one member of the document to a table: dictionary or list, ids as they are served, each id once."""
 
-from collections.abc import Collection
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from uuid import UUID
-
-import msgspec
 
 from mercato.catalog import ids
 from mercato.catalog.findings import Findings, escape
-from mercato.catalog.shape import read_entity, said
-from mercato.catalog.source import ITEMS, Entity, Kind, Members, Raw, Table
+from mercato.catalog.shape import as_object, read_columns, said
+from mercato.catalog.source import ITEMS, Kind, Members, Table
 
-E = TypeVar("E", bound=Entity)
 _SHOWN: Final = 80
 """Characters of an id that a message repeats."""
 
-Rows = list[tuple[str, E, Members]]
+
+def read_table(value: Any, kind: Kind, *, onboarding_id: UUID, findings: Findings) -> Table:
+    """Return the table, having noted what in it cannot be read. A value of null is an empty table."""
+    reader = _Reader(kind, onboarding_id, findings)
+    if value is None:
+        return Table(kind, {})
+    if isinstance(value, dict):
+        table = reader.from_dictionary(value)
+    elif isinstance(value, list) and kind is not ITEMS:
+        table = reader.from_list(value)
+    else:
+        wanted = "an object" if kind is ITEMS else "an object or a list"
+        findings.fault(f"{kind.member} must be {wanted}, not {said(value)}.", f"/{kind.member}")
+        return Table(kind, {}, readable=False)
+    read_columns(table, findings)
+    return table
 
 
-def read_table(raw: Raw | None, kind: Kind[E], *, onboarding_id: UUID, findings: Findings) -> Table[E]:
-    """Return the table, having noted what in it cannot be read."""
-    form = "null" if raw is None else said(raw)
-    if raw is None or form == "null":
-        return Table(kind, {}, {})
-    if form == "a list" and kind is not ITEMS:
-        return _Keyed(kind, onboarding_id, findings).from_list(raw)
-    if form == "an object":
-        return _Keyed(kind, onboarding_id, findings).from_dictionary(raw)
-    wanted = "an object" if kind is ITEMS else "an object or a list"
-    findings.fault(f"{kind.member} must be {wanted}, not {form}.", f"/{kind.member}")
-    return Table(kind, {}, {}, readable=False)
-
-
-class _Keyed:
+class _Reader:
     """Gives every entity the id under which it is served."""
 
-    def __init__(self, kind: Kind[E], onboarding_id: UUID, findings: Findings) -> None:
-        self._kind: Kind[Any] = kind
+    def __init__(self, kind: Kind, onboarding_id: UUID, findings: Findings) -> None:
+        self._kind = kind
         self._onboarding_id = onboarding_id
         self._findings = findings
 
-    def from_dictionary(self, raw: Raw) -> Table[Any]:
-        entities, members = self._read_dictionary(raw)
-        own = self._kind.own_field
-        strangers = [key for key, e in entities.items() if (o := getattr(e, own)) is not None and o != key]
-        count = len(members) + _count(members.values())
-        if ids.are_canonical(entities) and not strangers:
-            return Table(self._kind, entities, members, count=count)
+    def from_dictionary(self, values: dict[str, Any]) -> Table:
+        rows = self._objects(values)
+        own_id = self._kind.own_id
+        used: set[str] = set().union(*rows.values())
+        strangers = (
+            [key for key, row in rows.items() if row.get(own_id) not in (key, None)] if own_id in used else []
+        )
+        if not strangers and ids.are_canonical(rows):
+            return Table(self._kind, rows, used=used)
         for key in strangers:
-            self._check_own_id(key, getattr(entities[key], own))
-        rows = [(key, entities[key], members[key]) for key in entities]
-        return self._rekeyed(rows, [key for key, _, _ in rows], listed=False, count=count)
+            self._check_own_id(key, rows[key][own_id])
+        return self._keyed([(key, key, row) for key, row in rows.items()], listed=False)
 
-    def from_list(self, raw: Raw) -> Table[Any]:
-        rows, read = [], self._read_list(raw)
-        count = _count([members for _, members in read])
-        for index, (entity, members) in enumerate(read):
-            own = getattr(entity, self._kind.own_field)
-            if own is None:
-                rows.append(self._placed(index, entity, members))
-            else:
-                rows.append((own, entity, members))
-        return self._rekeyed(rows, [str(index) for index in range(len(rows))], listed=True, count=count)
+    def from_list(self, values: list[Any]) -> Table:
+        rows = self._objects({str(index): value for index, value in enumerate(values)})
+        return self._keyed(
+            [(self._listed_id(step, row), step, row) for step, row in rows.items()], listed=True
+        )
 
-    def _placed(self, index: int, entity: Any, members: Members) -> tuple[str, Any, Members]:
-        """Return the row of a list entry without an id, which gets one made of its place."""
-        own = ids.place_id(self._onboarding_id, f"/{self._kind.member}/{index}")
-        return own, entity, {self._kind.own_id: own} | members | {self._kind.own_id: own}
-
-    def _read_dictionary(self, raw: Raw) -> tuple[dict[str, Any], dict[str, Members]]:
+    def _objects(self, values: dict[str, Any]) -> dict[str, Members]:
+        if {dict}.issuperset(map(type, values.values())):
+            return values
         kind = self._kind
-        try:
-            members = msgspec.json.decode(raw, type=dict[str, dict[str, Raw]])
-            entity: Any = kind.entity
-            return msgspec.json.decode(raw, type=dict[str, entity]), members
-        except msgspec.DecodeError:
-            read = {
-                key: read_entity(row, kind.entity, f"/{kind.member}/{escape(key)}", kind.noun, self._findings)
-                for key, row in msgspec.json.decode(raw, type=dict[str, Raw]).items()
-            }
-            return {key: pair[0] for key, pair in read.items()}, {key: pair[1] for key, pair in read.items()}
+        return {
+            key: as_object(value, kind.noun, f"/{kind.member}/{escape(key)}", self._findings)
+            for key, value in values.items()
+        }
 
-    def _read_list(self, raw: Raw) -> list[tuple[Any, Members]]:
-        kind = self._kind
-        return [
-            read_entity(row, kind.entity, f"/{kind.member}/{index}", kind.noun, self._findings)
-            for index, row in enumerate(msgspec.json.decode(raw, type=list[Raw]))
-        ]
+    def _listed_id(self, step: str, row: Members) -> str:
+        """Return the id of a list's entry. One without gets one that is made of its place."""
+        own = row.get(self._kind.own_id)
+        if isinstance(own, str):
+            return own
+        if own is not None:
+            self._wrong_type(own, step)
+        return ids.place_id(self._onboarding_id, f"/{self._kind.member}/{step}")
 
-    def _check_own_id(self, key: str, own: str) -> None:
-        if self._served(key) != self._served(own):
+    def _check_own_id(self, key: str, own: Any) -> None:
+        if not isinstance(own, str):
+            self._wrong_type(own, key)
+        elif self._served(key) != self._served(own):
             self._findings.fault(
                 f"{self._kind.own_id} {_quoted(own)} differs from the key {_quoted(key)} under which it stands.",
                 f"/{self._kind.member}/{escape(key)}/{self._kind.own_id}",
             )
 
-    def _rekeyed(self, rows: Rows[Any], steps: list[str], *, listed: bool, count: int) -> Table[Any]:
-        entities: dict[str, Any] = {}
+    def _wrong_type(self, own: Any, step: str) -> None:
+        message = f"{self._kind.own_id} must be a string, not {said(own)}."
+        self._findings.fault(message, f"/{self._kind.member}/{escape(step)}/{self._kind.own_id}")
+
+    def _keyed(self, rows: list[tuple[str, str, Members]], *, listed: bool) -> Table:
+        """Return the table of rows of id, step and members."""
         members: dict[str, Members] = {}
-        places: dict[str, str] = {}
-        for (text, entity, own_members), step in zip(rows, steps, strict=True):
+        steps: dict[str, str] = {}
+        for text, step, row in rows:
             served = self._served(text)
-            if served in entities:
-                self._collision(text, step, places[served], listed=listed)
+            if served in members:
+                self._collision(text, step, steps[served], listed=listed)
                 continue
-            entities[served], places[served] = entity, step
-            members[served] = (
-                own_members if served == text else self._renamed(text, served, entity, own_members, step)
-            )
-        return Table(self._kind, entities, members, steps=places, listed=listed, count=count)
+            steps[served] = step
+            members[served] = self._with_id(row, text, served, step, listed=listed)
+        return Table(self._kind, members, steps=steps)
 
     def _collision(self, text: str, step: str, other: str, *, listed: bool) -> None:
         at = f"/{self._kind.member}/{escape(step)}"
@@ -116,45 +106,22 @@ class _Keyed:
         message = f"The {self._kind.noun} at {first} has the id {_quoted(text)} already."
         self._findings.fault(message, f"{at}/{self._kind.own_id}" if listed else at)
 
-    def _renamed(self, text: str, served: str, entity: Entity, members: Members, step: str) -> Members:
+    def _with_id(self, row: Members, text: str, served: str, step: str, *, listed: bool) -> Members:
         """Return the members with the id that is served, and the partner's own where its place is free."""
-        kind = self._kind
-        if kind.own_id in members and getattr(entity, kind.own_field) is not None:
-            members = members | {kind.own_id: served}
-        if ids.is_uuid(text):
-            return members
+        own_id = self._kind.own_id
+        if listed or row.get(own_id) is not None:
+            row = row if row.get(own_id) == served else row | {own_id: served}
+        if served == text or ids.is_uuid(text):
+            return row
         self._findings.warn(
-            f"{kind.member} renamed",
-            f"The {kind.noun} id {_quoted(text)} is not a UUID: it is served as {served}.",
-            f"/{kind.member}/{escape(step)}",
+            f"{self._kind.member} renamed",
+            f"The {self._kind.noun} id {_quoted(text)} is not a UUID: it is served as {served}.",
+            f"/{self._kind.member}/{escape(step)}",
         )
-        if _is_free(members.get("partnerItemId")):
-            members = members | {"partnerItemId": text}
-            if kind is ITEMS:
-                entity.partner_item_id = text  # type: ignore[attr-defined]  # an ItemSource has it
-        return members
+        return row | {"partnerItemId": text} if row.get("partnerItemId") is None else row
 
     def _served(self, text: str) -> str:
         return ids.served_id(text, onboarding_id=self._onboarding_id, addressed=self._kind.addressed)
-
-
-def _count(rows: Collection[Members]) -> int:
-    """Return how many members were read, those of windows and price overrides included."""
-    inner = sum(_inner(row["availability"], list[dict[str, Raw]]) for row in rows if "availability" in row)
-    prices = sum(_inner(row["priceOverrides"], dict[str, Raw]) for row in rows if "priceOverrides" in row)
-    return sum(map(len, rows)) + inner + prices
-
-
-def _inner(raw: Raw, kind: Any) -> int:
-    try:
-        read = msgspec.json.decode(raw, type=kind)
-    except msgspec.DecodeError:
-        return 0
-    return len(read) if isinstance(read, dict) else sum(map(len, read))
-
-
-def _is_free(raw: Raw | None) -> bool:
-    return raw is None or bytes(raw) == b"null"
 
 
 def _quoted(text: str) -> str:

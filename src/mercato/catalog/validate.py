@@ -1,6 +1,6 @@
 """A document as fetched: every fault in it, or all that serving and pricing need of it."""
 
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -25,7 +25,7 @@ class Valid(msgspec.Struct, frozen=True):
     source: Source
     item_prices: list[int | None]
     overrides: dict[str, dict[str, int]]
-    windows: dict[str, Windows | None]
+    windows: list[Windows | None]
 
 
 def validate(document: bytes, *, onboarding_id: UUID, default_currency: str) -> tuple[Valid | None, Findings]:
@@ -55,24 +55,28 @@ def _validate(
     windows = read_windows(source, findings)
     prices = Prices(source, findings)
     valid = Valid(source=source, item_prices=prices.items(), overrides=prices.overrides(), windows=windows)
-    for table in (source.catalogs, source.sections, source.items, source.groups):
+    for table in source.tables:
         _warn_nameless(table, findings)
     _warn_idle_overrides(source, findings)
     return valid
 
 
-def _warn_nameless(table: Table[Any], findings: Findings) -> None:
-    for key in [key for key, entity in table.entities.items() if not entity.name]:
+def _warn_nameless(table: Table, findings: Findings) -> None:
+    if all(table.column("name")):
+        return
+    for key in [key for key, name in zip(table.members, table.column("name"), strict=True) if not name]:
         findings.warn("no name", f"The {table.kind.noun} {table.said(key)} has no name.", table.pointer(key))
 
 
 def _warn_idle_overrides(source: Source, findings: Findings) -> None:
-    for key, group in source.groups.entities.items():
-        idle = (group.price_overrides or {}).keys() - set(group.item_ids or ())
+    groups = source.groups
+    offered = dict(groups.rows_with("itemIds"))
+    for key, prices in groups.rows_with("priceOverrides"):
+        idle = prices.keys() - set(offered.get(key, ()))
         if idle:
             findings.warn(
                 "idle override",
-                f"priceOverrides of the modifier group {source.groups.said(key)} names items that it does not offer: "
+                f"priceOverrides of the modifier group {groups.said(key)} names items that it does not offer: "
                 f"{', '.join(sorted(idle)[:_NAMED])}{' and more' if len(idle) > _NAMED else ''}.",
-                f"{source.groups.pointer(key)}/priceOverrides",
+                f"{groups.pointer(key)}/priceOverrides",
             )
