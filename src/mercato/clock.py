@@ -15,7 +15,8 @@ MakeId = Callable[[], UUID]
 
 def now() -> datetime:
     """Return the present instant in UTC, whole milliseconds: what is stored and shown is one value."""
-    return trimmed(datetime.now(UTC))
+    instant = datetime.now(UTC)
+    return instant.replace(microsecond=instant.microsecond // 1000 * 1000)
 
 
 def trimmed(instant: datetime) -> datetime:
@@ -26,7 +27,8 @@ def trimmed(instant: datetime) -> datetime:
 
 def rfc3339(instant: datetime) -> str:
     """Return `2026-01-31T23:59:59.123Z`: UTC, always three decimals."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{instant.microsecond // 1000:03d}Z"
+    utc = instant if instant.tzinfo is UTC else instant.astimezone(UTC)
+    return utc.isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def new_id() -> UUID:

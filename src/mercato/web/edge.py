@@ -93,9 +93,7 @@ class Edge:
             query=query,
             ids=ids,
             texts=named,
-            headers=head.headers,
-            base_url=head.base_url,
-            trace=head.child(),
+            head=head,
         )
         return _reply(operation, await operation.handler(call))
 
@@ -198,7 +196,7 @@ def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
 
 
 async def _read(receive: Receive, limit: int, declared: int) -> bytes:
-    """Return the body. Raises PayloadTooLarge, but reads on for a while: most clients only listen once they have sent."""
+    """Return the body. Raises PayloadTooLarge, but reads on a while: many clients listen only once they have sent."""
     parts: list[bytes] = []
     size, more = 0, True
     while more and size <= limit + DRAINED:

@@ -1,11 +1,10 @@
 """A request's head, scanned once: everything the edge looks at before the body."""
 
-import os
 import re
+import time
 from dataclasses import dataclass
+from random import getrandbits
 from typing import Any, Final
-
-from mercato import clock
 
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 _TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?")
@@ -42,7 +41,7 @@ class Head:
 
     def child(self) -> str:
         """Return the `traceparent` of what this request causes: the same trace, a new parent."""
-        return f"00-{self.trace_id}-{os.urandom(8).hex()}-{self.flags}"
+        return f"00-{self.trace_id}-{getrandbits(64):016x}-{self.flags}"
 
     @property
     def authorization(self) -> bytes:
@@ -70,14 +69,16 @@ class Head:
 def _request_id(sent: bytes | None) -> str:
     if sent is not None and _SANE_ID.fullmatch(sent):
         return sent.decode()
-    return str(clock.new_id())
+    # A UUIDv7 as text; through a UUID object it would cost three times as much, on every request.
+    text = f"{int(time.time() * 1000):012x}{0x7000 | getrandbits(12):04x}{1 << 63 | getrandbits(62):016x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _trace(sent: bytes | None) -> tuple[str, str]:
     match = _TRACEPARENT.fullmatch(sent) if sent else None
     if match and match[1] != _NO_TRACE and not (sent or b"").startswith(b"ff"):
         return match[1].decode(), match[2].decode()
-    return os.urandom(16).hex(), "00"
+    return f"{getrandbits(128):032x}", "00"
 
 
 def _base(scope: Any, host: bytes) -> str:

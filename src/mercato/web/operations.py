@@ -10,6 +10,7 @@ from uuid import UUID
 from mercato import errors
 from mercato.errors import Problem
 from mercato.partners.model import Caller, Surface
+from mercato.web.head import Head
 from mercato.wire import Decoder, QueryDecoder, Wire
 
 if TYPE_CHECKING:
@@ -46,10 +47,17 @@ class Call(Generic[B, Q]):
     query: Q
     ids: Mapping[str, UUID]
     texts: Mapping[str, str]
-    headers: Mapping[bytes, bytes]
-    base_url: str
-    trace: str
-    """A `traceparent` for what this request causes."""
+    head: Head
+
+    @property
+    def trace(self) -> str:
+        """A `traceparent` for what this request causes."""
+        return self.head.child()
+
+    @property
+    def headers(self) -> Mapping[bytes, bytes]:
+        """The request's headers, names in lower case."""
+        return self.head.headers
 
 
 @dataclass(frozen=True, slots=True)
