@@ -1,6 +1,8 @@
-"""Writes docs/reference from the code: `python docs/generate.py`. A test holds the pages against it."""  # noqa: INP001  # a script, not a package
+"""Writes docs/reference from the code: `python docs/generate.py`. A test holds the pages against it."""
+# ruff: noqa: INP001, T201  # a script, not a package: it prints
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, get_type_hints
@@ -41,10 +43,17 @@ def pages() -> dict[str, str]:
     }
 
 
-def main() -> None:
-    """Write the pages."""
-    for name, text in pages().items():
-        (HERE / name).write_text(text)
+def main() -> int:
+    """Write the pages; with `--check` only name those that are not what the code says, and return 1 then."""
+    if sys.argv[1:] != ["--check"]:
+        for name, text in pages().items():
+            (HERE / name).write_text(text)
+        return 0
+    made, there = pages(), {page.name: page.read_text() for page in HERE.glob("*.md")}
+    stale = [name for name in made.keys() | there.keys() if made.get(name) != there.get(name)]
+    for name in sorted(stale):
+        print(f"docs/reference/{name} is not what the code says. Run: .venv/bin/python docs/generate.py")
+    return 1 if stale else 0
 
 
 def _page(title: str, *blocks: str) -> str:
@@ -268,7 +277,7 @@ def _default(value: Any) -> str:
 
 
 def _cli_page() -> str:
-    _, listed, rest = command.generate_docs().partition("**Commands**:")
+    _, listed, rest = command.generate_docs(usage_name="mercato").partition("**Commands**:")
     assert listed, "the help has another form than before"
     intro = (
         "What `mercato --help` and each command's `--help` say. Exit codes: 0 done, 1 failed, 2 wrongly asked for, "
@@ -278,4 +287,4 @@ def _cli_page() -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""What the documents are made of: fenced blocks, links and anchors."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[(?P<text>(?:[^\]\[]|\[[^\]]*\])*)\]\((?P<target>[^)\s]+)\)")
+_HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block: its language, the words after it, its text and its line."""
+
+    language: str
+    words: tuple[str, ...]
+    text: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link, with the words that are linked."""
+
+    text: str
+    target: str
+
+
+def documents() -> list[Path]:
+    """Return every document of the project."""
+    return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def blocks(path: Path) -> Iterator[Block]:
+    text = path.read_text()
+    for match in _FENCE.finditer(text):
+        language, *words = match["info"].split() or [""]
+        yield Block(language, tuple(words), match["text"], text.count("\n", 0, match.start()) + 1)
+
+
+def links(path: Path) -> list[Link]:
+    """Return the links that are not inside fenced blocks."""
+    return [
+        Link(match["text"], match["target"]) for match in _LINK.finditer(_FENCE.sub("", path.read_text()))
+    ]
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of the headings, as GitHub makes them."""
+    found: dict[str, int] = {}
+    names = set()
+    for title in _HEADING.findall(_FENCE.sub("", path.read_text())):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).replace("`", "").lower()
+        name = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        count = found[name] = found.get(name, -1) + 1
+        names.add(name if count == 0 else f"{name}-{count}")
+    return names

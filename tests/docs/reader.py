@@ -1,0 +1,171 @@
+"""A reader who types what the documents say: in one shell, with real servers, and compares what comes out.
+
+    ```sh                      runs in the reader's shell; a `json` or `text` block right below is its output
+    ```sh keeps-running 9000   runs in a terminal of its own, until the page is read; listens on that port
+    ```python receiver.py      is saved under that name; without a name it is run
+
+Ports are replaced by free ones, so that several readers do not meet.
+"""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+
+from tests.docs.expected import difference
+from tests.docs.markdown import ROOT, Block, blocks, shown
+
+PATIENCE = 20.0
+"""Seconds until something that takes a moment has happened."""
+
+OUTPUT = ("json", "text")
+
+NOT_RUN = {"make test\n"}
+"""What would run this test again. That make knows the target is looked at."""
+
+_PORT = re.compile(r"(?<![\w-])(8000|8001|9000|9100)(?![\w-])")
+_CHANGES = re.compile(r"-X |-d |mercato |sed |mkdir ")
+
+_PROLOGUE = "set -eu -o pipefail -a\n. ./.state\nset +a\nset -a\n"
+_EPILOGUE = "\n{ export -p; declare -f; } > .state\n"
+
+
+@dataclass
+class Reader:
+    """One reader at a desk: a directory like a fresh clone's, with what `make` would have installed."""
+
+    desk: Path
+    replaced: dict[str, str] = field(default_factory=dict)
+    read: list[str] = field(default_factory=list)
+    _ports: dict[str, str] = field(default_factory=dict)
+    _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for name in ("Makefile", "pyproject.toml", "constraints.txt", "requirements-dev.txt"):
+            (self.desk / name).symlink_to(ROOT / name)
+        venv = self.desk / ".venv"
+        venv.mkdir()
+        for part in Path(sys.prefix).iterdir():
+            if part.name not in {".run", ".dev"}:
+                (venv / part.name).symlink_to(part)
+        # make finds everything installed, and newer than what it is made from.
+        for stamp in (".run", ".dev"):
+            (venv / stamp).touch()
+        (self.desk / ".state").touch()
+
+    def reads(self, page: Path) -> None:
+        """Do what a page says, from its first line to its last; fail where it is wrong."""
+        parts = list(blocks(page))
+        for block, after in zip_longest(parts, parts[1:]):
+            where = f"{shown(page)}:{block.line}"
+            if block.language == "sh" and "keeps-running" in block.words:
+                self._start(block, where)
+            elif block.language == "sh":
+                self._type(block, after if after is not None and after.language in OUTPUT else None, where)
+            elif block.language == "python":
+                self._python(block, where)
+            elif block.language not in OUTPUT:
+                raise AssertionError(f"{where}: nobody knows what to do with a block of {block.language!r}")
+        self.read.append(page.name)
+
+    def reads_apart(self, page: Path) -> None:
+        """Read a page that goes on from what the desk has now; what it starts and sets is gone afterwards."""
+        state, before = (self.desk / ".state").read_bytes(), list(self._running)
+        try:
+            self.reads(page)
+        finally:
+            self._stop([process for process in self._running if process not in before])
+            (self.desk / ".state").write_bytes(state)
+
+    def leaves(self) -> None:
+        """Stop everything that runs."""
+        self._stop(list(self._running))
+
+    def _type(self, block: Block, output: Block | None, where: str) -> None:
+        text = self._local(block.text)
+        if block.text in NOT_RUN:
+            assert self._run(f"make -n {block.text.split()[1]}").returncode == 0, where
+            return
+        until = time.monotonic() + PATIENCE
+        while True:
+            done = self._run(text)
+            fault = None if done.returncode == 0 else f"exit code {done.returncode}\n{done.stderr}"
+            if fault is None and output is not None:
+                fault = difference(output.language, self._local(output.text), done.stdout)
+            if fault is None:
+                return
+            # A question may be asked again; an order is given once.
+            if output is None or _CHANGES.search(block.text) or time.monotonic() > until:
+                raise AssertionError(f"{where}: {fault}\n{done.stderr}")
+            time.sleep(0.1)
+
+    def _run(self, text: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-c", _PROLOGUE + text + _EPILOGUE],
+            cwd=self.desk, env=self._environment(), capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+
+    def _python(self, block: Block, where: str) -> None:
+        name = block.words[0] if block.words else "block.py"
+        (self.desk / name).write_text(self._local(block.text))
+        if not block.words:
+            done = self._run(".venv/bin/python block.py")
+            assert done.returncode == 0, f"{where}: {done.stderr}"
+
+    def _start(self, block: Block, where: str) -> None:
+        words = [word for word in block.words if word != "keeps-running"]
+        log = self.desk / f"running-{len(self._running)}.log"
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                ["bash", "-c", _PROLOGUE + self._local(block.text)],
+                cwd=self.desk, env=self._environment(), stdout=file, stderr=file, start_new_session=True,
+            )  # fmt: skip
+        self._running.append(process)
+        until = time.monotonic() + PATIENCE
+        while not (_listens(int(self._port(words[0]))) if words else log.stat().st_size):
+            if process.poll() is not None or time.monotonic() > until:
+                raise AssertionError(f"{where} does not run:\n{log.read_text()}")
+            time.sleep(0.05)
+
+    def _stop(self, processes: list[subprocess.Popen[bytes]]) -> None:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        for process in processes:
+            process.wait(30)
+            self._running.remove(process)
+
+    def _environment(self) -> dict[str, str]:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("MERCATO_")}
+        # `make run` says the port in its documentation, not in its command.
+        return clean | {"MERCATO_PORT": self._port("8000"), "MERCATO_LOG_LEVEL": "warning", "NO_COLOR": "1"}
+
+    def _local(self, text: str) -> str:
+        for documented, real in self.replaced.items():
+            text = text.replace(documented, real)
+        return _PORT.sub(lambda match: self._port(match[0]), text)
+
+    def _port(self, documented: str) -> str:
+        if documented not in self._ports:
+            with socket.socket() as plug:
+                plug.bind(("127.0.0.1", 0))
+                self._ports[documented] = str(plug.getsockname()[1])
+        return self._ports[documented]
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as plug:
+        return plug.connect_ex(("127.0.0.1", port)) == 0
+
+
+def tools() -> str | None:
+    """Return which of a reader's tools is not on this machine, or None."""
+    return next((name for name in ("bash", "curl", "make", "sed") if shutil.which(name) is None), None)

@@ -1,0 +1,30 @@
+"""Every relative link of the documents leads somewhere, and every index is complete."""
+
+from pathlib import Path
+
+import pytest
+from tests.docs.markdown import ROOT, anchors, documents, links, shown
+
+
+@pytest.mark.parametrize("page", documents(), ids=shown)
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = [link.target for link in links(page) if not leads_somewhere(page, link.target)]
+    assert broken == []
+
+
+def leads_somewhere(page: Path, target: str) -> bool:
+    """Tell whether a relative link has its file, and its heading there; others are not looked at."""
+    if target.startswith(("http://", "https://", "mailto:")):
+        return True
+    name, _, anchor = target.partition("#")
+    file = (page.parent / name).resolve() if name else page
+    if not file.is_relative_to(ROOT) or not file.exists():
+        return False
+    return not anchor or (file.suffix == ".md" and anchor in anchors(file))
+
+
+@pytest.mark.parametrize("index", ["docs/adr/README.md", "docs/how-to/README.md"])
+def test_an_index_lists_every_page_beside_it(index: str) -> None:
+    file = ROOT / index
+    beside = {page.name for page in file.parent.glob("*.md")} - {file.name}
+    assert {link.target for link in links(file) if "/" not in link.target} == beside

@@ -1,0 +1,79 @@
+"""Every command and every program in the documents does what they say, on a desk like a reader's."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.databases import postgresql_server, run, with_database
+from tests.docs.markdown import ROOT, blocks, documents, shown
+from tests.docs.reader import Reader, tools
+
+START = ROOT / "docs/start-here.md"
+HOW_TO = ROOT / "docs/how-to"
+POSTGRESQL = HOW_TO / "go-to-postgresql.md"
+README = ROOT / "README.md"
+
+PAGES = (
+    "replace-a-catalog.md",
+    "sell-out-an-item.md",
+    "pause-a-store.md",
+    "verify-a-webhook.md",
+    "redeliver-a-webhook.md",
+    "rotate-keys-and-secrets.md",
+)
+GOES_ON_FROM = {"redeliver-a-webhook.md": "verify-a-webhook.md"}
+
+pytestmark = pytest.mark.skipif(
+    tools() is not None, reason=f"a reader needs {tools()}, which is not installed"
+)
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    """A reader who has read Start here, whose servers still run."""
+    someone = Reader(tmp_path_factory.mktemp("desk"))
+    try:
+        someone.reads(START)
+        yield someone
+    finally:
+        someone.leaves()
+
+
+def test_readme(tmp_path: Path) -> None:
+    someone = Reader(tmp_path)
+    try:
+        someone.reads(README)
+    finally:
+        someone.leaves()
+
+
+def test_start_here(reader: Reader) -> None:
+    assert reader.read[0] == START.name
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_how_to(reader: Reader, page: str) -> None:
+    before = GOES_ON_FROM.get(page)
+    if before is not None and before not in reader.read:
+        reader.reads_apart(HOW_TO / before)
+    if page not in reader.read:
+        reader.reads_apart(HOW_TO / page)
+
+
+async def test_how_to_go_to_postgresql(reader: Reader) -> None:
+    server = await postgresql_server()
+    await run(server, "DROP DATABASE IF EXISTS documents WITH (FORCE)")
+    await run(server, "CREATE DATABASE documents")
+    reader.replaced["postgresql://mercato:secret@db.example.net/mercato"] = (
+        f"'{with_database(server, 'documents')}'"
+    )
+    await asyncio.to_thread(reader.reads_apart, POSTGRESQL)
+
+
+def test_no_page_with_commands_is_left_out() -> None:
+    with_commands = {
+        page for page in documents() if any(block.language in {"sh", "python"} for block in blocks(page))
+    }
+    read = {README, START, POSTGRESQL, *(HOW_TO / page for page in PAGES)}
+    assert {shown(page) for page in with_commands} == {shown(page) for page in read}

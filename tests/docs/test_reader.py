@@ -1,0 +1,66 @@
+"""The reader notices when a document is wrong: without that, reading it would prove nothing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.docs.reader import Reader
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+    monkeypatch.setattr("tests.docs.reader.PATIENCE", 0.3)
+    monkeypatch.setattr("tests.docs.reader.shown", str)
+    desk = tmp_path / "desk"
+    desk.mkdir()
+    someone = Reader(desk)
+    yield someone
+    someone.leaves()
+
+
+def page(directory: Path, text: str) -> Path:
+    written = directory / "page.md"
+    written.write_text(text)
+    return written
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```sh\nfalse\n```\n",
+        "```sh\nnothing | cat\n```\n",
+        "```sh\necho $UNSET\n```\n",
+        "```sh\necho 1\n```\n\n```text\n2\n```\n",
+        "```sh\necho '{}'\n```\n\n```json\n{\"a\": 1}\n```\n",
+        "```sh keeps-running 9000\ntrue\n```\n",
+        "```sh keeps-running 9000\nsleep 9\n```\n",
+        "```python\nraise ValueError\n```\n",
+        "```perl\nprint 1\n```\n",
+    ],
+    ids=["fails", "fails in a pipe", "unset", "text", "json", "ends", "does not listen", "raises", "unknown"],
+)
+def test_a_wrong_page_is_noticed(reader: Reader, tmp_path: Path, text: str) -> None:
+    with pytest.raises(AssertionError, match=r"page\.md:1"):
+        reader.reads(page(tmp_path, text))
+
+
+def test_what_is_set_in_one_block_is_there_in_the_next(reader: Reader, tmp_path: Path) -> None:
+    reader.reads(
+        page(tmp_path, '```sh\nA=1\nf() { echo "$A$1"; }\n```\n\n```sh\nf 2\n```\n\n```text\n12\n```\n'),
+    )
+
+
+def test_a_page_read_apart_leaves_nothing_in_the_shell(reader: Reader, tmp_path: Path) -> None:
+    reader.reads_apart(page(tmp_path, "```sh\nexport A=1\n```\n"))
+    with pytest.raises(AssertionError, match="A: unbound variable"):
+        reader.reads(page(tmp_path, "```sh\necho $A\n```\n"))
+
+
+def test_a_question_is_asked_again_and_an_order_is_not(
+    reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.docs.reader.PATIENCE", 20)
+    counting = "echo x >> asked; wc -l < asked | tr -d ' '"
+    reader.reads(page(tmp_path, f"```sh\n{counting}\n```\n\n```text\n3\n```\n"))
+    with pytest.raises(AssertionError, match="printed '4'"):
+        reader.reads(page(tmp_path, f"```sh\nmkdir -p d; {counting}\n```\n\n```text\n6\n```\n"))
