@@ -14,7 +14,7 @@ def test_without_variables_the_defaults_hold():
 
 def test_an_unknown_setting_stops_the_start_and_the_nearest_name_is_told():
     with pytest.raises(
-        SettingsError, match="MERCATO_DATBASE_URL is not a setting. Did you mean MERCATO_DATABASE_URL"
+        SettingsError, match=r"MERCATO_DATBASE_URL is not a setting\. Did you mean MERCATO_DATABASE_URL"
     ):
         load({"MERCATO_DATBASE_URL": "x"})
 
@@ -28,7 +28,7 @@ def test_all_faults_are_told_at_once():
 @pytest.mark.parametrize(
     ("text", "value"), [("off", False), ("false", False), ("on", True), ("TRUE", True), ("1", True)]
 )
-def test_switches_read_on_and_off(text: str, value: bool):  # noqa: FBT001  # a parametrised value
+def test_switches_read_on_and_off(text: str, value: bool):
     assert load({"MERCATO_RATE_LIMITS": text}).rate_limits is value
 
 

@@ -25,6 +25,7 @@ from mercato.db.url import database_url
 from mercato.jobs import Handler, Handlers, Worker
 from mercato.outbound.client import Outbound, PullLimits
 from mercato.outbound.guard import AddressPolicy
+from mercato.partners.accounts import check_vault
 from mercato.partners.callers import Callers
 from mercato.partners.limits import Limiter
 from mercato.partners.vault import Vault, load_keys
@@ -95,6 +96,9 @@ async def running(
         builder = Builder()
         stack.push_async_callback(builder.close)
         app = _wire(settings, now=now, db=db, feed=feed, outbound=outbound, builder=builder)
+        async with db.read() as tx:
+            # With a key of its own a process would seal what no other can open: better not to start.
+            await check_vault(tx, app.vault)
         await stack.enter_async_context(_alongside(feed.run(), "changes"))
         await stack.enter_async_context(_alongside(app.callers.run(), "callers"))
         if works:

@@ -184,8 +184,10 @@ async def test_limits_are_counted_and_told(database_url: str, tmp_path: Any):
 async def test_malformed_http_ends_without_a_500(mercato: Service):
     for request in (
         b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\nConnection: close\r\n\r\n",
-        b"POST /v1/commerce/stores HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n"
-        b"Connection: close\r\n\r\n0\r\n\r\n",
+        (
+            b"POST /v1/commerce/stores HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n"
+            b"Connection: close\r\n\r\n0\r\n\r\n"
+        ),
         b"GARBAGE\r\n\r\n",
         b"GET /%ff%00/../x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
         b"GET /v1/commerce/stores?cursor=%00 HTTP/1.1\r\nHost: a b\r\nConnection: close\r\n\r\n",

@@ -16,7 +16,7 @@ MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] /
 pytestmark = pytest.mark.skipif(not MENUS.is_dir(), reason="no published menus: set MERCATO_TEST_MENUS")
 
 
-def files(broken: bool) -> list[Path]:  # noqa: FBT001  # one of two lists
+def files(broken: bool) -> list[Path]:
     return [path for path in sorted(MENUS.glob("*.json")) if path.stem.endswith("-broken") is broken]
 
 

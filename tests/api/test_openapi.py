@@ -100,7 +100,7 @@ def _explore(base: str, key: str, store_id: str) -> list[str]:
     schema = schemathesis.openapi.from_dict(decoded())
     found: list[str] = []
     for result in schema.get_all_operations():
-        operation = result.ok()
+        operation: Any = result.ok()  # type: ignore[union-attr]  # a broken document fails in a test above
         if not operation.path.startswith("/v1/"):
             continue
 

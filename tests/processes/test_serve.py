@@ -13,7 +13,6 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, merchant
 
