@@ -232,6 +232,19 @@ async def test_a_renewed_lease_is_not_taken(db: Database) -> None:
         assert await moves.move_expired(tx) == 0
 
 
+@only_postgresql
+async def test_a_heartbeat_does_not_wait_for_a_job_that_is_fenced_and_keeps_it(db: Database) -> None:
+    await put(db, *"ab")
+    fenced, free = await take(db, lease=timedelta(milliseconds=-1))
+    async with db.write() as domain:
+        await fence(domain, job_of(fenced))
+        async with asyncio.timeout(2), db.write() as tx:
+            kept = await queries.renew(tx, "w", [fenced.id, free.id], timedelta(seconds=60))
+            assert kept == {(one.id, one.attempt) for one in (fenced, free)}
+        async with db.write() as tx:
+            assert await moves.move_expired(tx) == 0
+
+
 async def test_the_own_runs_of_one_who_is_alone_are_not_taken_back(db: Database) -> None:
     await put(db, *"ab")
     mine, other = await take(db, lease=timedelta(milliseconds=-1))

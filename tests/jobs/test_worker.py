@@ -253,9 +253,13 @@ async def test_one_groups_backlog_does_not_delay_another(db: Database) -> None:
         await put(db, *["big"] * 20, group="big")
         await put(db, "small", group="small")
         assert await log.wait_for(1) == ["small"]
-        assert sorted(await states(db)).count("running") == 2
+        await until(lambda: _are(db, ["ready"] * 18 + ["running"] * 2))
         begun.set()
         await log.wait_for(21)
+
+
+async def _are(db: Database, expected: list[str]) -> bool:
+    return sorted(await states(db)) == expected
 
 
 async def test_jobs_that_run_when_the_worker_stops_finish_within_the_grace(db: Database) -> None:

@@ -101,11 +101,17 @@ async def fence(tx: Write, job: Job[Any]) -> None:
 
 
 async def renew(tx: Write, worker: str, numbers: Collection[int], lease: timedelta) -> set[tuple[int, int]]:
-    """Hold the jobs for another lease; return (number, attempt) of those that were still the worker's."""
+    """Hold the jobs for another lease; return (number, attempt) of those that are still the worker's.
+
+    A job that a transaction has fenced at this instant is left for the next time: who waits for one row while he
+    holds others invites a deadlock, and nobody takes a fenced row away.
+    """
     held = jobs.c.id.in_(numbers), jobs.c.worker == worker, in_state("running")
-    renewed = update(jobs).where(*held).values(lease_until=now_ms() + lease // _MILLISECOND)
-    rows = await tx.all(renewed.returning(jobs.c.id, jobs.c.attempt))
-    return {(row.id, row.attempt) for row in rows}
+    mine = select(jobs.c.id, jobs.c.attempt).where(*held)
+    free = [row.id for row in await tx.all(mine.with_for_update(skip_locked=True))]
+    until = now_ms() + lease // _MILLISECOND
+    await tx.execute(update(jobs).where(jobs.c.id.in_(free)).values(lease_until=until))
+    return {(row.id, row.attempt) for row in await tx.all(mine)}
 
 
 # --- settling -------------------------------------------------------------------------------------------
