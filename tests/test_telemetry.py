@@ -11,7 +11,7 @@ from mercato.telemetry import configure_logs
 configure_logs(level="info", form=%r)
 def fail(key):
     local = key
-    raise RuntimeError("broken")
+    raise RuntimeError("broken\\nDETAIL: Failing row contains (Jane Doe)")
 try:
     fail("mk_commerce_" + "secret")
 except RuntimeError as error:
@@ -24,3 +24,5 @@ def test_a_logged_traceback_shows_no_local_variable(form: str):
     ran = subprocess.run([sys.executable, "-c", SCRIPT % form], capture_output=True, text=True, check=True)
     assert "broken" in ran.stderr
     assert "mk_commerce_secret" not in ran.stdout + ran.stderr
+    # Nor the row that PostgreSQL quotes when it refuses one.
+    assert "Jane Doe" not in ran.stdout + ran.stderr

@@ -1,20 +1,18 @@
 """Logs and metrics: structured lines for operators, counters for Prometheus."""
 
 import logging
+import re
 import sys
 from typing import Final
 
 import structlog
-import structlog.tracebacks
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 LATENCY_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)
 
-# Both forms leave out local variables: they hold keys, tokens and customers' data.
-_TRACEBACKS: Final = structlog.processors.ExceptionRenderer(
-    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-)
+# PostgreSQL quotes the row it refuses.
+_DETAIL: Final = re.compile(r"^DETAIL: .*$", re.MULTILINE)
 
 METRICS_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -26,11 +24,14 @@ def configure_logs(*, level: str, form: str) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        # Plain tracebacks: richer ones show local variables, which hold keys, tokens and customers' data.
+        structlog.processors.format_exc_info,
+        _without_rows,
     ]
     last: list[structlog.typing.Processor] = (
         [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if console
-        else [_TRACEBACKS, structlog.processors.JSONRenderer()]
+        else [structlog.processors.JSONRenderer()]
     )
     structlog.configure(
         processors=[*shared, *last],
@@ -38,6 +39,14 @@ def configure_logs(*, level: str, form: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _without_rows(
+    _logger: object, _name: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    if isinstance(event.get("exception"), str):
+        event["exception"] = _DETAIL.sub("DETAIL: (left out)", event["exception"])
+    return event
 
 
 class Metrics:

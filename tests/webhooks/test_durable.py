@@ -14,7 +14,7 @@ from mercato.clock import new_id
 from mercato.db.tables import deliveries as delivery_rows
 from mercato.db.tables import endpoints, jobs
 from mercato.jobs import Done, Job, JobLost, Worker
-from mercato.jobs.queries import move_orphans
+from mercato.jobs.moves import move_orphans
 from mercato.webhooks import deliveries
 from mercato.webhooks.deliveries import KIND, enable_below, enable_endpoint
 from mercato.webhooks.model import DeliverJob, DeliveryStatus

@@ -25,6 +25,7 @@ app.command("mercato.cli.serve:migrate", name="migrate", help="Bring the databas
 app.command("mercato.cli.partners:partner", name="partner", help="Partners: create, list, update.")
 app.command("mercato.cli.keys:key", name="key", help="API keys: create, list, roll, revoke.")
 app.command("mercato.cli.secrets:secret", name="secret", help="Signing secrets: rotate, list.")
+app.command("mercato.cli.webhooks:webhooks", name="webhooks", help="Webhooks: enable.")
 app.command("mercato.cli.demo:demo", name="demo", help="Tell the whole story in one process, and prove it.")
 
 

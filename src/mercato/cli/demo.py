@@ -73,7 +73,8 @@ async def _tell(screen: Screen, *, keep: bool) -> int:
     began = monotonic()
     proofs = Proofs()
     async with _network() as network:
-        screen.chapter(f"The service runs on {network.base}, its database in a temporary directory")
+        screen.chapter(f"The service runs on {network.base}")
+        screen.say("Its database is in a temporary directory, the merchant's web server in the same process.")
         try:
             await tell(network.scene(screen, proofs))
         except ProofFailed as failed:

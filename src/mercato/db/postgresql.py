@@ -89,6 +89,8 @@ def _engine(
         # The connection used last is used next, so that a quiet service lets the server's idle ones go.
         pool_use_lifo=True,
         query_cache_size=2000,
+        # An error's text goes into logs; the values of a row stay out of it.
+        hide_parameters=True,
         connect_args={
             "timeout": 10,
             "prepared_statement_cache_size": 500,

@@ -81,6 +81,8 @@ def _engine(
         pool_timeout=pool_timeout.total_seconds(),
         pool_use_lifo=True,
         query_cache_size=2000,
+        # An error's text goes into logs; the values of a row stay out of it.
+        hide_parameters=True,
     )
 
     @event.listens_for(engine.sync_engine, "begin")

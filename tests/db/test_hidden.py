@@ -1,0 +1,15 @@
+"""Customers' data and secrets never stand in a log: not in the text of a database error either."""
+
+import pytest
+from sqlalchemy import insert
+from sqlalchemy.exc import IntegrityError
+
+from mercato.db.engine import Database
+from mercato.db.tables import changes
+
+
+async def test_a_database_errors_text_holds_no_value_of_a_row(db: Database):
+    with pytest.raises(IntegrityError) as caught:
+        async with db.write() as tx:
+            await tx.execute(insert(changes).values(topic=None, key="secret-value", at=None))
+    assert "secret-value" not in str(caught.value).split("DETAIL")[0]
