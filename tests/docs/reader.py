@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
+from tests.docs.documents import ROOT, Block, blocks, shown
 from tests.docs.expected import difference
-from tests.docs.markdown import ROOT, Block, blocks, shown
 
 PATIENCE = 20.0
 """Seconds until something that takes a moment has happened."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.docs.markdown import ROOT, anchors, documents, links, shown
+from tests.docs.documents import ROOT, anchors, documents, links, shown
 
 
 @pytest.mark.parametrize("page", documents(), ids=shown)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.databases import postgresql_server, run, with_database
-from tests.docs.markdown import ROOT, blocks, documents, shown
+from tests.docs.documents import ROOT, blocks, documents, shown
 from tests.docs.reader import Reader, tools
 
 START = ROOT / "docs/start-here.md"

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tests.docs.markdown import ROOT
+from tests.docs.documents import ROOT
 
 
 def test_every_reference_page_is_what_the_code_says() -> None:

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from tests.docs.markdown import ROOT, Link, links
+from tests.docs.documents import ROOT, Link, links
 
 PAGE = ROOT / "docs/walkthrough.md"
 NAMED = [link for link in links(PAGE) if link.target.endswith(".py")]
