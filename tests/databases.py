@@ -30,6 +30,8 @@ only_postgresql = pytest.mark.parametrize("database_kind", ["postgresql"])
 _DIRECTORY = "MERCATO_TEST_DIRECTORY"
 _OWNER = "MERCATO_TEST_OWNER"
 
+_PREFIX = "mercato-tests-"
+
 _ROOM = 2 * 1024**3
 
 _numbers = count()
@@ -41,7 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure() -> None:
     if _DIRECTORY not in os.environ:
-        os.environ[_DIRECTORY] = tempfile.mkdtemp(prefix="mercato-tests-", dir=_in_memory())
+        memory = _in_memory()
+        _sweep(memory or Path(tempfile.gettempdir()))
+        os.environ[_DIRECTORY] = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=memory)
         os.environ[_OWNER] = str(os.getpid())
 
 
@@ -50,6 +54,14 @@ def _in_memory() -> Path | None:
     memory = Path("/dev/shm")  # noqa: S108  # a directory of our own is made in it
     roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _ROOM
     return memory if roomy else None
+
+
+def _sweep(parent: Path) -> None:
+    """Remove what runs that were killed have left."""
+    for directory in parent.glob(f"{_PREFIX}*"):
+        owner = directory.name.removeprefix(_PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def pytest_unconfigure() -> None:
