@@ -3,7 +3,6 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain
 from typing import Final
 from uuid import UUID
 
@@ -86,8 +85,7 @@ def _summary(source: Source, findings: Findings) -> CatalogSummary:
 
 def _search_text(source: Source) -> str:
     """Return the names of sections and items, one a line, sections first."""
-    names = filter(None, chain(source.sections.column("name"), source.items.column("name")))
-    return "\n".join(names).replace("\0", "")[:MOST_SEARCH_TEXT]
+    return "\n".join(source.sections.names() + source.items.names()).replace("\0", "")[:MOST_SEARCH_TEXT]
 
 
 @contextmanager

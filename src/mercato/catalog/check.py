@@ -13,7 +13,7 @@ from mercato.catalog.compiled import CompiledCatalogs
 from mercato.catalog.diff import diff
 from mercato.catalog.model import CatalogDiff, CatalogFault, CatalogSummary, CatalogWarning
 from mercato.outbound.client import NotModified, Outbound, PullFailed, PullLimits
-from mercato.wire import Wire
+from mercato.wire import Decoder, Wire
 from mercato.wire.checks import refuse, uri_fault
 
 NOWHERE: Final = UUID(int=0)
@@ -28,6 +28,15 @@ class CatalogValidation(Wire):
     warnings: tuple[CatalogWarning, ...]
     summary: CatalogSummary | None
     diff: CatalogDiff | None
+
+
+class CatalogSource(Wire):
+    """Where the document to be checked is to be pulled from."""
+
+    callback_url: str
+
+
+_request: Final = Decoder(CatalogSource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +95,17 @@ class Checker:
 
 
 def callback_url(document: bytes) -> str | None:
-    """Return the URL that a request names instead of a document; None when the body is to be checked itself."""
+    """Return the URL that a request names instead of a document; None when the body is to be checked itself.
+
+    Raises InvalidRequest for a callbackUrl that is no string.
+    """
     if b'"callbackUrl"' not in document:
         return None
     try:
         members = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
-        if "items" in members or "callbackUrl" not in members:
-            return None
-        url = msgspec.json.decode(members["callbackUrl"], type=str)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return url
+    return None if "items" in members or "callbackUrl" not in members else _request(document).callback_url
 
 
 def _invalid(faults: tuple[CatalogFault, ...], warnings: tuple[CatalogWarning, ...]) -> CatalogValidation:

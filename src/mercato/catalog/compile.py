@@ -2,6 +2,7 @@
 
 import hashlib
 import struct
+from binascii import unhexlify
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -44,7 +45,7 @@ def _items(valid: Valid, reach: list[int]) -> tuple[Any, ...]:
     groups, available = column("modifierGroupIds"), column("isAvailable")
     return (
         _all_bytes(items.members),
-        _names(items),
+        items.names(),
         valid.item_prices,
         groups and [[_bytes(group) for group in of_item or ()] for of_item in groups],
         available and [flag is not False for flag in available],
@@ -61,7 +62,7 @@ def _groups(valid: Valid) -> dict[bytes, tuple[Any, ...]]:
         return {}
     base = dict(zip(items.members, valid.item_prices, strict=True))
     names = ("minimumAllowed", "maximumAllowed", "maximumPerItem", "freeQuantity", "itemIds")
-    rows = zip(groups.members, _names(groups), *map(groups.column, names), strict=True)
+    rows = zip(groups.members, groups.names(), *map(groups.column, names), strict=True)
     return {
         _bytes(key): (
             name,
@@ -87,7 +88,7 @@ def _sections(sections: Table) -> dict[str, tuple[str, bytes]]:
     """Return the rows of CompiledSection."""
     rows = zip(
         sections.members,
-        _names(sections),
+        sections.names(),
         sections.column("sectionIds"),
         sections.column("itemIds"),
         strict=True,
@@ -98,21 +99,17 @@ def _sections(sections: Table) -> dict[str, tuple[str, bytes]]:
 def _catalogs(valid: Valid) -> list[tuple[Any, ...]]:
     """Return the rows of CompiledHours."""
     catalogs = valid.source.catalogs
-    rows = zip(catalogs.members, _names(catalogs), valid.windows, catalogs.column("sectionIds"), strict=True)
+    rows = zip(catalogs.members, catalogs.names(), valid.windows, catalogs.column("sectionIds"), strict=True)
     return [(key, name, windows, _digest(sections or ())) for key, name, windows, sections in rows]
 
 
-def _names(table: Table) -> list[str]:
-    names = table.column("name")
-    return [name or "" for name in names] if None in names else names
-
-
 def _all_bytes(ids: Collection[str]) -> tuple[bytes, ...]:
+    """Return each UUID's bytes: all at once costs a tenth of one by one."""
     return struct.unpack("16s" * len(ids), _bytes("".join(ids)))
 
 
 def _bytes(served: str) -> bytes:
-    return bytes.fromhex(served.replace("-", ""))
+    return unhexlify(served.encode().translate(None, b"-"))
 
 
 def _digest(parts: Any) -> bytes:

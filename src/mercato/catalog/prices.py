@@ -13,8 +13,8 @@ from mercato.catalog.findings import Findings, escape
 from mercato.catalog.shape import said
 from mercato.catalog.source import Form, Source
 
-Written = str | bytes | None
-"""A price as it was written: the text of a string, or the JSON of a number. The two are never equal."""
+Written = str | int | bytes | None
+"""A price as it was written: the text of a string, an integer, or the text of any other number."""
 
 
 class Prices:
@@ -24,28 +24,23 @@ class Prices:
         self._source = source
         self._findings = findings
         self._minor: dict[Written, int | None] = {None: None}
-        self._served: dict[Written, str] = {}
+        self._served: dict[Written, str | None] = {None: None}
         self._refused: dict[Written, str] = {}
 
     def items(self) -> list[int | None]:
         """Return each item's base price in document order; put the text that is served into its members."""
         table = self._source.items
-        prices = _written(table.column("basePrice"))
-        distinct = set(prices)
+        prices, distinct = _written(table.column("basePrice"))
         self._read(distinct)
         if self._refused:
-            for key, price in zip(table.members, prices, strict=True):
-                if price in self._refused:
-                    self._findings.fault(self._refused[price], f"{table.pointer(key)}/basePrice")
-        if self._served:
-            served = map(self._served.get, prices)
-            for row, text in zip(table.members.values(), served, strict=True):
+            self._name_refused(prices)
+        elif any(self._served[price] != price for price in distinct):
+            for row, text in zip(table.members.values(), map(self._served.__getitem__, prices), strict=True):
                 if text is not None:
                     row["basePrice"] = text
-        minor = list(map(self._minor.get, prices))
         if None in distinct:
             self._warn_without(prices)
-        return minor
+        return list(map(self._minor.get, prices))
 
     def overrides(self) -> dict[str, dict[str, int]]:
         """Return each group's overrides: group → item → price; put the texts served into its members."""
@@ -59,15 +54,15 @@ class Prices:
         minor: dict[str, int] = {}
         served: dict[str, Any] = {}
         for item, value in overrides.items():
-            [price] = _written([value]) if type(value) in Form.PRICE.types else [None]
-            self._read({price})
+            [price], distinct = _written([value if type(value) in Form.PRICE.types else None])
+            self._read(distinct)
             found = self._minor.get(price)
             if found is None:
                 fault = self._refused.get(price) or f"A price must be {Form.PRICE.words}, not {said(value)}."
                 self._findings.fault(fault, f"{groups.pointer(key)}/priceOverrides/{escape(item)}")
             else:
                 minor[item] = found
-                served[item] = self._served.get(price, price)
+                served[item] = self._served[price]
         groups.members[key]["priceOverrides"] = served
         return minor
 
@@ -79,9 +74,13 @@ class Prices:
             except money.MoneyError as fault:
                 self._refused[price] = str(fault)
                 continue
-            served = money.scaled(minor, scale)
-            if served != price:
-                self._served[price] = served
+            self._served[price] = money.scaled(minor, scale)
+
+    def _name_refused(self, prices: Iterable[Written]) -> None:
+        table = self._source.items
+        for key, price in zip(table.members, prices, strict=True):
+            if price in self._refused:
+                self._findings.fault(self._refused[price], f"{table.pointer(key)}/basePrice")
 
     def _warn_without(self, prices: Iterable[Written]) -> None:
         table = self._source.items
@@ -94,13 +93,17 @@ class Prices:
             )
 
 
-def _written(values: list[Any]) -> list[Written]:
-    if {str, type(None)}.issuperset(map(type, values)):
-        return values
-    return [value if type(value) is str or value is None else msgspec.json.encode(value) for value in values]
+def _written(values: list[Any]) -> tuple[list[Written], set[Written]]:
+    """Return prices that can be looked up, and the distinct ones."""
+    try:
+        return values, set(values)
+    except TypeError:
+        # A number with a point is kept as raw JSON, which has no hash.
+        written = [bytes(value) if isinstance(value, msgspec.Raw) else value for value in values]
+        return written, set(written)
 
 
 def _minor(price: Written, scale: int) -> int:
-    if isinstance(price, bytes):
-        return money.number_to_minor(price.decode(), scale)
-    return money.decimal_to_minor(price or "", scale)
+    if isinstance(price, str):
+        return money.decimal_to_minor(price, scale)
+    return money.number_to_minor(price.decode() if isinstance(price, bytes) else str(price), scale)

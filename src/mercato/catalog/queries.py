@@ -174,8 +174,12 @@ async def list_latest(tx: Read, owner_ids: Sequence[UUID]) -> dict[UUID, Run]:
     """Return each owner's newest run."""
     other = runs.alias()
     # Not max(): PostgreSQL before version 18 has none of uuids.
-    newest = select(other.c.id).where(other.c.owner_id == runs.c.owner_id).order_by(other.c.id.desc()).limit(1)
-    rows = await tx.all(select(runs).where(runs.c.owner_id.in_(owner_ids), runs.c.id == newest.scalar_subquery()))
+    newest = (
+        select(other.c.id).where(other.c.owner_id == runs.c.owner_id).order_by(other.c.id.desc()).limit(1)
+    )
+    rows = await tx.all(
+        select(runs).where(runs.c.owner_id.in_(owner_ids), runs.c.id == newest.scalar_subquery())
+    )
     return {row.owner_id: _run(row) for row in rows}
 
 

@@ -45,9 +45,9 @@ def as_object(value: Any, noun: str, at: str, findings: Findings) -> Members:
 
 
 def _is_right(column: list[Any], form: Form) -> bool:
-    if not form.types.issuperset(map(type, column)):
+    if not set(map(type, column)) <= form.types:
         return False
-    return form is not Form.IDS or {str}.issuperset(map(type, chain.from_iterable(filter(None, column))))
+    return form is not Form.IDS or set(map(type, chain.from_iterable(filter(None, column)))) <= {str}
 
 
 def _mended(table: Table, name: str, column: list[Any], form: Form, findings: Findings) -> list[Any]:

@@ -127,6 +127,11 @@ class Table:
         """Return one member of all entities, None where it is absent, null or unusable."""
         return self._columns.get(name, self._nothing)
 
+    def names(self) -> list[str]:
+        """Return the names of all entities, empty where there is none."""
+        names = self.column("name")
+        return [name or "" for name in names] if None in names else names
+
     def put(self, name: str, column: list[Any]) -> None:
         """Set a column."""
         self._columns[name] = column

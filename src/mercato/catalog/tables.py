@@ -57,7 +57,7 @@ class _Reader:
         )
 
     def _objects(self, values: dict[str, Any]) -> dict[str, Members]:
-        if {dict}.issuperset(map(type, values.values())):
+        if set(map(type, values.values())) <= {dict}:
             return values
         kind = self._kind
         return {
