@@ -4,7 +4,6 @@ A request is scanned once; then caller, limit, ids, query and body are found in 
 called, and its answer sent. Every refusal leaves through `problems.render`, every bug as a bare 500.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from time import perf_counter
 from typing import Any, Final
@@ -19,13 +18,12 @@ from mercato.partners.model import Caller
 from mercato.runtime import Runtime
 from mercato.settings import MiB
 from mercato.web import problems
+from mercato.web.body import Body, Message, Receive
 from mercato.web.head import Head
 from mercato.web.operations import Access, Answer, Call, Operation, Rate, Routes
 from mercato.wire import as_json, parse_uuid
 
 Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
@@ -36,14 +34,6 @@ NOBODY: Final = Caller.__new__(Caller)
 
 DATABASE_AWAY_SECONDS: Final = 2
 """What a client is told to wait when the database is busy, full or restarting."""
-
-
-DRAINED: Final = 16 * MiB
-"""Bytes beyond the limit that are read and thrown away, so that the refusal reaches the client."""
-
-
-class ClientGoneError(Exception):
-    """The client closed the connection before its body was read."""
 
 
 class Edge:
@@ -57,24 +47,24 @@ class Edge:
         """Serve one HTTP request. Lifespan belongs to `web.app`."""
         head = Head.scan(scope, self._app.settings.public_url)
         answered: Headers = []
+        body_in = Body(receive, head, seconds=self._app.settings.body_seconds)
         started, named = perf_counter(), "none"
         try:
             operation, texts = self._routes.find(scope["method"], head.path)
             named = operation.id
-            status, headers, body = await self._answer(operation, texts, head, receive, answered)
+            status, headers, body = await self._answer(operation, texts, head, body_in, answered)
         except Problem as problem:
             status, headers, body = problems.render(problem, _context(head))
-        except ClientGoneError:
-            return
         except Exception as bug:  # noqa: BLE001  # the one place where a bug becomes a bare 500, logged in full
             status, headers, body = problems.render(self._fault(bug, head), _context(head))
         self._app.metrics.answered(named, status, perf_counter() - started)
+        await body_in.drain()
         headers += answered
         headers.append((b"x-request-id", head.request_id.encode()))
         await _send(send, status, headers, b"" if scope["method"] == "HEAD" else body, length=len(body))
 
     async def _answer(
-        self, operation: Operation, texts: list[str], head: Head, receive: Receive, answered: Headers
+        self, operation: Operation, texts: list[str], head: Head, body_in: Body, answered: Headers
     ) -> tuple[int, Headers, bytes]:
         caller = NOBODY
         if operation.access is not Access.PUBLIC:
@@ -84,7 +74,7 @@ class Edge:
         query = operation.decode_query(head.query) if operation.decode_query is not None else None
         body: Any = None
         if operation.reads_body:
-            raw = await self._body(operation, head, receive)
+            raw = await self._body(operation, head, body_in)
             body = _decoded(operation, raw, head)
         call = Call(
             app=self._app,
@@ -124,18 +114,12 @@ class Edge:
                 retry_after=quota.wait,
             )
 
-    async def _body(self, operation: Operation, head: Head, receive: Receive) -> bytes:
+    async def _body(self, operation: Operation, head: Head, body_in: Body) -> bytes:
         settings = self._app.settings
         limit = max(settings.pull_bytes, MiB) if operation.catalog_body else settings.body_limit
         if head.content_encoding not in {b"", b"identity"}:
             raise errors.UnsupportedMediaType("Compressed request bodies are not read. Send it as it is.")
-        try:
-            async with asyncio.timeout(settings.body_seconds):
-                return await _read(receive, limit, head.content_length or 0)
-        except TimeoutError:
-            raise errors.InvalidRequest(
-                f"The body did not arrive within {settings.body_seconds:g} s. Send it again, faster."
-            ) from None
+        return await body_in.read(limit)
 
     def _fault(self, bug: Exception, head: Head) -> Problem:
         if is_unavailable(bug):
@@ -193,24 +177,6 @@ def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
             "Send the body as JSON with the header Content-Type: application/json."
         )
     return operation.decode(raw)
-
-
-async def _read(receive: Receive, limit: int, declared: int) -> bytes:
-    """Return the body. Raises PayloadTooLarge, but reads on a while: many clients listen only once they have sent."""
-    parts: list[bytes] = []
-    size, more = 0, True
-    while more and size <= limit + DRAINED:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGoneError
-        part: bytes = message.get("body", b"")
-        more = message.get("more_body", False)
-        size += len(part)
-        if max(size, declared) <= limit:
-            parts.append(part)
-    if max(size, declared) > limit:
-        raise errors.PayloadTooLarge(limit)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _reply(operation: Operation, result: Any) -> tuple[int, Headers, bytes]:
