@@ -212,3 +212,19 @@ async def test_a_us_postal_code_gives_the_store_its_time_zone(mercato: Service, 
     store = (await pos.post(f"{PATH}/{onboarding}/activate")).json()
     path = f"/v1/commerce/stores/{store['storeId']}"
     await mercato.until(pos, path, lambda s: s["timezone"] == "America/Los_Angeles")
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("timezone", ""),
+        ("timezone", "localtime"),
+        ("webhookUrl", "https://example.com:http/"),
+        ("webhookUrl", "https://example.com:-1/"),
+        ("webhookUrl", "https://[::1]x/"),
+        ("catalogCallbackUrl", "http://user:word@example.com:8o/"),
+    ],
+)
+async def test_a_time_zone_or_uri_that_only_looks_like_one_is_422(pos: Client, member: str, value: str):
+    reply = await pos.post(PATH, request("https://example.com/c.json") | {member: value})
+    assert (reply.status, [fault["pointer"] for fault in reply.json()["errors"]]) == (422, [f"/{member}"])

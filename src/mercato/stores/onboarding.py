@@ -210,6 +210,6 @@ def _check(request: OnboardingRequest) -> None:
         [
             ("/catalogCallbackUrl", uri_fault(request.catalog_callback_url, "catalogCallbackUrl")),
             ("/webhookUrl", uri_fault(request.webhook_url, "webhookUrl") if request.webhook_url else None),
-            ("/timezone", timezone_fault(request.timezone) if request.timezone else None),
+            ("/timezone", timezone_fault(request.timezone) if request.timezone is not None else None),
         ]
     )
