@@ -244,6 +244,9 @@ async def test_a_dry_run_pulls_a_callback_url(pos: Client, shop: Merchant):
     failed = (await pos.post(path, {"callbackUrl": shop.base + "/none"})).json()
     assert (failed["valid"], failed["errors"][0]["path"]) == (False, "")
     assert (await pos.post(path, {"callbackUrl": "nonsense"})).status == 422
+    for wrong in (3, None, ["http://x/"]):
+        refused = await pos.post(path, {"callbackUrl": wrong})
+        assert (refused.status, refused.json()["errors"][0]["pointer"]) == (400, "/callbackUrl")
 
 
 @pytest.mark.parametrize("document", [b"<html></html>", b"", b"[]", b'{"items":', b"\xff", b"[" * 100_000])
