@@ -23,7 +23,7 @@ from pathlib import Path
 from tests.docs.documents import ROOT, Block, blocks, shown
 from tests.docs.expected import difference
 
-PATIENCE = 20.0
+PATIENCE = 40.0
 """Seconds until something that takes a moment has happened."""
 
 OUTPUT = ("json", "text")
