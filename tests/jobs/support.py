@@ -14,7 +14,7 @@ from mercato.db.tables import jobs
 from mercato.jobs import Done, Handler, Handlers, Job, Outcome, Worker, enqueue
 from mercato.jobs.claim import START, Claimed, Place, claim
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 """Seconds after which a test gives up waiting; nothing here takes as long."""
 
 SOON = {
@@ -109,7 +109,7 @@ async def states(db: Database) -> list[str]:
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
     """Wait for something that is only to be seen in the database."""
     async with asyncio.timeout(PATIENCE):
-        while not await holds():  # noqa: ASYNC110  # other processes set no event of ours
+        while not await holds():  # other processes set no event of ours
             await asyncio.sleep(0.01)
 
 

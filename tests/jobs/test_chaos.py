@@ -145,7 +145,7 @@ async def test_at_sigterm_short_runs_finish_and_long_ones_are_due_again_at_once(
         (worker,) = crew.workers
         worker.terminate()
         assert await asyncio.to_thread(worker.wait, 10) == 0
-        assert time.monotonic() - begun < GRACE.total_seconds() + 2
+        assert time.monotonic() - begun < GRACE.total_seconds() + 6
     assert [(row.lane, row.what) for row in await effects(db) if row.what == "end"] == [("short", "end")]
     (row,) = await rows(db)
     assert (row.lane, row.state, row.failures) == ("long", "ready", 0)
@@ -160,7 +160,7 @@ async def test_what_a_killed_worker_ran_is_run_again_soon(db: Database) -> None:
         begun = time.monotonic()
         await until(lambda: began(db, 2))
         # The lease, a poll, and however long the second process takes to start.
-        assert time.monotonic() - begun < LEASE.total_seconds() + 4
+        assert time.monotonic() - begun < LEASE.total_seconds() + 15
         await until_empty(db)
     assert [row.what for row in await effects(db)] == ["begin", "begin", "end"]
 

@@ -152,7 +152,7 @@ async def test_twenty_thousand_ready_jobs_of_one_lane_do_not_starve_another(db: 
         begun = time.monotonic()
         while "other9" not in log.seen:
             await log.wait_for(len(log.seen) + 1)
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 10
     assert log.seen.index("other9") < 200
 
 

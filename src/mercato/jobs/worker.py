@@ -37,6 +37,9 @@ _UNWIND: Final = 5.0
 # Between two tries when the database is away, or when there is a bug here.
 _TROUBLE: Final = 1.0
 
+# Between two looks at something that should not be there any more.
+_AGAIN: Final = 0.01
+
 _PRUNE_EVERY: Final = 600.0
 
 
@@ -69,6 +72,7 @@ class Worker:
         self._poll = poll.total_seconds()
         self._keep_dead = keep_dead
         self._ownership = Ownership(database)
+        self._orphans = False
         self._places: dict[str, Place] = {}
         self._runs: dict[asyncio.Task[None], Run] = {}
         self._wake = asyncio.Event()
@@ -136,9 +140,11 @@ class Worker:
     async def _turn(self) -> float:
         """Look, and claim what there is; return the seconds until the next look, if nobody says a word."""
         if self._ownership.acquire():
-            await self._take_over()
+            self._orphans = True
         if not self._ownership.held:
             return self._poll
+        if self._orphans:
+            await self._take_over()
         kinds = tuple(kind for kind in self._handlers if self._free(kind) > 0)
         async with self._database.read() as tx:
             found = await queries.look(tx, kinds)
@@ -148,17 +154,19 @@ class Worker:
             moved = await self._move(due=due, expired=found.expired)
         for kind in kinds if moved else found.ready:
             await self._claim(kind)
-        if moved == queries.BATCH:
+        if moved:
             return 0.0
-        if found.due_in is None or due:
+        if found.due_in is None:
             return self._poll
-        return min(self._poll, found.due_in.total_seconds())
+        # Due and not moved: another worker is at it.
+        return min(self._poll, max(found.due_in.total_seconds(), _AGAIN))
 
     async def _take_over(self) -> None:
         """Nobody else can be at work: what is marked as running is due at once."""
         async with self._database.write() as tx:
             while count := await moves.move_orphans(tx):
                 log.info("jobs taken over", count=count)
+        self._orphans = False
 
     async def _move(self, *, due: bool, expired: bool) -> int:
         async with self._database.write() as tx:
