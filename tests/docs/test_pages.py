@@ -1,6 +1,7 @@
 """Every command and every program in the documents does what they say, on a desk like a reader's."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,13 +63,13 @@ def test_how_to(reader: Reader, page: str) -> None:
 
 
 async def test_how_to_go_to_postgresql(reader: Reader) -> None:
-    server = await postgresql_server()
-    await run(server, "DROP DATABASE IF EXISTS documents WITH (FORCE)")
-    await run(server, "CREATE DATABASE documents")
-    reader.replaced["postgresql://mercato:secret@db.example.net/mercato"] = (
-        f"'{with_database(server, 'documents')}'"
-    )
-    await asyncio.to_thread(reader.reads_apart, POSTGRESQL)
+    server, name = await postgresql_server(), f"documents_{os.getpid()}"
+    await run(server, f"CREATE DATABASE {name}")
+    reader.replaced["postgresql://mercato:secret@db.example.net/mercato"] = f"'{with_database(server, name)}'"
+    try:
+        await asyncio.to_thread(reader.reads_apart, POSTGRESQL)
+    finally:
+        await run(server, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def test_no_page_with_commands_is_left_out() -> None:
