@@ -87,7 +87,16 @@ async def test_a_key_is_found_by_its_id_its_prefix_or_itself(db: Database, now: 
 
 
 @pytest.mark.parametrize(
-    "name", ["", "x", "mk_commerce_", "mk_commerce_zzzzzz", "01a1fccc-df35-78fe-8ad7-ff08b615082f", "\udcff", "mk_commerce_a_b"]
+    "name",
+    [
+        "",
+        "x",
+        "mk_commerce_",
+        "mk_commerce_zzzzzz",
+        "01a1fccc-df35-78fe-8ad7-ff08b615082f",
+        "\udcff",
+        "mk_commerce_a_b",
+    ],
 )
 async def test_an_unknown_key_is_said_to_be_so(db: Database, name: str) -> None:
     async with db.read() as tx:
