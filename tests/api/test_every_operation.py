@@ -1,0 +1,292 @@
+"""What holds for every operation there is: these tests read the table that the service itself is made from."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from aiohttp import ClientSession
+from tests.databases import only_sqlite
+from tests.service import CATALOG, ITEM, Client, Merchant, Service
+
+from mercato.clock import new_id, now
+from mercato.partners.model import PartnerKind, Surface
+from mercato.web.app import operations
+from mercato.web.operations import Access, Operation
+from mercato.webhooks.deliveries import push
+
+GUARDED = [operation for operation in operations() if operation.access is not Access.PUBLIC]
+
+BODIES: dict[str, Any] = {
+    "registerStore": {
+        "partnerStoreId": "x",
+        "name": "X",
+        "address": {},
+        "catalogCallbackUrl": "http://127.0.0.1:1/",
+    },
+    "retryOnboarding": {},
+    "notifyCatalogUpdate": {"callbackUrl": "http://127.0.0.1:1/"},
+    "validateCatalogSet": CATALOG,
+    "updateStore": {"name": "Mine now"},
+    "setStoreStatus": {"status": "paused"},
+    "setItemAvailability": {"items": [{"itemId": ITEM, "available": False}]},
+}
+"""A good body for every operation that takes one: a new operation is refused here until it has its own."""
+
+
+@dataclass
+class World:
+    """One partner with one of everything, and another partner with nothing; each with a key of both surfaces."""
+
+    ids: dict[str, str]
+    owner: dict[Access, Client]
+    stranger: dict[Access, Client]
+
+
+@pytest.fixture
+async def world(mercato: Service, shop: Merchant) -> World:
+    partner_id, owner = await _both(mercato)
+    _, stranger = await _both(mercato)
+    client = owner[Access.COMMERCE]
+    store = await mercato.live(client, shop.host(CATALOG), webhook=shop.base + "/hooks")
+    run = await mercato.run(client, store["storeId"], shop.host(CATALOG))
+    await shop.webhook()
+    return World(
+        {
+            "storeId": store["storeId"],
+            "onboardingId": store["onboardingId"],
+            "catalogIngestId": run["catalogIngestId"],
+            "deliveryId": await _delivery(mercato, partner_id, UUID(store["storeId"]), shop),
+        },
+        owner,
+        stranger,
+    )
+
+
+async def _both(mercato: Service) -> tuple[UUID, dict[Access, Client]]:
+    made, client = await mercato.partner(PartnerKind.BOTH)
+    assert made.marketfront_key is not None
+    other = Client(client.base, made.marketfront_key.text, client.session)
+    return made.id, {Access.COMMERCE: client, Access.EITHER: client, Access.MARKETFRONT: other}
+
+
+async def _delivery(mercato: Service, partner_id: UUID, store_id: UUID, shop: Merchant) -> str:
+    """Push one event on each surface; return the marketfront one's id (the run has made a Commerce one)."""
+    made = new_id()
+    async with mercato.app.db.write() as tx:
+        await push(
+            tx,
+            delivery_id=made,
+            partner_id=partner_id,
+            surface=Surface.MARKETFRONT,
+            store_id=store_id,
+            base_url=shop.base + "/events",
+            suffix="",
+            type="order.created",
+            webhook_id=new_id(),
+            data={},
+            occurred_at=now(),
+            traceparent="",
+            now=now(),
+        )
+    return str(made)
+
+
+async def ids_for(world: World, operation: Operation) -> dict[str, str]:
+    """Return the owner's ids for the operation's path: a surface has deliveries of its own."""
+    if "deliveryId" in operation.names and operation.access is Access.COMMERCE:
+        listed = await world.owner[Access.COMMERCE].get("/v1/commerce/webhook-deliveries")
+        return world.ids | {"deliveryId": listed.json()["deliveries"][0]["id"]}
+    return world.ids
+
+
+def target(operation: Operation, ids: dict[str, str], *, store: str | None = None) -> str:
+    path = operation.path
+    for name in operation.names:
+        path = path.replace(f"{{{name}}}", ids[name])
+    return f"{path}?storeId={store}" if store is not None and takes_store(operation) else path
+
+
+def takes_store(operation: Operation) -> bool:
+    return operation.query is not None and "store_id" in operation.query.__struct_fields__
+
+
+async def call(client: Client, operation: Operation, path: str) -> Any:
+    body = BODIES[operation.id] if operation.takes is not None else None
+    return await client.call(operation.method, path, body)
+
+
+async def test_another_partners_ids_are_404_on_every_operation_that_takes_one(world: World):
+    for operation in GUARDED:
+        filters = operation.method == "GET" and not operation.names
+        if filters or not (operation.names or takes_store(operation)):
+            continue
+        path = target(operation, await ids_for(world, operation), store=world.ids["storeId"])
+        refused = await call(world.stranger[operation.access], operation, path)
+        assert (refused.status, refused.json()["errorCategory"]) == (404, "not_found"), operation.id
+        # It is the caller that makes the difference: the owner's same request is understood.
+        assert (await call(world.owner[operation.access], operation, path)).status != 404, operation.id
+        # An id of nobody's is told in the same words.
+        nobody = target(operation, {name: str(uuid4()) for name in world.ids}, store=str(uuid4()))
+        unknown = await call(world.stranger[operation.access], operation, nobody)
+        assert unknown.json()["errorCode"] == refused.json()["errorCode"], operation.id
+
+
+async def test_lists_show_nothing_of_another_partners(world: World):
+    for operation in GUARDED:
+        if operation.method != "GET" or operation.names:
+            continue
+        for store in (None, world.ids["storeId"]):
+            path = target(operation, world.ids, store=store)
+            told = await call(world.stranger[operation.access], operation, path)
+            assert told.status == 200, operation.id
+            assert not [name for name, one in world.ids.items() if one.encode() in told.body], operation.id
+
+
+@only_sqlite
+async def test_path_ids_that_are_no_uuids_are_404_on_every_operation(world: World):
+    for operation in GUARDED:
+        for name in operation.names:
+            for wrong in (
+                "x",
+                "%00",
+                "%ff",
+                "%ED%A0%80",
+                "a" * 5000,
+                world.ids[name] + "%20",
+                f"{{{world.ids[name]}}}",
+            ):
+                path = target(operation, await ids_for(world, operation) | {name: wrong})
+                reply = await call(world.owner[operation.access], operation, path)
+                expected = operation.missing[name]("").code
+                assert (reply.status, reply.json()["errorCode"]) == (404, expected), (operation.id, wrong)
+
+
+@only_sqlite
+async def test_path_ids_are_read_in_any_case(world: World):
+    for operation in GUARDED:
+        if operation.method != "GET" or not operation.names:
+            continue
+        ids = await ids_for(world, operation)
+        client = world.owner[operation.access]
+        lower = await call(client, operation, target(operation, ids))
+        upper = await call(client, operation, target(operation, {name: ids[name].upper() for name in ids}))
+        assert (upper.status, upper.body) == (200, lower.body), operation.id
+
+
+@only_sqlite
+async def test_every_path_refuses_every_method_it_does_not_know_with_allow(mercato: Service):
+    methods: dict[str, set[str]] = {}
+    for operation in operations():
+        known = methods.setdefault(operation.path, set())
+        known |= {operation.method, "HEAD"} if operation.method == "GET" else {operation.method}
+    for path, known in methods.items():
+        for method in {"GET", "HEAD", "OPTIONS", "PUT", "POST", "DELETE", "PATCH", "TRACE", "BREW"} - known:
+            reply = await mercato.anonymous().call(method, path.replace("{", "").replace("}", ""))
+            assert (reply.status, reply.headers["Allow"]) == (405, ", ".join(sorted(known))), (method, path)
+            assert method == "HEAD" or reply.json()["errorCode"] == "METHOD_NOT_ALLOWED"
+
+
+@only_sqlite
+async def test_every_guarded_operation_refuses_no_key_a_wrong_key_and_one_of_the_other_surface(
+    world: World, mercato: Service
+):
+    for operation in GUARDED:
+        path = target(operation, world.ids)
+        others = {Access.COMMERCE: Access.MARKETFRONT, Access.MARKETFRONT: Access.COMMERCE}
+        for client, status in (
+            (mercato.anonymous(), 401),
+            (Client(mercato.base, "mk_commerce_wrong", mercato.session), 401),
+            (world.owner[others.get(operation.access, Access.EITHER)], 403),
+        ):
+            reply = await client.call(operation.method, path)
+            assert operation.access is Access.EITHER or reply.status == status, operation.id
+
+
+# --- hostile bodies -------------------------------------------------------------------------------
+
+HUGE = b"9" * 400
+ALONE: list[bytes] = [
+    b"", b" ", b"null", b"true", b"3", b'"x"', b"[]", b"{}", b"{", b'{"a"', b"\xff", b"\xef\xbb\xbf{}",
+    b"\x00", b"NaN",
+    HUGE, b"1e400", b'"\\ud800"', b'{"\\ud800":1}', b"[" * 100_000, b'{"a":' * 5000 + b"1" + b"}" * 5000,
+]  # fmt: skip
+VALUES: list[bytes] = [
+    b"null", b"true", b"0", b"-1", b"1.5", HUGE, b"-" + HUGE, b"1e308", b"1e400", b"-0.0", b"NaN", b"[]",
+    b"{}", b"[null]",
+    b"[{}]", b'""', b'" "', b'"\\u0000"', b'"\\ud800"', b'"\\udc00\\ud800"', b'"\\ud83d\\ude00"',
+    b'"\\uffff"', b'"\x7f"',
+    b'"' + "\u202e".encode() + b'"', b'"' + b"a" * 300 + b'"', b'"' + b"a" * 10_000 + b'"',
+    b'"http://[::1/"',
+    b'"http://\\ud800/"', b'"http://a\\u0000/"', b'"http://ex\\u2100mple.com/"', b'"file:///etc/passwd"',
+    b'"9999-12-31T23:59:59.999Z"', b'"9999-12-31T23:59:60Z"', b'"9999-12-31T23:59:59-23:59"',
+    b'"0001-01-01T00:00:00+23:59"',
+    b'"2099-02-30T00:00:00Z"', b'"2099-01-01T24:00:00Z"', b'"2099-01-01T00:00:00+24:00"',
+    b'"92233720368547758.08"',
+    b'"1e5"', b'"Infinity"', '"\uff11"'.encode(), b"[" * 5000 + b"]" * 5000,
+    b'{"lat":1e308,"lng":0}', b'{"coordinates":{"lat":' + HUGE + b',"lng":0}}',
+    b'[{"itemId":"\\u0000","available":false}]',
+    b'[{"itemId":"' + ITEM.encode() + b'","available":false,"until":"9999-12-31T23:59:59.999Z"}]',
+]  # fmt: skip
+
+
+def members_of(operation: Operation) -> list[str]:
+    fields = getattr(operation.takes, "__struct_encode_fields__", ("callbackUrl", "items", "currency"))
+    return list(fields)
+
+
+def hostile(operation: Operation) -> list[bytes]:
+    """Return bodies that are wrong as a whole, and the good one with each member hostile, then said twice."""
+    good = {name: json.dumps(value).encode() for name, value in BODIES[operation.id].items()}
+    made = list(ALONE)
+    for name in members_of(operation):
+        for value in VALUES:
+            one = good | {name: value}
+            made.append(
+                b"{" + b",".join(b'"%s":%s' % (key.encode(), text) for key, text in one.items()) + b"}"
+            )
+        made.append(made[-1][:-1] + b',"%s":3,"%s":null}' % (name.encode(), name.encode()))
+    return made
+
+
+@pytest.mark.parametrize("operation", [op for op in GUARDED if op.takes is not None], ids=lambda op: op.id)
+async def test_no_body_makes_an_operation_stumble(world: World, operation: Operation, session: ClientSession):
+    path = target(operation, world.ids, store=world.ids["storeId"])
+    client = Client(world.owner[operation.access].base, world.owner[operation.access].key, session)
+    for body in hostile(operation):
+        reply = await client.call(operation.method, path, body)
+        assert reply.status < 500 or reply.status == 503, (body[:200], reply.body)
+        assert reply.headers["Content-Type"] == (
+            "application/json" if reply.status < 300 else "application/problem+json"
+        ), body[:200]
+        assert reply.json() is not None
+
+
+@pytest.fixture
+async def session() -> Any:
+    async with ClientSession() as made:
+        yield made
+
+
+QUERIES = [
+    "%", "%ff", "%ED%A0%80", "a;b", "&&&=", "limit=", "limit=%00", f"limit={'9' * 400}", "limit=1e1",
+    "limit=-1", "cursor=",
+    "cursor=%00", "cursor=AAAAAAAAAAAAAAAAAAAAAA", "cursor=_____________________w",
+    f"cursor={'A' * 6000}", "status=%00",
+    "status=%F0%9F%98%80", "partnerStoreId=%00", "partnerStoreId=%EF%BF%BF",
+    f"partnerStoreId={'x' * 6000}", "storeId=%00",
+    "storeId=", "storeId=x", "type=%00", f"type={'x' * 6000}", "&".join(["limit=1"] * 99),
+    "&".join(["limit=1"] * 101),
+]  # fmt: skip
+
+
+async def test_no_query_makes_an_operation_stumble(world: World):
+    for operation in GUARDED:
+        if operation.query is None:
+            continue
+        path = target(operation, await ids_for(world, operation))
+        for query in QUERIES:
+            reply = await call(world.owner[operation.access], operation, f"{path}?{query}")
+            assert reply.status < 500, (operation.id, query, reply.body)
+            assert reply.json() is not None
