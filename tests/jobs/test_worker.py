@@ -280,7 +280,7 @@ async def test_jobs_that_run_when_the_worker_stops_finish_within_the_grace(db: D
 
 
 async def test_the_leases_are_kept_for_the_whole_grace(db: Database) -> None:
-    started = asyncio.Event()
+    started, second = asyncio.Event(), Log()
 
     async def takes_longer_than_the_lease(job: Job[Note]) -> Outcome:
         started.set()
@@ -291,7 +291,9 @@ async def test_the_leases_are_kept_for_the_whole_grace(db: Database) -> None:
     async with working(db, {"note": handler(takes_longer_than_the_lease)}, **options) as worker:
         await put(db, "x")
         await started.wait()
-        await worker.stop(grace=timedelta(seconds=5))
+        async with working(db, {"note": handler(second)}):
+            await worker.stop(grace=timedelta(seconds=5))
+            assert second.seen == []
     assert await states(db) == []
 
 
