@@ -222,6 +222,9 @@ class Ingest:
         now = self._clock()
         async with self._db.write() as tx:
             await fence(tx, job)
+            if not await queries.lock_owner(tx, run.owner.id):
+                # Cancelled meanwhile: its runs have ended, and what was pulled is thrown away.
+                return Done()
             await queries.insert_set(
                 tx,
                 set_id=set_id,
@@ -236,7 +239,7 @@ class Ingest:
             )
             leaves = None if current is None else current.id
             if not await queries.switch(tx, run.owner.id, leaves=leaves, to=set_id, now=now):
-                raise JobLost("the owner was closed, or another run switched it")
+                raise JobLost("another run switched the owner")
             await self._end(tx, Finished(run, RunStatus.SUCCEEDED, (), now, built), set_id=set_id)
         return Done()
 

@@ -1,6 +1,7 @@
 """`mercato serve`, `mercato worker` and `mercato migrate`: the processes of a network."""
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Callable, Coroutine
@@ -38,6 +39,8 @@ def migrate(
 
 def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], **overrides: Any) -> int:
     """Load the settings and run until it ends by itself or a signal asks; what goes wrong is told by `cli`."""
+    # Everything that is imported from here on stays: the collector need not walk it while it grows, nor ever again.
+    gc.disable()
     import uvloop
 
     from mercato.telemetry import configure_logs
@@ -73,6 +76,7 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
     await _migrate(settings, stop)
     async with running(settings) as app:
         async with serving(application(app), host=settings.host, port=settings.port) as base:
+            _settle_memory()
             print(f"listening on {base}", flush=True)
             await stop.wait()
             # Jobs and requests drain side by side, each within its own time.
@@ -81,11 +85,17 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
     print("stopped", flush=True)
 
 
+def _settle_memory() -> None:
+    gc.freeze()
+    gc.enable()
+
+
 async def _work(settings: Settings, stop: asyncio.Event) -> None:
     from mercato.runtime import running
 
     await _migrate(settings, stop)
     async with running(settings):
+        _settle_memory()
         print("working", flush=True)
         await stop.wait()
 
