@@ -1,0 +1,274 @@
+"""Decisions §4 and §5: whatever a partner's server does, the run ends in words and the store keeps its catalog."""
+
+import asyncio
+import gzip
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from backports import zstd
+from tests.databases import only_sqlite
+from tests.service import CATALOG, ITEM, Client, Merchant, Service, service
+
+STORES = "/v1/commerce/stores"
+NOTIFY = "/v1/commerce/catalogset-notification"
+VALIDATION = "/v1/commerce/catalogset-validation"
+MiB = 1024 * 1024
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@pytest.fixture
+async def mercato(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
+    limits = {"pull_seconds": 0.6, "pull_bytes": MiB // 2, "pull_decoded_bytes": MiB}
+    async with service(database_url, tmp_path / "data", **limits) as running:
+        yield running
+
+
+@pytest.fixture
+async def store(mercato: Service, pos: Client, shop: Merchant) -> Any:
+    return await mercato.live(pos, shop.host(CATALOG))
+
+
+def redirect(*locations: str, status: int = 302) -> Handler:
+    """Answer with the locations in turn, the last one for ever."""
+    left = list(locations)
+
+    async def serve(_request: web.Request) -> web.Response:
+        return web.Response(status=status, headers={"Location": left[0] if len(left) == 1 else left.pop(0)})
+
+    return serve
+
+
+def packed(body: bytes, coding: str) -> Handler:
+    async def serve(_request: web.Request) -> web.Response:
+        return web.Response(
+            body=body, headers={"Content-Encoding": coding, "Content-Type": "application/json"}
+        )
+
+    return serve
+
+
+def endless(piece: bytes, *, pause: float = 0.0) -> Handler:
+    """Send the piece again and again until the client has had enough."""
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(piece)
+                await asyncio.sleep(pause)
+        except (ConnectionError, asyncio.CancelledError):
+            return response
+
+    return serve
+
+
+async def hang(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Length": "100"})
+    await response.prepare(request)
+    while request.transport is not None and not request.transport.is_closing():
+        await asyncio.sleep(0.02)
+    return response
+
+
+def answers(status: int) -> Handler:
+    async def serve(_request: web.Request) -> web.Response:
+        return web.Response(
+            status=status, text="<html>stack trace of 10.1.2.3</html>", content_type="text/html"
+        )
+
+    return serve
+
+
+SPACES = b" " * (4 * MiB)
+
+SERVERS: dict[str, tuple[Callable[[], Handler], str]] = {
+    "a redirect loop": (lambda: redirect("/new.json"), "in a circle"),
+    "a redirect loop of two": (lambda: redirect("/new.json?1", "/new.json?2", "/new.json?1"), "redirects"),
+    "too many redirects": (lambda: redirect(*(f"/new.json?{n}" for n in range(9))), "more than 3 times"),
+    "a redirect to file:": (lambda: redirect("file:///etc/passwd", status=301), "http:// or https://"),
+    "a redirect to gopher:": (lambda: redirect("gopher://127.0.0.1/x"), "http:// or https://"),
+    "a redirect with credentials": (lambda: redirect("http://user:word@127.0.0.1/"), "user name"),
+    "a redirect to nowhere": (lambda: redirect(""), "without saying where"),
+    "a redirect to port 0": (lambda: redirect("http://127.0.0.1:0/"), "port between 1 and 65535"),
+    "a redirect to a number": (lambda: redirect("http://2130706433/"), "number"),
+    "a redirect to half a bracket": (lambda: redirect("http://[::1/"), "not a valid name"),
+    "a gzip bomb": (lambda: packed(gzip.compress(SPACES), "gzip"), "once unpacked"),
+    "a zstd bomb": (lambda: packed(zstd.compress(SPACES), "zstd"), "once unpacked"),
+    "a body that is no gzip": (lambda: packed(b"{}", "gzip"), "cannot be unpacked"),
+    "half a gzip": (
+        lambda: packed(gzip.compress(json.dumps(CATALOG).encode())[:-9], "gzip"),
+        "before its end",
+    ),
+    "a coding nobody knows": (lambda: packed(b"{}", "lzma"), "not read here"),
+    "a body that never ends": (lambda: endless(b" " * 65536), "more than"),
+    "1 byte at a time": (lambda: endless(b" ", pause=0.05), "within 0.6 seconds"),
+    "a hang after headers": (lambda: hang, "within 0.6 seconds"),
+    "500 for ever": (lambda: answers(500), "500"),
+    "a page that is not there": (lambda: answers(410), "410"),
+    "a login": (lambda: answers(401), "without logging in"),
+}
+
+
+def assert_said(errors: Any, words: str) -> None:
+    """Every error is a sentence for a stranger that names no address, host, type or text of ours."""
+    assert errors
+    text = " ".join(error["message"] for error in errors)
+    assert words in text, text
+    assert not re.search(
+        r"127\.0\.0\.1|localhost|10\.1\.2\.3|[a-z]Error\b|Exception|Traceback|aiohttp|<|0x", text
+    ), text
+    assert all(set(error) == {"message", "path"} for error in errors)
+
+
+async def fail(mercato: Service, pos: Client, store: Any, url: str, words: str) -> None:
+    run = await mercato.run(pos, store["storeId"], url)
+    assert run["status"] == "failed", run
+    assert_said(run["errors"], words)
+    assert (await pos.get(f"{STORES}/{store['storeId']}")).json() == store
+
+
+# Many faults in one test: each is a matter of milliseconds, a service for each would be one of minutes.
+
+
+async def test_a_server_that_misbehaves_fails_the_run_in_words(
+    mercato: Service, pos: Client, shop: Merchant, store: Any
+):
+    for server, words in SERVERS.values():
+        async with asyncio.timeout(5):
+            await fail(mercato, pos, store, shop.host(server(), "/new.json"), words)
+
+
+@only_sqlite
+async def test_a_dry_run_ends_at_every_misbehaving_server_too(
+    mercato: Service, pos: Client, shop: Merchant, store: Any
+):
+    for server, words in SERVERS.values():
+        url = shop.host(server(), "/new.json")
+        async with asyncio.timeout(5):
+            reply = (await pos.post(VALIDATION, {"callbackUrl": url})).json()
+        assert (reply["valid"], reply["summary"], reply["diff"]) == (False, None, None)
+        assert_said(reply["errors"], words)
+    assert (await pos.get(f"{STORES}/{store['storeId']}")).json() == store
+
+
+URLS = [
+    ("http://user:word@127.0.0.1/c.json", "user name or password"),
+    ("http://127.0.0.1:0/c.json", "port between 1 and 65535"),
+    ("http://127.0.0.1:99999/c.json", "port between 1 and 65535"),
+    ("http://2130706433/", "number"),
+    ("http://0177.0.0.1/", "number"),
+    ("http://0x7f.1/", "number"),
+    ("http://[fe80::1%25eth0]/", "zone"),
+    ("http://a..b/", "not a valid name"),
+    ("http://127.0.0.1:1/", "refused the connection"),
+    ("http://127.0.0.1/" + "a" * 9000, "longer than 8192"),
+]
+
+
+async def test_a_url_that_cannot_be_pulled_fails_the_run_in_words(mercato: Service, pos: Client, store: Any):
+    for url, words in URLS:
+        await fail(mercato, pos, store, url, words)
+
+
+ITEMS = [
+    (b'{"a":{"itemId":"a","basePrice":%d}}' % 2**70, "range"),
+    (b'{"a":{"itemId":"a","basePrice":1e400}}', ""),
+    (b'{"a":{"itemId":"a","basePrice":NaN}}', ""),
+    (b'{"a":{"itemId":"b"}}', ""),
+    (b'{"a":{"itemId":"a"},"a":{"itemId":"a"}}', ""),
+    (b'{"a":{"itemId":"\\ud800"}}', "surrogate"),
+    (b"[" * 100_000, "nested"),
+    (b"3", ""),
+]
+
+
+async def test_a_document_that_means_harm_fails_the_run_in_words(
+    mercato: Service, pos: Client, shop: Merchant, store: Any
+):
+    for items, words in ITEMS:
+        body = b'{"items":' + items + b"}"
+        await fail(mercato, pos, store, shop.host(body, "/new.json"), words)
+        reply = (await pos.post(f"{VALIDATION}?storeId={store['storeId']}", body)).json()
+        assert reply["valid"] is False
+        assert_said(reply["errors"], words)
+
+
+async def test_an_onboarding_whose_pull_misbehaves_can_be_mended_by_a_retry(
+    mercato: Service, pos: Client, shop: Merchant
+):
+    status = await mercato.onboard(pos, shop.host(redirect("file:///etc/passwd"), "/new.json"))
+    assert status["status"] == "catalog_failed"
+    assert_said(status["errors"], "http:// or https://")
+    shop.host(CATALOG, "/new.json")
+    path = f"/v1/commerce/onboarding/stores/{status['onboardingId']}"
+    assert (await pos.post(f"{path}/retry")).status == 200
+    await mercato.until(pos, path, lambda now: now["status"] == "ready_to_activate")
+
+
+# --- tags -----------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def tagged(shop: Merchant, etag: str | None, status: int = 304) -> AsyncIterator[list[str | None]]:
+    """Host a catalog with a tag, and what is answered to whoever sends any tag."""
+    seen: list[str | None] = []
+
+    async def serve(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("If-None-Match"))
+        headers = {} if etag is None else {"ETag": etag}
+        if seen[-1] is not None:
+            return web.Response(status=status, headers=headers)
+        return web.json_response(CATALOG | {"tagged": True}, headers=headers)
+
+    shop.host(serve, "/tagged.json")
+    yield seen
+
+
+@only_sqlite
+@pytest.mark.parametrize("etag", ['W/"1"', '"' + "x" * 250 + '"', '""'])
+async def test_a_tag_of_any_form_comes_back_as_it_was(
+    mercato: Service, pos: Client, shop: Merchant, store: Any, etag: str
+):
+    async with tagged(shop, etag) as seen:
+        for _ in range(2):
+            run = await mercato.run(pos, store["storeId"], shop.base + "/tagged.json")
+            assert run["status"] == "succeeded"
+    assert seen == [None, etag]
+
+
+@only_sqlite
+@pytest.mark.parametrize("etag", ["unquoted", '"', '"a"b"', '"' + "x" * 5000 + '"', "*", None])
+async def test_what_is_no_tag_is_not_sent_back(
+    mercato: Service, pos: Client, shop: Merchant, store: Any, etag: str | None
+):
+    async with tagged(shop, etag) as seen:
+        for _ in range(2):
+            run = await mercato.run(pos, store["storeId"], shop.base + "/tagged.json")
+            assert run["status"] == "succeeded"
+    assert seen == [None, None]
+
+
+@only_sqlite
+async def test_304_to_a_request_without_a_tag_fails_the_run(
+    mercato: Service, pos: Client, shop: Merchant, store: Any
+):
+    await fail(mercato, pos, store, shop.host(answers(304), "/new.json"), "304")
+
+
+@only_sqlite
+async def test_a_tag_is_not_sent_once_the_store_serves_another_document(
+    mercato: Service, pos: Client, shop: Merchant, store: Any
+):
+    other = CATALOG | {"items": {ITEM: {"itemId": ITEM, "name": "Other", "basePrice": "1"}}}
+    async with tagged(shop, '"v1"') as seen:
+        for url in (shop.base + "/tagged.json", shop.host(other, "/other.json"), shop.base + "/tagged.json"):
+            assert (await mercato.run(pos, store["storeId"], url))["status"] == "succeeded"
+    assert seen == [None, None]
