@@ -105,5 +105,5 @@ async def _migrate(settings: Settings, _stop: asyncio.Event) -> None:
     from mercato.db.url import database_url
 
     if settings.database_url is None:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     await migrate_database(database_url(settings))

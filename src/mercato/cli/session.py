@@ -71,7 +71,7 @@ def _look_into(data_dir: Path, file: Path, *, create: bool) -> None:
             "database with MERCATO_DATABASE_URL."
         )
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError:
         raise UnusableError(f"The data directory {data_dir} is not a directory.") from None
     except OSError as error:

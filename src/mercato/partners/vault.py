@@ -82,7 +82,7 @@ def load_keys(settings_value: str | None, data_dir: Path | None) -> list[bytes]:
     path = data_dir / FILE
     try:
         if not path.exists():
-            data_dir.mkdir(parents=True, exist_ok=True)
+            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             _create(path)
         return _parse(path.read_text().split(), str(path))
     except OSError as error:
