@@ -11,7 +11,10 @@ MOST_FAULTS: Final = 100
 MOST_ALIKE: Final = 200
 """Warnings listed of one kind; a menu without any price would have as many as items."""
 
-_CONTROL: Final = dict.fromkeys((*range(32), 127, *range(55296, 57344)), "�")
+_CONTROL: Final = dict.fromkeys(
+    (*range(0x20), *range(0x7F, 0xA0), *range(0xD800, 0xE000)), "\N{REPLACEMENT CHARACTER}"
+)
+"""Control characters and halves of surrogate pairs."""
 
 
 def escape(step: str) -> str:

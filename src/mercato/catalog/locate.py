@@ -18,7 +18,7 @@ class Position(NamedTuple):
 def locate(document: bytes, pointers: Collection[str]) -> dict[str, Position]:
     """Return where each pointer stands: one that leads nowhere gets the nearest object that is there.
 
-    The document may be broken: what stands after the break has the position of the break.
+    When the document is broken, the whole of it (the pointer "") stands where it breaks.
     """
     found = scan(document, pointers)
     places = {pointer: found.places.get(pointer, found.broken_at) for pointer in pointers}

@@ -38,6 +38,7 @@ class PackedCatalog(msgspec.Struct, frozen=True, array_like=True):
 
 
 _read: Final = msgspec.msgpack.Decoder(PackedCatalog).decode
+_write: Final = msgspec.msgpack.Encoder(uuid_format="bytes").encode
 _VERSION: Final = bytes([FORMAT])
 
 
@@ -46,14 +47,14 @@ def pack(parts: object) -> bytes:
     return _VERSION + _write(parts)
 
 
-_write: Final = msgspec.msgpack.Encoder(uuid_format="bytes").encode
-
-
 def unpack(packed: bytes) -> CompiledCatalog:
     """Return the compiled catalog of its stored form. Raises ValueError when another version wrote it."""
     if packed[:1] != _VERSION:
         raise ValueError(f"compiled form {packed[:1]!r}, this version reads {_VERSION!r}")
-    parts = _read(memoryview(packed)[1:])
+    try:
+        parts = _read(memoryview(packed)[1:])
+    except msgspec.DecodeError as fault:
+        raise ValueError("these bytes are no compiled catalog") from fault
     return CompiledCatalog(
         currency=parts.currency,
         scale=parts.scale,

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from mercato.catalog.findings import Findings
+from mercato.catalog.money import shown
 from mercato.catalog.source import Form, Members, Table
 
 _EXACT: Final = 2**53
@@ -66,8 +67,9 @@ def _one(value: Any, form: Form, table: Table, key: str, name: str, findings: Fi
         return _ids(value, name, at, findings)
     if form is Form.WHOLE and isinstance(value, msgspec.Raw):
         whole = _whole(value)
-        if whole is not None:
-            return whole
+        if whole is None:
+            findings.fault(f"{name} must be {form.words}, not {shown(bytes(value).decode())}.", at)
+        return whole
     if value is not None:
         findings.fault(f"{name} must be {form.words}, not {said(value)}.", at)
     return None

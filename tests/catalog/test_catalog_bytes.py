@@ -1,0 +1,109 @@
+"""What is no document at all: one fault that a stranger understands, never a library's words."""
+
+import json
+import time
+
+import pytest
+from tests.catalog.documents import built, cafe, fault, faults, served, warnings
+
+
+@pytest.mark.parametrize("document", [b"", b" \n\t ", b"\xef\xbb\xbf"])
+def test_an_empty_document_is_said_to_be_empty(document: bytes):
+    assert fault(document) == "The document is empty."
+
+
+@pytest.mark.parametrize("document", ["<!doctype html><html>", "\n  <?xml version='1.0'?><a/>"])
+def test_a_web_page_is_said_to_be_one(document: str):
+    assert fault(document).startswith("The document is HTML or XML, not JSON.")
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [("[]", "a list"), ("null", "null"), ('"items"', "a string"), ("1.5", "a number"), ("true", "true")],
+)
+def test_a_document_must_be_an_object(document: str, said: str):
+    assert fault(document) == f"The document must be an object, not {said}."
+
+
+def test_a_truncated_document_is_said_to_end_in_the_middle():
+    document = json.dumps(cafe())
+    for cut in (len(document) // 3, len(document) // 2, len(document) - 1):
+        assert "cut off" in fault(document[:cut]) or "is not ended" in fault(document[:cut])
+
+
+@pytest.mark.parametrize(
+    ("document", "at", "said"),
+    [
+        ('{"items": {}\n "sections": {}}', "line 2, column 2", 'a comma or } was expected, not "'),
+        ('{"items": {},}', "line 1, column 14", "a key in double quotes was expected, not }"),
+        ("{'items': {}}", "line 1, column 2", "a key in double quotes was expected, not '"),
+        ('{"items" {}}', "line 1, column 10", "a colon was expected, not {"),
+        ('{"items": {"a": {"x": NaN}}}', "line 1, column 23", "a value was expected, not N"),
+        ('{"items": {"a": {"x": -Infinity}}}', "line 1, column 23", "a value was expected, not -"),
+        ('{"items": {"ä": [1,]}}', "line 1, column 20", "a value was expected, not ]"),
+        ('{"items": {"a": {"x": 01}}}', "line 1, column 24", "a comma or } was expected, not 1"),
+        ('{"items": {}} {}', "line 1, column 15", "something follows the document's end"),
+        ('{"items": {"a": {"name": "x\ny"}}}', "line 1, column 26", "a string is not ended"),
+        ('{"items": {"a": {"name": "\\x41"}}}', "line 1, column 26", "a string is not ended"),
+        ('{"items": {"a": {"name": "\\ud83d"}}}', "line 1, column 26", "half of a surrogate pair"),
+        ("{'", "line 1, column 2", "a key in double quotes was expected, not '"),
+        ('{"a": \x00}', "line 1, column 7", "a value was expected, not U+0000"),
+    ],
+)
+def test_broken_json_is_named_with_line_and_column(document: str, at: str, said: str):
+    message = fault(document)
+    assert message.startswith("The document is not JSON: at " + at), message
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    ("document", "at"),
+    [
+        (b'{"items": {}, "x": "\xff"}', "line 1, column 21"),
+        (b'{"items": {},\n "\xc3\xa4": "\xed\xa0\x80"}', "line 2, column 8"),
+        (b'{"items": {}, "x": "' + b"\xc3\xa4" * 70_000 + b'\xc3"}', "line 1, column 70021"),
+        ('{"items": {}}'.encode("utf-16"), "line 1, column 1"),
+    ],
+)
+def test_bytes_that_are_not_utf_8_are_named_with_line_and_column(document: bytes, at: str):
+    assert fault(document) == (f"The document is not UTF-8: the byte at {at} is not part of a character.")
+
+
+def test_a_byte_order_mark_is_only_warned_of():
+    document = b"\xef\xbb\xbf" + json.dumps(cafe()).encode()
+    assert "byte order mark" in warnings(document)[""]
+    assert served(document) == served(cafe())
+
+
+def test_after_a_byte_order_mark_columns_are_counted_from_the_first_character():
+    assert "line 1, column 11," in fault(b'\xef\xbb\xbf{"items": }')
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":', '{"items":{"a":{"x":[', '{"items":{"a":{"tags":['])
+def test_a_document_nested_a_hundred_thousand_times_is_refused_at_once(opening: str):
+    begun = time.process_time()
+    nested = opening * 100_000
+    closing = "".join({"[": "]", "{": "}"}[c] for c in reversed(nested) if c in "[{")
+    for document in (nested, nested + closing, nested + "1" + closing):
+        assert fault(document) == "The document is nested too deeply to be read."
+    assert time.process_time() - begun < 5
+
+
+def test_more_values_than_can_be_held_are_refused_before_they_are_read():
+    document = '{"items": {}, "x": [' + "0," * 4_500_000 + "0]}"
+    assert fault(document) == "The document holds more than 2,000,000 values."
+
+
+def test_items_are_required():
+    assert faults({"sections": {}}) == {"": "items is required: an object of items by id."}
+    assert faults({"items": None}) == {"/items": "items is required: an object of items by id."}
+
+
+def test_a_document_of_no_items_is_valid():
+    assert built({"items": {}}).summary.items == 0
+
+
+def test_without_items_references_to_them_are_not_repeated_as_faults():
+    document = cafe()
+    del document["items"]
+    assert list(faults(document)) == [""]

@@ -1,0 +1,242 @@
+"""Ids: dictionary or list, own id or none, UUID or not; what is served can always be addressed by UUID."""
+
+from uuid import UUID, uuid4, uuid5
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.catalog.documents import (
+    CAKE,
+    CATALOG,
+    DRINKS,
+    EXTRAS,
+    HOT,
+    LEMON,
+    MILK,
+    ONBOARDING,
+    TEA,
+    cafe,
+    compiled,
+    faults,
+    served,
+    warnings,
+)
+
+from mercato.catalog.ids import are_canonical
+
+NAMED = {
+    "items": {
+        "tea": {"itemId": "tea", "name": "Tea", "basePrice": "1", "modifierGroupIds": ["extras"]},
+        "milk": {"name": "Milk", "basePrice": "2", "partnerItemId": "M-1"},
+    },
+    "sections": {"hot": {"name": "Hot", "itemIds": ["tea", "milk"]}},
+    "modifierGroups": [
+        {"modifierGroupId": "extras", "name": "Extras", "itemIds": ["milk"], "priceOverrides": {"milk": 1}}
+    ],
+}
+
+
+def of(text: str) -> str:
+    """Return the UUID that an id which is none is served as."""
+    return str(uuid5(ONBOARDING, text))
+
+
+@pytest.mark.parametrize(
+    ("table", "own", "key"),
+    [
+        ("catalogs", "catalogId", CATALOG),
+        ("sections", "sectionId", DRINKS),
+        ("items", "itemId", TEA),
+        ("modifierGroups", "modifierGroupId", EXTRAS),
+    ],
+)
+def test_a_key_that_differs_from_the_entitys_own_id_is_a_fault(table: str, own: str, key: str):
+    document = cafe()
+    document[table][key][own] = "another"
+    assert faults(document) == {
+        f"/{table}/{key}/{own}": f'{own} "another" differs from the key "{key}" under which it stands.'
+    }
+
+
+def test_entities_without_own_ids_are_served_without():
+    document = cafe()
+    for table, own in (("catalogs", "catalogId"), ("sections", "sectionId"), ("items", "itemId")):
+        for entity in document[table].values():
+            del entity[own]
+    assert served(document)["items"] == document["items"]
+    assert served(document)["sections"] == document["sections"]
+
+
+def test_an_own_id_of_null_is_none():
+    document = cafe()
+    document["items"][TEA]["itemId"] = None
+    assert served(document)["items"][TEA]["itemId"] is None
+
+
+@pytest.mark.parametrize("table", ["catalogs", "sections", "modifierGroups"])
+def test_a_list_is_served_as_the_dictionary_that_it_could_have_been(table: str):
+    document = cafe()
+    document[table] = list(document[table].values())
+    assert served(document) == served(cafe())
+    assert compiled(document) == compiled(cafe())
+
+
+def test_items_cannot_come_as_a_list():
+    document = cafe()
+    document["items"] = list(document["items"].values())
+    assert faults(document)["/items"] == "items must be an object, not a list."
+
+
+@pytest.mark.parametrize("own", [{}, {"sectionId": None}])
+def test_a_list_entry_without_an_id_gets_one_of_its_place_always_the_same(own: dict[str, None]):
+    document = cafe()
+    del document["catalogs"]
+    document["sections"] = [
+        own | {"name": "First", "itemIds": [TEA]},
+        own | {"name": "Second", "itemIds": [CAKE]},
+    ]
+    sections = served(document)["sections"]
+    assert [section["name"] for section in sections.values()] == ["First", "Second"]
+    assert all(section["sectionId"] == key == str(UUID(key)) for key, section in sections.items())
+    assert sections == served(document)["sections"]
+
+
+@pytest.mark.parametrize(
+    ("table", "own", "key"),
+    [
+        ("sections", "sectionId", HOT),
+        ("modifierGroups", "modifierGroupId", EXTRAS),
+        ("catalogs", "catalogId", CATALOG),
+    ],
+)
+def test_two_list_entries_of_one_id_are_a_fault(table: str, own: str, key: str):
+    document = cafe()
+    document[table] = [*document[table].values(), {own: key, "name": "Again"}]
+    last = len(document[table]) - 1
+    [(path, message)] = faults(document).items()
+    assert path == f"/{table}/{last}/{own}"
+    assert f'has the id "{key}" already' in message
+
+
+def test_ids_that_are_no_uuids_are_replaced_throughout_the_served_copy():
+    copy = served(NAMED)
+    assert list(copy["items"]) == [of("tea"), of("milk")]
+    assert copy["items"][of("tea")]["itemId"] == of("tea")
+    assert copy["items"][of("tea")]["modifierGroupIds"] == [of("extras")]
+    assert copy["sections"]["hot"]["itemIds"] == [of("tea"), of("milk")]
+    group = copy["modifierGroups"][of("extras")]
+    assert (group["modifierGroupId"], group["itemIds"]) == (of("extras"), [of("milk")])
+    assert group["priceOverrides"] == {of("milk"): "1.00"}
+
+
+def test_the_partners_own_id_stays_where_its_place_is_free():
+    copy = served(NAMED)
+    assert copy["items"][of("tea")]["partnerItemId"] == "tea"
+    assert copy["items"][of("milk")]["partnerItemId"] == "M-1"
+    items = compiled(NAMED).items
+    assert {item.partner_item_id for item in items.values()} == {"tea", "M-1"}
+
+
+def test_a_replaced_id_is_warned_of():
+    assert warnings(NAMED) == {
+        "/items/tea": f'The item id "tea" is not a UUID: it is served as {of("tea")}.',
+        "/items/milk": f'The item id "milk" is not a UUID: it is served as {of("milk")}.',
+        "/modifierGroups/0": f'The modifier group id "extras" is not a UUID: it is served as {of("extras")}.',
+    }
+
+
+def test_ids_of_sections_and_catalogs_stay_as_they_are():
+    document = NAMED | {"catalogs": {"all day": {"name": "All day", "sectionIds": ["hot"]}}}
+    assert list(served(document)["sections"]) == ["hot"]
+    assert list(served(document)["catalogs"]) == ["all day"]
+
+
+def test_a_reference_may_already_name_the_uuid_that_an_id_is_served_as():
+    document = NAMED | {"sections": {"hot": {"name": "Hot", "itemIds": [of("tea"), "milk"]}}}
+    assert served(document)["sections"]["hot"]["itemIds"] == [of("tea"), of("milk")]
+
+
+def test_uuids_are_read_in_any_letter_case_and_served_in_lower_case():
+    shouted = "ABCDEF00-0000-5000-8000-00000000000A"
+    document = cafe()
+    document["items"][shouted] = {"itemId": shouted.lower(), "name": "Loud", "basePrice": "1"}
+    document["items"][CAKE] |= {"itemId": CAKE.upper()}
+    document["sections"][HOT]["itemIds"] = [shouted.swapcase(), TEA.upper(), shouted, CAKE]
+    copy = served(document)
+    assert shouted.lower() in copy["items"]
+    assert copy["items"][CAKE]["itemId"] == CAKE
+    assert copy["sections"][HOT]["itemIds"] == [shouted.lower(), TEA, shouted.lower(), CAKE]
+    assert "partnerItemId" not in copy["items"][shouted.lower()]
+
+
+def test_two_ids_that_differ_in_letter_case_alone_are_one():
+    document = cafe()
+    shouted = "abcdef00-0000-5000-8000-00000000000a"
+    document["items"] |= {
+        shouted: {"name": "a", "basePrice": "1"},
+        shouted.upper(): {"name": "b", "basePrice": "1"},
+    }
+    [(path, message)] = faults(document).items()
+    assert path == f"/items/{shouted.upper()}"
+    assert f"/items/{shouted} has the id" in message
+
+
+def test_an_id_that_another_is_served_as_is_taken():
+    document = {
+        "items": {"tea": {"name": "Tea", "basePrice": "1"}, of("tea"): {"name": "Twin", "basePrice": "1"}}
+    }
+    assert list(faults(document)) == [f"/items/{of('tea')}"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\x00", "ключ", "a" * 10_000, "{" + TEA + "}", "urn:uuid:" + TEA, TEA.replace("-", "")]
+)
+def test_any_text_can_be_an_id(text: str):
+    document = {
+        "items": {text: {"name": "x", "basePrice": "1"}},
+        "sections": {text: {"name": "s", "itemIds": [text]}},
+    }
+    copy = served(document)
+    assert list(copy["items"]) == [of(text)]
+    assert copy["sections"][text]["itemIds"] == [of(text)]
+    assert all(warning.isprintable() for pair in warnings(document).items() for warning in pair)
+
+
+def test_an_override_that_names_an_item_in_two_letter_cases_is_a_fault():
+    shouted = "abcdef00-0000-5000-8000-00000000000a"
+    document = cafe()
+    document["items"][shouted] = {"name": "a", "basePrice": "1"}
+    group = document["modifierGroups"][EXTRAS]
+    group["itemIds"] = [MILK, LEMON, shouted]
+    group["priceOverrides"] = {shouted: "1", shouted.upper(): "2"}
+    assert list(faults(document)) == [f"/modifierGroups/{EXTRAS}/priceOverrides/{shouted.upper()}"]
+
+
+@given(
+    st.lists(
+        st.uuids().map(str)
+        | st.text("0123456789abcdefABCDEF-\n", min_size=35, max_size=37)
+        | st.text(max_size=3)
+    )
+)
+def test_ids_are_canonical_exactly_when_each_is_a_uuid_in_lower_case(ids: list[str]):
+    def canonical(text: str) -> bool:
+        try:
+            return str(UUID(text)) == text
+        except ValueError:
+            return False
+
+    assert are_canonical(ids) is all(map(canonical, ids))
+
+
+def test_many_canonical_ids_are_canonical_and_one_stranger_among_them_is_seen():
+    ids = [str(uuid4()) for _ in range(500)]
+    assert are_canonical(ids)
+    for stranger in (
+        "",
+        ids[0].upper(),
+        ids[0][:-1] + "g",
+        ids[0][:8] + ids[0][9:] + "0",
+        ids[0] + "\n" + ids[1][1:],
+    ):
+        assert not are_canonical([*ids[:250], stranger, *ids[250:]])

@@ -1,0 +1,125 @@
+"""Prices of items and overrides: text or number in, strings at scale and minor units out."""
+
+import pytest
+from tests.catalog.documents import (
+    CAKE,
+    EXTRAS,
+    LEMON,
+    MILK,
+    TEA,
+    cafe,
+    compiled,
+    faults,
+    json_with,
+    served,
+)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    ["1180591620717411303424", "1e400", "99999999999", "1" * 5000, "9007199254740993.0", "-1", "-1.0", "1.5"],
+)
+@pytest.mark.parametrize("member", ["maximumQuantity"])
+def test_a_count_that_is_negative_broken_or_beyond_32_bits_is_a_fault(raw: str, member: str):
+    assert list(faults(json_with(TEA, member, raw))) == [f"/items/{TEA}/{member}"]
+
+
+@pytest.mark.parametrize("member", ["minimumAllowed", "maximumAllowed", "maximumPerItem", "freeQuantity"])
+@pytest.mark.parametrize("count", [-1, 2**31])
+def test_a_groups_counts_are_not_negative_and_fit_a_quantity(member: str, count: int):
+    document = cafe()
+    document["modifierGroups"][EXTRAS][member] = count
+    assert list(faults(document)) == [f"/modifierGroups/{EXTRAS}/{member}"]
+
+
+def test_a_minimum_above_the_maximum_is_a_fault():
+    document = cafe()
+    document["modifierGroups"][EXTRAS] |= {"minimumAllowed": 3, "maximumAllowed": 2}
+    assert list(faults(document)) == [f"/modifierGroups/{EXTRAS}/minimumAllowed"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "warned"),
+    [
+        ({"minimumAllowed": 3, "maximumAllowed": None, "maximumPerItem": 1}, True),
+        ({"minimumAllowed": 2, "maximumAllowed": None, "maximumPerItem": 1}, False),
+        ({"minimumAllowed": 9, "maximumAllowed": None}, False),
+        ({"minimumAllowed": 1, "itemIds": []}, True),
+        ({"minimumAllowed": 0, "itemIds": []}, False),
+    ],
+)
+def test_a_minimum_that_cannot_be_reached_is_warned_of(rules: dict[str, Any], warned: bool):  # a table
+    document = cafe()
+    document["modifierGroups"][EXTRAS] |= rules | {"priceOverrides": {}}
+    assert (f"/modifierGroups/{EXTRAS}/minimumAllowed" in warnings(document)) is warned
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '"dear"',
+        '"1.999"',
+        "1.999",
+        "1180591620717411303424",
+        "1e400",
+        "1e-400",
+        '"1e2"',
+        '""',
+        '"NaN"',
+        '"-"',
+        '"1,5"',
+    ],
+)
+def test_a_price_that_is_no_decimal_or_leaves_the_range_is_a_fault(raw: str):
+    assert list(faults(json_with(TEA, "basePrice", raw))) == [f"/items/{TEA}/basePrice"]
+    overridden = json_with(TEA, "x", "1").replace('"0.10"', raw)
+    assert list(faults(overridden)) == [f"/modifierGroups/{EXTRAS}/priceOverrides/{LEMON}"]
+
+
+@pytest.mark.parametrize("raw", ["null", "true", "{}", "[1]"])
+def test_an_override_must_be_a_price(raw: str):
+    overridden = json_with(TEA, "x", "1").replace('"0.10"', raw)
+    [(path, message)] = faults(overridden).items()
+    assert path == f"/modifierGroups/{EXTRAS}/priceOverrides/{LEMON}"
+    assert message.startswith("A price must be a decimal string or a number, not ")
+
+
+@pytest.mark.parametrize(
+    ("raw", "currency", "text", "minor"),
+    [
+        ('"2.5"', "USD", "2.50", 250),
+        ("2.5", "USD", "2.50", 250),
+        ("2.50", "USD", "2.50", 250),
+        ("2", "USD", "2.00", 200),
+        ("0.1", "USD", "0.10", 10),
+        ("1.1000000000000", "USD", "1.10", 110),
+        ("25e-1", "USD", "2.50", 250),
+        ("-1", "USD", "-1.00", -100),
+        ("2.5", "KWD", "2.500", 2500),
+        ('"1.001"', "BHD", "1.001", 1001),
+        ("450", "JPY", "450", 450),
+        ('"450.00"', "JPY", "450", 450),
+        ("92233720368547758.07", "USD", "92233720368547758.07", 2**63 - 1),
+    ],
+)
+def test_prices_are_served_as_strings_at_scale_and_compiled_to_minor_units(
+    raw: str, currency: str, text: str, minor: int
+):
+    document = json_with(TEA, "basePrice", raw)
+    for old in ('"4.00"', '"0.30"', '"0.20"', '"0.10"'):
+        document = document.replace(old, raw)
+    document = document.replace('"currency": "USD"', f'"currency": "{currency}"')
+    copy, catalog = served(document), compiled(document)
+    assert {item["basePrice"] for item in copy["items"].values()} == {text}
+    assert copy["modifierGroups"][EXTRAS]["priceOverrides"] == {LEMON: text}
+    assert {item.price for item in catalog.items.values()} == {minor}
+    assert {price for group in catalog.groups.values() for price in group.choices.values()} == {minor}
+
+
+def test_strings_and_numbers_may_stand_side_by_side():
+    document = cafe()
+    for key, price in ((TEA, "1"), (CAKE, 1), (MILK, 1.0), (LEMON, None)):
+        document["items"][key]["basePrice"] = price
+    prices = [item.get("basePrice") for item in served(document)["items"].values()]
+    assert prices == ["1.00", "1.00", "1.00", None]
+    assert [item.price for item in compiled(document).items.values()] == [100, 100, 100, None]

@@ -1,0 +1,192 @@
+"""Members of the wrong type, prices that are none, counts that contradict each other: each named with its place."""
+
+from typing import Any
+
+import pytest
+from tests.catalog.documents import (
+    CAKE,
+    CATALOG,
+    DRINKS,
+    EXTRAS,
+    HOT,
+    MILK,
+    TEA,
+    cafe,
+    compiled,
+    faults,
+    json_with,
+    outcome,
+    warnings,
+)
+
+from mercato.catalog.build import BuildFailed, Built
+
+PLACES = {"catalogs": CATALOG, "sections": HOT, "items": TEA, "modifierGroups": EXTRAS}
+
+
+@pytest.mark.parametrize(
+    ("table", "member", "value", "said"),
+    [
+        ("catalogs", "name", 1, "name must be a string, not a number."),
+        ("catalogs", "sectionIds", "x", "sectionIds must be a list of strings, not a string."),
+        ("catalogs", "availability", {}, "availability must be a list, not an object."),
+        ("sections", "name", ["x"], "name must be a string, not a list."),
+        ("sections", "itemIds", {}, "itemIds must be a list of strings, not an object."),
+        ("sections", "imageUrl", False, "imageUrl must be a string, not false."),
+        ("sections", "sectionId", 5, "sectionId must be a string, not a number."),
+        ("items", "name", 1.5, "name must be a string, not a number."),
+        ("items", "description", {}, "description must be a string, not an object."),
+        ("items", "basePrice", True, "basePrice must be a decimal string or a number, not true."),
+        ("items", "basePrice", ["1"], "basePrice must be a decimal string or a number, not a list."),
+        ("items", "isAvailable", "yes", "isAvailable must be true or false, not a string."),
+        ("items", "isAvailable", 1, "isAvailable must be true or false, not a number."),
+        ("items", "tags", "vegan", "tags must be a list, not a string."),
+        ("items", "partnerItemId", 7, "partnerItemId must be a string, not a number."),
+        ("items", "maximumQuantity", "3", "maximumQuantity must be a whole number, not a string."),
+        ("items", "maximumQuantity", True, "maximumQuantity must be a whole number, not true."),
+        (
+            "items",
+            "maximumQuantity",
+            2.5,
+            'maximumQuantity must be a whole number, not "2.5".',
+        ),
+        ("items", "modifierGroupIds", 1, "modifierGroupIds must be a list of strings, not a number."),
+        ("modifierGroups", "minimumAllowed", "1", "minimumAllowed must be a whole number, not a string."),
+        ("modifierGroups", "priceOverrides", [], "priceOverrides must be an object of prices, not a list."),
+        ("modifierGroups", "itemIds", "all", "itemIds must be a list of strings, not a string."),
+    ],
+)
+def test_a_member_of_the_wrong_type_is_a_fault(table: str, member: str, value: Any, said: str):
+    document = cafe()
+    document[table][PLACES[table]][member] = value
+    assert faults(document)[f"/{table}/{PLACES[table]}/{member}"] == said
+
+
+@pytest.mark.parametrize("table", list(PLACES))
+@pytest.mark.parametrize(
+    ("value", "said"), [("x", "a string"), (None, "null"), (1, "a number"), ([], "a list")]
+)
+def test_an_entity_that_is_no_object_is_a_fault(table: str, value: Any, said: str):
+    document = cafe()
+    document[table][PLACES[table]] = value
+    assert faults(document)[f"/{table}/{PLACES[table]}"].endswith(f"must be an object, not {said}.")
+
+
+def test_an_entry_of_a_list_that_is_no_object_is_a_fault():
+    document = cafe()
+    document["sections"] = [*document["sections"].values(), "more"]
+    assert faults(document) == {"/sections/2": "A section must be an object, not a string."}
+
+
+def test_a_reference_that_is_no_string_is_a_fault_and_the_others_keep_their_places():
+    document = cafe()
+    document["sections"][HOT]["itemIds"] = [TEA, 5, None, "none", CAKE]
+    assert faults(document) == {
+        f"/sections/{HOT}/itemIds/1": "itemIds must list ids as strings, not a number.",
+        f"/sections/{HOT}/itemIds/2": "itemIds must list ids as strings, not null.",
+        f"/sections/{HOT}/itemIds/3": (
+            f'The section "Hot" ({HOT}) refers to item none, which is not in items.'
+        ),
+    }
+
+
+@pytest.mark.parametrize(("value", "said"), [("x", "a string"), (1, "a number"), (True, "true")])
+@pytest.mark.parametrize("table", ["catalogs", "sections", "modifierGroups"])
+def test_a_table_of_the_wrong_type_is_a_fault(table: str, value: Any, said: str):
+    document = {"items": {}, table: value}
+    assert faults(document) == {f"/{table}": f"{table} must be an object or a list, not {said}."}
+
+
+@pytest.mark.parametrize("table", ["catalogs", "sections", "modifierGroups"])
+def test_a_table_of_null_is_an_absent_one(table: str):
+    assert faults({"items": {}, table: None}) == {}
+
+
+@pytest.mark.parametrize("table", list(PLACES))
+def test_null_on_an_optional_member_is_the_same_as_absent(table: str):
+    document = cafe()
+    entity = document[table][PLACES[table]]
+    for member in list(entity):
+        entity[member] = None
+    assert faults(document) == {}
+    for member in list(entity):
+        del entity[member]
+    without = compiled(document)
+    entity |= dict.fromkeys(
+        ("name", "description", "basePrice", "minimumAllowed", "itemIds", "tags", "availability")
+    )
+    assert compiled(document) == without
+
+
+@pytest.mark.parametrize("value", ["3.0", "3e0", "30E-1", "3"])
+def test_a_number_with_a_point_can_be_an_integer(value: str):
+    text = json_with(TEA, "maximumQuantity", value)
+    assert faults(text) == {}
+    assert next(iter(compiled(text).items.values())).maximum_quantity == 3
+
+
+@pytest.mark.parametrize("currency", ["usd", "US", "XAU", "XXX", "", "EURO", "ABC"])
+def test_an_unknown_currency_is_a_fault(currency: str):
+    document = cafe() | {"currency": currency}
+    assert faults(document) == {"/currency": f'"{currency}" is not an ISO 4217 currency code such as USD.'}
+
+
+def test_a_currency_of_the_wrong_type_is_a_fault():
+    assert faults(cafe() | {"currency": 840}) == {"/currency": "currency must be a string, not a number."}
+
+
+@pytest.mark.parametrize("currency", [{}, {"currency": None}])
+def test_without_a_currency_the_deployments_is_taken(currency: dict[str, None]):
+    document = {"items": {"tea": {"name": "Tea", "basePrice": "1"}}} | currency
+    result = outcome(document, default_currency="KWD")
+    assert isinstance(result, Built)
+    assert result.summary.currency == "KWD"
+    assert b'"basePrice":"1.000"' in result.body
+
+
+@pytest.mark.parametrize("name", [{}, {"name": None}, {"name": ""}])
+@pytest.mark.parametrize("table", list(PLACES))
+def test_a_missing_or_empty_name_is_warned_of(table: str, name: dict[str, Any]):
+    document = cafe()
+    entity = document[table][PLACES[table]]
+    del entity["name"]
+    entity |= name
+    assert list(warnings(document)) == [f"/{table}/{PLACES[table]}"]
+
+
+@pytest.mark.parametrize("price", [{}, {"basePrice": None}])
+def test_an_item_without_a_price_is_warned_of(price: dict[str, None]):
+    document = cafe()
+    del document["items"][MILK]["basePrice"]
+    document["items"][MILK] |= price
+    assert warnings(document) == {
+        f"/items/{MILK}": f'The item "Milk" ({MILK}) has no basePrice: it cannot be sold by itself, '
+        "and is free as a modifier."
+    }
+
+
+def test_warnings_of_one_kind_are_bounded_and_counted_in_full():
+    document = {"items": {f"{n:08x}-0000-5000-8000-000000000000": {"name": "x"} for n in range(1234)}}
+    result = outcome(document)
+    assert isinstance(result, Built)
+    assert result.summary.warnings == 1234
+    assert len(result.warnings) == 201
+    assert result.warnings[-1].message == "1034 more warnings like the one before."
+
+
+def test_a_failed_document_brings_its_warnings_too():
+    document = cafe()
+    document["items"][MILK]["name"] = ""
+    document["sections"][DRINKS]["itemIds"] = ["none"]
+    result = outcome(document)
+    assert isinstance(result, BuildFailed)
+    assert [warning.path for warning in result.warnings] == [f"/items/{MILK}"]
+
+
+def test_messages_hold_no_control_characters_whatever_the_names_are():
+    document = cafe()
+    document["items"][MILK] = {"name": "\x00\x1b[31m\r\n", "basePrice": "\x00\x1b"}
+    document["sections"]["\x00\n"] = {"name": "\x7f", "itemIds": ["\x00"]}
+    for path, message in faults(document).items():
+        assert path.isprintable()
+        assert message.isprintable()
