@@ -17,45 +17,6 @@ from tests.catalog.documents import (
 
 @pytest.mark.parametrize(
     "raw",
-    ["1180591620717411303424", "1e400", "99999999999", "1" * 5000, "9007199254740993.0", "-1", "-1.0", "1.5"],
-)
-@pytest.mark.parametrize("member", ["maximumQuantity"])
-def test_a_count_that_is_negative_broken_or_beyond_32_bits_is_a_fault(raw: str, member: str):
-    assert list(faults(json_with(TEA, member, raw))) == [f"/items/{TEA}/{member}"]
-
-
-@pytest.mark.parametrize("member", ["minimumAllowed", "maximumAllowed", "maximumPerItem", "freeQuantity"])
-@pytest.mark.parametrize("count", [-1, 2**31])
-def test_a_groups_counts_are_not_negative_and_fit_a_quantity(member: str, count: int):
-    document = cafe()
-    document["modifierGroups"][EXTRAS][member] = count
-    assert list(faults(document)) == [f"/modifierGroups/{EXTRAS}/{member}"]
-
-
-def test_a_minimum_above_the_maximum_is_a_fault():
-    document = cafe()
-    document["modifierGroups"][EXTRAS] |= {"minimumAllowed": 3, "maximumAllowed": 2}
-    assert list(faults(document)) == [f"/modifierGroups/{EXTRAS}/minimumAllowed"]
-
-
-@pytest.mark.parametrize(
-    ("rules", "warned"),
-    [
-        ({"minimumAllowed": 3, "maximumAllowed": None, "maximumPerItem": 1}, True),
-        ({"minimumAllowed": 2, "maximumAllowed": None, "maximumPerItem": 1}, False),
-        ({"minimumAllowed": 9, "maximumAllowed": None}, False),
-        ({"minimumAllowed": 1, "itemIds": []}, True),
-        ({"minimumAllowed": 0, "itemIds": []}, False),
-    ],
-)
-def test_a_minimum_that_cannot_be_reached_is_warned_of(rules: dict[str, Any], warned: bool):  # a table
-    document = cafe()
-    document["modifierGroups"][EXTRAS] |= rules | {"priceOverrides": {}}
-    assert (f"/modifierGroups/{EXTRAS}/minimumAllowed" in warnings(document)) is warned
-
-
-@pytest.mark.parametrize(
-    "raw",
     [
         '"dear"',
         '"1.999"',
