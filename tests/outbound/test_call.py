@@ -220,7 +220,7 @@ async def test_no_answer_is_a_failure_with_its_reason(
     private: Outbound,
     script: Script,
     reason: Fault,
-    truncate: bool,  # noqa: FBT001  # a column of the table
+    truncate: bool,  # a column of the table
 ) -> None:
     async with serve(script) as server:
         timeout = 0.1 if reason is Fault.TIMEOUT else 9.0

@@ -494,7 +494,7 @@ async def test_a_certificate_that_does_not_hold_is_explained(
     naps: Naps,
     names: list[str],
     days: int,
-    trusted: bool,  # noqa: FBT001  # a column of the table
+    trusted: bool,  # a column of the table
     words: str,
 ) -> None:
     tls = self_signed(*names, days=days)
