@@ -32,6 +32,7 @@ from mercato.partners.vault import Vault, load_keys
 from mercato.settings import Secret, Settings
 from mercato.stores import places
 from mercato.stores.cache import StoreCache
+from mercato.stores.catalogs import CatalogBodies
 from mercato.stores.events import StoreEvents
 from mercato.stores.onboarding import Onboardings
 from mercato.stores.places import PlaceJob, Placer
@@ -66,6 +67,7 @@ class Runtime:
     builder: Builder
     cache: StoreCache
     compiled: CompiledCatalogs
+    bodies: CatalogBodies
     onboardings: Onboardings
     stores: Stores
     checker: Checker
@@ -147,6 +149,7 @@ def _wire(
         builder=builder,
         cache=cache,
         compiled=compiled,
+        bodies=CatalogBodies(db, now),
         onboardings=Onboardings(db, now, clock.new_id),
         stores=Stores(db, now, clock.new_id, cache, compiled, settings.ingest_waiting_per_store),
         checker=Checker(outbound, builder, compiled, limits, settings.default_currency),

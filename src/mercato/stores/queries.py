@@ -137,6 +137,14 @@ async def find_store(tx: Read, store_id: UUID) -> StoreRow | None:
     return _store(row, sold_out.get(store_id, ()))
 
 
+async def find_live_set(tx: Read, set_id: UUID) -> str | None:
+    """Return the content hash of a CatalogSet that a live store serves or has served."""
+    found: str | None = await tx.scalar(
+        select(sets.c.content_hash).join(stores, stores.c.id == sets.c.store_id).where(sets.c.id == set_id)
+    )
+    return found
+
+
 async def list_stores(
     tx: Read,
     partner_id: UUID,

@@ -1,0 +1,83 @@
+"""CatalogSets as storefronts read them: the bytes that were compressed at ingest, immutable under their id."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from mercato import errors
+from mercato.catalog import queries as catalogs
+from mercato.catalog.compress import CODINGS, decompress
+from mercato.clock import Clock
+from mercato.db.engine import Database
+from mercato.stores import queries
+
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of bodies held in memory, least recently used out."""
+
+KEPT: Final = timedelta(minutes=10)
+"""How long a body is served from memory before the set is looked up again: it may have been pruned."""
+
+IDENTITY: Final = "identity"
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A set's bytes in one coding. `tag` is the strong ETag of exactly these bytes."""
+
+    coding: str
+    content: bytes
+    tag: str
+    tags: frozenset[str]
+    until: datetime
+
+
+class CatalogBodies:
+    """Bodies by CatalogSet and coding."""
+
+    def __init__(self, db: Database, clock: Clock, *, most_bytes: int = MOST_BYTES) -> None:
+        self._db = db
+        self._clock = clock
+        self._most = most_bytes
+        self._held: OrderedDict[tuple[UUID, str], Body] = OrderedDict()
+        self._bytes = 0
+
+    async def get(self, set_id: UUID, coding: str) -> Body:
+        """Return the set's bytes in a coding of CODINGS, or as they are. Raises CatalogSetNotFound.
+
+        Only sets of live stores are found: what an onboarding has pulled is nobody else's business yet.
+        """
+        held = self._held.get((set_id, coding))
+        if held is not None and held.until > self._clock():
+            self._held.move_to_end((set_id, coding))
+            return held
+        async with self._db.read() as tx:
+            content_hash = await queries.find_live_set(tx, set_id)
+            stored = coding if coding != IDENTITY else CODINGS[0]
+            content = await catalogs.find_body(tx, set_id, stored) if content_hash is not None else None
+        if content is None or content_hash is None:
+            self._forget((set_id, coding))
+            raise errors.CatalogSetNotFound(set_id)
+        if coding == IDENTITY:
+            content = decompress(content, stored)
+        return self._hold(set_id, coding, content, content_hash)
+
+    def _hold(self, set_id: UUID, coding: str, content: bytes, content_hash: str) -> Body:
+        tags = {name: _tag(content_hash, name) for name in (IDENTITY, *CODINGS)}
+        body = Body(coding, content, tags[coding], frozenset(tags.values()), self._clock() + KEPT)
+        self._forget((set_id, coding))
+        self._held[set_id, coding] = body
+        self._bytes += len(content)
+        while self._bytes > self._most and len(self._held) > 1:
+            self._forget(next(iter(self._held)))
+        return body
+
+    def _forget(self, key: tuple[UUID, str]) -> None:
+        gone = self._held.pop(key, None)
+        if gone is not None:
+            self._bytes -= len(gone.content)
+
+
+def _tag(content_hash: str, coding: str) -> str:
+    return f'"{content_hash}"' if coding == IDENTITY else f'"{content_hash}-{coding}"'

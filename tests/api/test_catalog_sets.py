@@ -1,0 +1,101 @@
+"""Decisions §2, Get CatalogSet: immutable bytes in the client's coding, a strong tag for each, 304."""
+
+import gzip
+import json
+from typing import Any
+from uuid import uuid4
+
+import brotli
+import pytest
+from backports import zstd
+from tests.service import CATALOG, ITEM, Client, Merchant, Service
+
+from mercato.partners.model import PartnerKind
+from mercato.web.marketfront import best_coding
+
+PATH = "/v1/marketfront/catalog-sets"
+OPEN = {"zstd": zstd.decompress, "br": brotli.decompress, "gzip": gzip.decompress, "identity": bytes}
+
+
+@pytest.fixture
+async def storefront(mercato: Service) -> Client:
+    return (await mercato.partner(PartnerKind.MARKETFRONT))[1]
+
+
+@pytest.fixture
+async def store(mercato: Service, pos: Client, shop: Merchant) -> Any:
+    return await mercato.live(pos, shop.host(CATALOG))
+
+
+async def read(client: Client, path: str, coding: str, **headers: str) -> Any:
+    """Read without the client library's own decoding."""
+    sent = {"Authorization": f"Bearer {client.key}", "Accept-Encoding": coding} | headers
+    async with client.session.get(client.base + path, headers=sent, auto_decompress=False) as reply:
+        return reply.status, reply.headers, await reply.read()
+
+
+async def test_a_catalog_set_is_served_in_the_codings_made_at_ingest(storefront: Client, store: Any):
+    tags = set()
+    for coding, decode in OPEN.items():
+        status, headers, body = await read(storefront, f"{PATH}/{store['catalogSetId']}", coding)
+        assert status == 200
+        assert headers.get("Content-Encoding", "identity") == coding
+        assert headers["Vary"] == "Accept-Encoding"
+        assert headers["Cache-Control"] == "private, max-age=31536000, immutable"
+        served = json.loads(decode(body))
+        assert (served["catalogSetId"], served["storeId"]) == (store["catalogSetId"], store["storeId"])
+        assert served["items"][ITEM]["basePrice"] == "4.50"
+        tags.add(headers["ETag"])
+    assert len(tags) == 4
+
+
+async def test_if_none_match_takes_any_codings_tag_or_a_star(storefront: Client, store: Any):
+    path = f"{PATH}/{store['catalogSetId']}"
+    tag = (await read(storefront, path, "gzip"))[1]["ETag"]
+    for known in (tag, f'"x", {tag}', f"W/{tag}", "*"):
+        status, headers, body = await read(storefront, path, "br", **{"If-None-Match": known})
+        assert (status, body) == (304, b"")
+        assert headers["ETag"] != tag
+    assert (await read(storefront, path, "br", **{"If-None-Match": '"other"'}))[0] == 200
+
+
+async def test_a_superseded_set_stays_readable_and_an_unknown_one_is_404(
+    mercato: Service, pos: Client, shop: Merchant, storefront: Client, store: Any
+):
+    await mercato.run(pos, store["storeId"], shop.host(CATALOG | {"note": "new"}, "/new.json"))
+    assert (await storefront.get(f"{PATH}/{store['catalogSetId']}")).status == 200
+    assert (await storefront.get(f"{PATH}/{uuid4()}")).json()["errorCode"] == "CATALOGSET_NOT_FOUND"
+    assert (await pos.get(f"{PATH}/{store['catalogSetId']}")).status == 403
+
+
+async def test_what_an_onboarding_has_pulled_is_not_readable_before_it_is_activated(
+    mercato: Service, pos: Client, shop: Merchant, storefront: Client
+):
+    status = await mercato.onboard(pos, shop.host(CATALOG))
+    from sqlalchemy import select
+
+    from mercato.db.tables import catalog_sets
+
+    async with mercato.app.db.read() as tx:
+        set_id = await tx.scalar(select(catalog_sets.c.id))
+    assert (await storefront.get(f"{PATH}/{set_id}")).status == 404
+    await pos.post(f"/v1/commerce/onboarding/stores/{status['onboardingId']}/activate")
+    assert (await storefront.get(f"{PATH}/{set_id}")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("accepted", "coding"),
+    [
+        ("", "identity"),
+        ("identity", "identity"),
+        ("gzip, deflate, br, zstd", "zstd"),
+        ("gzip, deflate, br", "br"),
+        ("gzip;q=1.0, br;q=0.5", "gzip"),
+        ("*", "zstd"),
+        ("zstd;q=0, *;q=0.5", "br"),
+        ("gzip;q=0", "identity"),
+        ("gzip;q=x", "identity"),
+    ],
+)
+def test_the_coding_is_the_one_that_the_client_likes_best(accepted: str, coding: str):
+    assert best_coding(accepted) == coding
