@@ -8,15 +8,17 @@ from tests.service import Client, Merchant, Service, merchant, service
 
 
 @pytest.fixture
-async def mercato(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
-    async with service(database_url, tmp_path / "data") as running:
-        yield running
-
-
-@pytest.fixture
 async def shop() -> AsyncIterator[Merchant]:
     async with merchant() as server:
         yield server
+
+
+@pytest.fixture
+async def mercato(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Service]:
+    # The shop is there for longer, so that the last pulls end at once and not when nobody answers them.
+    assert shop.base
+    async with service(database_url, tmp_path / "data") as running:
+        yield running
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from aiohttp import ClientSession
+from tests.api.table import BODIES, GUARDED, call, takes_store, target
 from tests.databases import only_sqlite
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
@@ -15,24 +16,6 @@ from mercato.partners.model import PartnerKind, Surface
 from mercato.web.app import operations
 from mercato.web.operations import Access, Operation
 from mercato.webhooks.deliveries import push
-
-GUARDED = [operation for operation in operations() if operation.access is not Access.PUBLIC]
-
-BODIES: dict[str, Any] = {
-    "registerStore": {
-        "partnerStoreId": "x",
-        "name": "X",
-        "address": {},
-        "catalogCallbackUrl": "http://127.0.0.1:1/",
-    },
-    "retryOnboarding": {},
-    "notifyCatalogUpdate": {"callbackUrl": "http://127.0.0.1:1/"},
-    "validateCatalogSet": CATALOG,
-    "updateStore": {"name": "Mine now"},
-    "setStoreStatus": {"status": "paused"},
-    "setItemAvailability": {"items": [{"itemId": ITEM, "available": False}]},
-}
-"""A good body for every operation that takes one: a new operation is refused here until it has its own."""
 
 
 @dataclass
@@ -99,22 +82,6 @@ async def ids_for(world: World, operation: Operation) -> dict[str, str]:
         listed = await world.owner[Access.COMMERCE].get("/v1/commerce/webhook-deliveries")
         return world.ids | {"deliveryId": listed.json()["deliveries"][0]["id"]}
     return world.ids
-
-
-def target(operation: Operation, ids: dict[str, str], *, store: str | None = None) -> str:
-    path = operation.path
-    for name in operation.names:
-        path = path.replace(f"{{{name}}}", ids[name])
-    return f"{path}?storeId={store}" if store is not None and takes_store(operation) else path
-
-
-def takes_store(operation: Operation) -> bool:
-    return operation.query is not None and "store_id" in operation.query.__struct_fields__
-
-
-async def call(client: Client, operation: Operation, path: str) -> Any:
-    body = BODIES[operation.id] if operation.takes is not None else None
-    return await client.call(operation.method, path, body)
 
 
 async def test_another_partners_ids_are_404_on_every_operation_that_takes_one(world: World):

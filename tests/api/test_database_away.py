@@ -1,0 +1,176 @@
+"""Decisions §10: a database that is busy or away is 503 with `retryAfter`, never 500, and is found again."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+from tests.api.table import GUARDED, call, target
+from tests.databases import only_postgresql, only_sqlite, run
+from tests.service import CATALOG, Client, Merchant, Reply, service
+
+from mercato.db import postgresql
+from mercato.db.engine import Database
+from mercato.web.operations import Access
+
+STORES = "/v1/commerce/stores"
+NAMES = ("storeId", "onboardingId", "catalogIngestId", "deliveryId")
+
+
+def assert_away(reply: Reply) -> None:
+    problem = reply.json()
+    assert (reply.status, problem["errorCode"], problem["retryable"]) == (503, "SERVICE_UNAVAILABLE", True)
+    assert reply.headers["Retry-After"] == str(problem["retryAfter"]) == "2"
+
+
+class Wire:
+    """A cable to the PostgreSQL server that can be cut, in the middle of a sentence, too."""
+
+    def __init__(self, socket: str) -> None:
+        self._socket = socket
+        self._ends: set[asyncio.StreamWriter] = set()
+        self.down = False
+
+    @asynccontextmanager
+    async def laid(self) -> AsyncIterator[int]:
+        """Accept connections on a loopback port while the block runs."""
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            server.close()
+            self.cut()
+
+    def cut(self) -> None:
+        for end in self._ends:
+            end.transport.abort()
+        self._ends.clear()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.down:
+            writer.transport.abort()
+            return
+        to_reader, to_writer = await asyncio.open_unix_connection(self._socket)
+        self._ends |= {writer, to_writer}
+        await asyncio.gather(self._pump(reader, to_writer), self._pump(to_reader, writer))
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass  # cut
+        finally:
+            writer.close()
+
+
+@pytest.fixture
+async def wire(database_url: str) -> AsyncIterator[tuple[Wire, str]]:
+    """A cable, and the URL of the database at its end."""
+    url = postgresql.sqlalchemy_url(database_url)
+    made = Wire(f"{url.query['host']}/.s.PGSQL.5432")
+    async with made.laid() as port:
+        yield made, f"postgresql://postgres@127.0.0.1:{port}/{url.database}"
+
+
+@only_postgresql
+async def test_every_operation_is_503_while_the_database_is_away_and_answers_again_after(
+    wire: tuple[Wire, str], tmp_path: Path
+):
+    cable, url = wire
+    async with service(url, tmp_path / "data") as mercato:
+        _, pos = await mercato.partner()
+        assert (await pos.get(STORES)).status == 200
+        cable.down = True
+        cable.cut()
+        for operation in GUARDED:
+            if operation.access is Access.COMMERCE:
+                path = target(operation, {name: str(uuid4()) for name in NAMES}, store=str(uuid4()))
+                assert_away(await call(pos, operation, path))
+        assert_away(await mercato.anonymous().get("/readyz"))
+        assert (await mercato.anonymous().get("/healthz")).status == 200
+        cable.down = False
+        async with asyncio.timeout(10):
+            while (await pos.get(STORES)).status != 200:
+                await asyncio.sleep(0.02)
+        assert (await mercato.anonymous().get("/readyz")).status == 200
+
+
+@only_postgresql
+async def test_a_connection_that_is_lost_in_the_middle_of_a_request_is_503(
+    wire: tuple[Wire, str], database_url: str, tmp_path: Path, shop: Merchant
+):
+    cable, url = wire
+    async with service(url, tmp_path / "data") as mercato, Database.open(database_url) as other:
+        _, pos = await mercato.partner()
+        store = await mercato.live(pos, shop.host(CATALOG))
+        path = f"{STORES}/{store['storeId']}"
+        async with other.write() as tx:
+            await tx.execute(text("SELECT id FROM stores FOR UPDATE"))
+            waiting = [
+                asyncio.create_task(pos.call("PUT", path, {"name": "Lost"})),
+                asyncio.create_task(pos.post(f"{path}/status", {"status": "paused"})),
+            ]
+            await until_blocked(other, len(waiting))
+            cable.cut()
+            for reply in await asyncio.gather(*waiting):
+                assert_away(reply)
+        await mercato.until(pos, path, lambda now: now.get("name") == store["name"])
+        assert (await pos.call("PUT", path, {"name": "Kept"})).json()["name"] == "Kept"
+
+
+@only_postgresql
+async def test_a_request_that_the_operator_ends_is_503(
+    database_url: str, mercato: Any, pos: Client, shop: Merchant
+):
+    store = await mercato.live(pos, shop.host(CATALOG))
+    path = f"{STORES}/{store['storeId']}"
+    async with Database.open(database_url) as other, other.write() as tx:
+        await tx.execute(text("SELECT id FROM stores FOR UPDATE"))
+        waiting = asyncio.create_task(pos.call("PUT", path, {"name": "Lost"}))
+        await until_blocked(other, 1)
+        blocked = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        await run(database_url, blocked)
+        assert_away(await waiting)
+
+
+@only_sqlite
+async def test_a_database_that_another_process_keeps_busy_is_503_for_writes_alone(
+    database_url: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+):
+    hasty = partial(Database.open, busy_timeout=timedelta(milliseconds=50))
+    monkeypatch.setattr(Database, "open", hasty)
+    async with service(database_url, tmp_path / "data") as mercato:
+        _, pos = await mercato.partner()
+        store = await mercato.live(pos, shop.host(CATALOG))
+        path = f"{STORES}/{store['storeId']}"
+        other = sqlite3.connect(database_url.removeprefix("sqlite:///"), isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        try:
+            assert_away(await pos.call("PUT", path, {"name": "Lost"}))
+            assert_away(await pos.post(f"{path}/status", {"status": "paused"}))
+            assert (await pos.get(STORES)).json()["stores"] == [store]
+        finally:
+            other.close()
+        assert (await pos.call("PUT", path, {"name": "Kept"})).json()["name"] == "Kept"
+
+
+async def until_blocked(database: Database, count: int) -> None:
+    """Wait until that many statements wait for a lock."""
+    blocked = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    )
+    async with asyncio.timeout(10):
+        while True:
+            async with database.read() as tx:
+                if await tx.scalar(blocked) >= count:
+                    return
+            await asyncio.sleep(0.02)
