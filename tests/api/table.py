@@ -26,6 +26,15 @@ BODIES: dict[str, Any] = {
 """A good body for every operation that takes one: a new operation is refused here until it has its own."""
 
 
+SHARED = {"storeId", "catalogSetId"}
+"""What every storefront may read, whoever's it is: the network's stores and catalogs are there for all of them."""
+
+
+def owned(operation: Operation) -> list[str]:
+    """Return the path parameters that name something of one partner's."""
+    return [n for n in operation.names if n not in SHARED or operation.access is not Access.MARKETFRONT]
+
+
 def target(operation: Operation, ids: dict[str, str], *, store: str | None = None) -> str:
     """Return the path with its ids, and with `storeId` where the operation reads it from the query."""
     path = operation.path

@@ -21,6 +21,8 @@ from mercato.db.engine import Database
 from mercato.web.operations import Access
 
 STORES = "/v1/commerce/stores"
+# Of this test's own database: the server is shared by tests that run beside it.
+BLOCKED = "FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 NAMES = ("storeId", "onboardingId", "catalogIngestId", "deliveryId")
 
 
@@ -137,8 +139,7 @@ async def test_a_request_that_the_operator_ends_is_503(
         await tx.execute(text("SELECT id FROM stores FOR UPDATE"))
         waiting = asyncio.create_task(pos.call("PUT", path, {"name": "Lost"}))
         await until_blocked(other, 1)
-        blocked = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        await run(database_url, blocked)
+        await run(database_url, f"SELECT pg_cancel_backend(pid) {BLOCKED}")
         assert_away(await waiting)
 
 
@@ -165,9 +166,7 @@ async def test_a_database_that_another_process_keeps_busy_is_503_for_writes_alon
 
 async def until_blocked(database: Database, count: int) -> None:
     """Wait until that many statements wait for a lock."""
-    blocked = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    )
+    blocked = text(f"SELECT count(*) {BLOCKED}")
     async with asyncio.timeout(10):
         while True:
             async with database.read() as tx:

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from aiohttp import ClientSession
-from tests.api.table import BODIES, GUARDED, call, takes_store, target
+from tests.api.table import BODIES, GUARDED, call, owned, takes_store, target
 from tests.databases import only_sqlite
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
@@ -38,6 +38,7 @@ async def world(mercato: Service, shop: Merchant) -> World:
     return World(
         {
             "storeId": store["storeId"],
+            "catalogSetId": store["catalogSetId"],
             "onboardingId": store["onboardingId"],
             "catalogIngestId": run["catalogIngestId"],
             "deliveryId": await _delivery(mercato, partner_id, UUID(store["storeId"]), shop),
@@ -87,7 +88,7 @@ async def ids_for(world: World, operation: Operation) -> dict[str, str]:
 async def test_another_partners_ids_are_404_on_every_operation_that_takes_one(world: World):
     for operation in GUARDED:
         filters = operation.method == "GET" and not operation.names
-        if filters or not (operation.names or takes_store(operation)):
+        if filters or not (owned(operation) or takes_store(operation)):
             continue
         path = target(operation, await ids_for(world, operation), store=world.ids["storeId"])
         refused = await call(world.stranger[operation.access], operation, path)
