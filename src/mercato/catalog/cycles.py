@@ -1,9 +1,10 @@
 """Sections and modifiers form trees that may share branches, but never lead back to themselves."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
-from mercato.catalog.findings import Findings
+from mercato.catalog.findings import MOST_FAULTS, Findings
 from mercato.catalog.source import Source
 
 _NAMED: Final = 8
@@ -15,7 +16,7 @@ Graph = Mapping[str, Sequence[str]]
 def refuse_cycles(source: Source, findings: Findings) -> None:
     """Note every cycle among sections, and among items and modifier groups, at the reference that closes it."""
     sections = dict(source.sections.rows_with("sectionIds"))
-    for cycle in find_cycles(sections):
+    for cycle in islice(find_cycles(sections), MOST_FAULTS):
         index = sections[cycle[-1]].index(cycle[0])
         findings.fault(
             f"Sections form a cycle: {_named(cycle, source.sections.said)}.",
@@ -34,7 +35,7 @@ def _refuse_modifier_cycles(source: Source, findings: Findings) -> None:
     def said(node: str) -> str:
         return (source.items if node[0] == "i" else source.groups).said(node[1:])
 
-    for cycle in find_cycles(items | groups):
+    for cycle in islice(find_cycles(items | groups), MOST_FAULTS):
         last = cycle[-1]
         table, member = (source.items, "modifierGroupIds") if last[0] == "i" else (source.groups, "itemIds")
         index = (items if last[0] == "i" else groups)[last].index(cycle[0])
@@ -47,7 +48,8 @@ def _refuse_modifier_cycles(source: Source, findings: Findings) -> None:
 def find_cycles(graph: Graph) -> Iterator[list[str]]:
     """Yield a cycle for every edge that leads back to where the walk came from; its last node has that edge.
 
-    Every node and edge is seen once, without recursion: a chain of a million sections costs its length.
+    Every node and edge is seen once, without recursion: a chain of a million sections costs its length. Naming a
+    cycle costs its length too, so whoever asks for all of them pays for each.
     """
     done: set[str] = set()
     for start in graph:
@@ -73,7 +75,8 @@ def _walk(graph: Graph, start: str, done: set[str]) -> Iterator[list[str]]:
 
 
 def _named(cycle: Sequence[str], said: Callable[[str], str]) -> str:
-    names = [said(node) for node in (*cycle, cycle[0])]
-    if len(names) > _NAMED:
-        names = [*names[: _NAMED - 2], f"{len(names) - _NAMED + 1} more", names[-1]]
-    return " → ".join(names)
+    nodes = [*cycle, cycle[0]]
+    if len(nodes) <= _NAMED:
+        return " → ".join(map(said, nodes))
+    first = " → ".join(map(said, nodes[: _NAMED - 2]))
+    return f"{first} → {len(nodes) - _NAMED + 1} more → {said(cycle[0])}"

@@ -48,7 +48,7 @@ def decode(text: bytes) -> Members:
 
 
 def _refuse_at_sight(text: bytes) -> None:
-    if not text.strip():
+    if not text or text.isspace():
         raise UnreadableError("The document is empty.")
     if text[:200].lstrip().startswith(b"<"):
         raise UnreadableError(

@@ -11,6 +11,12 @@ MOST_FAULTS: Final = 100
 MOST_ALIKE: Final = 200
 """Warnings listed of one kind; a menu without any price would have as many as items."""
 
+_SHOWN: Final = 80
+"""Characters of a name or an id that a message repeats."""
+
+_LONGEST_PATH: Final = 2_000
+"""Characters of a pointer."""
+
 _CONTROL: Final = dict.fromkeys(
     (*range(0x20), *range(0x7F, 0xA0), *range(0xD800, 0xE000)), "\N{REPLACEMENT CHARACTER}"
 )
@@ -35,22 +41,18 @@ class Findings:
         """Note why the document cannot be served."""
         self.fault_count += 1
         if len(self._faults) < MOST_FAULTS:
-            self._faults.append(CatalogFault(message=_clean(message), path=_clean(path)))
+            self._faults.append(CatalogFault(message=_clean(message), path=_place(path)))
 
     def warn(self, kind: str, message: str, path: str) -> None:
         """Note what is odd. `kind` groups what would be repeated for every item of a menu."""
         self._alike[kind] += 1
         listed = self._warnings.setdefault(kind, [])
         if len(listed) < MOST_ALIKE:
-            listed.append(CatalogWarning(message=_clean(message), path=_clean(path)))
+            listed.append(CatalogWarning(message=_clean(message), path=_place(path)))
 
     def unlisted(self, count: int) -> None:
         """Note faults that were counted but not looked at one by one."""
         self.fault_count += count
-
-    def noted(self, path: str) -> bool:
-        """Tell whether a fault at exactly this place is listed already."""
-        return any(fault.path == path for fault in self._faults)
 
     @property
     def warning_count(self) -> int:
@@ -75,6 +77,23 @@ class Findings:
         return tuple(listed)
 
 
+def clipped(text: str) -> str:
+    """Return an id or a name of somebody else's for use in a message: a long one is cut."""
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def quoted(text: str) -> str:
+    """Return the same between double quotes."""
+    return f'"{clipped(text)}"'
+
+
 def _clean(text: str) -> str:
     """Return the text without what a text column, a terminal or a log cannot hold."""
     return text if text.isprintable() else text.translate(_CONTROL)
+
+
+def _place(path: str) -> str:
+    """Return the pointer; one through keys of absurd length ends at the last step that is none."""
+    while len(path) > _LONGEST_PATH:
+        path = path.rpartition("/")[0]
+    return _clean(path)

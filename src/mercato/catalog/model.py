@@ -85,14 +85,14 @@ class CompiledHours(msgspec.Struct, frozen=True, array_like=True):
 class CompiledCatalog(msgspec.Struct, frozen=True):
     """A CatalogSet as pricing reads it: everything by UUID, every amount in minor units of the currency.
 
-    `reaches` lists the distinct answers to "through which catalogs can an item be bought?": indices into
-    `catalogs`, or None for "at any time" (a set without catalogs or without sections).
+    `reaches` lists the distinct answers to "through which catalogs can an item be bought?": one bit for each of
+    `catalogs`, the first being the lowest, or None for "at any time" (a set without catalogs or sections).
     """
 
     currency: str
     scale: int
     items: dict[UUID, CompiledItem]
-    reaches: tuple[tuple[int, ...] | None, ...]
+    reaches: tuple[int | None, ...]
     groups: dict[UUID, CompiledGroup]
     sections: dict[str, CompiledSection]
     catalogs: tuple[CompiledHours, ...]
@@ -108,7 +108,7 @@ class CompiledCatalog(msgspec.Struct, frozen=True):
         if reach is None:
             return True
         second = second_of_week(local)
-        return any(self.catalogs[index].open_at(second) for index in reach)
+        return any(catalog.open_at(second) for bit, catalog in enumerate(self.catalogs) if reach >> bit & 1)
 
 
 def second_of_week(local: datetime) -> int:

@@ -31,7 +31,7 @@ class PackedCatalog(msgspec.Struct, frozen=True, array_like=True):
     currency: str
     scale: int
     items: PackedItems
-    reaches: tuple[tuple[int, ...] | None, ...]
+    reaches: tuple[bytes | None, ...]
     groups: dict[UUID, CompiledGroup]
     sections: dict[str, CompiledSection]
     catalogs: tuple[CompiledHours, ...]
@@ -59,7 +59,7 @@ def unpack(packed: bytes) -> CompiledCatalog:
         currency=parts.currency,
         scale=parts.scale,
         items=_items(parts.items),
-        reaches=parts.reaches,
+        reaches=tuple(None if mask is None else int.from_bytes(mask, "little") for mask in parts.reaches),
         groups=parts.groups,
         sections=parts.sections,
         catalogs=parts.catalogs,

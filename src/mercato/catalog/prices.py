@@ -13,8 +13,8 @@ from mercato.catalog.findings import Findings, escape
 from mercato.catalog.shape import said
 from mercato.catalog.source import Form, Source
 
-Written = str | int | bytes | None
-"""A price as it was written: the text of a string, an integer, or the text of any other number."""
+Written = str | bytes | None
+"""A price as it was written: the text of a string, or of a number. The two are never equal."""
 
 
 class Prices:
@@ -30,7 +30,8 @@ class Prices:
     def items(self) -> list[int | None]:
         """Return each item's base price in document order; put the text that is served into its members."""
         table = self._source.items
-        prices, distinct = _written(table.column("basePrice"))
+        prices = _written(table.column("basePrice"))
+        distinct = set(prices)
         self._read(distinct)
         if self._refused:
             self._name_refused(prices)
@@ -54,8 +55,8 @@ class Prices:
         minor: dict[str, int] = {}
         served: dict[str, Any] = {}
         for item, value in overrides.items():
-            [price], distinct = _written([value if type(value) in Form.PRICE.types else None])
-            self._read(distinct)
+            [price] = _written([value if type(value) in Form.PRICE.types else None])
+            self._read({price})
             found = self._minor.get(price)
             if found is None:
                 fault = self._refused.get(price) or f"A price must be {Form.PRICE.words}, not {said(value)}."
@@ -93,17 +94,18 @@ class Prices:
             )
 
 
-def _written(values: list[Any]) -> tuple[list[Written], set[Written]]:
-    """Return prices that can be looked up, and the distinct ones."""
-    try:
-        return values, set(values)
-    except TypeError:
-        # A number with a point is kept as raw JSON, which has no hash.
-        written = [bytes(value) if isinstance(value, msgspec.Raw) else value for value in values]
-        return written, set(written)
+def _written(values: list[Any]) -> list[Written]:
+    if set(map(type, values)) <= {str, type(None)}:
+        return values
+    # Not as integers: whoever knows how they are hashed can choose a million of them that all hash alike.
+    return [value if isinstance(value, str) or value is None else _text(value) for value in values]
+
+
+def _text(number: int | msgspec.Raw) -> bytes:
+    return bytes(number) if isinstance(number, msgspec.Raw) else str(number).encode()
 
 
 def _minor(price: Written, scale: int) -> int:
-    if isinstance(price, str):
-        return money.decimal_to_minor(price, scale)
-    return money.number_to_minor(price.decode() if isinstance(price, bytes) else str(price), scale)
+    if isinstance(price, bytes):
+        return money.number_to_minor(price.decode(), scale)
+    return money.decimal_to_minor(price or "", scale)

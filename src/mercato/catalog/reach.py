@@ -1,38 +1,39 @@
 """Through which catalogs an item can be bought: a section is reached from a catalog, or from a section above it."""
 
+from collections.abc import Iterable
 from graphlib import TopologicalSorter
-from typing import Final
 
 from mercato.catalog.source import Source
 
-Reaches = tuple[tuple[int, ...] | None, ...]
+Reaches = tuple[bytes | None, ...]
+"""Catalogs as the bits of a little-endian integer, the set's first catalog being the lowest; None for any time.
 
-_ANY_TIME: Final[Reaches] = (None,)
+As bytes, because a document can hold as many different ones as items, chosen so that their integers hash alike.
+"""
 
 
 def find_reaches(source: Source) -> tuple[list[int], Reaches]:
     """Return for each item an index into the reaches, and the reaches.
 
-    A reach is the catalogs' indices, or None for any time: without sections any item can be bought, without
-    catalogs any item of any section.
+    Without sections any item can be bought at any time, without catalogs any item of any section.
     """
     items = source.items.members
     if not source.sections:
-        return [0] * len(items), _ANY_TIME
-    masks = _section_masks(source)
-    listing = {masks[key] for key, _ in source.sections.rows_with("itemIds")}
+        return [0] * len(items), (None,)
+    width = len(source.catalogs) // 8 + 1
+    sections = _section_masks(source)
+    listing = {sections[key].to_bytes(width, "little") for key, _ in source.sections.rows_with("itemIds")}
     if len(listing) == 1 and len(source.sections.listed("itemIds")[1]) == len(items):
         # Every item stands in sections that all have the same catalogs.
-        return [0] * len(items), (_reach(listing.pop(), source),)
-    of_items = _item_masks(source, masks)
-    index = {mask: place for place, mask in enumerate(dict.fromkeys((0, *of_items.values())))}
-    return [index[of_items.get(key, 0)] for key in items], tuple(_reach(mask, source) for mask in index)
+        return [0] * len(items), _reaches(listing, source)
+    masks = _item_masks(source, sections)
+    of_items = [masks.get(key, 0).to_bytes(width, "little") for key in items]
+    index = {mask: place for place, mask in enumerate(dict.fromkeys(of_items))}
+    return [index[mask] for mask in of_items], _reaches(index, source)
 
 
-def _reach(mask: int, source: Source) -> tuple[int, ...] | None:
-    if mask and not source.catalogs:
-        return None
-    return tuple(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
+def _reaches(masks: Iterable[bytes], source: Source) -> Reaches:
+    return tuple(mask if source.catalogs or not any(mask) else None for mask in masks)
 
 
 def _section_masks(source: Source) -> dict[str, int]:

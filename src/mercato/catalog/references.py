@@ -4,7 +4,7 @@ from itertools import chain
 from typing import Any
 
 from mercato.catalog import ids
-from mercato.catalog.findings import Findings, escape
+from mercato.catalog.findings import Findings, clipped, escape
 from mercato.catalog.source import Source, Table
 
 
@@ -69,7 +69,7 @@ class _Resolver:
             if served is None:
                 self._missing(groups, key, ref, items, place)
             elif served in found:
-                message = f"priceOverrides of {groups.said(key)} names item {ref} twice."
+                message = f"priceOverrides of {groups.said(key)} names item {clipped(ref)} twice."
                 self._findings.fault(message, groups.pointer(key) + place)
             else:
                 found[served] = price
@@ -83,7 +83,7 @@ class _Resolver:
 
     def _missing(self, table: Table, key: str, ref: str, target: Table, place: str) -> None:
         self._findings.fault(
-            f"The {table.kind.noun} {table.said(key)} refers to {target.kind.noun} {ref}, "
+            f"The {table.kind.noun} {table.said(key)} refers to {target.kind.noun} {clipped(ref)}, "
             f"which is not in {target.kind.member}.",
             table.pointer(key) + place,
         )

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from mercato.catalog.findings import escape
+from mercato.catalog.findings import clipped, escape, quoted
 
 Members = dict[str, Any]
 """An object's members as JSON values. A number that is no integer is its text (`msgspec.Raw`): no digit is lost."""
@@ -102,16 +102,18 @@ class Table:
         *,
         used: set[str] | None = None,
         steps: dict[str, str] | None = None,
+        written: dict[str, str] | None = None,
         readable: bool = True,
     ) -> None:
-        """`members` by served id; `used` are the names of all their members; `steps` say where an entity stands
-        when that is not under its served id.
+        """`members` by served id; `used` are the names of all their members; `steps` say where an entity stands,
+        `written` how its id is written, when that is not its served id.
         """
         self.used: set[str] = set().union(*members.values()) if used is None else used
         self.kind = kind
         self.members = members
         self.readable = readable
         self._steps = steps or {}
+        self._written = written or {}
         self._columns: dict[str, list[Any]] = {}
         self._listed: dict[str, tuple[int, set[str]]] = {}
         self._nothing: list[Any] = [None] * len(members)
@@ -156,10 +158,8 @@ class Table:
 
     def said(self, served: str) -> str:
         """Return the entity for a message: its name, and its id as the document has it."""
-        row = self.members[served]
-        name, own = row.get("name"), row.get("partnerItemId") if served in self._steps else None
-        shown = own if isinstance(own, str) else served
-        return f'"{name}" ({shown})' if name and isinstance(name, str) else shown
+        name, own = self.members[served].get("name"), clipped(self._written.get(served, served))
+        return f"{quoted(name)} ({own})" if name and isinstance(name, str) else own
 
 
 class Source(msgspec.Struct):

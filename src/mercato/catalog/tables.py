@@ -1,15 +1,12 @@
 """From one member of the document to a table: dictionary or list, ids as they are served, each id once."""
 
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from mercato.catalog import ids
-from mercato.catalog.findings import Findings, escape
+from mercato.catalog.findings import Findings, escape, quoted
 from mercato.catalog.shape import as_object, read_columns, said
 from mercato.catalog.source import ITEMS, Kind, Members, Table
-
-_SHOWN: Final = 80
-"""Characters of an id that a message repeats."""
 
 
 def read_table(value: Any, kind: Kind, *, onboarding_id: UUID, findings: Findings) -> Table:
@@ -79,7 +76,7 @@ class _Reader:
             self._wrong_type(own, key)
         elif self._served(key) != self._served(own):
             self._findings.fault(
-                f"{self._kind.own_id} {_quoted(own)} differs from the key {_quoted(key)} under which it stands.",
+                f"{self._kind.own_id} {quoted(own)} differs from the key {quoted(key)} under which it stands.",
                 f"/{self._kind.member}/{escape(key)}/{self._kind.own_id}",
             )
 
@@ -91,19 +88,20 @@ class _Reader:
         """Return the table of rows of id, step and members."""
         members: dict[str, Members] = {}
         steps: dict[str, str] = {}
+        written: dict[str, str] = {}
         for text, step, row in rows:
             served = self._served(text)
             if served in members:
                 self._collision(text, step, steps[served], listed=listed)
                 continue
-            steps[served] = step
+            steps[served], written[served] = step, text
             members[served] = self._with_id(row, text, served, step, listed=listed)
-        return Table(self._kind, members, steps=steps)
+        return Table(self._kind, members, steps=steps, written=written)
 
     def _collision(self, text: str, step: str, other: str, *, listed: bool) -> None:
         at = f"/{self._kind.member}/{escape(step)}"
         first = f"/{self._kind.member}/{escape(other)}"
-        message = f"The {self._kind.noun} at {first} has the id {_quoted(text)} already."
+        message = f"The {self._kind.noun} at {first} has the id {quoted(text)} already."
         self._findings.fault(message, f"{at}/{self._kind.own_id}" if listed else at)
 
     def _with_id(self, row: Members, text: str, served: str, step: str, *, listed: bool) -> Members:
@@ -115,14 +113,10 @@ class _Reader:
             return row
         self._findings.warn(
             f"{self._kind.member} renamed",
-            f"The {self._kind.noun} id {_quoted(text)} is not a UUID: it is served as {served}.",
+            f"The {self._kind.noun} id {quoted(text)} is not a UUID: it is served as {served}.",
             f"/{self._kind.member}/{escape(step)}",
         )
         return row | {"partnerItemId": text} if row.get("partnerItemId") is None else row
 
     def _served(self, text: str) -> str:
         return ids.served_id(text, onboarding_id=self._onboarding_id, addressed=self._kind.addressed)
-
-
-def _quoted(text: str) -> str:
-    return f'"{text}"' if len(text) <= _SHOWN else f'"{text[:_SHOWN]}…"'

@@ -7,7 +7,7 @@ import msgspec
 
 from mercato.catalog.counts import check_counts
 from mercato.catalog.cycles import refuse_cycles
-from mercato.catalog.findings import Findings
+from mercato.catalog.findings import Findings, clipped
 from mercato.catalog.hours import read_windows
 from mercato.catalog.model import Windows
 from mercato.catalog.prices import Prices
@@ -74,9 +74,11 @@ def _warn_idle_overrides(source: Source, findings: Findings) -> None:
     for key, prices in groups.rows_with("priceOverrides"):
         idle = prices.keys() - set(offered.get(key, ()))
         if idle:
+            named = ", ".join(clipped(item) for item in sorted(idle)[:_NAMED]) + (
+                " and more" if len(idle) > _NAMED else ""
+            )
             findings.warn(
                 "idle override",
-                f"priceOverrides of the modifier group {groups.said(key)} names items that it does not offer: "
-                f"{', '.join(sorted(idle)[:_NAMED])}{' and more' if len(idle) > _NAMED else ''}.",
+                f"priceOverrides of the modifier group {groups.said(key)} names items that it does not offer: {named}.",
                 f"{groups.pointer(key)}/priceOverrides",
             )
