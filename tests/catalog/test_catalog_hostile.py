@@ -1,0 +1,116 @@
+"""Documents made to hang or to fill the memory of whoever reads them cost about what their size does."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from tests.catalog.documents import built, compiled, faults, outcome
+
+from mercato.catalog.build import BuildFailed
+
+MODULUS = 2**61 - 1
+"""Integers that differ by it hash alike."""
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    begun = time.process_time()
+    yield
+    assert time.process_time() - begun < seconds
+
+
+def key(number: int) -> str:
+    return f"{number:08x}-0000-5000-8000-000000000000"
+
+
+def test_a_hundred_thousand_prices_that_hash_alike_are_told_apart_in_time():
+    items = {key(n): {"basePrice": n * MODULUS} for n in range(100_000)}
+    with within(10):
+        assert isinstance(outcome({"items": items}), BuildFailed)
+
+
+def test_as_many_combinations_of_catalogs_as_items_that_hash_alike_are_told_apart_in_time():
+    # Bits 61 apart weigh the same modulo 2^61 - 1, so each choice of one bit from every pair hashes like any other.
+    sections = {f"s{n}": {"name": "x", "itemIds": [key(n)]} for n in range(4096)}
+    catalogs = [
+        {"name": "x", "sectionIds": [f"s{n}" for n in range(4096) if (n >> bit % 61 & 1) == bit // 61]}
+        for bit in range(122)
+        if bit % 61 < 12
+    ]
+    document = {"items": {key(n): {"name": "x", "basePrice": "1"} for n in range(4096)}, "sections": sections}
+    with within(10):
+        catalog = compiled(document | {"catalogs": catalogs})
+    assert len(catalog.reaches) == 4096
+
+
+def test_a_chain_in_which_everything_leads_back_to_the_start_is_walked_in_time():
+    size = 60_000
+    sections = {f"s{n}": {"name": "x", "sectionIds": [f"s{n + 1}", "s0"]} for n in range(size)}
+    sections[f"s{size}"] = {"name": "x", "sectionIds": []}
+    with within(15):
+        result = outcome({"items": {}, "sections": sections})
+    assert isinstance(result, BuildFailed)
+    assert len(result.faults) == 100
+    assert all(len(fault.message) < 300 for fault in result.faults)
+
+
+def test_names_and_ids_of_megabytes_are_cut_in_messages():
+    long = "x" * 3_000_000
+    document: dict[str, Any] = {
+        "items": {long: {"name": long, "basePrice": long, "modifierGroupIds": [long], "itemId": long + "y"}},
+        "sections": {long: {"name": long, "itemIds": [long + "z"] * 50, "sectionIds": [long]}},
+        "currency": long,
+    }
+    result = outcome(document)
+    assert isinstance(result, BuildFailed)
+    assert max(len(fault.message) for fault in result.faults) < 600
+    assert {fault.path for fault in result.faults} == {"/items", "/sections", "/currency"}
+
+
+def test_warnings_of_megabytes_are_cut_too():
+    long = "x" * 3_000_000
+    result = built(
+        {"items": {long: {"name": ""}}, "sections": {"s": {"name": long, "itemIds": [long, long]}}}
+    )
+    assert result.summary.warnings == 4
+    assert max(len(warning.message) for warning in result.warnings) < 600
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        '{"items":{' + ",".join(f'"{n}":{{}}' for n in range(200_000)) + "}}",
+        '{"items":{},"x":[' + ",".join(["[]"] * 500_000) + "]}",
+        '{"items":{},"sections":[' + ",".join(["{}"] * 200_000) + "]}",
+        '{"items":{"a":{"modifierGroupIds":[' + ",".join(['"b"'] * 500_000) + "]}}}",
+        '{"items":{"a":{"name":"' + "\\u0041" * 500_000 + '"}}}',
+        '{"items":{"a":{"basePrice":' + "9" * 2_000_000 + "}}}",
+        '{"items":{"a":{"basePrice":"' + "9" * 2_000_000 + '"}}}',
+        '{"items":{"a":{"basePrice":1e' + "9" * 2_000_000 + "}}}",
+        '{"items":{"a":{"maximumQuantity":1.' + "0" * 2_000_000 + "}}}",
+        "{" + ",".join(['"a":0'] * 300_000) + "}",
+        '{"items":{}' + " " * 3_000_000 + "}",
+        '{"items":{}' + " " * 3_000_000,
+        '{"items":{"' + '\\"' * 1_000_000,
+    ],
+    ids=lambda document: document[:40],
+)
+def test_a_megabyte_of_anything_is_judged_within_seconds(document: str):
+    with within(10):
+        outcome(document)
+
+
+def test_a_fault_deep_inside_an_unknown_member_is_pointed_at():
+    nested = '{"a":[' * 150 + '{"k":1,"k":2}' + "]}" * 150
+    assert list(faults(f'{{"items":{{}},"x":{nested}}}')) == ["/x" + "/a/0" * 150 + "/k"]
+
+
+def test_unknown_members_may_be_nested_as_deep_as_any_reader_goes():
+    for depth in (10, 100, 400):
+        value: Any = 1
+        for _ in range(depth):
+            value = [value]
+        assert json.loads(built({"items": {}, "x": value}).body)["x"] == value
