@@ -1,11 +1,16 @@
 """Specification §2.5, §2.6, §3.3, decisions §2 and §6: stores and their availability over the wire."""
 
+import asyncio
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
+
+from mercato.stores import places, queries
+from mercato.stores.model import Address, Onboarding
 
 STORES = "/v1/commerce/stores"
 
@@ -201,3 +206,35 @@ async def test_another_partners_store_looks_like_none(mercato: Service, pos: Cli
     assert {(reply.status, reply.json()["errorCode"]) for reply in answers} == {(404, "STORE_NOT_FOUND")}
     assert (await other.get(STORES)).json()["stores"] == []
     assert (await pos.get(path)).json() == store
+
+
+async def test_a_place_that_is_found_late_does_not_undo_what_the_merchant_has_said_since(
+    mercato: Service, pos: Client, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+):
+    said = threading.Event()
+    looked_up = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def late(_address: Address) -> tuple[float, float]:
+        said.wait(10)
+        loop.call_soon_threadsafe(looked_up.set)
+        return 34.1, -118.4
+
+    monkeypatch.setattr(places, "coordinates_of", late)
+    store = await mercato.live(pos, shop.host(CATALOG))
+    path = f"{STORES}/{store['storeId']}"
+    mine = {"timezone": "Asia/Tokyo", "address": {"coordinates": {"lat": 35.7, "lng": 139.7}}}
+    changed = (await pos.call("PUT", path, mine)).json()
+    said.set()
+    await asyncio.wait_for(looked_up.wait(), 10)
+    async with asyncio.timeout(10):
+        while (await onboarding_of(mercato, store)).timezone == "UTC":
+            await asyncio.sleep(0.02)
+    assert (await pos.get(path)).json() == changed
+
+
+async def onboarding_of(mercato: Service, store: Any) -> Onboarding:
+    async with mercato.app.db.read() as tx:
+        found = await queries.find_onboarding_by_id(tx, UUID(store["onboardingId"]))
+    assert found is not None
+    return found

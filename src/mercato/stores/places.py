@@ -61,7 +61,7 @@ class Placer:
         async with self.db.write() as tx:
             await jobs.fence(tx, job)
             await queries.place_onboarding(
-                tx, onboarding.id, latitude=latitude, longitude=longitude, timezone=zone
+                tx, onboarding, latitude=latitude, longitude=longitude, timezone=zone
             )
             await announce(tx, TOPIC, str(onboarding.store_id))
         return Done()

@@ -81,12 +81,18 @@ async def move_onboarding(tx: Write, onboarding_id: UUID, **values: Any) -> bool
 
 
 async def place_onboarding(
-    tx: Write, onboarding_id: UUID, *, latitude: float | None, longitude: float | None, timezone: str
+    tx: Write, onboarding: Onboarding, *, latitude: float | None, longitude: float | None, timezone: str
 ) -> None:
-    """Write down where the onboarding, and the store if there is one already, turned out to be."""
+    """Write down where the onboarding turned out to be, and its store too unless the merchant has said otherwise."""
     values = {"latitude": latitude, "longitude": longitude, "timezone": timezone}
-    await tx.execute(update(onboardings).where(onboardings.c.id == onboarding_id).values(values))
-    await tx.execute(update(stores).where(stores.c.onboarding_id == onboarding_id).values(values))
+    await tx.execute(update(onboardings).where(onboardings.c.id == onboarding.id).values(values))
+    as_registered = (
+        stores.c.latitude.is_not_distinct_from(onboarding.latitude),
+        stores.c.timezone == onboarding.timezone,
+    )
+    await tx.execute(
+        update(stores).where(stores.c.onboarding_id == onboarding.id, *as_registered).values(values)
+    )
 
 
 async def find_onboarding_by_id(tx: Read, onboarding_id: UUID) -> Onboarding | None:
