@@ -4,6 +4,7 @@ A column is judged by the set of its types; only one that holds a wrong type is 
 """
 
 from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -21,10 +22,17 @@ def read_columns(table: Table, findings: Findings) -> None:
     rows = list(table.members.values())
     for name, form in table.kind.forms.items():
         if name in table.used:
-            column = [row.get(name) for row in rows]
+            column = _column(rows, name)
             table.put(
                 name, column if _is_right(column, form) else _mended(table, name, column, form, findings)
             )
+
+
+def _column(rows: list[Members], name: str) -> list[Any]:
+    try:
+        return list(map(itemgetter(name), rows))
+    except KeyError:
+        return [row.get(name) for row in rows]
 
 
 def said(value: Any) -> str:

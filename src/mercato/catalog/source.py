@@ -116,6 +116,7 @@ class Table:
         self._written = written or {}
         self._columns: dict[str, list[Any]] = {}
         self._listed: dict[str, tuple[int, set[str]]] = {}
+        self._names: list[str] | None = None
         self._nothing: list[Any] = [None] * len(members)
 
     def __len__(self) -> int:
@@ -131,8 +132,10 @@ class Table:
 
     def names(self) -> list[str]:
         """Return the names of all entities, empty where there is none."""
-        names = self.column("name")
-        return [name or "" for name in names] if None in names else names
+        if self._names is None:
+            names = self.column("name")
+            self._names = [name or "" for name in names] if None in names else names
+        return self._names
 
     def put(self, name: str, column: list[Any]) -> None:
         """Set a column."""

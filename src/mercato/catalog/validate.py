@@ -62,9 +62,10 @@ def _validate(
 
 
 def _warn_nameless(table: Table, findings: Findings) -> None:
-    if all(table.column("name")):
+    names = table.names()
+    if "" not in names:
         return
-    for key in [key for key, name in zip(table.members, table.column("name"), strict=True) if not name]:
+    for key in [key for key, name in zip(table.members, names, strict=True) if not name]:
         findings.warn("no name", f"The {table.kind.noun} {table.said(key)} has no name.", table.pointer(key))
 
 
