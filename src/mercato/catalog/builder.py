@@ -4,8 +4,11 @@ A thread would hold the interpreter's lock through a 5 MB decode, and everybody'
 """
 
 import asyncio
+import ctypes
 import multiprocessing
+import os
 import resource
+import signal
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -27,6 +30,9 @@ IDLE_SECONDS: Final = 60.0
 
 MEMORY: Final = 4 * 1024 * 1024 * 1024
 """Bytes of address space the process may have: 12 times the largest document, and the interpreter."""
+
+PR_SET_PDEATHSIG: Final = 1
+"""Of Linux's <sys/prctl.h>."""
 
 Result = Built | BuildFailed | Unchanged
 
@@ -82,10 +88,19 @@ class Builder:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(BUILD_SECONDS):
-                return await loop.run_in_executor(self._running(), work)
-        except (TimeoutError, BrokenProcessPool, MemoryError):
+                try:
+                    return await loop.run_in_executor(self._running(), work)
+                except BrokenProcessPool:
+                    # Somebody killed the process, which is not the document's fault: once more in a new one.
+                    self._stop(kill=True)
+                    return await loop.run_in_executor(self._running(), work)
+        except (TimeoutError, MemoryError):
             self._stop(kill=True)
             raise BuildOverrunError from None
+        except BrokenProcessPool:
+            # Twice is a fault of ours: the job is tried again later, and ends after a few times.
+            self._stop(kill=True)
+            raise
         finally:
             self._idle = loop.call_later(IDLE_SECONDS, self._stop)
 
@@ -94,7 +109,8 @@ class Builder:
             self._pool = ProcessPoolExecutor(
                 1,
                 mp_context=multiprocessing.get_context("spawn"),
-                initializer=_limit,
+                initializer=_settle_in,
+                initargs=(os.getpid(),),
                 max_tasks_per_child=100,
             )
         return self._pool
@@ -112,5 +128,9 @@ class Builder:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _limit() -> None:
+def _settle_in(parent: int) -> None:
+    """Bound the process's memory, and let it die with the one that started it: kill -9 leaves nobody behind."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)

@@ -1,0 +1,55 @@
+"""Decisions §5: a run ends for its own reasons, never because a process was killed; and none is left behind."""
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+from uuid import UUID
+
+import aiohttp
+import psutil
+from tests.processes.test_serve import partner, serving, until_status
+from tests.service import Client, merchant
+
+from mercato.catalog.build import BuildFailed
+from mercato.catalog.builder import SMALL, Builder
+
+LARGE = json.dumps(
+    {"items": {str(UUID(int=n)): {"name": "x" * 100, "basePrice": "1.00"} for n in range(2500)}}
+).encode()
+ONE = UUID(int=1)
+
+
+async def build(builder: Builder) -> object:
+    return await builder.build(
+        LARGE, onboarding_id=ONE, catalog_set_id=ONE, store_id=ONE, default_currency="USD", previous_hash=None
+    )
+
+
+async def test_a_large_document_is_built_again_when_its_process_is_killed():
+    assert len(LARGE) > SMALL
+    builder = Builder()
+    try:
+        assert not isinstance(await build(builder), BuildFailed)
+        for child in psutil.Process().children():
+            if "spawn_main" in " ".join(child.cmdline()):
+                os.kill(child.pid, signal.SIGKILL)
+        assert not isinstance(await build(builder), BuildFailed)
+    finally:
+        await builder.close()
+
+
+async def test_kill_9_of_the_server_leaves_no_process_behind(tmp_path: Path):
+    made = await partner(tmp_path)
+    async with merchant() as shop, serving(tmp_path) as (process, base), aiohttp.ClientSession() as session:
+        client = Client(base, made["commerceKey"], session)
+        body = {"partnerStoreId": "1", "name": "S", "address": {}, "catalogCallbackUrl": shop.host(LARGE)}
+        path = (await client.post("/v1/commerce/onboarding/stores", body)).headers["Location"]
+        await until_status(client, path, {"ready_to_activate"})
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert children
+        process.kill()
+        await process.wait()
+        _, alive = await asyncio.to_thread(psutil.wait_procs, children, 10)
+        assert alive == []
