@@ -14,16 +14,19 @@ BODIES: dict[str, Any] = {
         "partnerStoreId": "x",
         "name": "X",
         "address": {},
-        "catalogCallbackUrl": "http://127.0.0.1:1/",
+        "catalogCallbackUrl": "http://127.0.0.1:0/",
     },
     "retryOnboarding": {},
-    "notifyCatalogUpdate": {"callbackUrl": "http://127.0.0.1:1/"},
+    "notifyCatalogUpdate": {"callbackUrl": "http://127.0.0.1:0/"},
     "validateCatalogSet": CATALOG,
     "updateStore": {"name": "Mine now"},
     "setStoreStatus": {"status": "paused"},
     "setItemAvailability": {"items": [{"itemId": ITEM, "available": False}]},
 }
-"""A good body for every operation that takes one: a new operation is refused here until it has its own."""
+"""A good body for every operation that takes one: a new operation is refused here until it has its own.
+
+The URLs are good to be taken and fail at once when they are pulled: nobody waits for them.
+"""
 
 
 SHARED = {"storeId", "catalogSetId"}
