@@ -228,3 +228,19 @@ async def test_a_us_postal_code_gives_the_store_its_time_zone(mercato: Service, 
 async def test_a_time_zone_or_uri_that_only_looks_like_one_is_422(pos: Client, member: str, value: str):
     reply = await pos.post(PATH, request("https://example.com/c.json") | {member: value})
     assert (reply.status, [fault["pointer"] for fault in reply.json()["errors"]]) == (422, [f"/{member}"])
+
+
+async def test_a_retry_and_a_register_that_take_a_free_name_at_once_leave_one_that_holds_it(
+    mercato: Service, pos: Client, shop: Merchant
+):
+    for number in range(5):
+        name = f"free-{number}"
+        failed = await mercato.onboard(pos, shop.base + "/nothing.json", name=name)
+        second = await mercato.onboard(pos, shop.host(CATALOG), name=name)
+        assert (await pos.call("DELETE", f"{PATH}/{second['onboardingId']}")).status == 204
+        # The failed one has lost its name to the second, which is gone: both below may take it.
+        retry, register = await asyncio.gather(
+            pos.post(f"{PATH}/{failed['onboardingId']}/retry", {"catalogCallbackUrl": shop.host(CATALOG)}),
+            pos.post(PATH, request(shop.host(CATALOG), name)),
+        )
+        assert (retry.status, register.status) in {(200, 409), (409, 201)}, (retry.body, register.body)

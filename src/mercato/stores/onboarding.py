@@ -1,6 +1,7 @@
 """Self-service onboarding: register, let the catalog be pulled, watch, activate (specification §3.1)."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -50,18 +51,12 @@ class Onboardings:
         """Start an onboarding and its pull. Raises ValidationFailed, StoreAlreadyRegistered."""
         _check(request)
         onboarding = self._new(caller, request)
-        try:
-            async with self.db.write() as tx:
-                await self._make_room(tx, onboarding)
-                await queries.insert_onboarding(tx, onboarding)
-                await catalogs.insert_owner(tx, _owner(onboarding))
-                await places.enqueue(tx, onboarding, zone_given=request.timezone is not None)
-                run = await self._pull(tx, onboarding, trace)
-        except Exception as error:
-            if not is_unique_violation(error, onboardings_one_for_each_name):
-                raise
-            # Somebody registered the same store between our look and our insert: theirs is the one.
-            raise await self._taken(onboarding) from None
+        async with self._naming(onboarding) as tx:
+            await self._make_room(tx, onboarding)
+            await queries.insert_onboarding(tx, onboarding)
+            await catalogs.insert_owner(tx, _owner(onboarding))
+            await places.enqueue(tx, onboarding, zone_given=request.timezone is not None)
+            run = await self._pull(tx, onboarding, trace)
         return status_of(onboarding, run)
 
     async def get(self, caller: Caller, onboarding_id: UUID) -> OnboardingStatus:
@@ -93,7 +88,9 @@ class Onboardings:
         """Pull the catalog of a failed onboarding again. Raises OnboardingNotFailed, StoreAlreadyRegistered."""
         if callback_url is not None:
             refuse([("/catalogCallbackUrl", uri_fault(callback_url, "catalogCallbackUrl"))])
-        async with self.db.write() as tx:
+        async with self.db.read() as look:
+            named = await _get(look, caller, onboarding_id)
+        async with self._naming(named) as tx:
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
             state = state_of(onboarding, await _newest(tx, onboarding))
             if state is not OnboardingState.CATALOG_FAILED:
@@ -140,6 +137,18 @@ class Onboardings:
             cancelled_at=None,
             holds_name=True,
         )
+
+    @asynccontextmanager
+    async def _naming(self, onboarding: Onboarding) -> AsyncIterator[Write]:
+        """Open a transaction in which the onboarding takes its name. Raises StoreAlreadyRegistered."""
+        try:
+            async with self.db.write() as tx:
+                yield tx
+        except Exception as error:
+            if not is_unique_violation(error, onboardings_one_for_each_name):
+                raise
+            # Somebody took the name between our look and our write: theirs is the one.
+            raise await self._taken(onboarding) from None
 
     async def _make_room(self, tx: Write, onboarding: Onboarding) -> None:
         """Take the name from a failed onboarding; refuse when the one that holds it is alive."""
