@@ -1,5 +1,7 @@
 """Ids: dictionary or list, own id or none, UUID or not; what is served can always be addressed by UUID."""
 
+import copy
+from typing import Any
 from uuid import UUID, uuid4, uuid5
 
 import pytest
@@ -24,7 +26,7 @@ from tests.catalog.documents import (
 
 from mercato.catalog.ids import are_canonical
 
-NAMED = {
+NAMED: dict[str, Any] = {
     "items": {
         "tea": {"itemId": "tea", "name": "Tea", "basePrice": "1", "modifierGroupIds": ["extras"]},
         "milk": {"name": "Milk", "basePrice": "2", "partnerItemId": "M-1"},
@@ -200,6 +202,22 @@ def test_any_text_can_be_an_id(text: str):
     assert list(copy["items"]) == [of(text)]
     assert copy["sections"][text]["itemIds"] == [of(text)]
     assert all(warning.isprintable() for pair in warnings(document).items() for warning in pair)
+
+
+def test_faults_of_replaced_ids_point_to_where_they_are_written():
+    document = copy.deepcopy(NAMED)
+    document["items"]["tea"]["basePrice"] = "dear"
+    document["modifierGroups"][0]["priceOverrides"] = {"milk": "cheap", "none": "1", "tea": None}
+    document["modifierGroups"][0]["itemIds"] = ["none", 5, "tea"]
+    assert set(faults(document)) == {
+        "/items/tea/basePrice",
+        "/modifierGroups/0/priceOverrides/milk",
+        "/modifierGroups/0/priceOverrides/none",
+        "/modifierGroups/0/priceOverrides/tea",
+        "/modifierGroups/0/itemIds/0",
+        "/modifierGroups/0/itemIds/1",
+        "/modifierGroups/0/itemIds/2",
+    }
 
 
 def test_an_override_that_names_an_item_in_two_letter_cases_is_a_fault():

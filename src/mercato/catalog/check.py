@@ -1,6 +1,7 @@
 """The dry run: everything that a run finds out about a document, and nothing that it changes."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -12,12 +13,20 @@ from mercato.catalog.compile import unpack
 from mercato.catalog.compiled import CompiledCatalogs
 from mercato.catalog.diff import diff
 from mercato.catalog.model import CatalogDiff, CatalogFault, CatalogSummary, CatalogWarning
+from mercato.errors import RateLimited
 from mercato.outbound.client import NotModified, Outbound, PullFailed, PullLimits
 from mercato.wire import Decoder, Wire
 from mercato.wire.checks import refuse, uri_fault
 
 NOWHERE: Final = UUID(int=0)
 """Stands for the onboarding of a document that is checked for no store."""
+
+
+AT_ONCE: Final = 2
+"""Dry runs of one partner at one time: runs of every partner wait for the same building process."""
+
+RETRY_AFTER: Final = 2
+"""Seconds that a partner with too many is told to wait."""
 
 
 class CatalogValidation(Wire):
@@ -57,9 +66,27 @@ class Checker:
     compiled: CompiledCatalogs
     limits: PullLimits
     default_currency: str
+    running: Counter[UUID] = field(default_factory=Counter)
 
-    async def check(self, document: bytes, *, subject: Subject | None) -> CatalogValidation:
-        """Return what a run would say of the document. Raises ValidationFailed for a callbackUrl that is none."""
+    async def check(self, document: bytes, *, partner_id: UUID, subject: Subject | None) -> CatalogValidation:
+        """Return what a run would say of the document.
+
+        Raises ValidationFailed for a callbackUrl that is none, RateLimited when the partner checks too many at once.
+        """
+        if self.running[partner_id] >= AT_ONCE:
+            raise RateLimited(
+                f"{AT_ONCE} dry runs of this account are under way. Wait for one to end.",
+                retry_after=RETRY_AFTER,
+            )
+        self.running[partner_id] += 1
+        try:
+            return await self._pulled_and_checked(document, subject)
+        finally:
+            self.running[partner_id] -= 1
+            if not self.running[partner_id]:
+                del self.running[partner_id]
+
+    async def _pulled_and_checked(self, document: bytes, subject: Subject | None) -> CatalogValidation:
         url = callback_url(document)
         if url is not None:
             refuse([("/callbackUrl", uri_fault(url, "callbackUrl"))])

@@ -61,7 +61,14 @@ def _groups(valid: Valid) -> dict[bytes, tuple[Any, ...]]:
     if not groups:
         return {}
     base = dict(zip(items.members, valid.item_prices, strict=True))
-    names = ("minimumAllowed", "maximumAllowed", "maximumPerItem", "freeQuantity", "itemIds")
+    names = (
+        "minimumAllowed",
+        "maximumAllowed",
+        "maximumPerItem",
+        "freeQuantity",
+        "itemIds",
+        "priceOverrides",
+    )
     rows = zip(groups.members, groups.names(), *map(groups.column, names), strict=True)
     return {
         _bytes(key): (
@@ -70,17 +77,16 @@ def _groups(valid: Valid) -> dict[bytes, tuple[Any, ...]]:
             most,
             each,
             free or 0,
-            _choices(chosen or (), valid.overrides.get(key), base),
+            _choices(chosen or (), own or {}, base),
         )
-        for key, name, least, most, each, free, chosen in rows
+        for key, name, least, most, each, free, chosen, own in rows
     }
 
 
 def _choices(
-    items: Collection[str], own: Mapping[str, int] | None, base: Mapping[str, int | None]
+    items: Collection[str], own: Mapping[str, int], base: Mapping[str, int | None]
 ) -> dict[bytes, int]:
     """Return item → price of one unit: the group's override, else the item's base price, else nothing."""
-    own = own or {}
     return {_bytes(item): own[item] if item in own else base[item] or 0 for item in items}
 
 

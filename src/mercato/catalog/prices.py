@@ -43,12 +43,15 @@ class Prices:
             self._warn_without(prices)
         return list(map(self._minor.get, prices))
 
-    def overrides(self) -> dict[str, dict[str, int]]:
-        """Return each group's overrides: group → item → price; put the texts served into its members."""
-        return {
-            key: self._of_group(key, prices)
-            for key, prices in self._source.groups.rows_with("priceOverrides")
-        }
+    def overrides(self) -> None:
+        """Put minor units into the column of overrides, and the texts that are served into the members.
+
+        Their keys are as they were written: references are resolved afterwards.
+        """
+        groups = self._source.groups
+        if groups.has("priceOverrides"):
+            rows = zip(groups.members, groups.column("priceOverrides"), strict=True)
+            groups.put("priceOverrides", [written and self._of_group(key, written) for key, written in rows])
 
     def _of_group(self, key: str, overrides: dict[str, Any]) -> dict[str, int]:
         groups = self._source.groups
@@ -57,13 +60,11 @@ class Prices:
         for item, value in overrides.items():
             [price] = _written([value if type(value) in Form.PRICE.types else None])
             self._read({price})
-            found = self._minor.get(price)
+            found, served[item] = self._minor.get(price), self._served.get(price)
             if found is None:
                 fault = self._refused.get(price) or f"A price must be {Form.PRICE.words}, not {said(value)}."
                 self._findings.fault(fault, f"{groups.pointer(key)}/priceOverrides/{escape(item)}")
-            else:
-                minor[item] = found
-                served[item] = self._served[price]
+            minor[item] = found or 0
         groups.members[key]["priceOverrides"] = served
         return minor
 

@@ -110,6 +110,12 @@ async def find_body(tx: Read, set_id: UUID, coding: str) -> bytes | None:
     return body
 
 
+async def find_owner_of_set(tx: Read, set_id: UUID) -> UUID | None:
+    """Return the owner that serves or has served the set, while the set is kept."""
+    owner_id: UUID | None = await tx.scalar(select(sets.c.owner_id).where(sets.c.id == set_id))
+    return owner_id
+
+
 async def prune_sets(tx: Write, *, before: datetime, limit: int) -> int:
     """Delete at most `limit` sets that were superseded before the instant; return how many went."""
     old = (

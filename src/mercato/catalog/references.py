@@ -49,21 +49,20 @@ class _Resolver:
             )
 
     def _resolved(self, table: Table, key: str, member: str, refs: list[Any] | None, target: Table) -> Any:
+        """Return the served ids; None stands for what leads nowhere, so that the others keep their places."""
         if not refs or not set(refs).difference(target.members):
             return refs
-        found = []
-        for index, ref in enumerate(refs):
-            # None stands where an entry was no string, which has been noted.
-            served = None if ref is None else self._find(ref, target)
-            if served is not None:
-                found.append(served)
-            elif ref is not None:
+        found = [None if ref is None else self._find(ref, target) for ref in refs]
+        for index, (ref, served) in enumerate(zip(refs, found, strict=True)):
+            if served is None and ref is not None:
                 self._missing(table, key, ref, target, f"/{member}/{index}")
         table.members[key][member] = found
         return found
 
-    def _keys(self, groups: Table, key: str, prices: dict[str, Any], items: Table) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def _keys(self, groups: Table, key: str, prices: dict[str, int], items: Table) -> dict[str, int]:
+        """Return the prices by served id; put the same keys into the group's members."""
+        found: dict[str, int] = {}
+        texts, renamed = groups.members[key]["priceOverrides"], {}
         for ref, price in prices.items():
             served, place = self._find(ref, items), f"/priceOverrides/{escape(ref)}"
             if served is None:
@@ -72,7 +71,8 @@ class _Resolver:
                 message = f"priceOverrides of {groups.said(key)} names item {clipped(ref)} twice."
                 self._findings.fault(message, groups.pointer(key) + place)
             else:
-                found[served] = price
+                found[served], renamed[served] = price, texts[ref]
+        groups.members[key]["priceOverrides"] = renamed
         return found
 
     def _find(self, ref: str, target: Table) -> str | None:

@@ -20,11 +20,10 @@ _NAMED: Final = 3
 
 
 class Valid(msgspec.Struct, frozen=True):
-    """A document without faults. Prices are in minor units of `source.currency`."""
+    """A document without faults. Prices, overrides in their column too, are in minor units of its currency."""
 
     source: Source
     item_prices: list[int | None]
-    overrides: dict[str, dict[str, int]]
     windows: list[Windows | None]
 
 
@@ -49,12 +48,13 @@ def _validate(
     source = read(document, onboarding_id=onboarding_id, default_currency=default_currency, findings=findings)
     if source is None:
         return None
+    prices = Prices(source, findings)
+    item_prices = prices.items()
+    prices.overrides()
     resolve(source, findings)
     refuse_cycles(source, findings)
     check_counts(source, findings)
-    windows = read_windows(source, findings)
-    prices = Prices(source, findings)
-    valid = Valid(source=source, item_prices=prices.items(), overrides=prices.overrides(), windows=windows)
+    valid = Valid(source=source, item_prices=item_prices, windows=read_windows(source, findings))
     for table in source.tables:
         _warn_nameless(table, findings)
     _warn_idle_overrides(source, findings)
