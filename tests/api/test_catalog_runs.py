@@ -249,6 +249,24 @@ async def test_a_dry_run_pulls_a_callback_url(pos: Client, shop: Merchant):
         assert (refused.status, refused.json()["errors"][0]["pointer"]) == (400, "/callbackUrl")
 
 
+async def test_a_third_dry_run_of_a_partner_at_one_time_is_429(mercato: Service, pos: Client, shop: Merchant):
+    go = asyncio.Event()
+
+    async def slowly(_request: web.Request) -> web.Response:
+        await go.wait()
+        return web.json_response(CATALOG)
+
+    path, body = "/v1/commerce/catalogset-validation", {"callbackUrl": shop.host(slowly, "/slow.json")}
+    tasks = [asyncio.create_task(pos.post(path, body)) for _ in range(3)]
+    done, _ = await asyncio.wait(tasks, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+    (refused,) = [task.result() for task in done]
+    assert (refused.status, refused.json()["errorCode"]) == (429, "RATE_LIMITED")
+    # Another partner is not held up, and those under way come to their end.
+    assert (await (await mercato.partner())[1].post(path, CATALOG)).status == 200
+    go.set()
+    assert sorted([(await task).status for task in tasks]) == [200, 200, 429]
+
+
 @pytest.mark.parametrize("document", [b"<html></html>", b"", b"[]", b'{"items":', b"\xff", b"[" * 100_000])
 async def test_documents_that_are_no_catalog_fail_the_run_in_words(
     mercato: Service, pos: Client, shop: Merchant, store: Any, document: bytes

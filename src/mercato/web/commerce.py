@@ -63,7 +63,7 @@ class StoreQuery(Wire):
 class CatalogSetNotification(Wire):
     """Where the CatalogSet is to be pulled from."""
 
-    callback_url: str
+    callback_url: Annotated[str, Meta(max_length=8192)]
 
 
 class CatalogIngestAccepted(Wire):
@@ -255,7 +255,7 @@ async def validate_catalog_set(call: Call[bytes, StoreQuery]) -> CatalogValidati
     if call.query.store_id is not None:
         store = await call.app.cache.get_own(call.caller, _query_store(call.query))
         subject = Subject(store.onboarding_id, store.id, store.catalog_set_id)
-    return await call.app.checker.check(call.body, subject=subject)
+    return await call.app.checker.check(call.body, partner_id=call.caller.partner_id, subject=subject)
 
 
 # --- stores ---------------------------------------------------------------------------------------
