@@ -9,6 +9,9 @@ from mercato.web.operations import Access, Operation
 
 GUARDED = [operation for operation in operations() if operation.access is not Access.PUBLIC]
 
+LINE: dict[str, Any] = {"itemId": ITEM, "quantity": 1, "modifierGroups": [], "lineItemId": ITEM}
+CART: dict[str, Any] = {"storeId": ITEM, "catalogSetId": ITEM, "lineItems": [LINE]}
+
 BODIES: dict[str, Any] = {
     "registerStore": {
         "partnerStoreId": "x",
@@ -22,6 +25,9 @@ BODIES: dict[str, Any] = {
     "updateStore": {"name": "Mine now"},
     "setStoreStatus": {"status": "paused"},
     "setItemAvailability": {"items": [{"itemId": ITEM, "available": False}]},
+    "addCartItem": {"cart": CART, "item": LINE, "catalogSetId": ITEM, "storeId": ITEM},
+    "removeCartItem": {"cart": CART, "lineItemId": ITEM},
+    "updateCartItem": {"cart": CART, "lineItemId": ITEM, "quantity": 2},
 }
 """A good body for every operation that takes one: a new operation is refused here until it has its own.
 

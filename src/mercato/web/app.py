@@ -4,6 +4,7 @@ from functools import cache
 
 from mercato.runtime import Runtime
 from mercato.web import openapi
+from mercato.web.carts import carts
 from mercato.web.commerce import commerce
 from mercato.web.edge import Edge
 from mercato.web.marketfront import marketfront
@@ -22,7 +23,7 @@ async def get_openapi(_call: Call[None, None]) -> Answer:
 
 def operations() -> list[Operation]:
     """Return every operation of the service, in the order of its reference."""
-    return [*commerce, *commerce_webhooks, *marketfront, *marketfront_webhooks, *about, *system]
+    return [*commerce, *commerce_webhooks, *marketfront, *carts, *marketfront_webhooks, *about, *system]
 
 
 @cache

@@ -1,0 +1,80 @@
+"""A priced cart as it is answered: every line with an id of its own, amounts where there are any."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from msgspec import UNSET, UnsetType
+
+from mercato.carts.model import (
+    CartAmounts,
+    LineItem,
+    LineItemAmounts,
+    PricedCart,
+    PricedLineItem,
+    PricedModifierGroup,
+)
+from mercato.carts.pricing import Priced
+from mercato.catalog.model import CompiledCatalog
+from mercato.catalog.money import scaled
+from mercato.clock import MakeId
+
+
+def answer(
+    lines: Sequence[LineItem],
+    priced: Priced,
+    *,
+    store_id: UUID,
+    catalog_set_id: UUID,
+    catalog: CompiledCatalog,
+    new_id: MakeId,
+) -> PricedCart:
+    """Return the cart with ids and amounts; without amounts of its own when a line of it has no price."""
+    scale = catalog.scale
+    writer = _Writer(priced.unavailable, new_id)
+    tops = [
+        writer.line(line, UNSET if unit is None else _amounts(unit, line.quantity, scale))
+        for line, unit in zip(lines, priced.units, strict=True)
+    ]
+    total = scaled(priced.total, scale)
+    whole = None not in priced.units
+    return PricedCart(
+        catalog_set_id=catalog_set_id,
+        line_items=tops,
+        store_id=store_id,
+        amounts=CartAmounts(currency=catalog.currency, sub_total=total, total=total) if whole else UNSET,
+    )
+
+
+def _amounts(unit: int, quantity: int, scale: int) -> LineItemAmounts:
+    return LineItemAmounts(unit_price=scaled(unit, scale), total=scaled(unit * quantity, scale))
+
+
+class _Writer:
+    """Writes lines; an id that was given to a line before is not given again."""
+
+    def __init__(self, unavailable: frozenset[int], new_id: MakeId) -> None:
+        self._unavailable = unavailable
+        self._new_id = new_id
+        self._given: set[UUID] = set()
+
+    def line(self, line: LineItem, amounts: LineItemAmounts | UnsetType = UNSET) -> PricedLineItem:
+        return PricedLineItem(
+            item_id=line.item_id,
+            line_item_id=self._id(line.line_item_id),
+            quantity=line.quantity,
+            modifier_groups=[
+                PricedModifierGroup(
+                    modifier_group_id=group.modifier_group_id,
+                    line_items=[self.line(below) for below in group.line_items],
+                )
+                for group in line.modifier_groups
+            ],
+            amounts=amounts,
+            unavailable=True if id(line) in self._unavailable else UNSET,
+        )
+
+    def _id(self, wanted: UUID | None) -> UUID:
+        if wanted is None or wanted in self._given:
+            wanted = self._new_id()
+        self._given.add(wanted)
+        return wanted

@@ -1,0 +1,133 @@
+"""The three changes of a cart: pure functions of the request and of what the store sells now."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from mercato import errors
+from mercato.carts.answer import answer
+from mercato.carts.lines import Path, find_same, get_path, with_quantity
+from mercato.carts.model import (
+    MOST_QUANTITY,
+    AddCartItemRequest,
+    LineItem,
+    PricedCart,
+    RemoveCartItemRequest,
+    UpdateCartItemRequest,
+)
+from mercato.carts.places import CART, ITEM, Place, check_bounds, count_lines, in_cart
+from mercato.carts.pricing import price, refuse
+from mercato.catalog.model import CompiledCatalog
+from mercato.clock import MakeId
+from mercato.errors import ValidationFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The store and the CatalogSet that a request names."""
+
+    store_id: UUID
+    catalog_set_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Menu:
+    """What a store sells now: its current set, compiled, and the items that are sold out."""
+
+    store_id: UUID
+    catalog_set_id: UUID
+    catalog: CompiledCatalog
+    sold_out: Collection[UUID]
+
+
+def named(request: AddCartItemRequest | RemoveCartItemRequest | UpdateCartItemRequest) -> Named:
+    """Return the store and set that the request is about, having checked the request's bounds.
+
+    Raises ValidationFailed, and for a new cart MissingStoreId or CatalogSetRequired.
+    """
+    cart = request.cart
+    if cart is not None:
+        check_bounds(cart.line_items, CART)
+    if not isinstance(request, AddCartItemRequest):
+        return Named(request.cart.store_id, request.cart.catalog_set_id)
+    check_bounds([request.item], ITEM)
+    if cart is not None and cart.line_items:
+        return Named(cart.store_id, cart.catalog_set_id)
+    store_id = request.store_id or (None if cart is None else cart.store_id)
+    if store_id is None:
+        raise errors.MissingStoreId("A new cart needs a store: send its storeId beside the item.")
+    set_id = request.catalog_set_id or (None if cart is None else cart.catalog_set_id)
+    if set_id is None:
+        raise errors.CatalogSetRequired("A new cart needs the store's catalogSetId beside the item.")
+    return Named(store_id, set_id)
+
+
+def add_item(request: AddCartItemRequest, menu: Menu, new_id: MakeId) -> PricedCart:
+    """Return the cart with the item in it: more of a line that is the same choice, else a line of its own.
+
+    Raises ItemUnavailable or ValidationFailed.
+    """
+    lines = list(request.cart.line_items) if request.cart is not None else []
+    places = in_cart(lines)
+    same = find_same(lines, request.item)
+    if same is None:
+        lines.append(request.item)
+        places.append(ITEM)
+        count_lines(lines, CART, depth=0, count=0)
+    else:
+        quantity = lines[same].quantity + request.item.quantity
+        if quantity > MOST_QUANTITY:
+            message = f"quantity together with the cart's may be at most {MOST_QUANTITY}."
+            raise ValidationFailed.at("/item/quantity", message)
+        lines[same] = replace(lines[same], quantity=quantity)
+        places[same] = ITEM
+    return _answered(lines, places, menu, new_id)
+
+
+def remove_item(request: RemoveCartItemRequest, menu: Menu, new_id: MakeId) -> PricedCart:
+    """Return the cart without the line; what can't be had of the rest is marked, not refused.
+
+    Raises LineItemNotFound; ValidationFailed only for amounts that are out of range.
+    """
+    return _removed(request.cart.line_items, request.line_item_id, menu, new_id)
+
+
+def update_item(request: UpdateCartItemRequest, menu: Menu, new_id: MakeId) -> PricedCart:
+    """Return the cart with another quantity of the line; 0 removes it.
+
+    Raises LineItemNotFound, and for more than 0 ItemUnavailable or ValidationFailed.
+    """
+    lines = request.cart.line_items
+    if request.quantity == 0:
+        return _removed(lines, request.line_item_id, menu, new_id)
+    path = get_path(lines, request.line_item_id)
+    return _answered(with_quantity(lines, path, request.quantity), in_cart(lines), menu, new_id)
+
+
+def _removed(lines: Sequence[LineItem], line_item_id: UUID, menu: Menu, new_id: MakeId) -> PricedCart:
+    path = get_path(lines, line_item_id)
+    places = _left(in_cart(lines), path)
+    return _answered(with_quantity(lines, path, 0), places, menu, new_id, mends=True)
+
+
+def _left(places: list[Place], path: Path) -> list[Place]:
+    """Return the places of the top-level lines that are left."""
+    return places[: path[0]] + places[path[0] + 1 :] if len(path) == 1 else places
+
+
+def _answered(
+    lines: Sequence[LineItem], places: Sequence[Place], menu: Menu, new_id: MakeId, *, mends: bool = False
+) -> PricedCart:
+    """Return the cart as it is answered; one that `mends` is refused for nothing the set says against it."""
+    priced = price(lines, places=places, whole=CART, catalog=menu.catalog, sold_out=menu.sold_out)
+    refuse(priced.overflows if mends else (*priced.faults, *priced.overflows))
+    return answer(
+        lines,
+        priced,
+        store_id=menu.store_id,
+        catalog_set_id=menu.catalog_set_id,
+        catalog=menu.catalog,
+        new_id=new_id,
+    )

@@ -1,0 +1,82 @@
+"""Lines as values: finding one at any depth, changing it, and telling whether two are the same choice."""
+
+from collections.abc import Hashable, Sequence
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from mercato import errors
+from mercato.carts.model import CartModifierGroup, LineItem
+
+Path = tuple[int, ...]
+"""From a cart to one of its lines: index, then (group, index) for every level below."""
+
+
+def get_path(lines: Sequence[LineItem], line_item_id: UUID) -> Path:
+    """Return where the line with this id stands, the first in the cart's order. Raises LineItemNotFound."""
+    path = _find_path(lines, line_item_id)
+    if path is None:
+        raise errors.LineItemNotFound(
+            f"The cart has no line item {line_item_id}. Read its ids from the cart."
+        )
+    return path
+
+
+def with_quantity(lines: Sequence[LineItem], path: Path, quantity: int) -> list[LineItem]:
+    """Return the lines with another quantity at the path; 0 takes the line away.
+
+    A group whose last choice goes is left out: no choice and no group say the same.
+    """
+    index, below = path[0], path[1:]
+    changed = list(lines)
+    if not below:
+        if quantity == 0:
+            del changed[index]
+        else:
+            changed[index] = replace(lines[index], quantity=quantity)
+        return changed
+    groups = list(lines[index].modifier_groups)
+    group = groups[below[0]]
+    left = with_quantity(group.line_items, below[1:], quantity)
+    groups[below[0]] = CartModifierGroup(modifier_group_id=group.modifier_group_id, line_items=left)
+    if not left:
+        del groups[below[0]]
+    changed[index] = replace(lines[index], modifier_groups=groups)
+    return changed
+
+
+def find_same(lines: Sequence[LineItem], item: LineItem) -> int | None:
+    """Return the index of the line with the same item and the same modifiers, in any order."""
+    wanted: Hashable = None
+    for index, line in enumerate(lines):
+        if line.item_id == item.item_id:
+            wanted = wanted or choice_of(item)
+            if choice_of(line) == wanted:
+                return index
+    return None
+
+
+def choice_of(line: LineItem) -> Hashable:
+    """Return a value that is equal for lines of the same item with the same modifiers, whatever their order.
+
+    Quantities of modifiers count, the line's own does not; a choice sent in parts is the choice sent once.
+    """
+    if not line.modifier_groups:
+        return line.item_id, frozenset[Hashable]()
+    units: dict[tuple[UUID, Hashable], int] = {}
+    for group in line.modifier_groups:
+        for below in group.line_items:
+            key = group.modifier_group_id, choice_of(below)
+            units[key] = units.get(key, 0) + below.quantity
+    return line.item_id, frozenset(units.items())
+
+
+def _find_path(lines: Sequence[LineItem], line_item_id: UUID) -> Path | None:
+    for index, line in enumerate(lines):
+        if line.line_item_id == line_item_id:
+            return (index,)
+        for number, group in enumerate(line.modifier_groups):
+            below = _find_path(group.line_items, line_item_id)
+            if below is not None:
+                return index, number, *below
+    return None

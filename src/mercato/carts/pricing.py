@@ -1,0 +1,236 @@
+"""What a cart costs, and everything that is wrong with it, by one CatalogSet. Integers of minor units only.
+
+A unit of a line costs the item's own price and what its modifiers cost, at every depth alike. A group's free
+units are its cheapest by the choices' own prices; modifiers of a free choice cost what they cost.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from mercato import errors
+from mercato.carts.model import LineItem
+from mercato.carts.places import Place, pointer
+from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem
+from mercato.catalog.money import LEAST, MOST
+from mercato.errors import OrderError
+
+UNAVAILABLE: Final = errors.ItemUnavailable.code
+REQUIRED: Final = errors.ModifierRequired.code
+EXCEEDED: Final = errors.ModifierLimitExceeded.code
+INVALID: Final = errors.ValidationFailed.code
+
+MOST_FAULTS: Final = 100
+"""Faults listed in one refusal."""
+
+Chosen = list[tuple[LineItem, Place]]
+"""What was chosen from one group, each with its place in the request."""
+
+
+class Priced(msgspec.Struct, frozen=True):
+    """What became of the lines. `units`: what one unit of each costs, None when something in it can't be had.
+
+    `unavailable` holds the identity (`id`) of every line, nested ones too, that has no price. `faults` are what
+    the set says against the cart; `overflows` are amounts that can't be written down at all.
+    """
+
+    units: tuple[int | None, ...]
+    total: int
+    faults: tuple[OrderError, ...]
+    overflows: tuple[OrderError, ...]
+    unavailable: frozenset[int]
+
+
+def price(
+    lines: Sequence[LineItem],
+    *,
+    places: Iterable[Place],
+    whole: Place,
+    catalog: CompiledCatalog,
+    sold_out: Collection[UUID],
+) -> Priced:
+    """Return what the lines cost and all that is wrong with them; nothing is raised.
+
+    `places` says where each line stands in the request, `whole` where they stand together. The lines must have
+    been found to be within bounds (`check_bounds`).
+    """
+    pricing = _Pricing(catalog, sold_out)
+    total = 0
+    units: list[int | None] = []
+    for line, place in zip(lines, places, strict=True):
+        unit = pricing.top(line, place)
+        units.append(unit)
+        if unit is not None:
+            pricing.check_range(unit * line.quantity, place)
+            total += unit * line.quantity
+    pricing.check_quantities(lines)
+    pricing.check_range(total, whole)
+    return Priced(
+        units=tuple(units),
+        total=total,
+        faults=tuple(pricing.faults),
+        overflows=tuple(pricing.overflows),
+        unavailable=frozenset(pricing.unavailable),
+    )
+
+
+def refuse(faults: Sequence[OrderError]) -> None:
+    """Raise the problem that lists the faults, if there are any: 400 when something can't be had, else 422."""
+    if not faults:
+        return
+    detail = faults[0].message if len(faults) == 1 else f"{len(faults)} faults in the cart: see errors."
+    gone = any(fault.code == UNAVAILABLE for fault in faults)
+    kind = errors.ItemUnavailable if gone else errors.ValidationFailed
+    raise kind(detail, errors=faults[:MOST_FAULTS])
+
+
+class _Pricing:
+    """One walk over a cart's lines."""
+
+    def __init__(self, catalog: CompiledCatalog, sold_out: Collection[UUID]) -> None:
+        self._items = catalog.items
+        self._groups = catalog.groups
+        self._sold_out = sold_out
+        self._tops: list[tuple[CompiledItem | None, Place]] = []
+        self.faults: list[OrderError] = []
+        self.overflows: list[OrderError] = []
+        self.unavailable: set[int] = set()
+
+    def top(self, line: LineItem, place: Place) -> int | None:
+        """Return what one unit of a top-level line costs."""
+        item = self._items.get(line.item_id)
+        self._tops.append((item, place))
+        if item is None:
+            self._gone(line, f"Item {line.item_id} is not in the store's current CatalogSet.", place)
+            return None
+        if item.price is None:
+            # Its modifiers are looked at all the same, so that all faults are told at once.
+            self._unit(line, item, 0, place)
+            self._gone(line, f"{item.name or line.item_id} is not sold by itself.", place)
+            return None
+        return self._unit(line, item, item.price, place)
+
+    def check_range(self, amount: int, place: Place) -> None:
+        """Note an amount that int64 minor units can't hold."""
+        if not LEAST <= amount <= MOST:
+            message = "The amount is out of range."
+            self.overflows.append(OrderError(code=INVALID, message=message, pointer=pointer(place)))
+
+    def check_quantities(self, lines: Sequence[LineItem]) -> None:
+        """Note every item of which the cart has more units, over all top-level lines, than one may buy."""
+        units: dict[UUID, int] = {}
+        for line, (item, place) in zip(lines, self._tops, strict=True):
+            if item is not None and item.maximum_quantity is not None:
+                units[line.item_id] = had = units.get(line.item_id, 0) + line.quantity
+                if had > item.maximum_quantity:
+                    message = f"At most {item.maximum_quantity} of {item.name or line.item_id} can be bought."
+                    self._fault(INVALID, message, (place, "quantity"))
+
+    def _unit(self, line: LineItem, item: CompiledItem, own: int, place: Place) -> int | None:
+        """Return what one unit costs, given the item's own price where it stands."""
+        unit: int | None = own
+        if not item.available or line.item_id in self._sold_out:
+            self._gone(line, f"{item.name or line.item_id} is sold out.", place)
+            unit = None
+        if not line.modifier_groups and not item.groups:
+            return unit
+        chosen = _by_group(line, place)
+        for group_id, (choices, where) in chosen.items():
+            group = self._groups.get(group_id) if group_id in item.groups else None
+            extra = None if group is None else self._group(group, choices, where)
+            if group is None:
+                self._lacks_group(group_id, item, choices, where)
+            unit = None if unit is None or extra is None else unit + extra
+        for group_id in item.groups:
+            if group_id not in chosen:
+                self._check_units(self._groups[group_id], {}, (place, "modifierGroups"))
+        if unit is None:
+            self.unavailable.add(id(line))
+        return unit
+
+    def _group(self, group: CompiledGroup, choices: Chosen, where: Place) -> int | None:
+        """Return what the choices cost together; None when one of them can't be had."""
+        extra: int | None = 0
+        units: dict[UUID, int] = {}
+        costs: list[tuple[int, int]] = []
+        for line, place in choices:
+            quantity = line.quantity
+            units[line.item_id] = units.get(line.item_id, 0) + quantity
+            own = group.choices.get(line.item_id)
+            if own is None:
+                message = (
+                    f"{group.name or 'The group'} has no choice {line.item_id} in the current CatalogSet."
+                )
+                self._gone(line, message, place)
+                extra = None
+                continue
+            unit = self._unit(line, self._items[line.item_id], own, place)
+            extra = None if extra is None or unit is None else extra + quantity * unit
+            costs.append((own, quantity))
+        self._check_units(group, units, where)
+        if group.free and extra is not None:
+            extra -= _cheapest(costs, group.free)
+        return extra
+
+    def _check_units(self, group: CompiledGroup, units: dict[UUID, int], where: Place) -> None:
+        """Note when a group has too few or too many units; one fault a group."""
+        had = sum(units.values())
+        name = group.name or "The group"
+        if had < group.minimum:
+            self._fault(REQUIRED, f"{name}: choose at least {group.minimum}, not {had}.", where)
+        elif group.maximum is not None and had > group.maximum:
+            self._fault(EXCEEDED, f"{name}: choose at most {group.maximum}, not {had}.", where)
+        else:
+            for item_id, count in units.items():
+                most = self._most_of(item_id, group)
+                if most is not None and count > most:
+                    message = f"{name}: choose at most {most} of one choice, not {count}."
+                    self._fault(EXCEEDED, message, where)
+                    return
+
+    def _most_of(self, item_id: UUID, group: CompiledGroup) -> int | None:
+        item = self._items.get(item_id)
+        own = None if item is None else item.maximum_quantity
+        if own is None or group.maximum_per_item is None:
+            return group.maximum_per_item if own is None else own
+        return min(own, group.maximum_per_item)
+
+    def _lacks_group(self, group_id: UUID, item: CompiledItem, choices: Chosen, where: Place) -> None:
+        message = f"{item.name or 'The item'} has no modifier group {group_id} in the current CatalogSet."
+        self._fault(UNAVAILABLE, message, where)
+        stack = [line for line, _ in choices]
+        while stack:
+            line = stack.pop()
+            self.unavailable.add(id(line))
+            stack += [below for group in line.modifier_groups for below in group.line_items]
+
+    def _gone(self, line: LineItem, message: str, place: Place) -> None:
+        self.unavailable.add(id(line))
+        self._fault(UNAVAILABLE, message, place)
+
+    def _fault(self, code: str, message: str, place: Place) -> None:
+        fault = OrderError(code=code, message=message, pointer=pointer(place))
+        if len(self.faults) < MOST_FAULTS and fault not in self.faults:
+            self.faults.append(fault)
+
+
+def _by_group(line: LineItem, place: Place) -> dict[UUID, tuple[Chosen, Place]]:
+    """Return what was chosen from each group: a group that is sent in parts is one group all the same."""
+    chosen: dict[UUID, tuple[Chosen, Place]] = {}
+    for index, group in enumerate(line.modifier_groups):
+        where = (place, f"modifierGroups/{index}")
+        choices, _ = chosen.setdefault(group.modifier_group_id, ([], where))
+        choices += [(below, (where, f"lineItems/{number}")) for number, below in enumerate(group.line_items)]
+    return chosen
+
+
+def _cheapest(costs: list[tuple[int, int]], free: int) -> int:
+    """Return what the cheapest units cost, given (price of a unit, units)."""
+    waived = 0
+    for own, quantity in sorted(costs):
+        units = min(free, quantity)
+        waived += units * own
+        free -= units
+    return waived
