@@ -115,6 +115,7 @@ def _operation(method: str, path: str, operation: Json) -> str:
 
 def _credentials(operation: Json) -> str:
     names = {"commerceKey": "a Commerce key", "marketfrontToken": "a marketfront key or token"}
+    names["clientSecret"] = "HTTP Basic, or in the body"
     return " or ".join(names[name] for way in operation["security"] for name in way) or "none"
 
 
@@ -126,7 +127,9 @@ def _good(answer: Json) -> str:
 def _content(holder: Json) -> str:
     media, content = next(iter(holder["content"].items()))
     kind = _kind(content["schema"])
-    return kind if media == "application/json" else f"`{media}`"
+    if media == "application/json":
+        return kind
+    return f"{kind} as `{media}`" if "$ref" in content["schema"] else f"`{media}`"
 
 
 def _type(name: str, schema: Json) -> str:

@@ -27,7 +27,8 @@ from mercato.outbound.client import Outbound, PullLimits
 from mercato.outbound.guard import AddressPolicy
 from mercato.partners.accounts import check_vault
 from mercato.partners.callers import Callers
-from mercato.partners.limits import Limiter
+from mercato.partners.limits import Failures, Limiter
+from mercato.partners.tokens import PURPOSE, Tokens
 from mercato.partners.vault import Vault, load_keys
 from mercato.settings import Secret, Settings
 from mercato.stores import places
@@ -63,6 +64,7 @@ class Runtime:
     vault: Vault
     callers: Callers
     limiter: Limiter | None
+    failures: Failures | None
     outbound: Outbound
     builder: Builder
     cache: StoreCache
@@ -143,7 +145,8 @@ def _wire(
         metrics=Metrics(),
         feed=feed,
         vault=vault,
-        callers=Callers(db, feed, now),
+        callers=Callers(db, feed, Tokens(vault.derive(PURPOSE)), now),
+        failures=Failures(now) if settings.rate_limits else None,
         limiter=_limiter(settings, now),
         outbound=outbound,
         builder=builder,

@@ -6,9 +6,11 @@ from mercato.db.engine import Database
 from mercato.partners import accounts
 from mercato.partners.accounts import NewPartner
 from mercato.partners.model import PartnerKind
+from mercato.partners.tokens import PURPOSE, Tokens
 from mercato.partners.vault import Vault
 
 VAULT = Vault([b"0" * 32])
+TOKENS = Tokens(VAULT.derive(PURPOSE))
 HOUR = timedelta(hours=1)
 SECOND = timedelta(seconds=1)
 

@@ -5,21 +5,23 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import pytest
 import structlog
-from tests.partners.support import HOUR, SECOND, HandClock, make_partner
+from tests.partners.support import HOUR, SECOND, TOKENS, HandClock, make_partner
 
 from mercato.db.changes import ChangeFeed
 from mercato.db.engine import Database, Read
 from mercato.db.errors import DatabaseAway
-from mercato.errors import Unauthenticated
+from mercato.errors import Forbidden, Unauthenticated
 from mercato.partners import accounts, credentials, queries
 from mercato.partners import callers as module
 from mercato.partners.accounts import NewPartner
 from mercato.partners.callers import Callers
 from mercato.partners.keys import new_key, prefix
 from mercato.partners.model import Caller, Limits, Surface
+from mercato.partners.tokens import Claims, Tokens
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ async def feed(db: Database) -> ChangeFeed:
 
 @pytest.fixture
 def callers(db: Database, feed: ChangeFeed, now: HandClock) -> Callers:
-    return Callers(db, feed, now)
+    return Callers(db, feed, TOKENS, now)
 
 
 @pytest.fixture
@@ -176,7 +178,7 @@ async def test_a_flood_of_wrong_keys_is_held_to_a_few_reads_at_a_time_and_to_bou
 async def test_memory_is_bounded_and_the_least_recently_used_go_first(
     db: Database, feed: ChangeFeed, now: HandClock
 ) -> None:
-    callers = Callers(db, feed, now, most=2)
+    callers = Callers(db, feed, TOKENS, now, most=2)
     one, two, three = [token(await make_partner(db, now)) for _ in range(3)]
     await callers.get(one)
     await callers.get(two)
@@ -244,7 +246,7 @@ async def another_process(database_url: str, now: HandClock) -> AsyncIterator[tu
     """Callers of another process, whose feed runs, and what tells when it hears of a partner."""
     async with Database.open(database_url) as elsewhere:
         feed = ChangeFeed(elsewhere)
-        callers, heard = Callers(elsewhere, feed, now), asyncio.Event()
+        callers, heard = Callers(elsewhere, feed, TOKENS, now), asyncio.Event()
         ready = asyncio.Event()
         feed.subscribe(credentials.TOPIC, lambda key: (ready if key is None else heard).set())
         running = asyncio.create_task(feed.run())
@@ -396,3 +398,123 @@ async def test_no_key_is_kept_in_memory_or_logged(
         await callers.get(token(partner, Surface.MARKETFRONT))
     for secret in (token(partner), token(partner, Surface.MARKETFRONT)):
         assert secret.decode() not in f"{vars(callers)} {logs} {detail}"
+
+
+# --- access tokens --------------------------------------------------------------------------------
+
+
+async def issue(callers: Callers, partner: NewPartner) -> bytes:
+    assert partner.marketfront_key is not None
+    key = partner.marketfront_key
+    return (await callers.issue(key.id, key.text.encode())).text.encode()
+
+
+@pytest.fixture
+def claims(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
+    """The look-ups of tokens' keys in the database, as they happen."""
+    seen: list[UUID] = []
+    real = queries.find_claimed
+
+    async def counted(tx: Read, key_id: UUID, partner_id: UUID) -> Any:
+        seen.append(key_id)
+        return await real(tx, key_id, partner_id)
+
+    monkeypatch.setattr(queries, "find_claimed", counted)
+    return seen
+
+
+async def test_a_token_is_its_keys_caller_without_a_read_where_it_was_made(
+    callers: Callers, partner: NewPartner, claims: list[UUID]
+) -> None:
+    made = await issue(callers, partner)
+    assert callers.cached(made) == await callers.get(token(partner, Surface.MARKETFRONT))
+    assert await callers.get(made) is callers.cached(made)
+    assert claims == []
+
+
+async def test_elsewhere_all_tokens_of_a_key_cost_one_read(
+    db: Database, feed: ChangeFeed, callers: Callers, partner: NewPartner, now: HandClock, claims: list[UUID]
+) -> None:
+    elsewhere = Callers(db, feed, TOKENS, now)
+    for _ in range(5):
+        made = await issue(callers, partner)
+        now.advance(SECOND)
+        assert (await elsewhere.get(made)).partner_id == partner.id
+        assert elsewhere.cached(made) is not None
+    assert len(claims) == 1
+
+
+async def test_a_token_is_dead_an_hour_later_and_its_key_is_not(
+    callers: Callers, partner: NewPartner, now: HandClock
+) -> None:
+    made = await issue(callers, partner)
+    now.advance(HOUR - SECOND)
+    assert callers.cached(made) is not None
+    now.advance(SECOND)
+    assert callers.cached(made) is None
+    assert "has expired" in await refusal(callers, made)
+    assert callers.cached(token(partner, Surface.MARKETFRONT)) is not None
+
+
+async def test_a_token_ends_with_the_overlap_of_its_rolled_key(
+    db: Database, callers: Callers, partner: NewPartner, now: HandClock
+) -> None:
+    made = await issue(callers, partner)
+    async with db.write() as tx:
+        old = await credentials.get_key(tx, token(partner, Surface.MARKETFRONT).decode())
+        await credentials.roll_key(tx, old, overlap=HOUR / 2, now=now)
+    assert (await callers.get(made)).key_id == old.id
+    now.advance(HOUR / 2 - SECOND)
+    assert callers.cached(made) is not None
+    now.advance(SECOND)
+    assert callers.cached(made) is None
+    assert "is expired since" in await refusal(callers, made)
+
+
+async def test_a_token_is_dead_everywhere_within_2_seconds_of_its_keys_revocation(
+    db: Database, database_url: str, callers: Callers, partner: NewPartner, now: HandClock
+) -> None:
+    made = await issue(callers, partner)
+    async with another_process(database_url, now) as (there, heard):
+        await there.get(made)
+        await revoke(db, token(partner, Surface.MARKETFRONT), now)
+        assert callers.cached(made) is None
+        async with asyncio.timeout(2):
+            await heard.wait()
+        assert there.cached(made) is None
+        assert "is revoked since" in await refusal(there, made)
+
+
+async def test_a_forged_token_is_refused_without_asking_the_database(
+    callers: Callers, partner: NewPartner, claims: list[UUID], reads: list[bytes], now: HandClock
+) -> None:
+    key = partner.marketfront_key
+    assert key is not None
+    wanted = Claims(key.id, partner.id, int(now().timestamp()) + 60)
+    forged = Tokens([b"guess"]).sign(wanted).encode()
+    assert callers.cached(forged) is None
+    assert "not made by this service" in await refusal(callers, forged)
+    assert (claims, reads) == ([], [])
+    assert (await callers.get(TOKENS.sign(wanted).encode())).key_id == key.id
+
+
+async def test_a_token_of_a_key_that_is_not_that_partners_is_refused(
+    callers: Callers, partner: NewPartner, now: HandClock
+) -> None:
+    assert partner.marketfront_key is not None
+    claims = Claims(partner.marketfront_key.id, partner.marketfront_key.id, int(now().timestamp()) + 60)
+    assert "no key any more" in await refusal(callers, TOKENS.sign(claims).encode())
+
+
+async def test_only_a_marketfront_key_with_its_own_id_is_exchanged(
+    callers: Callers, partner: NewPartner
+) -> None:
+    market, shop = partner.marketfront_key, partner.commerce_key
+    assert market is not None
+    assert shop is not None
+    with pytest.raises(Forbidden):
+        await callers.issue(shop.id, shop.text.encode())
+    with pytest.raises(Unauthenticated):
+        await callers.issue(shop.id, market.text.encode())
+    with pytest.raises(Unauthenticated):
+        await callers.issue(market.id, await issue(callers, partner))

@@ -21,6 +21,7 @@ from mercato.db.migrate import HEAD
 from mercato.partners import accounts
 from mercato.partners.callers import Callers
 from mercato.partners.keys import is_whole
+from mercato.partners.tokens import Tokens
 from mercato.partners.vault import FILE, Vault, load_keys
 
 MERCATO = Path(sys.executable).with_name("mercato")
@@ -107,7 +108,7 @@ def test_partner_create_prints_exactly_the_contracts_json(shell: Shell, kind: st
 
 async def known(database_url: str, key: str) -> Any:
     async with Database.open(database_url) as db:
-        return await Callers(db, ChangeFeed(db)).get(key.encode())
+        return await Callers(db, ChangeFeed(db), Tokens([b""])).get(key.encode())
 
 
 def test_a_key_made_at_the_command_line_opens_the_service(shell: Shell, database_url: str) -> None:

@@ -9,7 +9,7 @@ from tests.partners.support import HandClock
 from mercato import clock
 from mercato.clock import new_id
 from mercato.partners import limits as module
-from mercato.partners.limits import Limiter, Quota
+from mercato.partners.limits import Failures, Limiter, Quota
 from mercato.partners.model import Caller, Limits, Surface
 
 MINUTE = timedelta(minutes=1)
@@ -96,3 +96,41 @@ def test_the_usual_clock_is_the_wall_clock() -> None:
     before = clock.now().timestamp()
     quota = Limiter(reads=1, writes=1, discovery=1).take(caller(), "reads")
     assert before // 60 * 60 + 60 <= quota.reset <= clock.now().timestamp() + 60
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+def test_failures_of_a_client_are_refused_from_anywhere_until_the_minute_is_over() -> None:
+    now = HandClock()
+    failures, client = Failures(now), new_id()
+    for _ in range(module.MOST_FAILURES):
+        assert failures.wait(client, "192.0.2.1") is None
+        failures.note(client, "192.0.2.1")
+    assert failures.wait(client, "192.0.2.2") == 60
+    assert failures.wait(new_id(), "192.0.2.1") is None
+    now.advance(MINUTE)
+    assert failures.wait(client, "192.0.2.1") is None
+
+
+@pytest.mark.parametrize(
+    ("one", "same", "other"),
+    [
+        ("192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"),
+        ("2001:db8::1", "2001:db8::ffff:0:0:1", "2001:db8:0:1::1"),
+    ],
+)
+def test_failures_from_an_address_are_refused_for_any_client(one: str, same: str, other: str) -> None:
+    failures = Failures(HandClock())
+    for _ in range(module.MOST_FAILURES_AT):
+        failures.note(new_id(), one)
+    assert failures.wait(None, same) is not None
+    assert failures.wait(None, other) is None
+
+
+def test_a_flood_of_failures_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_FAILED", 10)
+    failures = Failures(HandClock())
+    for number in range(1000):
+        failures.note(new_id(), f"192.0.2.{number % 256}")
+    assert max(len(failures._clients), len(failures._addresses)) <= 10

@@ -1,10 +1,12 @@
-"""Who sends a key: answered from memory when it was seen before, and never for longer than the key is good."""
+"""Who sends a key or an access token: answered from memory when the key is known, and only while it is good."""
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from math import ceil
 from time import monotonic
 from typing import Final
 from uuid import UUID
@@ -14,12 +16,13 @@ import structlog
 from mercato import clock
 from mercato.clock import Clock, rfc3339
 from mercato.db.changes import ChangeFeed
-from mercato.db.engine import Database
+from mercato.db.engine import Database, Read
 from mercato.db.errors import DatabaseAway, is_unavailable
-from mercato.errors import Unauthenticated
+from mercato.errors import Forbidden, Unauthenticated
 from mercato.partners import keys, queries
 from mercato.partners.credentials import TOPIC
-from mercato.partners.model import ApiKey, Caller, KeyState
+from mercato.partners.model import ApiKey, Caller, KeyState, Limits, Surface
+from mercato.partners.tokens import LIFE, AccessToken, Claims, Tokens, looks_like_token
 
 log = structlog.get_logger("mercato.partners")
 
@@ -58,12 +61,22 @@ class _Known:
     used: bool = True
 
 
-class Callers:
-    """Callers by the hash of their key."""
+_LookUp = Callable[[Read], Awaitable[tuple[ApiKey, Limits] | None]]
 
-    def __init__(self, db: Database, feed: ChangeFeed, now: Clock = clock.now, *, most: int = MOST) -> None:
+
+class Callers:
+    """Callers by the hash of their key, and by the key's id for who sends access tokens.
+
+    A token is verified by itself; whether its key still is good is known as for the key. So the database is
+    asked once for each key, however many tokens come of it, and not at all where the token was made.
+    """
+
+    def __init__(
+        self, db: Database, feed: ChangeFeed, tokens: Tokens, now: Clock = clock.now, *, most: int = MOST
+    ) -> None:
         self._db = db
         self._feed = feed
+        self._tokens = tokens
         self._now = now
         self._most = most
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
@@ -75,25 +88,88 @@ class Callers:
         feed.subscribe(TOPIC, self._forget)
 
     def cached(self, token: bytes) -> Caller | None:
-        """Return the key's caller if memory has it and may be believed; no database, no waiting."""
-        return self._find(keys.digest(token))
+        """Return the caller of a key or token if memory has it and may be believed; no database, no waiting."""
+        known = self._find(self._handle(token))
+        return None if known is None else known.caller
 
     async def get(self, token: bytes) -> Caller:
-        """Return the key's caller. Raises Unauthenticated, with what helps its owner and never the key.
+        """Return the caller of a key or token. Raises Unauthenticated, with what helps its owner and never the key.
 
         Raises DatabaseAway, or what the database raises, when it has to ask and gets no answer.
         """
+        known = await (self._claimed(token) if looks_like_token(token) else self._presented(token))
+        return known.caller
+
+    async def issue(self, client_id: UUID, key: bytes) -> AccessToken:
+        """Return an access token of the marketfront key, which dies with it.
+
+        Raises Unauthenticated when this is not the key of that id, Forbidden when it is a Commerce key, and
+        what `get` raises. A token is no key: it cannot be exchanged for another.
+        """
+        known = await self._presented(key)
+        caller = known.caller
+        if caller.key_id != client_id:
+            raise Unauthenticated(
+                "The client id is not the id of this key. See it with: mercato key list", sent=True
+            )
+        if caller.surface is not Surface.MARKETFRONT:
+            raise Forbidden(
+                "Access tokens are made from marketfront keys only. Send a Commerce key as it is."
+            )
+        now = self._now()
+        life = LIFE if known.expires_at is None else min(LIFE, known.expires_at - now)
+        if self._known.get(keys.digest(key)) is known:
+            self._keep(caller.key_id.bytes, known)
+        claims = Claims(caller.key_id, caller.partner_id, ceil((now + life).timestamp()))
+        return AccessToken(self._tokens.sign(claims), int(life.total_seconds()))
+
+    def _handle(self, token: bytes) -> bytes | None:
+        """Return under what memory has a key (32 bytes) or the key of a good token (16 bytes)."""
+        if not looks_like_token(token):
+            return keys.digest(token)
+        claims = self._tokens.find(token)
+        return claims.key_id.bytes if claims is not None and not self._has_expired(claims) else None
+
+    def _has_expired(self, claims: Claims) -> bool:
+        return claims.expires_at <= self._now().timestamp()
+
+    async def _claimed(self, token: bytes) -> _Known:
+        claims = self._tokens.find(token)
+        if claims is None:
+            raise Unauthenticated(
+                "The access token was not made by this service, or is not complete. "
+                "Get one with POST /v1/oauth/token.",
+                sent=True,
+            )
+        if self._has_expired(claims):
+            raise Unauthenticated(
+                "The access token has expired. Get another with POST /v1/oauth/token.", sent=True
+            )
+        return await self._get(
+            claims.key_id.bytes,
+            lambda tx: queries.find_claimed(tx, claims.key_id, claims.partner_id),
+            unknown="There is no key any more that this access token was made from.",
+        )
+
+    async def _presented(self, token: bytes) -> _Known:
         if not keys.is_whole(token):
             raise Unauthenticated(_complaint(token), sent=True)
         digest = keys.digest(token)
+        return await self._get(
+            digest,
+            lambda tx: queries.find_presented(tx, digest),
+            unknown=f"There is no key {keys.prefix(token.decode())}. Check where it is from.",
+        )
+
+    async def _get(self, handle: bytes, look_up: _LookUp, *, unknown: str) -> _Known:
         try:
             async with asyncio.timeout(READ_SECONDS), self._reads:
                 # Only now: of a hundred requests with one new key the first few read, and the others find.
-                caller = self._find(digest)
-                if caller is None:
-                    self._refuse_again(digest)
-                    caller = await self._read(digest, token)
-                return caller
+                known = self._find(handle)
+                if known is None:
+                    self._refuse_again(handle)
+                    known = await self._read(handle, look_up, unknown)
+                return known
         except TimeoutError:
             raise DatabaseAway("keys could not be looked up in time") from None
 
@@ -119,51 +195,50 @@ class Callers:
             async with self._db.write() as tx:
                 await queries.move_uses(tx, batch, now=self._now())
 
-    def _find(self, digest: bytes) -> Caller | None:
-        known = self._known.get(digest)
-        if known is None or self._feed.age() > TRUST_SECONDS:
+    def _find(self, handle: bytes | None) -> _Known | None:
+        known = None if handle is None else self._known.get(handle)
+        if handle is None or known is None or self._feed.age() > TRUST_SECONDS:
             return None
         if known.expires_at is not None and known.expires_at <= self._now():
-            del self._known[digest]
+            del self._known[handle]
             return None
         known.used = True
-        self._known.move_to_end(digest)
-        return known.caller
+        self._known.move_to_end(handle)
+        return known
 
-    def _refuse_again(self, digest: bytes) -> None:
-        detail, until = self._refused.get(digest, ("", 0.0))
+    def _refuse_again(self, handle: bytes) -> None:
+        detail, until = self._refused.get(handle, ("", 0.0))
         if until > monotonic():
             raise Unauthenticated(detail, sent=True)
 
-    async def _read(self, digest: bytes, token: bytes) -> Caller:
+    async def _read(self, handle: bytes, look_up: _LookUp, unknown: str) -> _Known:
         for _ in range(TRIES):
             changes = self._changes
             async with self._db.read() as tx:
-                found = await queries.find_presented(tx, digest)
+                found = await look_up(tx)
             if changes == self._changes:
                 break
         if found is None:
-            raise self._refusal(
-                digest, f"There is no key {keys.prefix(token.decode())}. Check where it is from."
-            )
+            raise self._refusal(handle, unknown)
         key, limits = found
         caller = Caller(key.partner_id, key.id, key.surface, limits)
         if key.state(self._now()) is not KeyState.ACTIVE:
-            raise self._refusal(digest, _ended(key, self._now()))
+            raise self._refusal(handle, _ended(key, self._now()))
+        known = _Known(caller, key.expires_at)
         if changes == self._changes:
-            self._keep(digest, _Known(caller, key.expires_at))
-        return caller
+            self._keep(handle, known)
+        return known
 
-    def _keep(self, digest: bytes, known: _Known) -> None:
-        self._known[digest] = known
-        self._known.move_to_end(digest)
+    def _keep(self, handle: bytes, known: _Known) -> None:
+        self._known[handle] = known
+        self._known.move_to_end(handle)
         if len(self._known) > self._most:
             self._known.popitem(last=False)
 
-    def _refusal(self, digest: bytes, detail: str) -> Unauthenticated:
-        self._known.pop(digest, None)
-        self._refused[digest] = detail, monotonic() + REFUSED_SECONDS
-        self._refused.move_to_end(digest)
+    def _refusal(self, handle: bytes, detail: str) -> Unauthenticated:
+        self._known.pop(handle, None)
+        self._refused[handle] = detail, monotonic() + REFUSED_SECONDS
+        self._refused.move_to_end(handle)
         if len(self._refused) > MOST_REFUSED:
             self._refused.popitem(last=False)
         return Unauthenticated(detail, sent=True)
@@ -175,13 +250,16 @@ class Callers:
             return
         # Changes of partners are rare: looking through all callers is cheaper than an index kept for them.
         gone = UUID(partner)
-        for digest in [d for d, known in self._known.items() if known.caller.partner_id == gone]:
-            del self._known[digest]
+        for handle in [h for h, known in self._known.items() if known.caller.partner_id == gone]:
+            del self._known[handle]
 
 
 def _complaint(token: bytes) -> str:
     if not keys.looks_like_key(token):
-        return "The token is not a key of this service: those begin with mk_commerce_ or mk_marketfront_."
+        return (
+            "The token is not a key of this service: those begin with mk_commerce_ or mk_marketfront_, "
+            "and access tokens with mt_."
+        )
     return "The key is not complete, or a character of it is wrong: copy it once more from where it is kept."
 
 

@@ -1,8 +1,10 @@
 """Requests a minute: fixed windows in memory, for each partner and each kind of request."""
 
+import ipaddress
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
+from uuid import UUID
 
 import msgspec
 
@@ -14,6 +16,19 @@ WINDOW: Final = 60
 
 MOST_PARTNERS: Final = 100_000
 """Counters held of one kind. Past it those of the minute start anew: too generous for once, never too much memory."""
+
+
+MOST_FAILURES: Final = 10
+"""Failed attempts a minute to sign in as one client: people correct a configuration slower."""
+
+MOST_FAILURES_AT: Final = 60
+"""Failed attempts a minute from one address, which a whole office may share."""
+
+MOST_FAILED: Final = 10_000
+"""Clients, and addresses, whose failures are counted. Past it counting starts anew, as above."""
+
+
+_Who = TypeVar("_Who", int, str)
 
 
 class Quota(msgspec.Struct, frozen=True, gc=False):
@@ -71,3 +86,53 @@ class Limiter:
         self._minute = minute
         for counts in self._taken.values():
             counts.clear()
+
+
+class Failures:
+    """Counts one process's failed attempts to sign in, by client and by address; a success counts nowhere."""
+
+    def __init__(self, clock: Clock = now) -> None:
+        self._clock = clock
+        self._minute = 0
+        self._clients: dict[int, int] = {}
+        self._addresses: dict[str, int] = {}
+
+    def wait(self, client: UUID | None, address: str) -> int | None:
+        """Return the seconds to wait after too many failures of the client or from the address, else None."""
+        second = self._turn()
+        by_client = 0 if client is None else self._clients.get(client.int, 0)
+        if by_client < MOST_FAILURES and self._addresses.get(_network(address), 0) < MOST_FAILURES_AT:
+            return None
+        return (self._minute + 1) * WINDOW - second
+
+    def note(self, client: UUID | None, address: str) -> None:
+        """Count one failure."""
+        self._turn()
+        if client is not None:
+            _count(self._clients, client.int)
+        _count(self._addresses, _network(address))
+
+    def _turn(self) -> int:
+        second = int(self._clock().timestamp())
+        if second // WINDOW != self._minute:
+            self._minute = second // WINDOW
+            self._clients.clear()
+            self._addresses.clear()
+        return second
+
+
+def _count(counts: dict[_Who, int], who: _Who) -> None:
+    if who not in counts and len(counts) >= MOST_FAILED:
+        counts.clear()
+    counts[who] = counts.get(who, 0) + 1
+
+
+def _network(address: str) -> str:
+    """Return the address as one that can be counted: a customer of IPv6 has 2 to the 64 of them."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return ""
+    if parsed.version == 4 or parsed.ipv4_mapped is not None:  # noqa: PLR2004  # the Internet Protocol's
+        return str(getattr(parsed, "ipv4_mapped", None) or parsed)
+    return parsed.exploded[:19]

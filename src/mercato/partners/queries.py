@@ -102,10 +102,19 @@ async def insert_key(tx: Write, key: ApiKey, *, digest: bytes) -> None:
 
 async def find_presented(tx: Read, digest: bytes) -> tuple[ApiKey, Limits] | None:
     """Return the key of this hash, in whatever state, and its partner's limits."""
+    return await _with_limits(tx, api_keys.c.hash == digest)
+
+
+async def find_claimed(tx: Read, key_id: UUID, partner_id: UUID) -> tuple[ApiKey, Limits] | None:
+    """Return the partner's key of this id, in whatever state, and the partner's limits."""
+    return await _with_limits(tx, and_(api_keys.c.id == key_id, api_keys.c.partner_id == partner_id))
+
+
+async def _with_limits(tx: Read, condition: ColumnElement[bool]) -> tuple[ApiKey, Limits] | None:
     row = await tx.first(
         select(api_keys, partners.c.limits)
         .join(partners, partners.c.id == api_keys.c.partner_id)
-        .where(api_keys.c.hash == digest)
+        .where(condition)
     )
     return None if row is None else (_key(row), msgspec.json.decode(row.limits, type=Limits))
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 FILE: Final = "encryption.key"
 KEY_BYTES: Final = 32
@@ -30,11 +32,22 @@ class Vault:
     def __init__(self, keys: Sequence[bytes]) -> None:
         if not keys or any(len(key) != KEY_BYTES for key in keys):
             raise VaultError(f"An encryption key has {KEY_BYTES} bytes, and at least one is needed.")
+        self._roots = tuple(keys)
         # Were two keys ever to share an id, the first that opens is the right one.
         self._keys = [(hashlib.sha256(key).digest()[:_ID], AESGCM(key)) for key in keys]
 
     def __repr__(self) -> str:
         return f"Vault({', '.join(key_id.hex() for key_id, _ in self._keys)})"
+
+    def derive(self, purpose: str) -> list[bytes]:
+        """Return a key for the purpose from each encryption key, in their order.
+
+        HKDF (RFC 5869): who learns one of them learns nothing of the encryption key or of another purpose's.
+        """
+        return [
+            HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=purpose.encode()).derive(root)
+            for root in self._roots
+        ]
 
     def seal(self, text: str, *, context: str) -> bytes:
         """Return the text encrypted: version, key id, nonce, ciphertext.

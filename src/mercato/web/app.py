@@ -8,6 +8,7 @@ from mercato.web.carts import carts
 from mercato.web.commerce import commerce
 from mercato.web.edge import Edge
 from mercato.web.marketfront import marketfront
+from mercato.web.oauth import oauth
 from mercato.web.operations import Access, Answer, Call, Operation, Operations, Routes
 from mercato.web.system import document_bytes, system, version
 from mercato.web.webhooks import commerce_webhooks, marketfront_webhooks
@@ -23,7 +24,16 @@ async def get_openapi(_call: Call[None, None]) -> Answer:
 
 def operations() -> list[Operation]:
     """Return every operation of the service, in the order of its reference."""
-    return [*commerce, *commerce_webhooks, *marketfront, *carts, *marketfront_webhooks, *about, *system]
+    return [
+        *commerce,
+        *commerce_webhooks,
+        *marketfront,
+        *carts,
+        *marketfront_webhooks,
+        *oauth,
+        *about,
+        *system,
+    ]
 
 
 @cache

@@ -1,7 +1,8 @@
 """The one ASGI application in front of every operation.
 
 A request is scanned once; then caller, limit, ids, query and body are found in that order, the handler is
-called, and its answer sent. Every refusal leaves through `problems.render`, every bug as a bare 500.
+called, and its answer sent. Every refusal leaves through `problems.render`, or what its operation has in place of
+it, every bug as a bare 500.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -48,15 +49,15 @@ class Edge:
         head = Head.scan(scope, self._app.settings.public_url)
         answered: Headers = []
         body_in = Body(receive, head, seconds=self._app.settings.body_seconds)
-        started, named = perf_counter(), "none"
+        started, named, render = perf_counter(), "none", problems.PROBLEM_DETAILS.render
         try:
             operation, texts = self._routes.find(scope["method"], head.path)
-            named = operation.id
+            named, render = operation.id, operation.refusals.render
             status, headers, body = await self._answer(operation, texts, head, body_in, answered)
         except Problem as problem:
-            status, headers, body = problems.render(problem, _context(head))
+            status, headers, body = render(problem, _context(head))
         except Exception as bug:  # noqa: BLE001  # the one place where a bug becomes a bare 500, logged in full
-            status, headers, body = problems.render(self._fault(bug, head), _context(head))
+            status, headers, body = render(self._fault(bug, head), _context(head))
         self._app.metrics.answered(named, status, perf_counter() - started)
         await body_in.drain()
         headers += answered

@@ -14,7 +14,10 @@ _NO_TRACE: Final = b"0" * 32
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The parts of a request's head that operations and refusals need."""
+    """The parts of a request's head that operations and refusals need.
+
+    `address` is the peer's: what a proxy says in a header anybody can say.
+    """
 
     path: str
     query: bytes
@@ -23,6 +26,7 @@ class Head:
     trace_id: str
     flags: str
     base_url: str
+    address: str
 
     @classmethod
     def scan(cls, scope: Any, public_url: str | None) -> "Head":
@@ -36,6 +40,7 @@ class Head:
             request_id=_request_id(headers.get(b"x-request-id")),
             trace_id=trace_id,
             flags=flags,
+            address=(scope.get("client") or ("",))[0],
             base_url=public_url.rstrip("/") if public_url else _base(scope, headers.get(b"host", b"")),
         )
 

@@ -11,7 +11,6 @@ from mercato.web.operations import Access, Operation
 from mercato.web.problems import ProblemDetail
 
 REF: Final = "#/components/schemas/{name}"
-PROBLEM: Final = "application/problem+json"
 
 _SECURITY: Final[dict[Access, list[dict[str, list[str]]]]] = {
     Access.COMMERCE: [{"commerceKey": []}],
@@ -23,6 +22,7 @@ _SECURITY: Final[dict[Access, list[dict[str, list[str]]]]] = {
 _HEADERS: Final = {
     "Location": ("Where the resource is.", {"type": "string", "format": "uri-reference"}),
     "Retry-After": ("Seconds to wait.", {"type": "integer"}),
+    "Cache-Control": ("How long the answer may be kept.", {"type": "string"}),
     "ETag": ("The version of what is answered.", {"type": "string"}),
     "Idempotent-Replayed": ("`true` when this is the answer of an earlier request.", {"type": "string"}),
 }
@@ -31,7 +31,12 @@ _HEADERS: Final = {
 def document(operations: Iterable[Operation], *, version: str) -> dict[str, Any]:
     """Return the document of the given operations."""
     operations = list(operations)
-    types = [kind for op in operations for kind in (op.takes, op.returns, op.query) if _is_named(kind)]
+    types = [
+        kind
+        for op in operations
+        for kind in (op.takes, op.returns, op.query, op.refusals.shape)
+        if _is_named(kind)
+    ]
     schemas = _schemas([*types, ProblemDetail])
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
@@ -57,6 +62,11 @@ def document(operations: Iterable[Operation], *, version: str) -> dict[str, Any]
                     "type": "http",
                     "scheme": "bearer",
                     "description": "A marketfront key, or an access token made from one.",
+                },
+                "clientSecret": {
+                    "type": "http",
+                    "scheme": "basic",
+                    "description": "The id of a marketfront key, and the key.",
                 },
             },
         },
@@ -85,7 +95,7 @@ def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
         "tags": [operation.tag],
         "summary": operation.summary,
         "description": operation.description,
-        "security": _SECURITY[operation.access],
+        "security": _security(operation),
         "parameters": [*_path_parameters(operation), *_query_parameters(operation, schemas)],
         "responses": _responses(operation),
     }
@@ -96,9 +106,14 @@ def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     if operation.takes is not None:
         out["requestBody"] = {
             "required": not operation.body_optional,
-            "content": {"application/json": {"schema": _schema(operation.takes)}},
+            "content": {operation.body_type: {"schema": _schema(operation.takes)}},
         }
     return out
+
+
+def _security(operation: Operation) -> list[dict[str, list[str]]]:
+    own: list[dict[str, list[str]]] = [{name: []} for name in operation.reads]
+    return [*own, {}] if own else _SECURITY[operation.access]
 
 
 def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
@@ -152,7 +167,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
     for status, kinds in sorted(by_status.items()):
         responses[str(status)] = {
             "description": " ".join(f"`{kind.code}`: {kind.title}." for kind in kinds),
-            "content": {PROBLEM: {"schema": _schema(ProblemDetail)}},
+            "content": {operation.refusals.media_type: {"schema": _schema(operation.refusals.shape)}},
         }
     return responses
 

@@ -11,6 +11,7 @@ from mercato import errors
 from mercato.errors import Problem
 from mercato.partners.model import Caller, Surface
 from mercato.web.head import Head
+from mercato.web.problems import PROBLEM_DETAILS, Refusals
 from mercato.wire import Decoder, QueryDecoder, Wire
 
 if TYPE_CHECKING:
@@ -76,7 +77,10 @@ Handler = Callable[[Any], Awaitable[Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """What an operation is. `returns` None means no body; `form` bodies are the handler's to read."""
+    """What an operation is. `returns` None means no body; a `raw_body` is the handler's to read.
+
+    `reads` names the credentials that a public operation looks at by itself.
+    """
 
     id: str
     method: str
@@ -100,6 +104,9 @@ class Operation:
     rate: Rate | None = None
     catalog_body: bool = False
     raw_body: bool = False
+    body_type: str = "application/json"
+    refusals: Refusals = PROBLEM_DETAILS
+    reads: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names: Final = tuple(re.findall(r"\{(\w+)\}", self.path))

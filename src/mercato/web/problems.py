@@ -1,6 +1,7 @@
 """The one translation of refusals to `application/problem+json`, or to Markdown for those who ask for it."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,8 +44,8 @@ class Context:
 
 def render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
     """Return status, headers and body of a refusal."""
-    members: dict[str, Any] = msgspec.to_builtins(_detail(problem, context)) | problem.extensions
-    headers = [(b"vary", b"Accept"), *_headers(problem)]
+    members = members_of(problem, context)
+    headers = [(b"vary", b"Accept"), *headers_of(problem)]
     if prefers_markdown(context.accept):
         return (
             problem.status,
@@ -52,6 +53,24 @@ def render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, b
             _markdown(members),
         )
     return problem.status, [(b"content-type", b"application/problem+json"), *headers], as_json(members)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """How an operation tells its refusals: the type on the wire, its media type, and what makes one."""
+
+    shape: type[Wire]
+    media_type: str
+    render: Callable[[Problem, Context], tuple[int, list[tuple[bytes, bytes]], bytes]]
+
+
+PROBLEM_DETAILS: Final = Refusals(ProblemDetail, "application/problem+json", render)
+
+
+def members_of(problem: Problem, context: Context) -> dict[str, Any]:
+    """Return the members of a refusal, those that its code adds included."""
+    members: dict[str, Any] = msgspec.to_builtins(_detail(problem, context))
+    return members | problem.extensions
 
 
 def _detail(problem: Problem, context: Context) -> ProblemDetail:
@@ -80,7 +99,8 @@ def _errors(problem: Problem) -> list[OrderError] | None:
     return None
 
 
-def _headers(problem: Problem) -> list[tuple[bytes, bytes]]:
+def headers_of(problem: Problem) -> list[tuple[bytes, bytes]]:
+    """Return the headers that go with a refusal in any form."""
     headers: list[tuple[bytes, bytes]] = []
     if problem.retry_after is not None:
         headers.append((b"retry-after", str(problem.retry_after).encode()))
