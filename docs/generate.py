@@ -168,6 +168,8 @@ def _kind(schema: Json) -> str:
         return f"[{name}](#{name.lower()})"
     if "anyOf" in schema:
         return " or ".join(_kind(option) for option in schema["anyOf"])
+    if "type" not in schema and "enum" in schema:
+        return " or ".join(f"`{value}`" for value in schema["enum"])
     if schema.get("type") == "array":
         return f"list of {_kind(schema['items'])}" if "items" in schema else "list"
     kind: str = schema.get("type", "any")
@@ -183,7 +185,9 @@ def _error_link(kind: type[Problem]) -> str:
 
 def _errors_page() -> str:
     intro = (
-        "Every refusal is `application/problem+json` (RFC 9457), or Markdown for who prefers `text/markdown`. "
+        "Every refusal is `application/problem+json` (RFC 9457), or Markdown for who prefers `text/markdown`; "
+        "Get Access Token answers the same members as `application/json`, with `error` and `error_description` of "
+        "RFC 6749. "
         "`errorCode` is what a program goes by, `detail` says what happened in this case and what to do, `errors` "
         "points (RFC 6901) to each fault in the request, and `type` leads to the code's page on the service. "
         "Where `retryable` is true the same request can succeed later, after `retryAfter` seconds if that is given."

@@ -1,5 +1,6 @@
 """One declaration for each operation: routes, decoding, authentication, limits and OpenAPI come from it."""
 
+import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -154,7 +155,7 @@ class Operations:
                     method=method,
                     path=path,
                     summary=summary,
-                    description=(handler.__doc__ or "").strip(),
+                    description=inspect.cleandoc(handler.__doc__ or ""),
                     handler=handler,
                     **options,
                 )
