@@ -53,23 +53,35 @@ def build(
     previous_hash: str | None,
 ) -> BuildFailed | Unchanged | Built:
     """Return what became of the document. Pure: the same arguments give the same result; faults never raise."""
+    # The work is a call of its own, so that all it made is gone before the collector could look at it.
     with _without_collector():
-        valid, findings = validate(document, onboarding_id=onboarding_id, default_currency=default_currency)
-        if valid is None:
-            return BuildFailed(findings.faults(), findings.warnings())
-        # White space and escapes are no content: a document that is only laid out anew gives the same bytes.
-        body = served_body(valid.source, catalog_set_id=catalog_set_id, store_id=store_id)
-        digest = content_hash(body, valid.source.currency)
-        if digest == previous_hash:
-            return Unchanged(digest)
-        return Built(
-            content_hash=digest,
-            body=body,
-            compiled=compile_catalog(valid),
-            summary=_summary(valid.source, findings),
-            warnings=findings.warnings(),
-            search_text=_search_text(valid.source),
-        )
+        return _build(document, onboarding_id, catalog_set_id, store_id, default_currency, previous_hash)
+
+
+def _build(
+    document: bytes,
+    onboarding_id: UUID,
+    catalog_set_id: UUID,
+    store_id: UUID,
+    default_currency: str,
+    previous_hash: str | None,
+) -> BuildFailed | Unchanged | Built:
+    valid, findings = validate(document, onboarding_id=onboarding_id, default_currency=default_currency)
+    if valid is None:
+        return BuildFailed(findings.faults(), findings.warnings())
+    # White space and escapes are no content: a document that is only laid out anew gives the same bytes.
+    body = served_body(valid.source, catalog_set_id=catalog_set_id, store_id=store_id)
+    digest = content_hash(body, valid.source.currency)
+    if digest == previous_hash:
+        return Unchanged(digest)
+    return Built(
+        content_hash=digest,
+        body=body,
+        compiled=compile_catalog(valid),
+        summary=_summary(valid.source, findings),
+        warnings=findings.warnings(),
+        search_text=_search_text(valid.source),
+    )
 
 
 def _summary(source: Source, findings: Findings) -> CatalogSummary:

@@ -1,10 +1,10 @@
 """From a validated document to the form that pricing reads, packed: it is stored, and loaded by other processes."""
 
-import hashlib
 import struct
 from binascii import unhexlify
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Any
+from zlib import crc32
 
 import msgspec
 
@@ -14,8 +14,6 @@ from mercato.catalog.source import Table
 from mercato.catalog.validate import Valid
 
 __all__ = ["compile_catalog", "unpack"]
-
-_DIGEST: Final = 8
 
 
 def compile_catalog(valid: Valid) -> bytes:
@@ -90,7 +88,7 @@ def _choices(
     return {_bytes(item): own[item] if item in own else base[item] or 0 for item in items}
 
 
-def _sections(sections: Table) -> dict[str, tuple[str, bytes]]:
+def _sections(sections: Table) -> dict[str, tuple[str, int]]:
     """Return the rows of CompiledSection."""
     rows = zip(
         sections.members,
@@ -99,14 +97,14 @@ def _sections(sections: Table) -> dict[str, tuple[str, bytes]]:
         sections.column("itemIds"),
         strict=True,
     )
-    return {key: (name, _digest((below or (), items or ()))) for key, name, below, items in rows}
+    return {key: (name, _checksum((below or (), items or ()))) for key, name, below, items in rows}
 
 
 def _catalogs(valid: Valid) -> list[tuple[Any, ...]]:
     """Return the rows of CompiledHours."""
     catalogs = valid.source.catalogs
     rows = zip(catalogs.members, catalogs.names(), valid.windows, catalogs.column("sectionIds"), strict=True)
-    return [(key, name, windows, _digest(sections or ())) for key, name, windows, sections in rows]
+    return [(key, name, windows, _checksum(sections or ())) for key, name, windows, sections in rows]
 
 
 def _all_bytes(ids: Collection[str]) -> tuple[bytes, ...]:
@@ -118,5 +116,5 @@ def _bytes(served: str) -> bytes:
     return unhexlify(served.encode().translate(None, b"-"))
 
 
-def _digest(parts: Any) -> bytes:
-    return hashlib.blake2b(msgspec.msgpack.encode(parts), digest_size=_DIGEST).digest()
+def _checksum(parts: Any) -> int:
+    return crc32(msgspec.msgpack.encode(parts))

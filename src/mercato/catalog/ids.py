@@ -10,7 +10,7 @@ _UUID: Final = re.compile(
 )
 _LENGTH: Final = 36
 _DASHES: Final = (8, 13, 18, 23)
-_HEX: Final = str.maketrans("", "", "0123456789abcdef")
+_HEX: Final = b"0123456789abcdef"
 
 
 def are_canonical(ids: Collection[str]) -> bool:
@@ -20,7 +20,7 @@ def are_canonical(ids: Collection[str]) -> bool:
     if len(joined) != count * stride - 1 or joined[_LENGTH::stride] != "\n" * (count - 1):
         return count == 0
     dashes = all(joined[at::stride] == "-" * count for at in _DASHES)
-    return dashes and len(joined.translate(_HEX)) == len(_DASHES) * count + count - 1
+    return dashes and len(joined.encode().translate(None, _HEX)) == len(_DASHES) * count + count - 1
 
 
 def served_id(text: str, *, onboarding_id: UUID, addressed: bool) -> str:

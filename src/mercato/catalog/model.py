@@ -63,10 +63,10 @@ class CompiledGroup(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CompiledSection(msgspec.Struct, frozen=True, array_like=True):
-    """A section. `digest` changes when its entries do."""
+    """A section. `checksum` changes when its entries do."""
 
     name: str
-    digest: bytes
+    checksum: int
 
 
 class CompiledHours(msgspec.Struct, frozen=True, array_like=True):
@@ -75,7 +75,7 @@ class CompiledHours(msgspec.Struct, frozen=True, array_like=True):
     catalog_id: str
     name: str
     windows: Windows | None
-    digest: bytes
+    checksum: int
 
     def open_at(self, second: int) -> bool:
         """Tell whether the catalog is available at that second of the local week."""

@@ -134,7 +134,7 @@ class Table:
         """Return the names of all entities, empty where there is none."""
         if self._names is None:
             names = self.column("name")
-            self._names = [name or "" for name in names] if None in names else names
+            self._names = names if all(names) else [name or "" for name in names]
         return self._names
 
     def put(self, name: str, column: list[Any]) -> None:

@@ -63,7 +63,8 @@ def _validate(
 
 def _warn_nameless(table: Table, findings: Findings) -> None:
     names = table.names()
-    if "" not in names:
+    # The column itself is handed out when every entity has a name.
+    if names is table.column("name"):
         return
     for key in [key for key, name in zip(table.members, names, strict=True) if not name]:
         findings.warn("no name", f"The {table.kind.noun} {table.said(key)} has no name.", table.pointer(key))
