@@ -17,7 +17,7 @@ from mercato.carts.model import (
     RemoveCartItemRequest,
     UpdateCartItemRequest,
 )
-from mercato.carts.places import CART, ITEM, Place, check_bounds, count_lines, in_cart
+from mercato.carts.places import CART, ITEM, Place, check_bounds, in_cart
 from mercato.carts.pricing import price, refuse
 from mercato.catalog.model import CompiledCatalog
 from mercato.clock import MakeId
@@ -49,10 +49,10 @@ def named(request: AddCartItemRequest | RemoveCartItemRequest | UpdateCartItemRe
     """
     cart = request.cart
     if cart is not None:
-        check_bounds(cart.line_items, CART)
+        check_bounds(cart.line_items, in_cart(cart.line_items))
     if not isinstance(request, AddCartItemRequest):
         return Named(request.cart.store_id, request.cart.catalog_set_id)
-    check_bounds([request.item], ITEM)
+    check_bounds([request.item], [ITEM])
     if cart is not None and cart.line_items:
         return Named(cart.store_id, cart.catalog_set_id)
     store_id = request.store_id or (None if cart is None else cart.store_id)
@@ -75,7 +75,7 @@ def add_item(request: AddCartItemRequest, menu: Menu, new_id: MakeId) -> PricedC
     if same is None:
         lines.append(request.item)
         places.append(ITEM)
-        count_lines(lines, CART, depth=0, count=0)
+        check_bounds(lines, places)
     else:
         quantity = lines[same].quantity + request.item.quantity
         if quantity > MOST_QUANTITY:

@@ -1,6 +1,6 @@
 """Where a line stands in a request: cheap to carry along, made into an RFC 6901 pointer only when it is told."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from mercato.carts.model import MOST_DEPTH, MOST_LINES, LineItem
@@ -28,25 +28,32 @@ def in_cart(lines: Sequence[LineItem]) -> list[Place]:
     return [(CART, str(index)) for index in range(len(lines))]
 
 
-def check_bounds(lines: Sequence[LineItem], whole: Place) -> None:
+def check_bounds(lines: Iterable[LineItem], places: Iterable[Place]) -> None:
     """Refuse more lines than a cart may have, and modifiers that stand too deep. Raises ValidationFailed.
 
-    It comes before everything else and stops at the first of either, so that what follows is bounded.
+    It comes before everything else and stops at the first fault, so that all that follows is bounded.
     """
-    count_lines(lines, whole, depth=0, count=0)
+    count = 0
+    for line, place in zip(lines, places, strict=True):
+        count = _counted(line, place, depth=0, count=count)
 
 
-def count_lines(lines: Sequence[LineItem], whole: Place, *, depth: int, count: int) -> int:
-    """Return `count` and how many lines these are, modifiers included. Raises ValidationFailed."""
-    if depth > MOST_DEPTH and lines:
-        message = f"Modifiers may be nested at most {MOST_DEPTH} deep."
-        raise ValidationFailed.at(pointer(whole), message)
-    count += len(lines)
+def _counted(line: LineItem, place: Place, *, depth: int, count: int) -> int:
+    """Return `count` and one for the line and each of its modifiers."""
+    if depth > MOST_DEPTH:
+        raise ValidationFailed.at(pointer(place), f"Modifiers may be nested at most {MOST_DEPTH} deep.")
+    count += 1
     if count > MOST_LINES:
         message = f"A cart may have at most {MOST_LINES} lines, modifiers included."
-        raise ValidationFailed.at(pointer(CART), message)
-    for index, line in enumerate(lines):
-        for number, group in enumerate(line.modifier_groups):
-            below = (whole, f"{index}/modifierGroups/{number}/lineItems")
-            count = count_lines(group.line_items, below, depth=depth + 1, count=count)
+        raise ValidationFailed.at(pointer(_root(place)), message)
+    for number, group in enumerate(line.modifier_groups):
+        for index, below in enumerate(group.line_items):
+            at = (place, f"modifierGroups/{number}/lineItems/{index}")
+            count = _counted(below, at, depth=depth + 1, count=count)
     return count
+
+
+def _root(place: Place) -> Place:
+    while place[0] is not None:
+        place = place[0]
+    return place

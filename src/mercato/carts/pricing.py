@@ -66,7 +66,8 @@ def price(
             pricing.check_range(unit * line.quantity, place)
             total += unit * line.quantity
     pricing.check_quantities(lines)
-    pricing.check_range(total, whole)
+    if not pricing.overflows:
+        pricing.check_range(total, whole)
     return Priced(
         units=tuple(units),
         total=total,
@@ -106,9 +107,10 @@ class _Pricing:
             self._gone(line, f"Item {line.item_id} is not in the store's current CatalogSet.", place)
             return None
         if item.price is None:
-            # Its modifiers are looked at all the same, so that all faults are told at once.
+            # It is looked at all the same, so that all faults are told at once, but one line is one fault.
             self._unit(line, item, 0, place)
-            self._gone(line, f"{item.name or line.item_id} is not sold by itself.", place)
+            if not self._is_out(line.item_id, item):
+                self._gone(line, f"{item.name or line.item_id} is not sold by itself.", place)
             return None
         return self._unit(line, item, item.price, place)
 
@@ -131,7 +133,7 @@ class _Pricing:
     def _unit(self, line: LineItem, item: CompiledItem, own: int, place: Place) -> int | None:
         """Return what one unit costs, given the item's own price where it stands."""
         unit: int | None = own
-        if not item.available or line.item_id in self._sold_out:
+        if self._is_out(line.item_id, item):
             self._gone(line, f"{item.name or line.item_id} is sold out.", place)
             unit = None
         if not line.modifier_groups and not item.groups:
@@ -143,12 +145,15 @@ class _Pricing:
             if group is None:
                 self._lacks_group(group_id, item, choices, where)
             unit = None if unit is None or extra is None else unit + extra
-        for group_id in item.groups:
+        for group_id in dict.fromkeys(item.groups):
             if group_id not in chosen:
                 self._check_units(self._groups[group_id], {}, (place, "modifierGroups"))
         if unit is None:
             self.unavailable.add(id(line))
         return unit
+
+    def _is_out(self, item_id: UUID, item: CompiledItem) -> bool:
+        return not item.available or item_id in self._sold_out
 
     def _group(self, group: CompiledGroup, choices: Chosen, where: Place) -> int | None:
         """Return what the choices cost together; None when one of them can't be had."""
@@ -211,9 +216,8 @@ class _Pricing:
         self._fault(UNAVAILABLE, message, place)
 
     def _fault(self, code: str, message: str, place: Place) -> None:
-        fault = OrderError(code=code, message=message, pointer=pointer(place))
-        if len(self.faults) < MOST_FAULTS and fault not in self.faults:
-            self.faults.append(fault)
+        if len(self.faults) < MOST_FAULTS:
+            self.faults.append(OrderError(code=code, message=message, pointer=pointer(place)))
 
 
 def _by_group(line: LineItem, place: Place) -> dict[UUID, tuple[Chosen, Place]]:

@@ -1,0 +1,164 @@
+"""Decisions §4, §7: prices equal those of a second, slow and obvious pricing, to the last minor unit."""
+
+import copy
+from fractions import Fraction
+from typing import Any
+from uuid import UUID, uuid4
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.carts.chance import Chance, count
+from tests.carts.slow import verdict
+from tests.catalog.documents import compiled
+
+from mercato.carts.changes import Menu, add_item, remove_item
+from mercato.carts.model import AddCartItemRequest, Cart, LineItem, PricedCart, RemoveCartItemRequest
+from mercato.carts.places import CART, in_cart
+from mercato.carts.pricing import price
+from mercato.clock import new_id
+
+STORE, SET = uuid4(), uuid4()
+QUICK = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+LONG = settings(QUICK, max_examples=10_000)
+seeds = st.integers(0, 2**48)
+
+
+def read(lines: list[Any]) -> list[LineItem]:
+    return msgspec.convert(lines, list[LineItem])
+
+
+def menu_of(world: Chance) -> Menu:
+    return Menu(STORE, SET, compiled(world.document), frozenset(map(UUID, world.sold_out)))
+
+
+def check_price(seed: int, careless: float) -> bool:
+    """Compare one world's cart; tell whether it could be bought."""
+    world = Chance(seed, careless=careless)
+    lines = world.lines()
+    menu, expected = menu_of(world), verdict(world.document, world.sold_out, lines)
+    got = price(
+        items := read(lines), places=in_cart(items), whole=CART, catalog=menu.catalog, sold_out=menu.sold_out
+    )
+    scale = 10**menu.catalog.scale
+    prices = [
+        None if unit is None else Fraction(unit * line.quantity, scale)
+        for unit, line in zip(got.units, items, strict=True)
+    ]
+    assert prices == expected.prices
+    assert sorted((fault.code, str(fault.pointer)) for fault in got.faults) == sorted(expected.faults)
+    assert expected.total is None or Fraction(got.total, scale) == expected.total
+    return not expected.faults
+
+
+def check_growth(seed: int) -> None:
+    """A cart that grows line by line costs what all its lines cost, however they were merged."""
+    world = Chance(seed, careless=0)
+    lines = world.lines()
+    twice = [*lines, *reversed(lines)]
+    expected = verdict(world.document, set(), twice)
+    if expected.faults or count(twice) > 200:
+        return
+    menu, cart = menu_of(world), None
+    for line in twice:
+        request = {"item": shuffled(world, line), "cart": cart, "storeId": STORE, "catalogSetId": SET}
+        answer = add_item(msgspec.convert(request, AddCartItemRequest), menu, new_id)
+        cart = msgspec.to_builtins(answer)
+    assert cart is not None
+    assert total_of(answer) == expected.total
+    assert len(cart["lineItems"]) <= len(lines)
+    assert len(ids := all_ids(cart["lineItems"])) == len(set(ids)) == count(cart["lineItems"])
+    while cart["lineItems"]:
+        first = cart["lineItems"][0]
+        body = {"cart": cart, "lineItemId": first["lineItemId"]}
+        answer = remove_item(msgspec.convert(body, RemoveCartItemRequest), menu, new_id)
+        left = msgspec.to_builtins(answer)
+        assert total_of(answer) == Fraction(cart["amounts"]["total"]) - Fraction(first["amounts"]["total"])
+        cart = left
+
+
+def all_ids(lines: list[Any]) -> list[str]:
+    below = [one for line in lines for group in line["modifierGroups"] for one in all_ids(group["lineItems"])]
+    return [line["lineItemId"] for line in lines] + below
+
+
+def shuffled(world: Chance, line: Any) -> Any:
+    """Return the same choice in another order."""
+    line = copy.deepcopy(line)
+    for group in line["modifierGroups"]:
+        group["lineItems"] = [shuffled(world, below) for below in group["lineItems"]]
+        world.random.shuffle(group["lineItems"])
+    world.random.shuffle(line["modifierGroups"])
+    return line
+
+
+def check_mending(seed: int) -> None:
+    """Whatever is wrong with a cart by its set, a line can be taken out, and what has a price keeps it."""
+    world = Chance(seed, careless=1)
+    lines = world.lines()
+    body = {"catalogSetId": SET, "storeId": STORE, "lineItems": lines}
+    for line in lines:
+        line["lineItemId"] = str(uuid4())
+    gone = world.random.randrange(len(lines))
+    request = RemoveCartItemRequest(
+        cart=msgspec.convert(body, Cart), line_item_id=UUID(lines[gone]["lineItemId"])
+    )
+    answer = remove_item(request, menu_of(world), new_id)
+    expected = verdict(world.document, world.sold_out, lines[:gone] + lines[gone + 1 :])
+    assert len(answer.line_items) == len(expected.prices)
+    for line_item, cost in zip(answer.line_items, expected.prices, strict=True):
+        assert (line_item.unavailable is True) == (cost is None)
+        assert cost is None or Fraction(amounts(line_item)["total"]) == cost
+    if expected.total is None:
+        assert "amounts" not in msgspec.to_builtins(answer)
+    else:
+        assert total_of(answer) == expected.total
+
+
+def amounts(answer: Any) -> Any:
+    return msgspec.to_builtins(answer)["amounts"]
+
+
+def total_of(answer: PricedCart) -> Fraction:
+    told = amounts(answer)
+    assert told["subTotal"] == told["total"]
+    return Fraction(told["total"])
+
+
+def test_chance_makes_both_carts_that_can_be_bought_and_carts_that_cannot():
+    bought = sum(check_price(seed, 0.5) for seed in range(300))
+    assert 60 < bought < 240
+
+
+@QUICK
+@given(seeds, st.sampled_from([0.0, 0.3, 1.0]))
+def test_prices_and_faults_equal_those_of_the_slow_pricing(seed: int, careless: float):
+    check_price(seed, careless)
+
+
+@settings(QUICK, max_examples=300)
+@given(seeds)
+def test_a_cart_that_grows_line_by_line_costs_what_its_lines_cost(seed: int):
+    check_growth(seed)
+
+
+@settings(QUICK, max_examples=300)
+@given(seeds)
+def test_a_line_can_be_taken_out_of_any_broken_cart(seed: int):
+    check_mending(seed)
+
+
+@pytest.mark.long
+@LONG
+@given(seeds, st.sampled_from([0.0, 0.3, 1.0]))
+def test_ten_thousand_prices_and_faults_equal_those_of_the_slow_pricing(seed: int, careless: float):
+    check_price(seed, careless)
+
+
+@pytest.mark.long
+@LONG
+@given(seeds)
+def test_ten_thousand_carts_grow_and_mend(seed: int):
+    check_growth(seed)
+    check_mending(seed)

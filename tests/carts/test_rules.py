@@ -1,0 +1,352 @@
+"""Decisions §4 and §7, one sentence at a time: what a line costs, and what may not be chosen."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import msgspec
+import pytest
+from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, NOWHERE, TEA, cafe, compiled
+
+from mercato.carts.changes import Menu, add_item, named, remove_item, update_item
+from mercato.carts.model import AddCartItemRequest, RemoveCartItemRequest, UpdateCartItemRequest
+from mercato.clock import new_id
+from mercato.errors import (
+    CatalogSetRequired,
+    ItemUnavailable,
+    LineItemNotFound,
+    MissingStoreId,
+    Problem,
+    ValidationFailed,
+)
+
+STORE, SET, OLD_SET = uuid4(), uuid4(), uuid4()
+Json = dict[str, Any]
+
+
+def line(item: str, quantity: int = 1, *groups: Json, **more: Any) -> Json:
+    return {"itemId": item, "quantity": quantity, "modifierGroups": list(groups)} | more
+
+
+def group(group_id: str, *lines: Json) -> Json:
+    return {"modifierGroupId": group_id, "lineItems": list(lines)}
+
+
+def extras(*lines: Json) -> Json:
+    return group(EXTRAS, *lines)
+
+
+def cart_of(*lines: Json, set_id: UUID = SET) -> Json:
+    return {"catalogSetId": str(set_id), "storeId": str(STORE), "lineItems": list(lines)}
+
+
+def menu(document: Json | None = None, *sold_out: str) -> Menu:
+    return Menu(STORE, SET, compiled(document or cafe()), frozenset(map(UUID, sold_out)))
+
+
+def add(item: Json, cart: Json | None = None, *, by: Menu | None = None) -> Json:
+    body = {"item": item, "cart": cart, "storeId": str(STORE), "catalogSetId": str(SET)}
+    request = msgspec.convert(body, AddCartItemRequest)
+    named(request)
+    return told(add_item(request, by or menu(), new_id))
+
+
+def remove(cart: Json, line_item_id: str, *, by: Menu | None = None) -> Json:
+    request = msgspec.convert({"cart": cart, "lineItemId": line_item_id}, RemoveCartItemRequest)
+    named(request)
+    return told(remove_item(request, by or menu(), new_id))
+
+
+def update(cart: Json, line_item_id: str, quantity: int, *, by: Menu | None = None) -> Json:
+    body = {"cart": cart, "lineItemId": line_item_id, "quantity": quantity}
+    request = msgspec.convert(body, UpdateCartItemRequest)
+    named(request)
+    return told(update_item(request, by or menu(), new_id))
+
+
+def told(answer: Any) -> Json:
+    made: Json = msgspec.json.decode(msgspec.json.encode(answer))
+    return made
+
+
+def unit_price(item: Json, document: Json) -> str:
+    cart = add(item, by=menu(document))
+    price: str = cart["lineItems"][0]["amounts"]["unitPrice"]
+    return price
+
+
+def faults(problem: type[Problem], item: Json, cart: Json | None = None, *, by: Menu | None = None) -> Any:
+    with pytest.raises(problem) as refused:
+        add(item, cart, by=by)
+    return [(fault.code, fault.pointer) for fault in refused.value.errors]
+
+
+# --- prices ---------------------------------------------------------------------------------------
+
+
+def test_a_line_costs_quantity_times_base_price_and_modifiers():
+    cart = add(line(TEA, 3, extras(line(MILK, 2))))
+    assert cart["lineItems"][0]["amounts"] == {"unitPrice": "3.10", "total": "9.30"}
+    assert cart["amounts"] == {"currency": "USD", "subTotal": "9.30", "total": "9.30"}
+
+
+def test_a_groups_override_comes_before_the_base_price():
+    assert unit_price(line(TEA, 1, extras(line(LEMON))), cafe()) == "2.60"
+
+
+def test_the_same_rule_holds_at_every_depth():
+    document = cafe()
+    inner = "99999999-9999-5999-8999-999999999990"
+    document["modifierGroups"][inner] = {"itemIds": [LEMON], "freeQuantity": 1}
+    document["items"][MILK]["modifierGroupIds"] = [inner]
+    milk = line(MILK, 2, group(inner, line(LEMON, 3)))
+    # Two milks, each with three lemons of which one is free.
+    assert unit_price(line(TEA, 1, extras(milk)), document) == "3.90"
+
+
+def test_the_cheapest_units_of_a_group_are_free_whatever_their_order():
+    document = cafe()
+    document["modifierGroups"][EXTRAS] |= {"freeQuantity": 2, "maximumAllowed": 5}
+    for lines in ([line(MILK, 2), line(LEMON)], [line(LEMON), line(MILK), line(MILK)]):
+        assert unit_price(line(TEA, 1, extras(*lines)), document) == "2.80"
+
+
+def test_what_is_chosen_for_a_free_choice_is_paid_for():
+    document = cafe()
+    inner = "99999999-9999-5999-8999-999999999990"
+    document["modifierGroups"][inner] = {"itemIds": [LEMON]}
+    document["items"][MILK]["modifierGroupIds"] = [inner]
+    document["modifierGroups"][EXTRAS]["freeQuantity"] = 1
+    assert unit_price(line(TEA, 1, extras(line(MILK, 1, group(inner, line(LEMON))))), document) == "2.70"
+
+
+def test_an_item_without_a_base_price_is_free_as_a_modifier_and_not_sold_by_itself():
+    document = cafe()
+    del document["items"][MILK]["basePrice"]
+    assert unit_price(line(TEA, 1, extras(line(MILK, 2))), document) == "2.50"
+    assert faults(ItemUnavailable, line(MILK), by=menu(document)) == [("ITEM_UNAVAILABLE", "/item")]
+
+
+@pytest.mark.parametrize(
+    ("currency", "price", "total"),
+    [("JPY", "110", "220"), ("KWD", "1.105", "2.210"), ("USD", "-1.5", "-3.00")],
+)
+def test_amounts_have_the_currencys_own_scale(currency: str, price: str, total: str):
+    document = {"currency": currency, "items": {CAKE: {"name": "Cake", "basePrice": price}}}
+    assert add(line(CAKE, 2), by=menu(document))["amounts"]["total"] == total
+
+
+# --- modifier rules -------------------------------------------------------------------------------
+
+
+def test_a_required_group_that_is_left_out_is_required_and_points_at_the_line():
+    document = cafe()
+    document["modifierGroups"][EXTRAS]["minimumAllowed"] = 1
+    required = ("MODIFIER_REQUIRED", "/item/modifierGroups")
+    assert faults(ValidationFailed, line(TEA), by=menu(document)) == [required]
+    few = line(TEA, 1, extras())
+    assert faults(ValidationFailed, few, by=menu(document)) == [
+        ("MODIFIER_REQUIRED", "/item/modifierGroups/0")
+    ]
+
+
+def test_the_rules_count_units_not_lines():
+    document = cafe()
+    document["modifierGroups"][EXTRAS] |= {"minimumAllowed": 2, "maximumAllowed": 3}
+    add(line(TEA, 1, extras(line(MILK, 2))), by=menu(document))
+    add(line(TEA, 1, extras(line(MILK, 2), line(LEMON))), by=menu(document))
+    many = line(TEA, 1, extras(line(MILK, 2), line(LEMON, 2)))
+    exceeded = [("MODIFIER_LIMIT_EXCEEDED", "/item/modifierGroups/0")]
+    assert faults(ValidationFailed, many, by=menu(document)) == exceeded
+
+
+def test_one_choice_may_be_had_maximum_per_item_times_also_when_it_is_sent_in_parts():
+    document = cafe()
+    document["modifierGroups"][EXTRAS] |= {"maximumPerItem": 1}
+    add(line(TEA, 1, extras(line(MILK), line(LEMON))), by=menu(document))
+    exceeded = [("MODIFIER_LIMIT_EXCEEDED", "/item/modifierGroups/0")]
+    assert (
+        faults(ValidationFailed, line(TEA, 1, extras(line(MILK), line(MILK))), by=menu(document)) == exceeded
+    )
+    parts = line(TEA, 1, extras(line(MILK)), extras(line(MILK)))
+    assert faults(ValidationFailed, parts, by=menu(document)) == exceeded
+
+
+def test_an_items_maximum_quantity_counts_over_the_cart():
+    assert faults(ValidationFailed, line(CAKE, 4)) == [("VALIDATION_FAILED", "/item/quantity")]
+    cart = add(line(CAKE, 2))
+    assert faults(ValidationFailed, line(CAKE, 2), cart) == [("VALIDATION_FAILED", "/item/quantity")]
+
+
+def test_every_fault_is_told_at_once_one_a_group_and_what_is_gone_makes_it_a_400():
+    document = cafe()
+    document["modifierGroups"][EXTRAS]["minimumAllowed"] = 1
+    cart = cart_of(
+        line(TEA), line(NOWHERE), line(TEA, 1, extras(line(CAKE))), line(CAKE, 1, extras(line(MILK)))
+    )
+    assert sorted(faults(ItemUnavailable, line(TEA, 2, extras(line(MILK, 3))), cart, by=menu(document))) == [
+        ("ITEM_UNAVAILABLE", "/cart/lineItems/1"),
+        ("ITEM_UNAVAILABLE", "/cart/lineItems/2/modifierGroups/0/lineItems/0"),
+        ("ITEM_UNAVAILABLE", "/cart/lineItems/3/modifierGroups/0"),
+        ("MODIFIER_LIMIT_EXCEEDED", "/item/modifierGroups/0"),
+        ("MODIFIER_REQUIRED", "/cart/lineItems/0/modifierGroups"),
+    ]
+
+
+def test_what_the_document_or_the_store_says_is_sold_out_cannot_be_had():
+    document = cafe()
+    document["items"][CAKE]["isAvailable"] = False
+    assert faults(ItemUnavailable, line(CAKE), by=menu(document)) == [("ITEM_UNAVAILABLE", "/item")]
+    at = "/item/modifierGroups/0/lineItems/0"
+    milky = line(TEA, 1, extras(line(MILK)))
+    assert faults(ItemUnavailable, milky, by=menu(None, MILK)) == [("ITEM_UNAVAILABLE", at)]
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+def test_add_merges_the_same_choice_in_any_order_and_keeps_the_lines_id():
+    cart = add(line(TEA, 1, extras(line(MILK), line(LEMON))))
+    more = add(line(TEA, 2, extras(line(LEMON), line(MILK)), lineItemId=str(uuid4())), cart)
+    assert [(one["lineItemId"], one["quantity"]) for one in more["lineItems"]] == [
+        (cart["lineItems"][0]["lineItemId"], 3)
+    ]
+
+
+def test_add_appends_what_differs_in_a_modifier_or_in_how_many_of_it():
+    cart = add(line(TEA, 1, extras(line(MILK))))
+    for other in (line(TEA), line(TEA, 1, extras(line(LEMON))), line(TEA, 1, extras(line(MILK, 2)))):
+        assert len(add(other, cart)["lineItems"]) == 2
+
+
+def test_every_line_has_an_id_the_callers_if_it_is_unique():
+    mine, twice = str(uuid4()), str(uuid4())
+    cart = cart_of(line(CAKE, lineItemId=twice), line(TEA, 1, extras(line(MILK, lineItemId=twice))))
+    answer = add(line(TEA, lineItemId=mine), cart)
+    cake, tea, added = answer["lineItems"]
+    milk = tea["modifierGroups"][0]["lineItems"][0]
+    assert (cake["lineItemId"], added["lineItemId"]) == (twice, mine)
+    assert len({one["lineItemId"] for one in (cake, tea, milk, added)}) == 4
+
+
+def test_remove_and_update_find_a_line_at_any_depth():
+    cart = add(line(TEA, 1, extras(line(MILK), line(LEMON))))
+    milk = cart["lineItems"][0]["modifierGroups"][0]["lineItems"][0]["lineItemId"]
+    assert remove(cart, milk)["amounts"]["total"] == "2.60"
+    with pytest.raises(ValidationFailed) as refused:
+        update(cart, milk, 2)
+    assert refused.value.errors[0].pointer == "/cart/lineItems/0/modifierGroups/0"
+    assert update(remove(cart, milk), cart["lineItems"][0]["lineItemId"], 5)["amounts"]["total"] == "13.00"
+
+
+def test_update_to_zero_is_remove():
+    cart = add(line(CAKE), add(line(TEA)))
+    tea = cart["lineItems"][0]["lineItemId"]
+    assert update(cart, tea, 0) == remove(cart, tea)
+
+
+def test_an_unknown_line_item_is_not_found():
+    for change in (
+        lambda c: remove(c, NOWHERE),
+        lambda c: update(c, NOWHERE, 0),
+        lambda c: update(c, NOWHERE, 1),
+    ):
+        with pytest.raises(LineItemNotFound):
+            change(add(line(TEA)))
+
+
+def test_remove_never_refuses_for_modifier_rules():
+    document = cafe()
+    document["modifierGroups"][EXTRAS]["minimumAllowed"] = 1
+    cart = add(line(TEA, 1, extras(line(MILK))), by=menu(document))
+    milk = cart["lineItems"][0]["modifierGroups"][0]["lineItems"][0]["lineItemId"]
+    plain = remove(cart, milk, by=menu(document))
+    assert plain["amounts"]["total"] == "2.50"
+    assert plain["lineItems"][0]["modifierGroups"] == []
+
+
+def test_what_cannot_be_priced_stays_without_amounts_and_so_does_the_cart():
+    cart = add(line(CAKE), add(line(TEA, 1, extras(line(MILK), line(LEMON)))))
+    cart = add(line(LEMON), cart)
+    left = remove(cart, cart["lineItems"][1]["lineItemId"], by=menu(None, MILK))
+    assert "amounts" not in left
+    tea, lemon = left["lineItems"]
+    assert (tea["unavailable"], "amounts" in tea) == (True, False)
+    assert lemon["amounts"] == {"unitPrice": "0.20", "total": "0.20"}
+    assert [one.get("unavailable") for one in tea["modifierGroups"][0]["lineItems"]] == [True, None]
+    assert "unavailable" not in lemon
+
+
+def test_a_cart_of_a_superseded_set_comes_back_with_the_current_one():
+    answer = add(line(CAKE), cart_of(line(TEA), set_id=OLD_SET))
+    assert answer["catalogSetId"] == str(SET)
+
+
+def test_amounts_and_marks_of_an_earlier_answer_are_ignored():
+    cart = add(line(TEA)) | {"amounts": "none"}
+    cart["lineItems"][0] |= {"amounts": {"unitPrice": 7}, "unavailable": "yes"}
+    assert add(line(TEA), cart)["amounts"]["total"] == "5.00"
+
+
+def test_for_an_empty_cart_the_requests_own_ids_win_and_default_to_the_carts():
+    empty = {"catalogSetId": OLD_SET, "storeId": STORE, "lineItems": []}
+    other = uuid4()
+    for more, expected in (({}, (STORE, OLD_SET)), ({"storeId": other, "catalogSetId": SET}, (other, SET))):
+        body = {"item": line(TEA), "cart": empty} | more
+        got = named(msgspec.convert(body, AddCartItemRequest))
+        assert (got.store_id, got.catalog_set_id) == expected
+    body = {"item": line(TEA), "cart": empty | {"lineItems": [line(TEA)]}, "storeId": other}
+    assert named(msgspec.convert(body, AddCartItemRequest)).store_id == STORE
+
+
+def test_a_new_cart_needs_a_store_and_a_set():
+    for body, problem in (
+        ({"item": line(TEA)}, MissingStoreId),
+        ({"item": line(TEA), "storeId": STORE}, CatalogSetRequired),
+    ):
+        with pytest.raises(problem):
+            named(msgspec.convert(body, AddCartItemRequest))
+
+
+# --- bounds ---------------------------------------------------------------------------------------
+
+
+def test_two_hundred_lines_are_the_most_modifiers_counted():
+    lines = [line(TEA, 1, extras(line(MILK))) for _ in range(99)]
+    full = add(line(TEA, 1), cart_of(*lines, line(LEMON)))
+    assert len(full["lineItems"]) == 101
+    assert faults(ValidationFailed, line(CAKE), full) == [("VALIDATION_FAILED", "/item")]
+    # One more of a line that is there already is no line more.
+    assert add(line(LEMON), full)["lineItems"][99]["quantity"] == 2
+    with pytest.raises(ValidationFailed):
+        remove(cart_of(*[line(TEA)] * 201), NOWHERE)
+
+
+def test_modifiers_may_be_eight_deep_and_what_is_deeper_is_told_before_all_else():
+    deep = line(NOWHERE)
+    for _ in range(8):
+        deep = line(NOWHERE, 1, extras(deep))
+    assert faults(ItemUnavailable, deep) == [("ITEM_UNAVAILABLE", "/item")]
+    at = "/item" + "/modifierGroups/0/lineItems/0" * 9
+    assert faults(ValidationFailed, line(NOWHERE, 1, extras(deep))) == [("VALIDATION_FAILED", at)]
+
+
+def test_totals_beyond_int64_are_refused_also_by_remove():
+    document = {
+        "items": {CAKE: {"name": "C", "basePrice": "92233720368547758.07"}, TEA: {"basePrice": "0.01"}}
+    }
+    assert add(line(CAKE), by=menu(document))["amounts"]["total"] == "92233720368547758.07"
+    assert faults(ValidationFailed, line(CAKE, 2), by=menu(document)) == [("VALIDATION_FAILED", "/item")]
+    both = cart_of(line(CAKE), line(TEA), line(TEA, lineItemId=NOWHERE))
+    assert faults(ValidationFailed, line(TEA), cart_of(line(CAKE)), by=menu(document)) == [
+        ("VALIDATION_FAILED", "/cart/lineItems")
+    ]
+    with pytest.raises(ValidationFailed):
+        remove(both, NOWHERE, by=menu(document))
+
+
+def test_quantities_that_are_no_int32_together_are_refused():
+    document = {"items": {TEA: {"name": "T", "basePrice": "0.01"}}}
+    cart = add(line(TEA, 2**31 - 1), by=menu(document))
+    assert faults(ValidationFailed, line(TEA), cart, by=menu(document)) == [
+        ("VALIDATION_FAILED", "/item/quantity")
+    ]
