@@ -1,16 +1,23 @@
 """The Marketfront surface: what storefronts call."""
 
 import re
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
 
 from mercato import errors
 from mercato.catalog.compress import CODINGS
+from mercato.catalog.model import CompiledCatalog
 from mercato.stores.catalogs import IDENTITY, Body
+from mercato.stores.model import StoreRow
+from mercato.stores.storefront import MarketfrontStore, StoreAvailability, availability_of, storefront_of
 from mercato.web.operations import Access, Answer, Call, Operations
+from mercato.wire import Wire, parse_instant
 
 marketfront = Operations(access=Access.MARKETFRONT, tag="Marketfront")
 
 _FOREVER: Final = b"private, max-age=31536000, immutable"
+_NO_STORE: Final = ((b"cache-control", b"no-store"),)
 _WEIGHT: Final = re.compile(r"\s*q\s*=\s*(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*", re.IGNORECASE)
 
 
@@ -34,6 +41,55 @@ async def get_catalog_set(call: Call[None, None]) -> Answer:
     if coding != IDENTITY:
         headers.append((b"content-encoding", coding.encode()))
     return Answer(raw=body.content, headers=tuple(headers))
+
+
+class AtQuery(Wire):
+    """The instant that is asked about; now, without one."""
+
+    at: Annotated[str, Meta(extra_json_schema={"format": "date-time"})] | None = None
+
+
+@marketfront.get(
+    "/v1/marketfront/stores/{storeId}",
+    summary="Get Store",
+    id="getMarketfrontStore",
+    returns=MarketfrontStore,
+    missing={"storeId": errors.StoreNotFound},
+    problems=(errors.StoreNotFound,),
+)
+async def get_store(call: Call[None, None]) -> Answer:
+    """Return a store as it is now; sold-out items and opening change from one moment to the next."""
+    row, catalog = await _store(call)
+    return Answer(storefront_of(row, catalog, call.app.clock()), headers=_NO_STORE)
+
+
+@marketfront.get(
+    "/v1/marketfront/stores/{storeId}/availability",
+    summary="Get Store Availability",
+    query=AtQuery,
+    returns=StoreAvailability,
+    missing={"storeId": errors.StoreNotFound},
+    problems=(errors.StoreNotFound,),
+)
+async def get_store_availability(call: Call[None, AtQuery]) -> Answer:
+    """Return whether the store is open at an instant, and why."""
+    row, catalog = await _store(call)
+    at = call.app.clock()
+    if call.query.at is not None:
+        asked = parse_instant(call.query.at)
+        if asked is None:
+            raise errors.ValidationFailed.at(
+                None, "at must be an RFC 3339 instant, like 2026-01-31T18:30:00Z."
+            )
+        at = asked
+    return Answer(availability_of(row, catalog, at), headers=_NO_STORE)
+
+
+async def _store(call: Call[None, Any]) -> tuple[StoreRow, CompiledCatalog]:
+    row = await call.app.cache.find(call.ids["storeId"])
+    if row is None:
+        raise errors.StoreNotFound(call.ids["storeId"])
+    return row, await call.app.compiled.get(row.catalog_set_id)
 
 
 def best_coding(accept_encoding: str) -> str:
