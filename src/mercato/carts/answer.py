@@ -74,7 +74,10 @@ class _Writer:
         )
 
     def _id(self, wanted: UUID | None) -> UUID:
-        if wanted is None or wanted in self._given:
+        if wanted is None:
             wanted = self._new_id()
-        self._given.add(wanted)
-        return wanted
+        given = self._given
+        before = len(given)
+        given.add(wanted)
+        # An id that was there already leaves the set as large as it was: one look-up a line, not two.
+        return wanted if len(given) > before else self._id(None)

@@ -4,7 +4,7 @@ A unit of a line costs the item's own price and what its modifiers cost, at ever
 units are its cheapest by the choices' own prices; modifiers of a free choice cost what they cost.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -147,60 +147,59 @@ class _Pricing:
             unit = None if unit is None or extra is None else unit + extra
         for group_id in dict.fromkeys(item.groups):
             if group_id not in chosen:
-                self._check_units(self._groups[group_id], {}, (place, "modifierGroups"))
+                self._check_units(self._groups[group_id], 0, {}, (place, "modifierGroups"))
         if unit is None:
             self.unavailable.add(id(line))
         return unit
 
     def _is_out(self, item_id: UUID, item: CompiledItem) -> bool:
-        return not item.available or item_id in self._sold_out
+        return not item.available or (bool(self._sold_out) and item_id in self._sold_out)
 
     def _group(self, group: CompiledGroup, choices: Chosen, where: Place) -> int | None:
         """Return what the choices cost together; None when one of them can't be had."""
         extra: int | None = 0
-        units: dict[UUID, int] = {}
+        had = 0
+        bounded: dict[UUID, tuple[int, int]] = {}
         costs: list[tuple[int, int]] = []
         for line, place in choices:
             quantity = line.quantity
-            units[line.item_id] = units.get(line.item_id, 0) + quantity
-            own = group.choices.get(line.item_id)
+            had += quantity
+            item_id = line.item_id
+            own = group.choices.get(item_id)
             if own is None:
-                message = (
-                    f"{group.name or 'The group'} has no choice {line.item_id} in the current CatalogSet."
-                )
+                # Its units count all the same: the customer has chosen, and is told once that it is gone.
+                message = f"{group.name or 'The group'} has no choice {item_id} in the current CatalogSet."
                 self._gone(line, message, place)
                 extra = None
-                continue
-            unit = self._unit(line, self._items[line.item_id], own, place)
-            extra = None if extra is None or unit is None else extra + quantity * unit
-            costs.append((own, quantity))
-        self._check_units(group, units, where)
+                item = self._items.get(item_id)
+            else:
+                item = self._items[item_id]
+                unit = self._unit(line, item, own, place)
+                extra = None if extra is None or unit is None else extra + quantity * unit
+                costs.append((own, quantity))
+            most = _most_of(item, group)
+            if most is not None:
+                bounded[item_id] = most, bounded.get(item_id, (most, 0))[1] + quantity
+        self._check_units(group, had, bounded, where)
         if group.free and extra is not None:
             extra -= _cheapest(costs, group.free)
         return extra
 
-    def _check_units(self, group: CompiledGroup, units: dict[UUID, int], where: Place) -> None:
-        """Note when a group has too few or too many units; one fault a group."""
-        had = sum(units.values())
+    def _check_units(
+        self, group: CompiledGroup, had: int, bounded: Mapping[UUID, tuple[int, int]], where: Place
+    ) -> None:
+        """Note when a group has too few or too many units, or one choice (most, units) has; one fault a group."""
         name = group.name or "The group"
         if had < group.minimum:
             self._fault(REQUIRED, f"{name}: choose at least {group.minimum}, not {had}.", where)
         elif group.maximum is not None and had > group.maximum:
             self._fault(EXCEEDED, f"{name}: choose at most {group.maximum}, not {had}.", where)
         else:
-            for item_id, count in units.items():
-                most = self._most_of(item_id, group)
-                if most is not None and count > most:
-                    message = f"{name}: choose at most {most} of one choice, not {count}."
+            for most, units in bounded.values():
+                if units > most:
+                    message = f"{name}: choose at most {most} of one choice, not {units}."
                     self._fault(EXCEEDED, message, where)
                     return
-
-    def _most_of(self, item_id: UUID, group: CompiledGroup) -> int | None:
-        item = self._items.get(item_id)
-        own = None if item is None else item.maximum_quantity
-        if own is None or group.maximum_per_item is None:
-            return group.maximum_per_item if own is None else own
-        return min(own, group.maximum_per_item)
 
     def _lacks_group(self, group_id: UUID, item: CompiledItem, choices: Chosen, where: Place) -> None:
         message = f"{item.name or 'The item'} has no modifier group {group_id} in the current CatalogSet."
@@ -228,6 +227,14 @@ def _by_group(line: LineItem, place: Place) -> dict[UUID, tuple[Chosen, Place]]:
         choices, _ = chosen.setdefault(group.modifier_group_id, ([], where))
         choices += [(below, (where, f"lineItems/{number}")) for number, below in enumerate(group.line_items)]
     return chosen
+
+
+def _most_of(item: CompiledItem | None, group: CompiledGroup) -> int | None:
+    """Return how many units of the item the group may have, by its own maximum or the item's."""
+    own = None if item is None else item.maximum_quantity
+    if own is None or group.maximum_per_item is None:
+        return group.maximum_per_item if own is None else own
+    return min(own, group.maximum_per_item)
 
 
 def _cheapest(costs: list[tuple[int, int]], free: int) -> int:

@@ -1,0 +1,79 @@
+"""Carts built from published menus cost what the slow pricing says."""
+
+import json
+import os
+import random
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+from tests.carts.chance import Chance
+from tests.carts.slow import verdict
+from tests.catalog.documents import outcome
+
+from mercato.carts.model import LineItem
+from mercato.carts.places import CART, in_cart
+from mercato.carts.pricing import price
+from mercato.catalog.build import Built
+from mercato.catalog.compile import unpack
+from mercato.catalog.money import scaled
+
+MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
+
+pytestmark = pytest.mark.skipif(not MENUS.is_dir(), reason="no published menus: set MERCATO_TEST_MENUS")
+
+CARTS = 60
+
+
+class Published(Chance):
+    """Chance over a menu as it is served."""
+
+    def __init__(self, document: dict[str, Any], seed: int) -> None:
+        self.random = random.Random(seed)
+        self.careless = 0.2
+        self.document = document
+        self.sold_out = set(self.random.sample(list(document["items"]), 1))
+
+
+def served(path: Path) -> tuple[Built, dict[str, Any]]:
+    built = outcome(path.read_bytes())
+    assert isinstance(built, Built)
+    document: dict[str, Any] = json.loads(built.body)
+    for table in ("items", "modifierGroups"):
+        document[table] = {
+            key: {name: value for name, value in entity.items() if value is not None}
+            for key, entity in document.get(table, {}).items()
+        }
+    return built, document
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(MENUS.glob("*.json")) if not path.stem.endswith("-broken")],
+    ids=lambda path: path.stem,
+)
+def test_carts_of_a_published_menu_cost_what_the_slow_pricing_says(path: Path):
+    built, document = served(path)
+    catalog = unpack(built.compiled)
+    bought = 0
+    for seed in range(CARTS):
+        world = Published(document, seed)
+        lines = world.lines()
+        expected = verdict(document, world.sold_out, lines)
+        items = msgspec.convert(lines, list[LineItem])
+        got = price(
+            items,
+            places=in_cart(items),
+            whole=CART,
+            catalog=catalog,
+            sold_out=frozenset(map(UUID, world.sold_out)),
+        )
+        assert sorted((fault.code, str(fault.pointer)) for fault in got.faults) == sorted(expected.faults)
+        assert [unit is None for unit in got.units] == [cost is None for cost in expected.prices]
+        if expected.total is not None:
+            assert Fraction(scaled(got.total, catalog.scale)) == expected.total
+        bought += not expected.faults
+    assert bought > CARTS // 10
