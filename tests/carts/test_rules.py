@@ -201,6 +201,20 @@ def test_what_the_document_or_the_store_says_is_sold_out_cannot_be_had():
     assert faults(ItemUnavailable, milky, by=menu(None, MILK)) == [("ITEM_UNAVAILABLE", at)]
 
 
+def test_a_fault_of_a_line_that_is_merged_points_at_the_choice_that_is_meant():
+    cart = cart_of(line(TEA, 1, extras(line(LEMON), line(MILK))))
+    again = line(TEA, 1, extras(line(MILK), line(LEMON)))
+    at = "/cart/lineItems/0/modifierGroups/0/lineItems/1"
+    assert faults(ItemUnavailable, again, cart, by=menu(None, MILK)) == [("ITEM_UNAVAILABLE", at)]
+
+
+def test_a_quantity_that_is_too_much_points_at_where_the_request_says_it():
+    cart = add(line(CAKE))
+    with pytest.raises(ValidationFailed) as refused:
+        update(cart, cart["lineItems"][0]["lineItemId"], 4)
+    assert [fault.pointer for fault in refused.value.errors] == ["/quantity"]
+
+
 # --- changes --------------------------------------------------------------------------------------
 
 

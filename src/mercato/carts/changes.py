@@ -17,11 +17,14 @@ from mercato.carts.model import (
     RemoveCartItemRequest,
     UpdateCartItemRequest,
 )
-from mercato.carts.places import CART, ITEM, Place, check_bounds, in_cart
+from mercato.carts.places import CART, ITEM, Place, check_bounds, in_cart, pointer
 from mercato.carts.pricing import price, refuse
 from mercato.catalog.model import CompiledCatalog
 from mercato.clock import MakeId
-from mercato.errors import ValidationFailed
+from mercato.errors import OrderError, ValidationFailed
+
+Said = tuple[Place, str] | None
+"""A line whose quantity the request changes, and the pointer to where it says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ def add_item(request: AddCartItemRequest, menu: Menu, new_id: MakeId) -> PricedC
     lines = list(request.cart.line_items) if request.cart is not None else []
     places = in_cart(lines)
     same = find_same(lines, request.item)
+    said: Said = None
     if same is None:
         lines.append(request.item)
         places.append(ITEM)
@@ -82,8 +86,8 @@ def add_item(request: AddCartItemRequest, menu: Menu, new_id: MakeId) -> PricedC
             message = f"quantity together with the cart's may be at most {MOST_QUANTITY}."
             raise ValidationFailed.at("/item/quantity", message)
         lines[same] = replace(lines[same], quantity=quantity)
-        places[same] = ITEM
-    return _answered(lines, places, menu, new_id)
+        said = places[same], "/item/quantity"
+    return _answered(lines, places, menu, new_id, said=said)
 
 
 def remove_item(request: RemoveCartItemRequest, menu: Menu, new_id: MakeId) -> PricedCart:
@@ -103,7 +107,9 @@ def update_item(request: UpdateCartItemRequest, menu: Menu, new_id: MakeId) -> P
     if request.quantity == 0:
         return _removed(lines, request.line_item_id, menu, new_id)
     path = get_path(lines, request.line_item_id)
-    return _answered(with_quantity(lines, path, request.quantity), in_cart(lines), menu, new_id)
+    places = in_cart(lines)
+    said = (places[path[0]], "/quantity") if len(path) == 1 else None
+    return _answered(with_quantity(lines, path, request.quantity), places, menu, new_id, said=said)
 
 
 def _removed(lines: Sequence[LineItem], line_item_id: UUID, menu: Menu, new_id: MakeId) -> PricedCart:
@@ -118,11 +124,19 @@ def _left(places: list[Place], path: Path) -> list[Place]:
 
 
 def _answered(
-    lines: Sequence[LineItem], places: Sequence[Place], menu: Menu, new_id: MakeId, *, mends: bool = False
+    lines: Sequence[LineItem],
+    places: Sequence[Place],
+    menu: Menu,
+    new_id: MakeId,
+    *,
+    mends: bool = False,
+    said: Said = None,
 ) -> PricedCart:
     """Return the cart as it is answered; one that `mends` is refused for nothing the set says against it."""
     priced = price(lines, places=places, whole=CART, catalog=menu.catalog, sold_out=menu.sold_out)
-    refuse(priced.overflows if mends else (*priced.faults, *priced.overflows))
+    faults = priced.overflows if mends else (*priced.faults, *priced.overflows)
+    if faults:
+        refuse([_said_there(fault, said) for fault in faults])
     return answer(
         lines,
         priced,
@@ -131,3 +145,10 @@ def _answered(
         catalog=menu.catalog,
         new_id=new_id,
     )
+
+
+def _said_there(fault: OrderError, said: Said) -> OrderError:
+    """Return the fault of a quantity with the pointer to where the request says that quantity."""
+    if said is None or fault.pointer != pointer((said[0], "quantity")):
+        return fault
+    return replace(fault, pointer=said[1])
