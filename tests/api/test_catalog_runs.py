@@ -276,3 +276,12 @@ async def test_documents_that_are_no_catalog_fail_the_run_in_words(
     assert run["errors"][0]["message"]
     assert "127.0.0.1" not in json.dumps(run)
     assert (await pos.get(f"{STORES}/{store['storeId']}")).json()["catalogSetId"] == store["catalogSetId"]
+
+
+async def test_the_history_repeats_no_more_of_a_callback_url_than_a_page_can_hold(
+    mercato: Service, pos: Client, store: Any
+):
+    run = await mercato.run(pos, store["storeId"], "http://127.0.0.1:1/" + "x" * 20_000)
+    assert run["status"] == "failed"
+    history = (await pos.get(f"{STORES}/{store['storeId']}/catalog-ingest")).json()
+    assert len(history["runs"][0]["callbackUrl"]) == 8192

@@ -1,6 +1,6 @@
 """The Commerce surface: what merchants' systems call. A handler reads, calls and replies."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from uuid import UUID
 
 from msgspec import UNSET, Meta, UnsetType
@@ -38,6 +38,10 @@ _onboarding = {"onboardingId": errors.OnboardingNotFound}
 _run = {"storeId": errors.StoreNotFound, "catalogIngestId": errors.CatalogIngestNotFound}
 
 
+MOST_URL: Final = 8192
+"""Characters of a callbackUrl that the history repeats: a page of a hundred must stay a page."""
+
+
 class Page(Wire):
     """The query of a list."""
 
@@ -63,7 +67,7 @@ class StoreQuery(Wire):
 class CatalogSetNotification(Wire):
     """Where the CatalogSet is to be pulled from."""
 
-    callback_url: Annotated[str, Meta(max_length=8192)]
+    callback_url: str
 
 
 class CatalogIngestAccepted(Wire):
@@ -359,7 +363,7 @@ def _history(run: Run) -> CatalogIngestRun:
     return CatalogIngestRun(
         catalog_ingest_id=run.id,
         status=run.status,
-        callback_url=run.callback_url,
+        callback_url=run.callback_url[:MOST_URL],
         catalog_set_id=run.set_id or UNSET,
         created_at=instant(run.created_at) or "",
         updated_at=instant(run.updated_at) or "",
