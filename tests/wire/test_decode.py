@@ -163,3 +163,16 @@ def test_instants_are_read_with_any_offset_and_never_without(text: str, expected
 def test_a_uuid_is_its_canonical_text():
     assert parse_uuid("0190F5FE7E3B7CCC8000ABCDEF012345") is None
     assert parse_uuid("{0190f5fe-7e3b-7ccc-8000-abcdef012345}") is None
+
+
+class Nested(Wire):
+    inside: "Nested | None" = None
+    number: int = 0
+
+
+@pytest.mark.parametrize("depth", [50, 100, 150, 200, 300, 1000])
+def test_a_body_that_is_nested_at_any_depth_with_a_fault_at_its_end_is_400(depth: int):
+    body = b'{"inside":' * depth + b'{"number":"x"}' + b"}" * depth
+    with pytest.raises(errors.Problem) as caught:
+        Decoder(Nested)(body)
+    assert caught.value.status == 400

@@ -40,15 +40,12 @@ class Decoder(Generic[T]):
     def _slowly(self, body: bytes) -> T:
         try:
             document = msgspec.json.decode(body)
+            mended, faults = walk.check(document, self._info)
+            if faults:
+                raise refusal(faults)
+            return msgspec.convert(mended, self._kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
             raise _not_json(body, fault) from None
-        mended, faults = walk.check(document, self._info)
-        if faults:
-            raise refusal(faults)
-        try:
-            return msgspec.convert(mended, self._kind)
-        except msgspec.ValidationError:
-            raise InvalidRequest("The body does not have the form that this operation reads.") from None
 
 
 class QueryDecoder(Generic[T]):
