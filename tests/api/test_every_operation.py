@@ -52,7 +52,7 @@ async def _both(mercato: Service) -> tuple[UUID, dict[Access, Client]]:
     made, client = await mercato.partner(PartnerKind.BOTH)
     assert made.marketfront_key is not None
     other = Client(client.base, made.marketfront_key.text, client.session)
-    return made.id, {Access.COMMERCE: client, Access.EITHER: client, Access.MARKETFRONT: other}
+    return made.id, {Access.COMMERCE: client, Access.MARKETFRONT: other}
 
 
 async def _delivery(mercato: Service, partner_id: UUID, store_id: UUID, shop: Merchant) -> str:
@@ -170,10 +170,10 @@ async def test_every_guarded_operation_refuses_no_key_a_wrong_key_and_one_of_the
         for client, status in (
             (mercato.anonymous(), 401),
             (Client(mercato.base, "mk_commerce_wrong", mercato.session), 401),
-            (world.owner[others.get(operation.access, Access.EITHER)], 403),
+            (world.owner[others[operation.access]], 403),
         ):
             reply = await client.call(operation.method, path)
-            assert operation.access is Access.EITHER or reply.status == status, operation.id
+            assert reply.status == status, operation.id
 
 
 # --- hostile bodies -------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """The text of API keys and signing secrets: made, recognised, and reduced to what is stored."""
 
-import base64
 import hashlib
 import re
 import secrets
@@ -8,6 +7,7 @@ import string
 import zlib
 from typing import Final
 
+from mercato.outbound.signing import new_secret
 from mercato.partners.model import Surface
 
 ALPHABET: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
@@ -66,7 +66,7 @@ def digest(key: bytes) -> bytes:
 
 def new_signing_secret() -> str:
     """Return a new signing secret as Standard Webhooks has them: `whsec_` and 32 random bytes in base64."""
-    return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
+    return new_secret(secrets.token_bytes)
 
 
 def _checksum(text: str) -> str:

@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec import UNSET, Meta, UnsetType
 
 from mercato.catalog.model import CatalogFault
+from mercato.catalog.money import to_text
 from mercato.catalog.runs import Run, RunStatus
 from mercato.wire import Instant, Wire
 
@@ -292,6 +293,13 @@ class StoreRow:
     catalog_set_id: UUID
     currency: str
     sold_out: tuple[SoldOut, ...]
+
+    @property
+    def minimum_text(self) -> str | None:
+        """The minimum order as a decimal at its own currency's scale, if there is one."""
+        if self.minimum_order_amount is None or self.minimum_order_currency is None:
+            return None
+        return to_text(self.minimum_order_amount, self.minimum_order_currency)
 
     def paused_at(self, now: datetime) -> bool:
         """Tell whether the store is paused: a pause that has expired is online because the clock says so."""

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from msgspec import UNSET
@@ -12,7 +11,6 @@ from mercato import errors
 from mercato.catalog import ingest
 from mercato.catalog import queries as catalogs
 from mercato.catalog.compiled import CompiledCatalogs
-from mercato.catalog.money import to_text
 from mercato.catalog.runs import Owner, Run
 from mercato.clock import Clock, MakeId, rfc3339
 from mercato.db.changes import announce
@@ -174,9 +172,6 @@ def status_of(row: StoreRow, now: datetime) -> StoreStatusResponse:
 def store_of(row: StoreRow, now: datetime) -> Store:
     """Return a store as its merchant sees it at an instant."""
     status = status_of(row, now)
-    minimum: Any = UNSET
-    if row.minimum_order_amount is not None and row.minimum_order_currency is not None:
-        minimum = to_text(row.minimum_order_amount, row.minimum_order_currency)
     return Store(
         store_id=row.id,
         onboarding_id=row.onboarding_id,
@@ -192,7 +187,7 @@ def store_of(row: StoreRow, now: datetime) -> Store:
         pause_reason=status.pause_reason,
         resume_at=status.resume_at,
         webhook_url=row.webhook_url or UNSET,
-        minimum_order_amount=minimum,
+        minimum_order_amount=row.minimum_text or UNSET,
         delivery_allowed=row.delivery_allowed,
         pickup_allowed=row.pickup_allowed,
         categories=row.categories,

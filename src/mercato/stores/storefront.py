@@ -11,7 +11,6 @@ from msgspec import UNSET, UnsetType
 
 from mercato.catalog.hours import DAY_SECONDS, DAYS
 from mercato.catalog.model import CompiledCatalog
-from mercato.catalog.money import to_text
 from mercato.stores.model import Coordinates, StoreRow, StoreStatusValue
 from mercato.wire import Instant, Wire, instant
 
@@ -85,9 +84,6 @@ class StoreAvailability(Wire):
 
 def storefront_of(row: StoreRow, catalog: CompiledCatalog, now: datetime) -> MarketfrontStore:
     """Return the store as storefronts see it at an instant."""
-    minimum: str | UnsetType = UNSET
-    if row.minimum_order_amount is not None and row.minimum_order_currency is not None:
-        minimum = to_text(row.minimum_order_amount, row.minimum_order_currency)
     return MarketfrontStore(
         store_id=row.id,
         catalog_set_id=row.catalog_set_id,
@@ -102,7 +98,7 @@ def storefront_of(row: StoreRow, catalog: CompiledCatalog, now: datetime) -> Mar
         availability=windows_of(catalog),
         categories=row.categories,
         fulfillment_types=_modes(row),
-        minimum_order_amount=minimum,
+        minimum_order_amount=row.minimum_text or UNSET,
         unavailable_item_ids=row.unavailable_at(now),
     )
 

@@ -92,7 +92,7 @@ class Edge:
         token = _token(head)
         callers = self._app.callers
         caller = callers.cached(token) or await callers.get(token)
-        if operation.access is not Access.EITHER and caller.surface is not operation.access.value:
+        if caller.surface is not operation.access.value:
             raise errors.Forbidden(
                 f"This is a {caller.surface} key; the operation is of the {operation.access.value} surface. "
                 f"Use a key made for it: mercato key create … --surface {operation.access.value}."

@@ -15,7 +15,6 @@ REF: Final = "#/components/schemas/{name}"
 _SECURITY: Final[dict[Access, list[dict[str, list[str]]]]] = {
     Access.COMMERCE: [{"commerceKey": []}],
     Access.MARKETFRONT: [{"marketfrontToken": []}],
-    Access.EITHER: [{"commerceKey": []}, {"marketfrontToken": []}],
     Access.PUBLIC: [],
 }
 
@@ -77,9 +76,7 @@ def problems_of(operation: Operation) -> list[type[Problem]]:
     """Return every refusal that an operation can answer with: its own, and those of every request like it."""
     kinds: list[type[Problem]] = [*operation.problems]
     if operation.access is not Access.PUBLIC:
-        kinds += [errors.Unauthenticated, errors.RateLimited]
-        if operation.access is not Access.EITHER:
-            kinds.append(errors.Forbidden)
+        kinds += [errors.Unauthenticated, errors.RateLimited, errors.Forbidden]
     if operation.reads_body:
         kinds += [errors.InvalidRequest, errors.ValidationFailed]
         kinds += [errors.PayloadTooLarge, errors.UnsupportedMediaType]

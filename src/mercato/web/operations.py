@@ -35,7 +35,6 @@ class Access(Enum):
 
     COMMERCE = Surface.COMMERCE
     MARKETFRONT = Surface.MARKETFRONT
-    EITHER = "either"
     PUBLIC = "public"
 
 
