@@ -82,6 +82,7 @@ def upgrade() -> None:
         sa.Column("partner_id", sa.Uuid(), nullable=False),
         sa.Column("surface", sa.Text(), nullable=False),
         sa.Column("store_id", sa.Uuid(), nullable=True),
+        sa.Column("order_id", sa.Uuid(), nullable=True),
         sa.Column("type", sa.Text(), nullable=False),
         sa.Column("webhook_id", sa.Uuid(), nullable=False),
         sa.Column("url", sa.Text(), nullable=False),
@@ -105,6 +106,14 @@ def upgrade() -> None:
         unique=False,
         sqlite_where=sa.text("status <> 'succeeded'"),
         postgresql_where=sa.text("status <> 'succeeded'"),
+    )
+    op.create_index(
+        "ix_deliveries_order_id",
+        "deliveries",
+        ["order_id", "id"],
+        unique=False,
+        sqlite_where=sa.text("order_id IS NOT NULL"),
+        postgresql_where=sa.text("order_id IS NOT NULL"),
     )
     op.create_index("ix_deliveries_partner_id", "deliveries", ["partner_id", "surface", "id"], unique=False)
     op.create_index(
@@ -130,6 +139,21 @@ def upgrade() -> None:
         sa.Column("disabled_reason", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("partner_id", "url", name=op.f("pk_endpoints")),
     )
+    op.create_table(
+        "idempotency_keys",
+        sa.Column("partner_id", sa.Uuid(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("request", sa.LargeBinary(), nullable=False),
+        sa.Column("order_id", sa.Uuid(), nullable=True),
+        sa.Column("claimed_until", sa.BigInteger(), nullable=False),
+        sa.Column("claims", sa.Integer(), nullable=False),
+        sa.Column("status", sa.Integer(), nullable=True),
+        sa.Column("headers", sa.Text(), nullable=True),
+        sa.Column("body", sa.LargeBinary(), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("partner_id", "key", name=op.f("pk_idempotency_keys")),
+    )
+    op.create_index("ix_idempotency_keys_created_at", "idempotency_keys", ["created_at"], unique=False)
     op.create_table(
         "jobs",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
@@ -226,6 +250,65 @@ def upgrade() -> None:
         unique=True,
         sqlite_where=sa.text("holds_name"),
         postgresql_where=sa.text("holds_name"),
+    )
+    op.create_table(
+        "order_history",
+        sa.Column("order_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("type", sa.Text(), nullable=False),
+        sa.Column("detail", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("order_id", "number", name=op.f("pk_order_history")),
+    )
+    op.create_table(
+        "order_submissions",
+        sa.Column("order_id", sa.Uuid(), nullable=False),
+        sa.Column("url", sa.Text(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.Column("give_up_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("order_id", name=op.f("pk_order_submissions")),
+    )
+    op.create_table(
+        "orders",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("partner_id", sa.Uuid(), nullable=False),
+        sa.Column("storefront_id", sa.Uuid(), nullable=False),
+        sa.Column("store_id", sa.Uuid(), nullable=False),
+        sa.Column("partner_store_id", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("status", sa.Text(), nullable=False),
+        sa.Column("answer", sa.Text(), nullable=False),
+        sa.Column("errors", sa.Text(), nullable=False),
+        sa.Column("partner_order_id", sa.Text(), nullable=True),
+        sa.Column("estimated_ready_at", sa.BigInteger(), nullable=True),
+        sa.Column("cancel_reason", sa.Text(), nullable=True),
+        sa.Column("currency", sa.Text(), nullable=False),
+        sa.Column("total", sa.BigInteger(), nullable=False),
+        sa.Column("cart", sa.Text(), nullable=False),
+        sa.Column("amounts", sa.Text(), nullable=False),
+        sa.Column("fulfillment", sa.Text(), nullable=False),
+        sa.Column("customer", sa.Text(), nullable=True),
+        sa.Column("client_context", sa.Text(), nullable=False),
+        sa.Column("token_id", sa.Uuid(), nullable=True),
+        sa.Column("sequence", sa.Integer(), nullable=False),
+        sa.Column("entries", sa.Integer(), nullable=False),
+        sa.Column("traceparent", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_orders")),
+    )
+    op.create_index("ix_orders_partner_id", "orders", ["partner_id", "id"], unique=False)
+    op.create_index("ix_orders_partner_state", "orders", ["partner_id", "state", "id"], unique=False)
+    op.create_index("ix_orders_store_id", "orders", ["store_id", "id"], unique=False)
+    op.create_index("ix_orders_storefront_id", "orders", ["storefront_id", "id"], unique=False)
+    op.create_index(
+        "uq_orders_token_id",
+        "orders",
+        ["token_id"],
+        unique=True,
+        sqlite_where=sa.text("token_id IS NOT NULL"),
+        postgresql_where=sa.text("token_id IS NOT NULL"),
     )
     op.create_table(
         "partners",

@@ -1,0 +1,43 @@
+"""Every table of the service: one schema for SQLite and PostgreSQL, a module for each part of the house."""
+
+from mercato.db.tables.base import metadata
+from mercato.db.tables.catalog import catalog_bodies, catalog_owners, catalog_runs, catalog_sets
+from mercato.db.tables.changes import changes
+from mercato.db.tables.jobs import jobs, jobs_dedup, jobs_one_running_per_lane
+from mercato.db.tables.orders import (
+    idempotency_keys,
+    order_history,
+    order_submissions,
+    orders,
+    orders_one_for_each_token,
+)
+from mercato.db.tables.partners import api_keys, partners, signing_secrets
+from mercato.db.tables.stores import onboardings, onboardings_one_for_each_name, sold_out_items, stores
+from mercato.db.tables.webhooks import deliveries, delivery_attempts, endpoints
+
+__all__ = [
+    "api_keys",
+    "catalog_bodies",
+    "catalog_owners",
+    "catalog_runs",
+    "catalog_sets",
+    "changes",
+    "deliveries",
+    "delivery_attempts",
+    "endpoints",
+    "idempotency_keys",
+    "jobs",
+    "jobs_dedup",
+    "jobs_one_running_per_lane",
+    "metadata",
+    "onboardings",
+    "onboardings_one_for_each_name",
+    "order_history",
+    "order_submissions",
+    "orders",
+    "orders_one_for_each_token",
+    "partners",
+    "signing_secrets",
+    "sold_out_items",
+    "stores",
+]

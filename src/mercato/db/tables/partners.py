@@ -1,0 +1,49 @@
+"""Organisations, their keys and their secrets."""
+
+from sqlalchemy import Column, ForeignKey, Index, LargeBinary, Table, Text
+
+from mercato.db.tables.base import metadata
+from mercato.db.types import Id, Instant
+
+partners = Table(
+    "partners",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("limits", Text, nullable=False),
+    # Sealed: the token that our webhooks carry to the partner.
+    Column("webhook_token", LargeBinary),
+    Column("event_url", Text),
+    Column("created_at", Instant, nullable=False),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("partner_id", Id, ForeignKey("partners.id"), nullable=False),
+    Column("surface", Text, nullable=False),
+    Column("prefix", Text, nullable=False),
+    # SHA-256 of the key; the key itself is nowhere.
+    Column("hash", LargeBinary, nullable=False, unique=True),
+    Column("description", Text),
+    Column("expires_at", Instant),
+    Column("revoked_at", Instant),
+    Column("created_at", Instant, nullable=False),
+    Column("last_used_at", Instant),
+)
+Index("ix_api_keys_partner_id", api_keys.c.partner_id, api_keys.c.id)
+Index("ix_api_keys_prefix", api_keys.c.prefix)
+
+# At most two for each partner: the one in use and, during a rotation, the one before it.
+signing_secrets = Table(
+    "signing_secrets",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("partner_id", Id, ForeignKey("partners.id"), nullable=False),
+    Column("secret", LargeBinary, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("expires_at", Instant),
+)
+Index("ix_signing_secrets_partner_id", signing_secrets.c.partner_id)
