@@ -81,10 +81,12 @@ class _Walk:
         if value is None:
             if not any(isinstance(option, info.NoneType | info.AnyType | info.RawType) for option in options):
                 self.form(pointer, f"{name} must be {_words(options)}, not null.")
-            return value
+            return msgspec.Raw(b"null") if any(isinstance(o, info.RawType) for o in options) else value
         for option in options:
-            if isinstance(option, info.AnyType | info.RawType):
+            if isinstance(option, info.AnyType):
                 return value
+            if isinstance(option, info.RawType):
+                return msgspec.Raw(msgspec.json.encode(value))
         matching = [option for option in options if _fits(value, option)]
         if not matching:
             self.form(pointer, f"{name} must be {_words(options)}, not {_said(value)}.")

@@ -1,0 +1,1 @@
+"""Orders: checked, placed with a store, followed until they are closed."""

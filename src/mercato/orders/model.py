@@ -1,0 +1,297 @@
+"""What orders look like on the wire: as storefronts send them, and as both sides read them."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from mercato.carts.model import Amount, Cart, CartAmounts, LineItemAmounts, Quantity
+from mercato.errors import OrderError
+from mercato.stores.storefront import FulfillmentMode
+from mercato.wire import Instant, Wire
+
+DECIMAL: Final = r"^-?\d+(\.\d+)?$"
+"""A decimal string, as money is sent."""
+
+Decimal = Annotated[
+    str, Meta(pattern=DECIMAL, max_length=64, description="Decimal in the currency's own scale.")
+]
+Text255 = Annotated[str, Meta(max_length=255)]
+Text1000 = Annotated[str, Meta(max_length=1000)]
+DateTime = Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})]
+Payment = Annotated[
+    msgspec.Raw,
+    Meta(
+        extra_json_schema={"type": ["object", "null"]},
+        description="For the store, which is the authority: passed on as it was sent, and kept nowhere.",
+    ),
+]
+
+
+# --- what is sent ---------------------------------------------------------------------------------
+
+
+class ScheduleType(StrEnum):
+    """When an order is wanted."""
+
+    ASAP = "ASAP"
+    SCHEDULED = "SCHEDULED"
+
+
+class DeliveryType(StrEnum):
+    """How a delivery is handed over."""
+
+    DOOR_TO_DOOR = "DOOR_TO_DOOR"
+    LEAVE_AT_DOOR = "LEAVE_AT_DOOR"
+
+
+class LatLong(Wire):
+    """A place on earth, in degrees."""
+
+    lat: Annotated[float, Meta(ge=-90, le=90)]
+    lng: Annotated[float, Meta(ge=-180, le=180)]
+
+
+class DeliveryAddress(Wire):
+    """Where a delivery goes. Every member may be missing or null; a `street` is read as `address1`."""
+
+    address1: Text255 | None = None
+    address2: Text255 | None = None
+    city: Text255 | None = None
+    coordinates: LatLong | None = None
+    postal_code: Text255 | None = None
+    state: Text255 | None = None
+    street: Text255 | UnsetType | None = UNSET
+
+
+class PickupFulfillment(Wire, tag_field="mode", tag=FulfillmentMode.PICKUP.value):
+    """The customer fetches the order."""
+
+    schedule_type: ScheduleType
+    scheduled_time: DateTime | None = None
+
+
+class DeliveryFulfillment(Wire, tag_field="mode", tag=FulfillmentMode.DELIVERY_BY_MERCHANT.value):
+    """The merchant brings the order."""
+
+    schedule_type: ScheduleType
+    delivery_type: DeliveryType
+    address: DeliveryAddress | None = None
+    instructions: Text1000 | None = None
+    scheduled_time: DateTime | None = None
+
+
+Fulfillment = PickupFulfillment | DeliveryFulfillment
+
+
+class ClientContext(Wire):
+    """Where the request of the customer came from."""
+
+    ip: Annotated[str, Meta(max_length=64)]
+    user_agent: Text1000
+
+
+class Customer(Wire):
+    """Who orders."""
+
+    email: Text255
+    first_name: Text255
+    last_name: Text255
+    phone: Text255
+    partner_user_id: Text255 | None = None
+
+
+class ValidateAmounts(Wire):
+    """Of the amounts of an order that is to be validated, only the tip is read."""
+
+    tip: Decimal | None = None
+
+
+class PlaceAmounts(Wire):
+    """Of the amounts of an order that is placed, the tip is read, and the total, if given, must be right."""
+
+    tip: Decimal | None = None
+    total: Decimal | None = None
+
+
+class OrderCore(Wire, kw_only=True):
+    """An order to be validated."""
+
+    cart: Cart
+    client_context: ClientContext
+    fulfillment: Fulfillment
+    amounts: ValidateAmounts | None = None
+    customer: Customer | None = None
+
+
+class PlaceOrderRequest(Wire, kw_only=True):
+    """An order to be placed, with the token of its validation, if there was one."""
+
+    cart: Cart
+    client_context: ClientContext
+    fulfillment: Fulfillment
+    amounts: PlaceAmounts | None = None
+    customer: Customer | None = None
+    validated_order_token: Annotated[str, Meta(max_length=65_536)] | None = None
+    payment: Payment | UnsetType = UNSET
+
+
+# --- what is answered -----------------------------------------------------------------------------
+
+
+class AmountDetail(Wire):
+    """A part of an amount, and what it is for."""
+
+    amount: Amount
+    description: str
+
+
+class Amounts(Wire, kw_only=True):
+    """What an order costs: `total` = subTotal + fees - promotions + taxes + adjustments + tip.
+
+    Each list sums to its amount.
+    """
+
+    currency: str
+    sub_total: Amount
+    adjustments: Amount
+    adjustments_description: tuple[AmountDetail, ...]
+    fees: Amount
+    fees_description: tuple[AmountDetail, ...]
+    promotions: Amount
+    promotions_description: tuple[AmountDetail, ...]
+    taxes: Amount
+    taxes_description: tuple[AmountDetail, ...]
+    tip: Amount
+    tip_description: tuple[AmountDetail, ...]
+    total: Amount
+
+
+class OrderLine(Wire):
+    """A line of an order: `name` as the store's CatalogSet has it, `amounts` on top-level lines."""
+
+    item_id: UUID
+    modifier_groups: tuple["OrderModifierGroup", ...]
+    quantity: Quantity
+    line_item_id: UUID
+    name: str | UnsetType = UNSET
+    amounts: LineItemAmounts | UnsetType = UNSET
+    unavailable: bool | UnsetType = UNSET
+
+
+class OrderModifierGroup(Wire):
+    """What was chosen from one modifier group."""
+
+    modifier_group_id: UUID
+    line_items: tuple[OrderLine, ...]
+
+
+class OrderCart(Wire):
+    """The cart of an order, priced."""
+
+    catalog_set_id: UUID
+    line_items: tuple[OrderLine, ...]
+    store_id: UUID
+    amounts: CartAmounts | UnsetType = UNSET
+
+
+class CheckedOrder(Wire, kw_only=True):
+    """An order as its validation found it. `amounts` are missing when something in the cart has no price."""
+
+    cart: OrderCart
+    client_context: ClientContext
+    fulfillment: Fulfillment
+    amounts: Amounts | UnsetType = UNSET
+    customer: Customer | UnsetType = UNSET
+    estimated_ready_at: Instant | UnsetType = UNSET
+    errors: tuple[OrderError, ...] = ()
+
+
+class ValidateOrderResponse(Wire):
+    """Whether the order can be placed; the token, which is for fifteen minutes and one order, places it."""
+
+    is_valid: bool
+    validated_order_token: str | None
+    order: CheckedOrder
+
+
+class OrderState(StrEnum):
+    """Whether an order goes on."""
+
+    OPEN = "open"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+
+
+class OrderStatus(StrEnum):
+    """How far an order is."""
+
+    PENDING = "pending"
+    CONFIRMED = "confirmed"
+    PREPARING = "preparing"
+    READY = "ready"
+    IN_TRANSIT = "inTransit"
+
+
+class Order(Wire, kw_only=True):
+    """A placed order. How it is paid for is never in it."""
+
+    order_id: UUID
+    store_id: UUID
+    partner_store_id: str
+    state: OrderState
+    status: OrderStatus
+    partner_order_id: str | None
+    estimated_ready_at: Instant | None
+    cancel_reason: str | None
+    cart: OrderCart
+    client_context: ClientContext | UnsetType = UNSET
+    fulfillment: Fulfillment
+    amounts: Amounts
+    customer: Customer | UnsetType = UNSET
+    errors: tuple[OrderError, ...] = ()
+    created_at: Instant
+    updated_at: Instant
+
+
+class OrderPage(Wire):
+    """A page of orders, newest first."""
+
+    orders: list[Order]
+    next_cursor: str | None
+
+
+class OrderStatusUpdate(Wire):
+    """How far the order is, whether it is over, or when it will be ready; at least one of them."""
+
+    status: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    state: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    estimated_ready_at: DateTime | None = None
+    cancel_reason: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+
+
+class OrderStatusResponse(Wire):
+    """Where the order is after an update."""
+
+    order_id: UUID
+    state: OrderState
+    status: OrderStatus
+    updated_at: Instant
+
+
+class TimelineEntry(Wire, kw_only=True):
+    """One thing that happened to an order: what, when, who did it, and what is to be said about it."""
+
+    at: Instant
+    type: str
+    actor: str
+    detail: dict[str, Any]
+
+
+class OrderTimeline(Wire):
+    """Everything that happened to an order, oldest first."""
+
+    order_id: UUID
+    entries: list[TimelineEntry]
