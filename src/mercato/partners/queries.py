@@ -64,6 +64,12 @@ async def find_webhook_token(tx: Read, partner_id: UUID) -> bytes | None:
     return sealed
 
 
+async def find_event_url(tx: Read, partner_id: UUID) -> str | None:
+    """Return where the partner's order events go."""
+    url: str | None = await tx.scalar(select(partners.c.event_url).where(partners.c.id == partner_id))
+    return url
+
+
 async def move_limits(tx: Write, partner_id: UUID, limits: Limits) -> bool:
     return await _set(tx, partner_id, limits=_json(limits))
 
