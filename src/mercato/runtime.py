@@ -23,8 +23,8 @@ from mercato.db.engine import Database
 from mercato.db.errors import DatabaseAway
 from mercato.db.url import database_url
 from mercato.jobs import Handler, Handlers, Worker
+from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound, PullLimits
-from mercato.outbound.guard import AddressPolicy
 from mercato.partners.accounts import check_vault
 from mercato.partners.callers import Callers
 from mercato.partners.limits import Failures, Limiter
@@ -35,6 +35,7 @@ from mercato.stores import places
 from mercato.stores.cache import StoreCache
 from mercato.stores.catalogs import CatalogBodies
 from mercato.stores.events import StoreEvents
+from mercato.stores.menus import Menus
 from mercato.stores.onboarding import Onboardings
 from mercato.stores.places import PlaceJob, Placer
 from mercato.stores.service import Stores
@@ -70,6 +71,7 @@ class Runtime:
     cache: StoreCache
     compiled: CompiledCatalogs
     bodies: CatalogBodies
+    menus: Menus
     onboardings: Onboardings
     stores: Stores
     checker: Checker
@@ -153,6 +155,7 @@ def _wire(
         cache=cache,
         compiled=compiled,
         bodies=CatalogBodies(db, now),
+        menus=Menus(db, cache, compiled),
         onboardings=Onboardings(db, now, clock.new_id),
         stores=Stores(db, now, clock.new_id, cache, compiled, settings.ingest_waiting_per_store),
         checker=Checker(outbound, builder, compiled, limits, settings.default_currency),

@@ -8,7 +8,6 @@ from mercato.carts.model import (
     RemoveCartItemRequest,
     UpdateCartItemRequest,
 )
-from mercato.catalog import queries
 from mercato.runtime import Runtime
 from mercato.web.operations import Access, Call, Operations, Rate
 
@@ -79,15 +78,6 @@ async def update_cart_item(call: Call[UpdateCartItemRequest, None]) -> PricedCar
 
 async def _menu(app: Runtime, asked: Named) -> Menu:
     """Return what the store sells now. Raises StoreNotFound; CatalogSetNotFound for a set never its own."""
-    store = await app.cache.find(asked.store_id)
-    if store is None:
-        raise errors.StoreNotFound(asked.store_id)
-    current = store.catalog_set_id
-    if asked.catalog_set_id != current:
-        async with app.db.read() as tx:
-            owner_id = await queries.find_owner_of_set(tx, asked.catalog_set_id)
-        if owner_id != store.onboarding_id:
-            raise errors.CatalogSetNotFound(asked.catalog_set_id)
-    catalog = app.compiled.cached(current) or await app.compiled.get(current)
+    store, catalog = await app.menus.get(asked.store_id, asked.catalog_set_id)
     sold_out = frozenset(store.unavailable_at(app.clock())) if store.sold_out else frozenset()
-    return Menu(store.id, current, catalog, sold_out)
+    return Menu(store.id, store.catalog_set_id, catalog, sold_out)

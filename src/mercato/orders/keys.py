@@ -1,0 +1,143 @@
+"""Idempotency keys: whoever claims one does the request's work, everybody else gets the reply of it.
+
+A claim is for a time, so that the work of a process that died can be taken up. Its number fences the claims off
+from each other: what an overtaken one still writes goes nowhere.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Row, and_, delete, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from mercato import errors
+from mercato.db.engine import Write
+from mercato.db.tables import idempotency_keys as keys
+
+LIFE: Final = timedelta(hours=24)
+"""How long a reply is given again; after that the key is as good as new."""
+
+WAIT_SECONDS: Final = 2
+"""What a client is told to wait while the request runs elsewhere."""
+
+_INSERT: Final[dict[str, Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+_headers: Final = msgspec.json.Decoder(tuple[tuple[str, str], ...])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer as it went out, or would have."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The right to do the work of one request. `order_id`: the order that an earlier claim has made."""
+
+    partner_id: UUID
+    key: str
+    number: int
+    order_id: UUID | None = None
+
+
+async def claim(
+    tx: Write, *, partner_id: UUID, key: str, request: bytes, now: datetime, until: datetime
+) -> Claim | Reply:
+    """Return the claim, or the reply that the key's request got.
+
+    Raises IdempotencyKeyReused when the key came with another request, RequestInProgress while somebody else
+    works on it.
+    """
+    fresh = {
+        "request": request,
+        "order_id": None,
+        "claimed_until": until,
+        "status": None,
+        "headers": None,
+        "body": None,
+        "created_at": now,
+    }
+    added = await tx.execute(
+        _INSERT[tx.dialect](keys)
+        .values(partner_id=partner_id, key=key, claims=1, **fresh)
+        .on_conflict_do_nothing()
+    )
+    if added.rowcount == 1:
+        return Claim(partner_id=partner_id, key=key, number=1)
+    row = await tx.first(select(keys).where(_is(partner_id, key)).with_for_update())
+    if row is None:
+        raise errors.RequestInProgress("The key was just released. Try again.", retry_after=1)
+    values = {"claimed_until": until} if now < row.created_at + LIFE else fresh
+    if values is not fresh:
+        reply = _settled(row, request, now)
+        if reply is not None:
+            return reply
+    number = row.claims + 1
+    await tx.execute(update(keys).where(_is(partner_id, key)).values(claims=number, **values))
+    return Claim(
+        partner_id=partner_id, key=key, number=number, order_id=None if values is fresh else row.order_id
+    )
+
+
+def _settled(row: Row[Any], request: bytes, now: datetime) -> Reply | None:
+    """Return the reply of a key in use; None when its work has to be taken up."""
+    if row.request != request:
+        raise errors.IdempotencyKeyReused(
+            "This Idempotency-Key came with another request within the last 24 hours. Send a new key with it."
+        )
+    if row.status is not None:
+        return Reply(status=row.status, headers=_headers.decode(row.headers), body=row.body, replayed=True)
+    if row.claimed_until > now:
+        raise errors.RequestInProgress(
+            "The same request is still running. Ask again with the same key.", retry_after=WAIT_SECONDS
+        )
+    return None
+
+
+async def hold(tx: Write, claim: Claim, *, order_id: UUID) -> None:
+    """Write down the order that the claim's work has made. Raises RequestInProgress when it was overtaken."""
+    moved = await tx.execute(update(keys).where(_mine(claim)).values(order_id=order_id))
+    if moved.rowcount != 1:
+        raise errors.RequestInProgress(
+            "Another request with the same key has taken over. Ask again with the same key.",
+            retry_after=WAIT_SECONDS,
+        )
+
+
+async def settle(tx: Write, claim: Claim, reply: Reply) -> None:
+    """Pin the reply: from now on it is what the key gets. An overtaken claim pins nothing."""
+    await tx.execute(
+        update(keys)
+        .where(_mine(claim))
+        .values(
+            status=reply.status,
+            headers=msgspec.json.encode(reply.headers).decode(),
+            body=reply.body,
+        )
+    )
+
+
+async def release(tx: Write, claim: Claim, *, now: datetime) -> None:
+    """Let the next request with the key begin at once: a claim without an order leaves nothing behind."""
+    await tx.execute(delete(keys).where(_mine(claim), keys.c.order_id.is_(None)))
+    await tx.execute(update(keys).where(_mine(claim)).values(claimed_until=now))
+
+
+async def forget(tx: Write, claim: Claim) -> None:
+    """Free the key altogether: the request failed in a way that a repeat of it may not."""
+    await tx.execute(delete(keys).where(_mine(claim)))
+
+
+def _is(partner_id: UUID, key: str) -> Any:
+    return and_(keys.c.partner_id == partner_id, keys.c.key == key)
+
+
+def _mine(claim: Claim) -> Any:
+    return and_(_is(claim.partner_id, claim.key), keys.c.claims == claim.number)

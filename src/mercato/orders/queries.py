@@ -1,0 +1,161 @@
+"""The only SQL of orders. What a partner can reach takes the caller: another's order looks like none."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import Row, Select, delete, insert, select, update
+
+from mercato.db.engine import Read, Write
+from mercato.db.tables import order_history as history
+from mercato.db.tables import order_submissions as submissions
+from mercato.db.tables import orders
+from mercato.errors import OrderError
+from mercato.orders.model import (
+    Amounts,
+    ClientContext,
+    Customer,
+    Fulfillment,
+    OrderCart,
+    OrderState,
+    OrderStatus,
+)
+from mercato.orders.record import OrderRow, StoreAnswer
+from mercato.partners.model import Caller, Surface
+from mercato.wire import as_json
+
+_DOCUMENTS: Final[dict[str, Any]] = {
+    "errors": msgspec.json.Decoder(tuple[OrderError, ...]),
+    "cart": msgspec.json.Decoder(OrderCart),
+    "amounts": msgspec.json.Decoder(Amounts),
+    "fulfillment": msgspec.json.Decoder(Fulfillment),
+    "customer": msgspec.json.Decoder(Customer | None),
+    "client_context": msgspec.json.Decoder(ClientContext | None),
+}
+"""The columns that hold a document as JSON."""
+
+_ENUMS: Final = {"state": OrderState, "status": OrderStatus, "answer": StoreAnswer}
+
+
+# --- orders ---------------------------------------------------------------------------------------
+
+
+async def insert_order(tx: Write, order: OrderRow) -> None:
+    """Store an order. The unique index refuses a second one of the same validation token."""
+    values = {name: getattr(order, name) for name in OrderRow.__slots__}
+    await tx.execute(insert(orders).values(**_stored(values)))
+
+
+async def find_order(tx: Read, caller: Caller, order_id: UUID, *, lock: bool = False) -> OrderRow | None:
+    """Return the order if it is the caller's: of its stores, or placed by it. `lock` holds it."""
+    query = select(orders).where(orders.c.id == order_id, _side(caller) == caller.partner_id)
+    row = await tx.first(query.with_for_update() if lock else query)
+    return None if row is None else _order(row)
+
+
+async def find_order_by_id(tx: Read, order_id: UUID, *, lock: bool = False) -> OrderRow | None:
+    """Return the order whoever's it is: for work that was begun for its own partner."""
+    query = select(orders).where(orders.c.id == order_id)
+    row = await tx.first(query.with_for_update() if lock else query)
+    return None if row is None else _order(row)
+
+
+async def find_order_of_token(tx: Read, token_id: UUID) -> UUID | None:
+    """Return the order that was placed with the token."""
+    found: UUID | None = await tx.scalar(select(orders.c.id).where(orders.c.token_id == token_id))
+    return found
+
+
+async def list_orders(
+    tx: Read,
+    caller: Caller,
+    *,
+    store_id: UUID | None,
+    state: OrderState | None,
+    before: UUID | None,
+    limit: int,
+) -> list[OrderRow]:
+    """Return the caller's orders, newest first."""
+    query: Select[Any] = select(orders).where(_side(caller) == caller.partner_id)
+    if store_id is not None:
+        query = query.where(orders.c.store_id == store_id)
+    if state is not None:
+        query = query.where(orders.c.state == state.value)
+    if before is not None:
+        query = query.where(orders.c.id < before)
+    return [_order(row) for row in await tx.all(query.order_by(orders.c.id.desc()).limit(limit))]
+
+
+async def move_order(tx: Write, order_id: UUID, **values: Any) -> None:
+    """Change an order that the transaction holds."""
+    await tx.execute(update(orders).where(orders.c.id == order_id).values(**_stored(values)))
+
+
+def _side(caller: Caller) -> Any:
+    return orders.c.partner_id if caller.surface is Surface.COMMERCE else orders.c.storefront_id
+
+
+def _stored(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: as_json(value).decode() if name in _DOCUMENTS and value is not None else value
+        for name, value in values.items()
+    }
+
+
+def _order(row: Row[Any]) -> OrderRow:
+    values = dict(row._mapping)  # noqa: SLF001  # SQLAlchemy's documented way to a row's columns by name
+    for name, decoder in _DOCUMENTS.items():
+        if values[name] is not None:
+            values[name] = decoder.decode(values[name])
+    for name, kind in _ENUMS.items():
+        values[name] = kind(values[name])
+    return OrderRow(**values)
+
+
+# --- what waits for a store -----------------------------------------------------------------------
+
+
+async def insert_submission(
+    tx: Write, order_id: UUID, *, url: str, body: bytes, give_up_at: datetime
+) -> None:
+    """Keep what the store is told, sealed, until it has answered or is given up."""
+    await tx.execute(insert(submissions).values(order_id=order_id, url=url, body=body, give_up_at=give_up_at))
+
+
+async def find_submission(tx: Read, order_id: UUID) -> tuple[str, bytes, datetime] | None:
+    """Return URL, sealed body, and until when to try; None once the store has answered."""
+    row = await tx.first(select(submissions).where(submissions.c.order_id == order_id))
+    return None if row is None else (row.url, row.body, row.give_up_at)
+
+
+async def delete_submission(tx: Write, order_id: UUID) -> None:
+    """Forget what the store was told: the card token goes with it."""
+    await tx.execute(delete(submissions).where(submissions.c.order_id == order_id))
+
+
+# --- history --------------------------------------------------------------------------------------
+
+
+async def insert_entry(
+    tx: Write, order_id: UUID, number: int, *, at: datetime, actor: str, type_: str, detail: dict[str, Any]
+) -> None:
+    """Write down what happened to an order."""
+    await tx.execute(
+        insert(history).values(
+            order_id=order_id,
+            number=number,
+            at=at,
+            actor=actor,
+            type=type_,
+            detail=as_json(detail).decode(),
+        )
+    )
+
+
+async def list_entries(tx: Read, order_id: UUID, *, limit: int) -> Sequence[Row[Any]]:
+    """Return what happened to an order, oldest first."""
+    return await tx.all(
+        select(history).where(history.c.order_id == order_id).order_by(history.c.number).limit(limit)
+    )

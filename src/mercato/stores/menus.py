@@ -1,0 +1,37 @@
+"""What a store sells now, for whoever names the store and the CatalogSet that a cart was made from."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from mercato import errors
+from mercato.catalog import queries
+from mercato.catalog.compiled import CompiledCatalogs
+from mercato.catalog.model import CompiledCatalog
+from mercato.db.engine import Database
+from mercato.stores.cache import StoreCache
+from mercato.stores.model import StoreRow
+
+
+@dataclass(frozen=True, slots=True)
+class Menus:
+    """Stores with their current CatalogSets, from memory when warm."""
+
+    db: Database
+    cache: StoreCache
+    compiled: CompiledCatalogs
+
+    async def get(self, store_id: UUID, catalog_set_id: UUID) -> tuple[StoreRow, CompiledCatalog]:
+        """Return the store and its current set, whichever of the store's sets was named.
+
+        Raises StoreNotFound, and CatalogSetNotFound for a set that never was the store's.
+        """
+        store = await self.cache.find(store_id)
+        if store is None:
+            raise errors.StoreNotFound(store_id)
+        current = store.catalog_set_id
+        if catalog_set_id != current:
+            async with self.db.read() as tx:
+                owner_id = await queries.find_owner_of_set(tx, catalog_set_id)
+            if owner_id != store.onboarding_id:
+                raise errors.CatalogSetNotFound(catalog_set_id)
+        return store, self.compiled.cached(current) or await self.compiled.get(current)
