@@ -10,38 +10,13 @@ from aiohttp import ClientResponse, ClientSession, TraceConfig, hdrs
 
 from mercato.clock import Clock
 from mercato.outbound.body import BodyReader, BodyRefused, coding_of
-from mercato.outbound.faults import Failure, Fault, body_failure, connection_failure, url_failure
+from mercato.outbound.connection import connection_failure
+from mercato.outbound.faults import Failure, Fault, body_failure, url_failure
 from mercato.outbound.guard import AddressPolicy, ParsedUrl, UrlRefused, check_url
+from mercato.outbound.outcomes import CallFailed, Reply
 from mercato.outbound.waits import retry_after
 
 CONNECT_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """What the endpoint answered; a redirect is an answer too and is not followed.
-
-    `retry_after` is in seconds. `complete` is false when the body was cut at the limit, broke off, or could not
-    be unpacked, where the caller allowed that.
-    """
-
-    status: int
-    content_type: str | None
-    retry_after: float | None
-    body: bytes
-    complete: bool
-    ms: int
-
-
-class CallFailed(Exception):  # noqa: N818  # an outcome that is logged and shown
-    """A call without a usable reply. `message` can be shown to the partner; `status` is set if one arrived."""
-
-    def __init__(self, failure: Failure, *, ms: int) -> None:
-        super().__init__(failure.message)
-        self.reason = failure.fault
-        self.message = failure.message
-        self.status = failure.status
-        self.ms = ms
 
 
 class _Stopped(Exception):  # noqa: N818  # always caught below

@@ -13,16 +13,17 @@ from aiohttp import ClientResponse, ClientSession, hdrs
 
 from mercato.clock import Clock
 from mercato.outbound.body import ACCEPT_ENCODING, BodyReader, BodyRefused, coding_of
+from mercato.outbound.connection import connection_failure
 from mercato.outbound.faults import (
     Failure,
     Fault,
     body_failure,
-    connection_failure,
     redirect_failure,
     status_failure,
     url_failure,
 )
 from mercato.outbound.guard import AddressPolicy, ParsedUrl, UrlFault, UrlRefused, check_url
+from mercato.outbound.outcomes import NotModified, Pulled, PullFailed, PullLimits
 from mercato.outbound.waits import retry_after
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -31,54 +32,6 @@ _HEADERS = {
     hdrs.ACCEPT: "application/json, */*;q=0.5",
     hdrs.ACCEPT_ENCODING: ACCEPT_ENCODING,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullLimits:
-    """The bounds of one pull. Seconds, and bytes on the wire and after decompression."""
-
-    connect: float = 5.0
-    total: float = 30.0
-    max_raw: int = 32 << 20
-    max_decoded: int = 128 << 20
-    redirects: int = 3
-    waits: tuple[float, ...] = (0.5, 1.0, 2.0)  # before each further attempt
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pulled:
-    """A downloaded document: `body` is decoded, `raw_size` counts what was sent for it."""
-
-    body: bytes
-    etag: str | None
-    content_type: str | None
-    encoding: str
-    final_url: str
-    redirects: int
-    raw_size: int
-    elapsed_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotModified:
-    """The document is still the one whose ETag was sent."""
-
-    final_url: str
-    redirects: int
-    elapsed_ms: int
-
-
-class PullFailed(Exception):  # noqa: N818  # an outcome that is stored and shown
-    """A pull that brought nothing. `message` can be shown to the partner as it is."""
-
-    def __init__(self, failure: Failure, *, elapsed_ms: int) -> None:
-        super().__init__(failure.message)
-        self.message = failure.message
-        self.fault = failure.fault
-        self.retryable = failure.retryable
-        self.status = failure.status
-        self.retry_after = failure.retry_after
-        self.elapsed_ms = elapsed_ms
 
 
 class AttemptFailed(Exception):  # noqa: N818  # caught below, always
