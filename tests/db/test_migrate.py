@@ -1,6 +1,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from tests import databases
 
@@ -38,17 +39,29 @@ SCHEMA = {
 }
 
 
-@pytest.fixture
-async def empty_url(database_kind: str, tmp_path: Path) -> AsyncIterator[str]:
-    """The URL of a database with nothing in it."""
-    if database_kind == "sqlite":
-        yield f"sqlite:///{tmp_path / 'empty.db'}"
+@asynccontextmanager
+async def an_empty_one(kind: str, directory: Path) -> AsyncIterator[str]:
+    name = f"empty_{os.getpid()}_{next(_numbers)}"
+    if kind == "sqlite":
+        yield f"sqlite:///{directory / name}.db"
         return
     server = await databases.postgresql_server()
-    name = f"empty_{os.getpid()}_{next(_numbers)}"
     await databases.run(server, f"CREATE DATABASE {name}")
     yield databases.with_database(server, name)
     await databases.run(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+async def empty_url(database_kind: str, tmp_path: Path) -> AsyncIterator[str]:
+    """The URL of a database with nothing in it."""
+    async with an_empty_one(database_kind, tmp_path) as url:
+        yield url
+
+
+@pytest.fixture
+async def other_empty_url(database_kind: str, tmp_path: Path) -> AsyncIterator[str]:
+    async with an_empty_one(database_kind, tmp_path) as url:
+        yield url
 
 
 def engine_of(url: str) -> AsyncEngine:
@@ -73,10 +86,37 @@ async def schema(url: str) -> dict[str, str]:
     return {row[0]: " ".join(row[1].replace('"', "").split()) for row in rows}
 
 
+async def version(url: str) -> tuple[Any, ...]:
+    """Return what Alembic's own table looks like, and what is in it."""
+
+    def look(connection: Connection) -> tuple[Any, ...]:
+        about = inspect(connection)
+        columns = [(c["name"], repr(c["type"]), c["nullable"]) for c in about.get_columns("alembic_version")]
+        row = connection.execute(text("SELECT * FROM alembic_version")).all()
+        return columns, about.get_pk_constraint("alembic_version"), [tuple(one) for one in row]
+
+    engine = engine_of(url)
+    async with engine.connect() as connection:
+        found = await connection.run_sync(look)
+    await engine.dispose()
+    return found
+
+
 async def test_a_migrated_database_equals_the_schema(empty_url: str, database_url: str) -> None:
     await migrate(empty_url)
     assert await differences(empty_url) == []
     assert await schema(empty_url) == await schema(database_url)
+
+
+async def test_a_new_database_equals_one_that_took_every_step(
+    empty_url: str, other_empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await migrate(empty_url)
+    monkeypatch.setattr(module, "_create", lambda connection: module._walk(connection, None))
+    await migrate(other_empty_url)
+    assert await differences(other_empty_url) == []
+    assert await schema(empty_url) == await schema(other_empty_url)
+    assert await version(empty_url) == await version(other_empty_url)
 
 
 async def test_migrating_twice_changes_nothing(empty_url: str) -> None:

@@ -2,12 +2,21 @@
 
 from pathlib import Path
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, inspect, text
 
 from mercato.db import postgresql, sqlite
+from mercato.db.tables import metadata
 
 HEAD = "0001"
-"""The newest revision. Written here so that a start with nothing to do loads no Alembic; a test holds it."""
+"""The newest revision. Written here so that a start with no step to take loads no Alembic; a test holds it."""
+
+# Alembic's own table, as it makes it.
+_VERSION = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
 
 # Any number that nobody else uses for an advisory lock in the same database.
 _LOCK = 7_275_110_001
@@ -36,8 +45,25 @@ async def migrate(url: str) -> None:
 
 def _upgrade(connection: Connection) -> None:
     revision = _revision(connection)
-    if revision == HEAD:
-        return
+    if revision is None:
+        _create(connection)
+    elif revision != HEAD:
+        _walk(connection, revision)
+
+
+def _create(connection: Connection) -> None:
+    """Make a new database at once, because the tables are quicker made than Alembic is imported.
+
+    A test holds what is made here against what all revisions make together. Tables alone: rows that a revision
+    inserts would have to be inserted here, too.
+    """
+    metadata.create_all(connection, checkfirst=False)
+    _VERSION.create(connection)
+    connection.execute(_VERSION.insert().values(version_num=HEAD))
+
+
+def _walk(connection: Connection, revision: str | None) -> None:
+    """Take the steps from the revision to `HEAD`; from None, all there are."""
     from alembic import command
     from alembic.config import Config
     from alembic.script import ScriptDirectory
