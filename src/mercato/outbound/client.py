@@ -23,7 +23,7 @@ ORDER_REPLY = 1 << 20  # bytes of a reply that is parsed
 
 
 class Outbound:
-    """Guarded downloads and webhook calls, over one pool of connections.
+    """Guarded downloads and webhook calls, over two pools of connections: one for orders, one for the rest.
 
     It connects lazily; `close` it in the event loop that used it, or use it in `async with`. Nothing of the
     environment reaches it: no proxy, no netrc, no cookies. `resolver` is asked for addresses and its answers
@@ -70,6 +70,16 @@ class Outbound:
         session = await self._opened()
         return await session.caller.post(
             url, headers=headers, body=body, seconds=timeout, max_reply=max_reply, truncate=truncate
+        )
+
+    async def ask(self, url: str, *, headers: Mapping[str, str], body: bytes, seconds: float) -> Reply:
+        """Return the whole reply to a question that somebody waits for, or raise `CallFailed`.
+
+        Over connections of its own, as many to one host as are asked for: whoever asks bounds how many.
+        """
+        session = await self._opened()
+        return await session.order_caller.post(
+            url, headers=headers, body=body, seconds=seconds, max_reply=ORDER_REPLY, truncate=False
         )
 
     async def _opened(self) -> "Session":

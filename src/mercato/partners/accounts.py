@@ -6,7 +6,7 @@ process once the transaction is committed and everywhere within a second.
 
 import re
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -163,8 +163,18 @@ async def get_signing_secrets(
     tx: Read, vault: Vault, partner_id: UUID, *, now: Clock = clock.now
 ) -> list[str]:
     """Return the secrets that sign now, the newest first: one, or two during a rotation. Raises VaultError."""
+    return [text for text, _ in await get_ending_secrets(tx, vault, partner_id, now=now)]
+
+
+async def get_ending_secrets(
+    tx: Read, vault: Vault, partner_id: UUID, *, now: Clock = clock.now
+) -> list[tuple[str, datetime | None]]:
+    """Return the secrets that sign now, each with the instant at which it ends, for who keeps them."""
     rows = await queries.list_secrets(tx, partner_id, now=now())
-    return [vault.open(sealed, context=f"signing-secret:{secret.id}") for secret, sealed in rows]
+    return [
+        (vault.open(sealed, context=f"signing-secret:{secret.id}"), secret.expires_at)
+        for secret, sealed in rows
+    ]
 
 
 async def check_vault(tx: Read, vault: Vault) -> None:

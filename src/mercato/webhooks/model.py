@@ -1,12 +1,16 @@
 """What becomes of a delivery: the schedule, the verdict on an attempt, what is kept of a reply. No I/O."""
 
+import json
+import re
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from hashlib import sha256
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import quote
 from uuid import UUID
 
 import msgspec
@@ -40,8 +44,8 @@ REPLY_KEPT: Final = 1024
 SUBLANES: Final = 4
 """Attempts that one endpoint gets at one time: a slow receiver holds up no more of the worker than these."""
 
-_LEAST_TOKEN_PART: Final = 4
-"""A shorter beginning of the token at the end of a reply says nothing about it."""
+_LEAST_PART: Final = 4
+"""A shorter beginning of a secret at the end of a reply says nothing about it."""
 
 
 class DeliveryStatus(StrEnum):
@@ -61,6 +65,38 @@ class Outcome:
     error: str | None = None
     reply: str | None = None
     retry_after: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreCall:
+    """A question to a store that somebody waits for. What is `hidden` (a card's token) is kept of no reply."""
+
+    store_id: UUID
+    partner_id: UUID
+    url: str
+    webhook_id: UUID
+    body: bytes = field(repr=False)
+    traceparent: str
+    hidden: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """What came of a call to a store.
+
+    `error` is None when the store answered sensibly, yes or no, and else says to the partner what is wrong.
+    `reached` is False when nothing was sent: the store is cut off, or has too many calls waiting. `reply` is
+    the first KiB of the body, for the log. `retry_after` is in seconds.
+    """
+
+    at: datetime
+    ms: int
+    status: int | None = None
+    error: str | None = None
+    reply: str | None = None
+    body: bytes = field(default=b"", repr=False)
+    retry_after: float | None = None
+    reached: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,20 +161,42 @@ def error_of(status: int) -> str | None:
     return f"The receiver answered {status}."
 
 
-def excerpt(body: bytes, *, token: str | None) -> str:
-    """Return the beginning of a reply as text that can be stored, with an echoed token blotted out."""
+def excerpt(body: bytes, *, hidden: Sequence[str]) -> str:
+    """Return the beginning of a reply as text that can be stored, with what it echoes of `hidden` blotted out."""
     text = body.decode("utf-8", "replace").replace("\x00", "\ufffd")
-    if token:
-        # As it is, and as it stands in a JSON document that echoes the headers.
-        text = _without(_without(text, token), as_json(token)[1:-1].decode())
+    # The longest first: one may be a part of another.
+    for secret in sorted(hidden, key=len, reverse=True):
+        for form in _forms(secret):
+            text = _without(text, form)
     return text.encode()[:REPLY_KEPT].decode("utf-8", "ignore")
 
 
-def _without(text: str, token: str) -> str:
-    text = text.replace(token, "***")
-    # The reply was cut somewhere: what it ends with may be the beginning of the token.
-    for length in range(min(len(token) - 1, len(text)), _LEAST_TOKEN_PART - 1, -1):
-        if text.endswith(token[:length]):
+def masked(text: str, *, hidden: Sequence[str]) -> str:
+    """Return words about a reply with what they repeat of `hidden` blotted out."""
+    for secret in sorted(hidden, key=len, reverse=True):
+        for form in _forms(secret):
+            text = text.replace(form, "***")
+    return text
+
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]*")
+
+
+def _forms(secret: str) -> Iterable[str]:
+    """Return the text as it is, and as it stands in JSON documents and URLs that echo it; nothing for ''."""
+    if _PLAIN.fullmatch(secret):
+        return (secret,) if secret else ()
+    # Some encoders escape what isn't ASCII, and PHP's the slash.
+    in_json = as_json(secret)[1:-1].decode(), json.dumps(secret)[1:-1]
+    forms = (secret, *in_json, *(form.replace("/", "\\/") for form in in_json), quote(secret, safe=""))
+    return sorted(dict.fromkeys(forms), key=len, reverse=True)
+
+
+def _without(text: str, secret: str) -> str:
+    text = text.replace(secret, "***")
+    # The reply was cut somewhere: what it ends with may be the beginning of the secret.
+    for length in range(min(len(secret) - 1, len(text)), _LEAST_PART - 1, -1):
+        if text.endswith(secret[:length]):
             return text[:-length] + "***"
     return text
 

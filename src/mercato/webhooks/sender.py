@@ -81,7 +81,7 @@ async def perform(outbound: Outbound, attempt: Attempt, *, seconds: float) -> Ou
         ms=reply.ms,
         status=reply.status,
         error=error_of(reply.status),
-        reply=excerpt(reply.body, token=attempt.token),
+        reply=excerpt(reply.body, hidden=(attempt.token or "",)),
         retry_after=None if reply.retry_after is None else timedelta(seconds=reply.retry_after),
     )
 
