@@ -5,10 +5,13 @@ Categories and codes are the contract of the reference page `docs/reference/erro
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 from uuid import UUID
 
 import msgspec
+
+OTHER: Final = "OTHER"
+"""What a client takes an unknown order error code for, and what an unreadable refusal of a store becomes."""
 
 
 class OrderError(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +46,11 @@ class Problem(Exception):  # noqa: N818  # RFC 9457's own word
         self.retry_after = retry_after
         self.location = location
         self.extensions = dict(extensions or {})
+
+    @property
+    def error_code(self) -> str:
+        """The code on the wire; `code` alone is what the page of the refusal goes by."""
+        return self.code
 
 
 # --- requests that cannot be read -----------------------------------------------------------------
@@ -177,6 +185,21 @@ class PaymentFailed(Problem):
     status, code, category = 400, "PAYMENT_FAILED", "payment"
     title = "The payment failed"
     retryable = True
+
+
+class Other(Problem):
+    """A store's refusal with a code that is not ours: it is told as it came, its page is that of OTHER."""
+
+    status, code, category = 400, OTHER, "validation"
+    title = "The store refused the order for a reason of its own"
+
+    def __init__(self, detail: str, *, said: str = OTHER, errors: Iterable[OrderError] = ()) -> None:
+        super().__init__(detail, errors=errors)
+        self._said = said
+
+    @property
+    def error_code(self) -> str:
+        return self._said
 
 
 # --- who may --------------------------------------------------------------------------------------
@@ -354,10 +377,6 @@ class StoreUnreachable(Problem):
     status, code, category = 503, "STORE_UNREACHABLE", "availability"
     title = "The store's system did not answer"
     retryable = True
-
-
-OTHER = "OTHER"
-"""What a client takes an unknown order error code for, and what an unreadable refusal of a store becomes."""
 
 
 def every() -> Iterable[type[Problem]]:

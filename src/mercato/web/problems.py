@@ -80,7 +80,7 @@ def _detail(problem: Problem, context: Context) -> ProblemDetail:
         status=problem.status,
         detail=problem.detail,
         error_category=problem.category,
-        error_code=problem.code,
+        error_code=problem.error_code,
         errors=_errors(problem),
         instance=f"urn:mercato:request:{context.request_id}",
         request_id=context.request_id,
@@ -95,7 +95,7 @@ def _errors(problem: Problem) -> list[OrderError] | None:
     if problem.errors:
         return list(problem.errors)
     if problem.category in {"validation", "availability", "payment"} and problem.status < FIRST_SERVER_ERROR:
-        return [OrderError(code=problem.code, message=problem.detail)]
+        return [OrderError(code=problem.error_code, message=problem.detail)]
     return None
 
 

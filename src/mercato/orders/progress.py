@@ -1,0 +1,136 @@
+"""How an order goes on: a status only forward, a state that closes once."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from mercato import errors
+from mercato.orders.model import OrderState, OrderStatus, OrderStatusUpdate
+from mercato.wire import parse_instant
+from mercato.wire.checks import refuse
+
+E = TypeVar("E", bound=StrEnum)
+
+_RANK: Final = {status: rank for rank, status in enumerate(OrderStatus)}
+_SETTABLE: Final = tuple(status for status in OrderStatus if status is not OrderStatus.PENDING)
+_CONTROL: Final = frozenset(map(chr, range(32)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where an order is."""
+
+    state: OrderState = OrderState.OPEN
+    status: OrderStatus = OrderStatus.PENDING
+    estimated_ready_at: datetime | None = None
+    cancel_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Where an update brings an order, and when."""
+
+    before: Progress
+    after: Progress
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    status: OrderStatus | None
+    state: OrderState | None
+    ready_at: datetime | None
+    reason: str | None
+
+
+def change(current: Progress, update: OrderStatusUpdate, now: datetime) -> Change | None:
+    """Return the change, None when everything is so already.
+
+    Raises ValidationFailed for every fault of the update, OrderClosed, InvalidStatusTransition.
+    """
+    wanted = _read(update)
+    after = _closed(current, wanted) if current.state is not OrderState.OPEN else _moved(current, wanted)
+    return None if after == current else Change(before=current, after=after, at=now)
+
+
+def _moved(current: Progress, wanted: _Wanted) -> Progress:
+    """Return where an open order goes: status first, then state."""
+    after = current
+    if wanted.status is not None:
+        if _RANK[wanted.status] < _RANK[current.status]:
+            raise errors.InvalidStatusTransition(
+                f"The order is {current.status.value} already; its status can't go back to {wanted.status.value}."
+            )
+        after = replace(after, status=wanted.status)
+    if wanted.ready_at is not None:
+        after = replace(after, estimated_ready_at=wanted.ready_at)
+    if wanted.state is not None:
+        reason = wanted.reason if wanted.state is OrderState.CANCELLED else None
+        after = replace(after, state=wanted.state, cancel_reason=reason)
+    return after
+
+
+def _closed(current: Progress, wanted: _Wanted) -> Progress:
+    """Return the closed order as it is, if the update is its closing told again. Raises OrderClosed."""
+    again = (
+        wanted.state is current.state
+        and wanted.status in (None, current.status)
+        and wanted.ready_at in (None, current.estimated_ready_at)
+    )
+    if not again:
+        raise errors.OrderClosed(f"The order is {current.state.value}: nothing of it changes any more.")
+    return current
+
+
+def _read(update: OrderStatusUpdate) -> _Wanted:
+    """Return what the update asks for. Raises ValidationFailed."""
+    status, state = _member(OrderStatus, update.status), _member(OrderState, update.state)
+    ready_at = None if update.estimated_ready_at is None else parse_instant(update.estimated_ready_at)
+    reason = (update.cancel_reason or "").strip()
+    cancels = state is OrderState.CANCELLED
+    refuse(
+        [
+            (
+                "",
+                None
+                if _asks(update)
+                else "Send status, state or estimatedReadyAt: there is nothing to change.",
+            ),
+            ("/status", _status_fault(update.status, status)),
+            ("/state", _state_fault(update.state, state)),
+            ("/estimatedReadyAt", _ready_fault(update.estimated_ready_at, ready_at)),
+            ("/cancelReason", "cancelReason is required with cancelled." if cancels and not reason else None),
+        ]
+    )
+    return _Wanted(status, state, ready_at, reason or None)
+
+
+def _asks(update: OrderStatusUpdate) -> bool:
+    return not (update.status is None and update.state is None and update.estimated_ready_at is None)
+
+
+def _member(kind: type[E], text: str | None) -> E | None:
+    """Return the value with that name, in any letter case."""
+    wanted = None if text is None else text.lower()
+    return next((one for one in kind if one.value.lower() == wanted), None)
+
+
+def _status_fault(text: str | None, status: OrderStatus | None) -> str | None:
+    if text is None or status in _SETTABLE:
+        return None
+    known = ", ".join(one.value for one in _SETTABLE)
+    if status is OrderStatus.PENDING:
+        return f"An order is pending from its beginning, and never again. status must be one of {known}."
+    return f"status must be one of {known}."
+
+
+def _state_fault(text: str | None, state: OrderState | None) -> str | None:
+    known = ", ".join(one.value for one in OrderState)
+    return None if text is None or state is not None else f"state must be one of {known}."
+
+
+def _ready_fault(text: str | None, at: datetime | None) -> str | None:
+    if text is None or at is not None:
+        return None
+    return "estimatedReadyAt must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
