@@ -155,6 +155,7 @@ async def test_the_wire_form_has_every_member_of_the_contract_and_no_secret(hous
         "webhookId",
         "url",
         "storeId",
+        "orderId",
         "status",
         "attempts",
         "nextAttemptAt",

@@ -22,6 +22,7 @@ async def list_deliveries(call: Call[None, WebhookDeliveryQuery]) -> WebhookDeli
             status=query.status,
             type=query.type,
             store_id=query.store_id,
+            order_id=query.order_id,
             cursor=query.cursor,
         )
 
@@ -33,7 +34,10 @@ async def get_delivery(call: Call[None, None]) -> WebhookDeliveryDetail:
 
 
 async def redeliver(call: Call[None, None]) -> WebhookDeliveryDetail:
-    """Send a webhook again with the same id and body; a disabled endpoint is called again from now on."""
+    """Send a webhook again with the same id and body; a disabled endpoint is called again from now on.
+
+    `order.validate` and `order.place` are not sent again on request (409).
+    """
     async with call.app.db.write() as tx:
         return await deliveries.redeliver(tx, call.caller, call.ids["deliveryId"], now=call.app.clock())
 
@@ -41,9 +45,7 @@ async def redeliver(call: Call[None, None]) -> WebhookDeliveryDetail:
 def _declared(access: Access, surface: str) -> Operations:
     operations = Operations(access=access, tag="Webhooks")
     base = f"/v1/{surface}/webhook-deliveries"
-    one: Any = partial(
-        dict, missing=_delivery, problems=(errors.DeliveryNotFound,), returns=WebhookDeliveryDetail
-    )
+    one: Any = partial(dict, missing=_delivery, returns=WebhookDeliveryDetail)
     name = surface.title()
     operations.get(
         base,
@@ -53,10 +55,20 @@ def _declared(access: Access, surface: str) -> Operations:
         returns=WebhookDeliveryPage,
     )(list_deliveries)
     operations.get(
-        base + "/{deliveryId}", **one(id=f"get{name}WebhookDelivery", summary="Get Webhook Delivery")
+        base + "/{deliveryId}",
+        **one(
+            id=f"get{name}WebhookDelivery",
+            summary="Get Webhook Delivery",
+            problems=(errors.DeliveryNotFound,),
+        ),
     )(get_delivery)
     operations.post(
-        base + "/{deliveryId}/redeliver", **one(id=f"redeliver{name}Webhook", summary="Redeliver Webhook")
+        base + "/{deliveryId}/redeliver",
+        **one(
+            id=f"redeliver{name}Webhook",
+            summary="Redeliver Webhook",
+            problems=(errors.DeliveryNotFound, errors.Conflict),
+        ),
     )(redeliver)
     return operations
 

@@ -1,5 +1,6 @@
 """Deliveries from outside: pushed in the transaction that makes them necessary, read and sent again."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -13,7 +14,15 @@ from mercato.jobs import enqueue
 from mercato.outbound.signing import target
 from mercato.partners.model import Caller, Surface
 from mercato.webhooks import queries
-from mercato.webhooks.model import DeliverJob, DeliveryStatus, envelope, lane
+from mercato.webhooks.model import (
+    Called,
+    DeliverJob,
+    DeliveryStatus,
+    envelope,
+    error_after,
+    lane,
+    reached,
+)
 from mercato.webhooks.wire import (
     DeliveryAttempt,
     WebhookDelivery,
@@ -27,6 +36,21 @@ KIND: Final = "webhook.deliver"
 
 CATALOG_SYNC: Final = "catalog-sync"
 ORDER_CANCELLED: Final = "order-cancelled"
+
+ORDER_VALIDATE: Final = "order.validate"
+ORDER_PLACE: Final = "order.place"
+
+QUESTIONS: Final = {
+    ORDER_VALIDATE: (
+        "A validation is not sent again: the cart it was about has gone on since, and nobody waits for the answer. "
+        "The next validation of the storefront calls the store anew."
+    ),
+    ORDER_PLACE: (
+        "An order is sent again by the service itself, for 10 minutes while the store has not answered, "
+        "and cancelled after that; see how the order stands with GET /v1/commerce/orders/{orderId}."
+    ),
+}
+"""Types of calls that are only recorded here, each with why it can't be redelivered."""
 
 SUFFIXES: Final = (CATALOG_SYNC, ORDER_CANCELLED)
 """What is delivered durably below a `webhookUrl`; an event URL is called as it is, with the suffix ''."""
@@ -47,16 +71,18 @@ async def push(
     occurred_at: datetime,
     traceparent: str,
     now: datetime,
+    order_id: UUID | None = None,
     subject: UUID | None = None,
 ) -> None:
     """Store an event for a partner, and its first attempt, in the caller's transaction.
 
-    `data` is encoded here, once. Deliveries of one `subject` (default: the webhook-id) to one address are
-    tried one after the other in the order of their pushes, though one that waits for a retry holds up none.
+    `data` is encoded here, once. Deliveries of one `subject` (default: the order, else the webhook-id) to
+    one address are tried one after the other in the order of their pushes, though one that waits for a retry
+    holds up none.
     While the address is disabled the delivery is recorded as failed, so that it can be redelivered.
     """
     url = target(base_url, suffix) if suffix else base_url
-    its_lane = lane(partner_id, url, subject or webhook_id)
+    its_lane = lane(partner_id, url, subject or order_id or webhook_id)
     disabled = await queries.find_disabled_reason(tx, partner_id, url)
     await queries.insert_delivery(
         tx,
@@ -64,6 +90,7 @@ async def push(
         partner_id=partner_id,
         surface=surface,
         store_id=store_id,
+        order_id=order_id,
         type=type,
         webhook_id=webhook_id,
         url=url,
@@ -81,6 +108,80 @@ async def push(
         await enqueue(tx, KIND, job, lane=its_lane, dedup=job.key, group=partner_id.hex)
 
 
+async def record(
+    tx: Write,
+    *,
+    delivery_id: UUID,
+    partner_id: UUID,
+    store_id: UUID,
+    order_id: UUID | None,
+    type: str,  # noqa: A002  # the envelope's own word
+    webhook_id: UUID,
+    url: str,
+    body: bytes,
+    traceparent: str,
+    attempts: Sequence[Called],
+    status: DeliveryStatus,
+    now: datetime,
+    next_attempt_at: datetime | None = None,
+) -> None:
+    """Write a question to a store (`ORDER_VALIDATE`, `ORDER_PLACE`), which others ask, into its partner's log.
+
+    `body` is what the partner may read again: without the payment. A pending one is ended by
+    `record_attempts`; nothing here makes an attempt of it.
+    """
+    made = reached(attempts)
+    await queries.insert_delivery(
+        tx,
+        id=delivery_id,
+        partner_id=partner_id,
+        surface=Surface.COMMERCE,
+        store_id=store_id,
+        order_id=order_id,
+        type=type,
+        webhook_id=webhook_id,
+        url=url,
+        body=body,
+        traceparent=traceparent,
+        lane=lane(partner_id, url, order_id or webhook_id),
+        status=status,
+        error=error_after(attempts, status),
+        attempts=len(made),
+        next_attempt_at=next_attempt_at,
+        created_at=now,
+        updated_at=now,
+    )
+    await queries.insert_calls(tx, delivery_id, made, first=1)
+
+
+async def record_attempts(
+    tx: Write,
+    delivery_id: UUID,
+    attempts: Sequence[Called],
+    *,
+    status: DeliveryStatus,
+    now: datetime,
+    next_attempt_at: datetime | None = None,
+) -> None:
+    """Add attempts to a question that was recorded, and say how it stands now. Nothing if it was pruned."""
+    made = reached(attempts)
+    columns: dict[str, object] = {"status": status, "next_attempt_at": next_attempt_at, "updated_at": now}
+    if attempts or status is DeliveryStatus.SUCCEEDED:
+        columns["error"] = error_after(attempts, status)
+    total = await queries.move_recorded(tx, delivery_id, more=len(made), columns=columns)
+    if total is not None:
+        await queries.insert_calls(tx, delivery_id, made, first=total - len(made) + 1)
+
+
+async def find_recorded(
+    tx: Read,
+    order_id: UUID,
+    type: str = ORDER_PLACE,  # noqa: A002  # the envelope's own word
+) -> UUID | None:
+    """Return the delivery under which an order's question was recorded."""
+    return await queries.find_of_order(tx, order_id, type)
+
+
 def not_called(disabled_reason: str) -> str:
     """Return why a delivery to a disabled endpoint failed without an attempt."""
     return f"endpoint disabled: {disabled_reason}"
@@ -94,6 +195,7 @@ async def list_deliveries(
     status: DeliveryStatus | None = None,
     type: str | None = None,  # noqa: A002  # as in the query string
     store_id: UUID | None = None,
+    order_id: UUID | None = None,
     cursor: str | None = None,
 ) -> WebhookDeliveryPage:
     """Return a page of the caller's deliveries on this surface, newest first. Raises ValidationFailed."""
@@ -103,6 +205,7 @@ async def list_deliveries(
         status=status,
         type_=type,
         store_id=store_id,
+        order_id=order_id,
         before=read_cursor(cursor),
         most=limit + 1,
     )
@@ -126,9 +229,11 @@ async def redeliver(tx: Write, caller: Caller, delivery_id: UUID, *, now: dateti
     """Send a delivery of the caller's again at once, with the same id and body, and enable its endpoint.
 
     One that is due already, or under way, is left alone; one that waits for a retry waits no longer.
-    Return it as it is then. Raises DeliveryNotFound.
+    Return it as it is then. Raises DeliveryNotFound, and Conflict for a question to a store (`record`).
     """
     row = await _get_row(tx, caller, delivery_id)
+    if row.type in QUESTIONS:
+        raise errors.Conflict(QUESTIONS[row.type])
     under_way = row.status == DeliveryStatus.PENDING and row.next_attempt_at <= now
     round_ = row.round if under_way else row.round + 1
     # Not moved: somebody else has begun a round or made an attempt in between, and either is what was asked for.
@@ -170,6 +275,7 @@ def _members(row: Row[Any]) -> dict[str, Any]:
         "webhook_id": row.webhook_id,
         "url": row.url,
         "store_id": row.store_id,
+        "order_id": row.order_id,
         "status": DeliveryStatus(row.status),
         "attempts": row.attempts,
         "next_attempt_at": instant(row.next_attempt_at),

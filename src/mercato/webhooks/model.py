@@ -16,6 +16,7 @@ from uuid import UUID
 import msgspec
 
 from mercato import clock
+from mercato.partners.model import Surface
 from mercato.wire import Instant, Wire, as_json
 
 WAITS: Final = (
@@ -97,6 +98,16 @@ class Called:
     body: bytes = field(default=b"", repr=False)
     retry_after: float | None = None
     reached: bool = True
+
+
+def reached(calls: Sequence[Called]) -> list[Called]:
+    """Return the calls that were made, the attempts of a log."""
+    return [called for called in calls if called.reached]
+
+
+def error_after(calls: Sequence[Called], status: DeliveryStatus) -> str | None:
+    """Return what is wrong with a question after these calls: also why the last of them was not made."""
+    return calls[-1].error if calls and status is not DeliveryStatus.SUCCEEDED else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +210,30 @@ def _without(text: str, secret: str) -> str:
         if text.endswith(secret[:length]):
             return text[:-length] + "***"
     return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A delivery as an attempt needs it, with what is known of its endpoint."""
+
+    id: UUID
+    partner_id: UUID
+    surface: Surface
+    webhook_id: UUID
+    url: str
+    body: bytes
+    traceparent: str
+    lane: str
+    round: int
+    attempts: int
+    attempts_before_round: int
+    failing_since: datetime | None
+    disabled_reason: str | None
+
+    @property
+    def number(self) -> int:
+        """Return the number of the coming attempt in its round, from 1."""
+        return self.attempts - self.attempts_before_round + 1
 
 
 class DeliverJob(Wire, frozen=True):

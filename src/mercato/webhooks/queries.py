@@ -1,7 +1,6 @@
 """The only SQL of webhooks: deliveries, their attempts, and the endpoints in trouble."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -13,33 +12,9 @@ from mercato.db.engine import Read, Write
 from mercato.db.tables import deliveries, delivery_attempts, endpoints
 from mercato.db.types import to_ms
 from mercato.partners.model import Caller, Surface
-from mercato.webhooks.model import DeliverJob, DeliveryStatus, Outcome
+from mercato.webhooks.model import Called, DeliverJob, Delivery, DeliveryStatus, Outcome
 
 Attempts = Sequence[Row[Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    """A delivery as an attempt needs it, with what is known of its endpoint."""
-
-    id: UUID
-    partner_id: UUID
-    surface: Surface
-    webhook_id: UUID
-    url: str
-    body: bytes
-    traceparent: str
-    lane: str
-    round: int
-    attempts: int
-    attempts_before_round: int
-    failing_since: datetime | None
-    disabled_reason: str | None
-
-    @property
-    def number(self) -> int:
-        """Return the number of the coming attempt in its round, from 1."""
-        return self.attempts - self.attempts_before_round + 1
 
 
 _its_endpoint = and_(endpoints.c.partner_id == deliveries.c.partner_id, endpoints.c.url == deliveries.c.url)
@@ -48,7 +23,8 @@ _its_endpoint = and_(endpoints.c.partner_id == deliveries.c.partner_id, endpoint
 
 
 async def insert_delivery(tx: Write, **columns: Any) -> None:
-    await tx.execute(insert(deliveries).values(attempts=0, round=0, attempts_before_round=0, **columns))
+    defaults = {"attempts": 0, "round": 0, "attempts_before_round": 0}
+    await tx.execute(insert(deliveries).values(defaults | columns))
 
 
 async def find_open(tx: Read, job: DeliverJob) -> Delivery | None:
@@ -105,17 +81,54 @@ async def move_delivery(tx: Write, delivery: Delivery, *, now: datetime, **colum
 async def insert_attempt(
     tx: Write, delivery_id: UUID, number: int, outcome: Outcome, *, at: datetime
 ) -> None:
-    await tx.execute(
-        insert(delivery_attempts).values(
-            delivery_id=delivery_id,
-            number=number,
-            at=at,
-            status=outcome.status,
-            ms=outcome.ms,
-            error=outcome.error,
-            reply=outcome.reply,
-        )
+    await tx.execute(insert(delivery_attempts).values(_attempt(delivery_id, number, outcome, at)))
+
+
+def _attempt(delivery_id: UUID, number: int, made: Outcome | Called, at: datetime) -> dict[str, Any]:
+    return {
+        "delivery_id": delivery_id,
+        "number": number,
+        "at": at,
+        "status": made.status,
+        "ms": made.ms,
+        "error": made.error,
+        "reply": made.reply,
+    }
+
+
+# --- questions that others ask ---------------------------------------------------------------------------
+
+
+async def insert_calls(tx: Write, delivery_id: UUID, calls: Sequence[Called], *, first: int) -> None:
+    """Write calls down as attempts, numbered from `first`."""
+    if calls:
+        rows = [
+            _attempt(delivery_id, number, called, called.at) for number, called in enumerate(calls, first)
+        ]
+        await tx.execute(insert(delivery_attempts).values(rows))
+
+
+async def move_recorded(tx: Write, delivery_id: UUID, *, more: int, columns: Mapping[str, Any]) -> int | None:
+    """Count attempts that were made besides, and return how many there are now; None without a delivery."""
+    moved = await tx.execute(
+        update(deliveries)
+        .where(deliveries.c.id == delivery_id)
+        .values(attempts=deliveries.c.attempts + more, **columns)
+        .returning(deliveries.c.attempts)
     )
+    total: int | None = moved.scalar()
+    return total
+
+
+async def find_of_order(tx: Read, order_id: UUID, type_: str) -> UUID | None:
+    """Return the first delivery of the type about the order."""
+    found: UUID | None = await tx.scalar(
+        select(deliveries.c.id)
+        .where(deliveries.c.order_id == order_id, deliveries.c.type == type_)
+        .order_by(deliveries.c.id)
+        .limit(1)
+    )
+    return found
 
 
 # --- endpoints ----------------------------------------------------------------------------------------
@@ -186,6 +199,7 @@ async def list_rows(
     status: DeliveryStatus | None,
     type_: str | None,
     store_id: UUID | None,
+    order_id: UUID | None,
     before: UUID | None,
     most: int,
 ) -> Sequence[Row[Any]]:
@@ -200,6 +214,8 @@ async def list_rows(
         statement = statement.where(deliveries.c.type == type_)
     if store_id is not None:
         statement = statement.where(deliveries.c.store_id == store_id)
+    if order_id is not None:
+        statement = statement.where(deliveries.c.order_id == order_id)
     if before is not None:
         statement = statement.where(deliveries.c.id < before)
     return await tx.all(statement.order_by(deliveries.c.id.desc()).limit(most))

@@ -20,6 +20,7 @@ from mercato.webhooks.deliveries import KIND, not_called
 from mercato.webhooks.model import (
     REPLY_KEPT,
     DeliverJob,
+    Delivery,
     DeliveryStatus,
     GiveUp,
     Outcome,
@@ -30,7 +31,6 @@ from mercato.webhooks.model import (
     error_of,
     excerpt,
 )
-from mercato.webhooks.queries import Delivery
 
 log = structlog.get_logger("mercato.webhooks")
 

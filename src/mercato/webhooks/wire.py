@@ -21,6 +21,7 @@ class WebhookDelivery(Wire, frozen=True):
     ]
     url: Annotated[str, Meta(description="The address called, suffix and query included.")]
     store_id: UUID | None
+    order_id: Annotated[UUID | None, Meta(description="The order that it is about, if it is about one.")]
     status: DeliveryStatus
     attempts: Annotated[int, Meta(description="Attempts made so far, redeliveries included.")]
     next_attempt_at: Annotated[
@@ -65,5 +66,6 @@ class WebhookDeliveryQuery(Wire, frozen=True):
     status: DeliveryStatus | None = None
     type: str | None = None
     store_id: UUID | None = None
+    order_id: UUID | None = None
     limit: PageLimit = PAGE
     cursor: str | None = None
