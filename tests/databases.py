@@ -15,9 +15,9 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from mercato.db import postgresql, sqlite
+from mercato.db.awaited import Engine
 from mercato.db.engine import Database
 from mercato.db.tables import metadata
 
@@ -147,7 +147,7 @@ def with_database(url: str, name: str) -> str:
     return postgresql.sqlalchemy_url(url).set(database=name).render_as_string(hide_password=False)
 
 
-async def _create_all(engine: AsyncEngine) -> None:
+async def _create_all(engine: Engine) -> None:
     async with engine.begin() as connection:
         await connection.run_sync(metadata.create_all)
     await engine.dispose()

@@ -12,11 +12,11 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
-from sqlalchemy.ext.asyncio import AsyncEngine
 from tests import databases
 
 from mercato.db import migrate as module
 from mercato.db import postgresql, sqlite
+from mercato.db.awaited import Engine
 from mercato.db.engine import Database
 from mercato.db.migrate import HEAD, SchemaIsNewer, migrate
 from mercato.db.tables import metadata
@@ -64,7 +64,7 @@ async def other_empty_url(database_kind: str, tmp_path: Path) -> AsyncIterator[s
         yield url
 
 
-def engine_of(url: str) -> AsyncEngine:
+def engine_of(url: str) -> Engine:
     return postgresql.migrator(url) if postgresql.is_url(url) else sqlite.migrator(sqlite.path_of(url))
 
 
@@ -74,7 +74,7 @@ async def differences(url: str) -> list[Any]:
         return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
 
     engine = engine_of(url)
-    async with engine.connect() as connection:
+    async with engine.begin() as connection:
         found = await connection.run_sync(compare)
     await engine.dispose()
     return found
@@ -96,7 +96,7 @@ async def version(url: str) -> tuple[Any, ...]:
         return columns, about.get_pk_constraint("alembic_version"), [tuple(one) for one in row]
 
     engine = engine_of(url)
-    async with engine.connect() as connection:
+    async with engine.begin() as connection:
         found = await connection.run_sync(look)
     await engine.dispose()
     return found

@@ -1,19 +1,17 @@
 """One database, SQLite or PostgreSQL: `read()` cannot write, `write()` is a short transaction."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
-import asyncpg
 from sqlalchemy import CursorResult, Executable, Row
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from mercato.db import postgresql, sqlite
+from mercato.db.awaited import Connection, Engine, Parameters
 from mercato.db.clock import Dialect
-from mercato.db.errors import DatabaseAway
+from mercato.db.errors import DatabaseAway, connection_errors
 from mercato.db.signals import Signals
 
 AnyRow = Row[*tuple[Any, ...]]
@@ -25,7 +23,7 @@ class Read:
 
     __slots__ = ("_connection", "database")
 
-    def __init__(self, database: "Database", connection: AsyncConnection) -> None:
+    def __init__(self, database: "Database", connection: Connection) -> None:
         self.database = database
         self._connection = connection
 
@@ -36,7 +34,7 @@ class Read:
     async def execute(
         self,
         statement: Executable,
-        parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        parameters: Parameters | None = None,
     ) -> CursorResult[*tuple[Any, ...]]:
         """Return the buffered result; `rowcount` on it says how many rows a change touched."""
         return await self._connection.execute(statement, parameters)
@@ -59,7 +57,7 @@ class Write(Read):
 
     __slots__ = ("_callbacks",)
 
-    def __init__(self, database: "Database", connection: AsyncConnection) -> None:
+    def __init__(self, database: "Database", connection: Connection) -> None:
         super().__init__(database, connection)
         self._callbacks: list[Callable[[], None]] = []
 
@@ -75,7 +73,7 @@ class Write(Read):
 class Database:
     """Opened lazily: nothing is connected before the first block, so that a database may come up later."""
 
-    def __init__(self, dialect: Dialect, url: str, *, readers: AsyncEngine, writer: AsyncEngine) -> None:
+    def __init__(self, dialect: Dialect, url: str, *, readers: Engine, writer: Engine) -> None:
         self.dialect: Dialect = dialect
         self.url = url
         self.signals = Signals()
@@ -149,9 +147,9 @@ class Database:
         await self.close()
 
 
-async def _connected(engine: AsyncEngine) -> AsyncConnection:
+async def _connected(engine: Engine) -> Connection:
     try:
         return await engine.connect()
-    except (OSError, SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except connection_errors() as error:
         # Whatever keeps us from a connection (no server, no room, no file, a changed password) may pass.
         raise DatabaseAway(f"no connection to the database: {error}") from error

@@ -2,7 +2,6 @@
 
 import sqlite3
 
-import asyncpg
 from sqlalchemy import Constraint, Index, exc
 from sqlalchemy.sql.schema import ColumnCollectionConstraint
 
@@ -45,6 +44,14 @@ def is_unique_violation(error: BaseException, constraint: Constraint | Index | N
     return any(_refused_by(cause, constraint) for cause in _chain(error))
 
 
+def connection_errors() -> tuple[type[Exception], ...]:
+    """Return what may be raised instead of a connection; the driver for PostgreSQL has errors of its own."""
+    # Imported when something has failed, and not at the start of a service that runs on SQLite.
+    import asyncpg
+
+    return OSError, exc.SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError
+
+
 def _chain(error: BaseException) -> list[BaseException]:
     """Return the error and what caused it, as far as the driver's own."""
     chain: list[BaseException] = []
@@ -59,6 +66,8 @@ def _is_away(error: BaseException) -> bool:
     if isinstance(error, sqlite3.Error):
         # The low byte is the primary code; the rest only refines it.
         return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _SQLITE_AWAY
+    import asyncpg
+
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith(_POSTGRES_AWAY)
     # asyncpg says InterfaceError of wrong arguments, too; those are bugs.
@@ -66,10 +75,12 @@ def _is_away(error: BaseException) -> bool:
 
 
 def _refused_by(error: BaseException, constraint: Constraint | Index | None) -> bool:
-    if isinstance(error, asyncpg.UniqueViolationError):
-        return constraint is None or error.constraint_name == constraint.name
     if isinstance(error, sqlite3.IntegrityError):
         return _sqlite_refused_by(str(error), constraint)
+    import asyncpg
+
+    if isinstance(error, asyncpg.UniqueViolationError):
+        return constraint is None or error.constraint_name == constraint.name
     return False
 
 

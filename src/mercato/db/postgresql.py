@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
-import asyncpg
+from sqlalchemy import create_engine
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from mercato.db.awaited import Engine
 from mercato.db.errors import DatabaseAway
 
 _SESSION = {
@@ -30,7 +30,7 @@ def sqlalchemy_url(url: str) -> URL:
     return make_url(url.replace("postgres:", "postgresql:", 1)).set(drivername="postgresql+asyncpg")
 
 
-def engines(url: str, *, pool_size: int, pool_timeout: timedelta) -> tuple[AsyncEngine, AsyncEngine]:
+def engines(url: str, *, pool_size: int, pool_timeout: timedelta) -> tuple[Engine, Engine]:
     """Return the readers and the writers.
 
     A reader runs each statement by itself in a session whose every transaction is READ ONLY: what a READ
@@ -47,7 +47,7 @@ def engines(url: str, *, pool_size: int, pool_timeout: timedelta) -> tuple[Async
     return readers, writers
 
 
-def migrator(url: str) -> AsyncEngine:
+def migrator(url: str) -> Engine:
     """Return the engine that changes the schema: no statement is cut short, none waits long for a lock."""
     # Who waits for a table's lock makes everybody else wait behind him: rather fail and be tried again.
     session = {"application_name": "mercato migrate", "statement_timeout": "0", "lock_timeout": "60s"}
@@ -56,6 +56,8 @@ def migrator(url: str) -> AsyncEngine:
 
 async def listen(url: str, channel: str, heard: Callable[[str], None]) -> None:
     """Call `heard` with the payload of every notification on the channel, until the connection is lost."""
+    import asyncpg
+
     lost = asyncio.Event()
     plain = sqlalchemy_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
     try:
@@ -79,9 +81,9 @@ def _engine(
     pool_timeout: timedelta,
     session: dict[str, str],
     isolation_level: str | None = None,
-) -> AsyncEngine:
+) -> Engine:
     options = {} if isolation_level is None else {"isolation_level": isolation_level}
-    return create_async_engine(
+    sync = create_engine(
         sqlalchemy_url(url),
         pool_size=pool_size,
         max_overflow=0,
@@ -98,3 +100,4 @@ def _engine(
         },
         **options,
     )
+    return Engine(sync)

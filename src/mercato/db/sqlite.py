@@ -8,10 +8,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from sqlalchemy import Connection as SyncConnection
-from sqlalchemy import event
+from sqlalchemy import Engine as SyncEngine
+from sqlalchemy import create_engine, event
 from sqlalchemy.engine import URL
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from mercato.db.awaited import Engine
 from mercato.db.errors import UnusableUrl
 from mercato.db.sqlite_driver import Connection
 
@@ -26,7 +27,7 @@ def path_of(url: str) -> Path:
 
 def engines(
     path: Path, *, pool_size: int, pool_timeout: timedelta, busy_timeout: timedelta
-) -> tuple[AsyncEngine, AsyncEngine]:
+) -> tuple[Engine, Engine]:
     """Return the readers and the writer of one file."""
     readers = _engine(
         path,
@@ -39,14 +40,14 @@ def engines(
     return readers, _writer(path, pool_timeout=pool_timeout, pragmas=_pragmas(busy_timeout))
 
 
-def migrator(path: Path) -> AsyncEngine:
+def migrator(path: Path) -> Engine:
     """Return the engine that changes the schema: it waits as long for the lock as another may migrate."""
     # Foreign keys are off, because a table that is rebuilt is dropped for an instant.
     pragmas = (*_pragmas(timedelta(seconds=60)), "foreign_keys=OFF")
     return _writer(path, pool_timeout=timedelta(seconds=10), pragmas=pragmas)
 
 
-def _writer(path: Path, *, pool_timeout: timedelta, pragmas: tuple[str, ...]) -> AsyncEngine:
+def _writer(path: Path, *, pool_timeout: timedelta, pragmas: tuple[str, ...]) -> Engine:
     # One connection: who waits for it is served first come, first served, which SQLite's own lock is not.
     return _engine(
         path, pool_size=1, pool_timeout=pool_timeout, begin="BEGIN IMMEDIATE", pragmas=pragmas, writes=True
@@ -68,14 +69,14 @@ def _pragmas(busy_timeout: timedelta) -> tuple[str, ...]:
 
 def _engine(
     path: Path, *, pool_size: int, pool_timeout: timedelta, begin: str, pragmas: tuple[str, ...], writes: bool
-) -> AsyncEngine:
+) -> Engine:
     async def connect() -> Connection:
         # Nobody waits for the end of a transaction that has changed nothing.
         return await Connection(path, begin=begin, pragmas=pragmas, waits_for_end=writes).open()
 
-    engine = create_async_engine(
+    sync: SyncEngine = create_engine(
         URL.create("sqlite+aiosqlite", database=str(path)),
-        async_creator=connect,
+        creator=lambda: sync.dialect.dbapi.connect(async_creator_fn=connect),  # type: ignore[union-attr]  # its own
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=pool_timeout.total_seconds(),
@@ -85,8 +86,8 @@ def _engine(
         hide_parameters=True,
     )
 
-    @event.listens_for(engine.sync_engine, "begin")
+    @event.listens_for(sync, "begin")
     def _begin(connection: SyncConnection) -> None:
         connection.connection.driver_connection.expect_transaction()  # type: ignore[union-attr]  # it is ours
 
-    return engine
+    return Engine(sync)

@@ -1,0 +1,92 @@
+"""SQLAlchemy's engine and connection, awaited: as much of its own `ext.asyncio` as is used here.
+
+That package imports the whole ORM, which took a tenth of the time in which the service starts, for sessions that
+nobody here opens. What it does for Core is done here in the same way: the drivers are asynchronous, and everything
+above them runs in a greenlet that is left while a driver waits.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection as SyncConnection
+from sqlalchemy import CursorResult, Executable, Transaction
+from sqlalchemy import Engine as SyncEngine
+from sqlalchemy.util import greenlet_spawn
+
+_T = TypeVar("_T")
+
+Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+class Engine:
+    """A pool of connections; `sync` is made by `create_engine` with the URL of an asynchronous driver."""
+
+    __slots__ = ("_sync",)
+
+    def __init__(self, sync: SyncEngine) -> None:
+        assert sync.dialect.is_async
+        self._sync = sync
+
+    async def connect(self) -> "Connection":
+        """Return a connection of the pool, which goes back with `close`."""
+        return Connection(await greenlet_spawn(self._sync.connect))
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator["Connection"]:
+        """Give a connection in a transaction that ends with the block."""
+        connection = await self.connect()
+        try:
+            async with connection.begin():
+                yield connection
+        finally:
+            await connection.close()
+
+    async def dispose(self) -> None:
+        """Close the connections that nobody uses; the others when they come back."""
+        await greenlet_spawn(self._sync.dispose)
+
+
+class Connection:
+    """One connection, for one task at a time."""
+
+    __slots__ = ("_sync",)
+
+    def __init__(self, sync: SyncConnection) -> None:
+        self._sync = sync
+
+    async def execute(
+        self, statement: Executable, parameters: Parameters | None = None
+    ) -> CursorResult[*tuple[Any, ...]]:
+        """Return the result; its rows have been read."""
+        return await greenlet_spawn(self._sync.execute, statement, parameters)
+
+    async def run_sync(self, function: Callable[[SyncConnection], _T]) -> _T:
+        """Call what knows the ordinary connection alone, such as Alembic."""
+        return await greenlet_spawn(function, self._sync)
+
+    def begin(self) -> "_Transaction":
+        """Return a block that is a transaction: committed at its end, rolled back if it raises."""
+        return _Transaction(self._sync)
+
+    async def close(self) -> None:
+        """Give the connection back; a transaction that is open is rolled back."""
+        await greenlet_spawn(self._sync.close)
+
+
+class _Transaction:
+    __slots__ = ("_connection", "_sync")
+
+    def __init__(self, connection: SyncConnection) -> None:
+        self._connection = connection
+        self._sync: Transaction | None = None
+
+    async def __aenter__(self) -> None:
+        self._sync = (await greenlet_spawn(self._connection.begin)).__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._sync is not None
+        await greenlet_spawn(self._sync.__exit__, kind, error, trace)
