@@ -1,0 +1,130 @@
+"""What stores and storefronts are told about an order, as the bytes and data of webhooks."""
+
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from mercato.orders.amounts import Sums, wire
+from mercato.orders.model import (
+    Amounts,
+    ClientContext,
+    Customer,
+    Fulfillment,
+    Order,
+    OrderCart,
+    OrderCore,
+    PlaceOrderRequest,
+)
+from mercato.orders.record import OrderRow
+from mercato.orders.review import Review
+from mercato.stores.model import StoreRow
+from mercato.webhooks.model import envelope
+from mercato.wire import Wire
+
+VALIDATE: Final = "order.validate"
+PLACE: Final = "order.place"
+
+
+class OrderTold(Wire, kw_only=True):
+    """An OrderCore as stores get it: priced, with names on its lines."""
+
+    cart: OrderCart
+    client_context: ClientContext | UnsetType = UNSET
+    fulfillment: Fulfillment
+    amounts: Amounts
+    customer: Customer | UnsetType = UNSET
+
+
+class ValidateData(Wire, kw_only=True):
+    """The data of `order.validate`."""
+
+    store_id: UUID
+    partner_store_id: str
+    order: OrderTold
+
+
+class PlaceData(Wire, kw_only=True):
+    """The data of `order.place`. The payment is what the storefront sent, byte for byte."""
+
+    order_id: UUID
+    store_id: UUID
+    partner_store_id: str
+    order: OrderTold
+    payment: msgspec.Raw | UnsetType = UNSET
+
+
+class CancelledData(Wire, kw_only=True):
+    """The data of `order.cancelled`."""
+
+    order_id: UUID
+    store_id: UUID
+    partner_store_id: str
+    cancel_reason: str | None
+    order: OrderTold
+
+
+class OrderEventData(Wire, kw_only=True):
+    """The data of `order.created` and `order.updated`; `sequence` counts per order from 1."""
+
+    order_id: UUID
+    sequence: int
+    order: Order
+
+
+def validate_body(
+    store: StoreRow, order: OrderCore | PlaceOrderRequest, found: Review, *, now: datetime
+) -> bytes:
+    """Return the body of a validate call for an order that has a price."""
+    assert found.sums is not None, "an order without a price has reasons against it"
+    data = ValidateData(
+        store_id=store.id,
+        partner_store_id=store.partner_store_id,
+        order=_told(order, found, found.sums),
+    )
+    return envelope(VALIDATE, occurred_at=now, data=data)
+
+
+def place_body(row: OrderRow, *, payment: msgspec.Raw | UnsetType, now: datetime) -> bytes:
+    """Return the body of a place call, the same for every attempt."""
+    data = PlaceData(
+        order_id=row.id,
+        store_id=row.store_id,
+        partner_store_id=row.partner_store_id,
+        order=_stored(row),
+        payment=UNSET if payment is UNSET or bytes(payment[:32]).strip() == b"null" else payment,
+    )
+    return envelope(PLACE, occurred_at=now, data=data)
+
+
+def cancelled_data(row: OrderRow) -> CancelledData:
+    """Return what a store is told of an order that is cancelled."""
+    return CancelledData(
+        order_id=row.id,
+        store_id=row.store_id,
+        partner_store_id=row.partner_store_id,
+        cancel_reason=row.cancel_reason,
+        order=_stored(row),
+    )
+
+
+def _told(order: OrderCore | PlaceOrderRequest, found: Review, sums: Sums) -> OrderTold:
+    return OrderTold(
+        cart=found.cart,
+        client_context=order.client_context,
+        fulfillment=found.fulfillment,
+        amounts=wire(sums),
+        customer=order.customer or UNSET,
+    )
+
+
+def _stored(row: OrderRow) -> OrderTold:
+    return OrderTold(
+        cart=row.cart,
+        client_context=row.client_context or UNSET,
+        fulfillment=row.fulfillment,
+        amounts=row.amounts,
+        customer=row.customer or UNSET,
+    )
