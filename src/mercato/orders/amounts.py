@@ -1,24 +1,23 @@
 """What an order costs. Integers of minor units inside; texts only where they come from and go to."""
 
-import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from mercato.catalog.money import (
     LEAST,
     MOST,
     MoneyError,
     decimal_to_minor,
-    get_scale,
     number_to_minor,
     scaled,
 )
 from mercato.errors import ItemPriceChanged, OrderError, ValidationFailed
 from mercato.orders import model
+from mercato.orders.texts import Member, decoded, readable
 from mercato.wire import Wire
 
 MOST_DETAILS: Final = 100
@@ -28,8 +27,6 @@ MOST_WORDS: Final = 32 * 1024
 """Bytes of all descriptions of an order together: a validatedOrderToken carries them."""
 
 DESCRIPTION_LENGTH: Final = 255
-
-_CONTROLS: Final = re.compile(r"[\x00-\x20\x7f-\x9f\u2028-\u202e\u2066-\u2069]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +49,14 @@ class Extras:
     promotions: Details = ()
     adjustments: Details = ()
 
+    def all(self) -> Iterator[Detail]:
+        """Yield the entries of every list."""
+        yield from (*self.fees, *self.taxes, *self.promotions, *self.adjustments)
+
+
+EXTRAS: Final = ("fees", "taxes", "promotions", "adjustments")
+"""The members of Extras."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sums:
@@ -67,14 +72,8 @@ class Sums:
     def total(self) -> int:
         """What the customer pays: subTotal + fees - promotions + taxes + adjustments + tip."""
         extras = self.extras
-        return (
-            self.sub_total
-            + _sum(extras.fees)
-            - _sum(extras.promotions)
-            + _sum(extras.taxes)
-            + _sum(extras.adjustments)
-            + self.tip
-        )
+        added = _sum(extras.fees) - _sum(extras.promotions) + _sum(extras.taxes) + _sum(extras.adjustments)
+        return self.sub_total + added + self.tip
 
     def check_range(self) -> None:
         """Refuse a total that int64 minor units can't hold. Raises ValidationFailed."""
@@ -85,17 +84,17 @@ class Sums:
 class StoreAmounts(Wire):
     """Amounts as a store sent them, each still as its text: a number is not to pass through a float."""
 
-    currency: msgspec.Raw | UnsetType = UNSET
-    sub_total: msgspec.Raw | UnsetType = UNSET
-    fees: msgspec.Raw | UnsetType = UNSET
-    fees_description: msgspec.Raw | UnsetType = UNSET
-    taxes: msgspec.Raw | UnsetType = UNSET
-    taxes_description: msgspec.Raw | UnsetType = UNSET
-    promotions: msgspec.Raw | UnsetType = UNSET
-    promotions_description: msgspec.Raw | UnsetType = UNSET
-    adjustments: msgspec.Raw | UnsetType = UNSET
-    adjustments_description: msgspec.Raw | UnsetType = UNSET
-    total: msgspec.Raw | UnsetType = UNSET
+    currency: Member = UNSET
+    sub_total: Member = UNSET
+    fees: Member = UNSET
+    fees_description: Member = UNSET
+    taxes: Member = UNSET
+    taxes_description: Member = UNSET
+    promotions: Member = UNSET
+    promotions_description: Member = UNSET
+    adjustments: Member = UNSET
+    adjustments_description: Member = UNSET
+    total: Member = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +112,8 @@ class PriceChanged:
 
 
 class _StoreDetail(msgspec.Struct, frozen=True):
-    amount: msgspec.Raw | UnsetType = UNSET
-    description: msgspec.Raw | UnsetType = UNSET
+    amount: Member = UNSET
+    description: Member = UNSET
 
 
 class _FaultyError(Exception):
@@ -122,47 +121,21 @@ class _FaultyError(Exception):
 
 
 def wire(sums: Sums) -> model.Amounts:
-    """Return the amounts as they are sent: decimal strings at scale, lists without entries for what is nothing."""
-    extras = sums.extras
-
-    def text(minor: int) -> str:
-        return scaled(minor, sums.scale)
-
+    """Return the amounts as they are sent: decimal strings at scale, each with a list that sums to it."""
+    members: dict[str, Any] = {}
+    lists = {name: getattr(sums.extras, name) for name in EXTRAS}
+    lists["tip"] = (Detail(sums.tip, "Tip"),) if sums.tip else ()
+    for name, details in lists.items():
+        members[name] = scaled(_sum(details), sums.scale)
+        members[f"{name}_description"] = tuple(
+            model.AmountDetail(amount=scaled(one.amount, sums.scale), description=one.description)
+            for one in details
+        )
     return model.Amounts(
         currency=sums.currency,
-        sub_total=text(sums.sub_total),
-        adjustments=text(_sum(extras.adjustments)),
-        adjustments_description=_listed(extras.adjustments, text),
-        fees=text(_sum(extras.fees)),
-        fees_description=_listed(extras.fees, text),
-        promotions=text(_sum(extras.promotions)),
-        promotions_description=_listed(extras.promotions, text),
-        taxes=text(_sum(extras.taxes)),
-        taxes_description=_listed(extras.taxes, text),
-        tip=text(sums.tip),
-        tip_description=_listed((Detail(sums.tip, "Tip"),) if sums.tip else (), text),
-        total=text(sums.total),
-    )
-
-
-def sums_of(amounts: model.Amounts) -> Sums:
-    """Return the sums that `wire` made the amounts of."""
-    scale = get_scale(amounts.currency)
-
-    def read(details: tuple[model.AmountDetail, ...]) -> Details:
-        return tuple(Detail(decimal_to_minor(one.amount, scale), one.description) for one in details)
-
-    return Sums(
-        currency=amounts.currency,
-        scale=scale,
-        sub_total=decimal_to_minor(amounts.sub_total, scale),
-        extras=Extras(
-            fees=read(amounts.fees_description),
-            taxes=read(amounts.taxes_description),
-            promotions=read(amounts.promotions_description),
-            adjustments=read(amounts.adjustments_description),
-        ),
-        tip=decimal_to_minor(amounts.tip, scale),
+        sub_total=scaled(sums.sub_total, sums.scale),
+        total=scaled(sums.total, sums.scale),
+        **members,
     )
 
 
@@ -212,21 +185,6 @@ def remark(sums: Sums, raw_amounts: StoreAmounts | None) -> str | None:
             return None
 
 
-def readable(text: str, most: int) -> str:
-    """Return a text of somebody else's on one line, without control characters, cut to `most` characters."""
-    return _CONTROLS.sub(" ", text[: 4 * most]).strip()[:most]
-
-
-def decoded(raw: msgspec.Raw | UnsetType, kind: Any = Any) -> Any:
-    """Return what a member holds, null being the same as absent. Raises msgspec.ValidationError, no other."""
-    if raw is UNSET:
-        return None
-    try:
-        return msgspec.json.decode(raw, type=kind | None if kind is not Any else Any)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
-        raise msgspec.ValidationError from fault
-
-
 class _Reading:
     """One reading of a store's amounts."""
 
@@ -237,20 +195,7 @@ class _Reading:
         ours = self._sums
         self._check_currency(raw.currency)
         sub_total, total = self._amount(raw.sub_total, "subTotal"), self._amount(raw.total, "total")
-        extras = Extras(
-            fees=self._extra("fees", "Fees", raw.fees, raw.fees_description, ours.extras.fees),
-            taxes=self._extra("taxes", "Taxes", raw.taxes, raw.taxes_description, ours.extras.taxes),
-            promotions=self._extra(
-                "promotions", "Promotions", raw.promotions, raw.promotions_description, ours.extras.promotions
-            ),
-            adjustments=self._extra(
-                "adjustments",
-                "Adjustments",
-                raw.adjustments,
-                raw.adjustments_description,
-                ours.extras.adjustments,
-            ),
-        )
+        extras = Extras(**{name: self._extra(name, raw, getattr(ours.extras, name)) for name in EXTRAS})
         if sub_total is not None and sub_total != ours.sub_total:
             return PriceChanged(self._changed(sub_total))
         found = replace(ours, extras=extras)
@@ -262,7 +207,7 @@ class _Reading:
         message = f"The store's subTotal is {theirs} {self._sums.currency}, the catalog's prices make {ours}."
         return OrderError(code=ItemPriceChanged.code, message=message, pointer="/cart/lineItems")
 
-    def _check_currency(self, raw: msgspec.Raw | UnsetType) -> None:
+    def _check_currency(self, raw: Member) -> None:
         try:
             currency = decoded(raw, str)
         except msgspec.ValidationError:
@@ -282,34 +227,19 @@ class _Reading:
                 f"amounts.total is {self._text(said)}, but the amounts add up to {self._text(total)} with the tip "
                 f"and {self._text(total - found.tip)} without."
             )
-        words = sum(
-            len(one.description.encode())
-            for details in (
-                found.extras.fees,
-                found.extras.taxes,
-                found.extras.promotions,
-                found.extras.adjustments,
-            )
-            for one in details
-        )
+        words = sum(len(one.description.encode()) for one in found.extras.all())
         if words > MOST_WORDS:
             raise _FaultyError(f"The descriptions of the amounts have more than {MOST_WORDS} bytes together.")
 
-    def _extra(
-        self,
-        name: str,
-        words: str,
-        raw: msgspec.Raw | UnsetType,
-        raw_list: msgspec.Raw | UnsetType,
-        before: Details,
-    ) -> Details:
+    def _extra(self, name: str, raw: StoreAmounts, before: Details) -> Details:
         """Return the entries of an amount that the store may set, those from before if it says nothing."""
-        amount, details = self._amount(raw, name), self._details(raw_list, name, words)
+        amount = self._amount(getattr(raw, name), name)
+        details = self._details(getattr(raw, f"{name}_description"), name)
         if details is None and amount is None:
             return before
         if not details:
             # An empty list beside an amount is a store that has no details to tell, like no list at all.
-            return (Detail(amount, words),) if amount else ()
+            return (Detail(amount, name.capitalize()),) if amount else ()
         listed = _sum(details)
         if not _fits(listed):
             raise _FaultyError(f"amounts.{name} is out of range.")
@@ -320,7 +250,7 @@ class _Reading:
             )
         return details
 
-    def _details(self, raw: msgspec.Raw | UnsetType, name: str, words: str) -> Details | None:
+    def _details(self, raw: Member, name: str) -> Details | None:
         at = f"amounts.{name}Description"
         try:
             entries = decoded(raw, list[_StoreDetail])
@@ -328,7 +258,10 @@ class _Reading:
                 return None
             if len(entries) > MOST_DETAILS:
                 raise _FaultyError(f"{at} has more than {MOST_DETAILS} entries.")
-            return tuple(self._detail(entry, f"{at}[{index}]", words) for index, entry in enumerate(entries))
+            return tuple(
+                self._detail(entry, f"{at}[{index}]", name.capitalize())
+                for index, entry in enumerate(entries)
+            )
         except msgspec.ValidationError:
             raise _FaultyError(f"{at} must be a list of objects with amount and description.") from None
 
@@ -339,7 +272,7 @@ class _Reading:
         description = readable(decoded(entry.description, str) or "", DESCRIPTION_LENGTH)
         return Detail(amount, description or words)
 
-    def _amount(self, raw: msgspec.Raw | UnsetType, name: str, *, prefix: str = "amounts.") -> int | None:
+    def _amount(self, raw: Member, name: str, *, prefix: str = "amounts.") -> int | None:
         if raw is UNSET:
             return None
         text = bytes(raw).strip()
@@ -364,9 +297,3 @@ def _sum(details: Details) -> int:
 
 def _fits(minor: int) -> bool:
     return LEAST <= minor <= MOST
-
-
-def _listed(details: Details, text: Callable[[int], str]) -> tuple[model.AmountDetail, ...]:
-    return tuple(
-        model.AmountDetail(amount=text(detail.amount), description=detail.description) for detail in details
-    )

@@ -102,4 +102,4 @@ def _instant(fulfillment: Fulfillment, now: datetime, faults: list[Found]) -> da
 
 def _is_object(payment: msgspec.Raw | UnsetType) -> bool:
     """Tell whether a payment can go to a store; null is none, as on every optional member."""
-    return payment is UNSET or bytes(payment[:32]).lstrip()[:1] in {b"{", b"n"}
+    return payment is UNSET or bytes(payment).lstrip()[:1] in {b"{", b"n"}

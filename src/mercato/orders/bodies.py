@@ -94,7 +94,7 @@ def place_body(row: OrderRow, *, payment: msgspec.Raw | UnsetType, now: datetime
         store_id=row.store_id,
         partner_store_id=row.partner_store_id,
         order=_stored(row),
-        payment=UNSET if payment is UNSET or bytes(payment[:32]).strip() == b"null" else payment,
+        payment=UNSET if payment is UNSET or bytes(payment).strip() == b"null" else payment,
     )
     return envelope(PLACE, occurred_at=now, data=data)
 

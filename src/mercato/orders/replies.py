@@ -11,11 +11,12 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from mercato.errors import OTHER, OrderError
-from mercato.orders.amounts import PriceChanged, StoreAmounts, StoreFault, Sums, decoded, readable, taken
+from mercato.orders.amounts import PriceChanged, StoreAmounts, StoreFault, Sums, taken
 from mercato.orders.reasons import reason_of, words_for
+from mercato.orders.texts import Member, decoded, readable
 from mercato.wire import parse_instant
 
 MOST_ERRORS: Final = 100
@@ -37,8 +38,6 @@ _code: Final = re.compile(r"[A-Z0-9_]{1,64}", re.ASCII).fullmatch
 _pointer: Final = re.compile(r"(?:/(?:[^~/\x00-\x1f\x7f]|~[01])*)+").fullmatch
 _integer: Final = re.compile(r"-?\d+", re.ASCII).fullmatch
 _controls: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
-
-Member = msgspec.Raw | UnsetType
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +257,7 @@ def _partner_order_id(raw: Member) -> str | None:
     """Return the store's own number of the order; one that can't be kept as it is, is left out."""
     if raw is UNSET:
         return None
-    written = bytes(raw[: 2 * PARTNER_ORDER_ID_LENGTH]).decode("latin-1").strip()
+    written = bytes(raw)[: 2 * PARTNER_ORDER_ID_LENGTH].decode("latin-1").strip()
     text = written if _integer(written) else _or_none(raw, str)
     if not text or len(text) > PARTNER_ORDER_ID_LENGTH or _controls(text):
         return None
