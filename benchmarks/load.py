@@ -140,6 +140,8 @@ class Server:
 def environment() -> dict[str, str]:
     """Return the environment of a server that is measured: no limits, loopback allowed."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MERCATO_")}
+    # What pip installs comes compiled, and our own modules are from their first import on, unless this forbids it.
+    clean.pop("PYTHONDONTWRITEBYTECODE", None)
     return clean | {
         "MERCATO_RATE_LIMITS": "off",
         "MERCATO_ALLOW_PRIVATE_NETWORKS": "true",
