@@ -73,6 +73,8 @@ class Merchant:
     documents: dict[str, Any] = field(default_factory=dict)
     received: asyncio.Queue[tuple[str, dict[str, str], bytes]] = field(default_factory=asyncio.Queue)
     pulls: list[str] = field(default_factory=list)
+    answers: dict[str, Any] = field(default_factory=dict)
+    """What webhooks are answered, by the end of their path: a value for JSON, or a handler of request and body."""
 
     def host(self, document: Any, path: str = "/catalog.json") -> str:
         """Host a document (bytes, or a value for JSON, or a handler) and return its URL."""
@@ -92,11 +94,21 @@ async def merchant() -> AsyncIterator[Merchant]:
     runner = web.AppRunner(app, access_log=None)
     here = Merchant("")
 
+    async def answer(request: web.Request, body: bytes) -> web.StreamResponse:
+        said = here.answers.get(request.path.rpartition("/")[2])
+        if said is None:
+            return web.Response(status=204)
+        if callable(said):
+            made: web.StreamResponse = await said(request, body)
+            return made
+        return web.json_response(said)
+
     async def serve(request: web.Request) -> web.StreamResponse:
         if request.method == "POST":
             headers = {name.lower(): value for name, value in request.headers.items()}
-            here.received.put_nowait((request.path_qs, headers, await request.read()))
-            return web.Response(status=204)
+            body = await request.read()
+            here.received.put_nowait((request.path_qs, headers, body))
+            return await answer(request, body)
         here.pulls.append(request.path)
         document = here.documents.get(request.path)
         if document is None:

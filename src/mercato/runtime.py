@@ -23,6 +23,15 @@ from mercato.db.engine import Database
 from mercato.db.errors import DatabaseAway
 from mercato.db.url import database_url
 from mercato.jobs import Handler, Handlers, Worker
+from mercato.orders import placement, resend
+from mercato.orders import tokens as order_tokens
+from mercato.orders.changes import Changes
+from mercato.orders.following import Orders
+from mercato.orders.placement import Placements
+from mercato.orders.resend import Resender
+from mercato.orders.submission import Submitter
+from mercato.orders.tokens import Seal
+from mercato.orders.validation import Validations
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound, PullLimits
 from mercato.partners.accounts import check_vault
@@ -42,6 +51,8 @@ from mercato.stores.service import Stores
 from mercato.telemetry import Metrics
 from mercato.upkeep import Upkeep
 from mercato.webhooks import deliveries
+from mercato.webhooks.calls import StoreCalls
+from mercato.webhooks.credentials import WebhookCredentials
 from mercato.webhooks.sender import Sender
 
 log = structlog.get_logger("mercato.runtime")
@@ -75,6 +86,9 @@ class Runtime:
     onboardings: Onboardings
     stores: Stores
     checker: Checker
+    validations: Validations
+    placements: Placements
+    orders: Orders
     worker: Worker
 
     async def check_ready(self) -> None:
@@ -139,12 +153,20 @@ def _wire(
         chance=random.random,
         seconds=settings.webhook_seconds,
     )
+    metrics, menus = Metrics(), Menus(db, cache, compiled)
+    calls = StoreCalls(
+        outbound=outbound,
+        credentials=WebhookCredentials(db, feed, vault, now),
+        clock=now,
+        metrics=metrics,
+    )
+    ordering = _ordering(settings, db=db, now=now, vault=vault, menus=menus, calls=calls)
     return Runtime(
         settings=settings,
         clock=now,
         new_id=clock.new_id,
         db=db,
-        metrics=Metrics(),
+        metrics=metrics,
         feed=feed,
         vault=vault,
         callers=Callers(db, feed, Tokens(vault.derive(PURPOSE)), now),
@@ -155,15 +177,49 @@ def _wire(
         cache=cache,
         compiled=compiled,
         bodies=CatalogBodies(db, now),
-        menus=Menus(db, cache, compiled),
+        menus=menus,
         onboardings=Onboardings(db, now, clock.new_id),
         stores=Stores(db, now, clock.new_id, cache, compiled, settings.ingest_waiting_per_store),
         checker=Checker(outbound, builder, compiled, limits, settings.default_currency),
-        worker=Worker(db, _handlers(settings, ingest, Placer(db), sender)),
+        validations=ordering.placements.validations,
+        placements=ordering.placements,
+        orders=ordering.orders,
+        worker=Worker(db, _handlers(settings, ingest, Placer(db), sender, ordering.resender)),
     )
 
 
-def _handlers(settings: Settings, ingest: Ingest, placer: Placer, sender: Sender) -> Handlers:
+@dataclass(frozen=True, slots=True)
+class _Ordering:
+    placements: Placements
+    orders: Orders
+    resender: Resender
+
+
+def _ordering(
+    settings: Settings, *, db: Database, now: Clock, vault: Vault, menus: Menus, calls: StoreCalls
+) -> _Ordering:
+    changes = Changes(clock.new_id)
+    seal = Seal(vault.derive(order_tokens.PURPOSE), clock.new_id)
+    submitter = Submitter(db, now, clock.new_id, vault, calls, changes)
+    placements = Placements(
+        db=db,
+        clock=now,
+        new_id=clock.new_id,
+        validations=Validations(db, now, clock.new_id, menus, calls, seal, settings.validate_seconds),
+        submitter=submitter,
+        changes=changes,
+        seal=seal,
+        secrets=vault.derive(placement.PURPOSE),
+        seconds=settings.place_seconds,
+        resend=timedelta(seconds=settings.place_resend_seconds),
+    )
+    resender = Resender(db, now, submitter, changes, settings.place_seconds)
+    return _Ordering(placements, Orders(db, now, changes), resender)
+
+
+def _handlers(
+    settings: Settings, ingest: Ingest, placer: Placer, sender: Sender, resender: Resender
+) -> Handlers:
     return {
         catalog_ingest.KIND: Handler(
             fn=ingest.handle,
@@ -176,6 +232,7 @@ def _handlers(settings: Settings, ingest: Ingest, placer: Placer, sender: Sender
             blocks_lane_while_waiting=True,
             on_dead=ingest.give_up,
         ),
+        resend.KIND: resender.handler(),
         places.KIND: Handler(fn=placer.handle, payload=PlaceJob, concurrency=2, max_attempts=3),
         deliveries.KIND: sender.handler(
             concurrency=settings.delivery_concurrency, per_partner=settings.delivery_concurrency_per_partner

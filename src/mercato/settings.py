@@ -108,6 +108,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ingest_waiting_per_store: Annotated[Positive, _doc("Catalog runs of a store that may wait.")] = 10
     catalog_retention_days: Annotated[Positive, _doc("Days a superseded CatalogSet stays readable.")] = 30
 
+    validate_seconds: Annotated[Seconds, _doc("Seconds a store's validate webhook may take.")] = 5.0
+    place_seconds: Annotated[
+        Seconds, _doc("Seconds all calls of one request to place an order may take.")
+    ] = 15.0
+    place_resend_seconds: Annotated[
+        float,
+        _doc("Seconds an order is sent again to a silent store before it is cancelled.", gt=0, le=86_400),
+    ] = 600.0
+
     webhook_seconds: Annotated[Seconds, _doc("Seconds an event delivery may take.")] = 15.0
     delivery_concurrency: Annotated[Positive, _doc("Webhook deliveries at one time.")] = 32
     delivery_concurrency_per_partner: Annotated[

@@ -4,6 +4,7 @@ A claim is for a time, so that the work of a process that died can be taken up. 
 from each other: what an overtaken one still writes goes nowhere.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -48,15 +49,16 @@ class Claim:
 
 
 async def claim(
-    tx: Write, *, partner_id: UUID, key: str, request: bytes, now: datetime, until: datetime
+    tx: Write, *, partner_id: UUID, key: str, prints: Sequence[bytes], now: datetime, until: datetime
 ) -> Claim | Reply:
     """Return the claim, or the reply that the key's request got.
 
+    `prints` tell the request from others: the first is kept, any of them knows it again.
     Raises IdempotencyKeyReused when the key came with another request, RequestInProgress while somebody else
     works on it.
     """
     fresh = {
-        "request": request,
+        "request": prints[0],
         "order_id": None,
         "claimed_until": until,
         "status": None,
@@ -76,7 +78,7 @@ async def claim(
         raise errors.RequestInProgress("The key was just released. Try again.", retry_after=1)
     values = {"claimed_until": until} if now < row.created_at + LIFE else fresh
     if values is not fresh:
-        reply = _settled(row, request, now)
+        reply = _settled(row, prints, now)
         if reply is not None:
             return reply
     number = row.claims + 1
@@ -86,9 +88,9 @@ async def claim(
     )
 
 
-def _settled(row: Row[Any], request: bytes, now: datetime) -> Reply | None:
+def _settled(row: Row[Any], prints: Sequence[bytes], now: datetime) -> Reply | None:
     """Return the reply of a key in use; None when its work has to be taken up."""
-    if row.request != request:
+    if row.request not in prints:
         raise errors.IdempotencyKeyReused(
             "This Idempotency-Key came with another request within the last 24 hours. Send a new key with it."
         )

@@ -7,8 +7,11 @@ from uuid import UUID
 
 from msgspec import UNSET
 
+from mercato.catalog.money import decimal_to_minor, get_scale
 from mercato.errors import OrderError
+from mercato.orders.amounts import Detail, Extras, Sums
 from mercato.orders.model import (
+    AmountDetail,
     Amounts,
     ClientContext,
     Customer,
@@ -92,4 +95,25 @@ def order_of(row: OrderRow) -> Order:
         errors=row.errors,
         created_at=instant(row.created_at) or "",
         updated_at=instant(row.updated_at) or "",
+    )
+
+
+def sums_of(amounts: Amounts) -> Sums:
+    """Return the amounts of a stored order as integers again."""
+    scale = get_scale(amounts.currency)
+
+    def details(listed: tuple[AmountDetail, ...]) -> tuple[Detail, ...]:
+        return tuple(Detail(decimal_to_minor(one.amount, scale), one.description) for one in listed)
+
+    return Sums(
+        currency=amounts.currency,
+        scale=scale,
+        sub_total=decimal_to_minor(amounts.sub_total, scale),
+        extras=Extras(
+            fees=details(amounts.fees_description),
+            taxes=details(amounts.taxes_description),
+            promotions=details(amounts.promotions_description),
+            adjustments=details(amounts.adjustments_description),
+        ),
+        tip=decimal_to_minor(amounts.tip, scale),
     )

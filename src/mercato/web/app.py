@@ -10,6 +10,7 @@ from mercato.web.edge import Edge
 from mercato.web.marketfront import marketfront
 from mercato.web.oauth import oauth
 from mercato.web.operations import Access, Answer, Call, Operation, Operations, Routes
+from mercato.web.orders import commerce_orders, marketfront_orders
 from mercato.web.system import document_bytes, system, version
 from mercato.web.webhooks import commerce_webhooks, marketfront_webhooks
 
@@ -26,9 +27,11 @@ def operations() -> list[Operation]:
     """Return every operation of the service, in the order of its reference."""
     return [
         *commerce,
+        *commerce_orders,
         *commerce_webhooks,
         *marketfront,
         *carts,
+        *marketfront_orders,
         *marketfront_webhooks,
         *oauth,
         *about,

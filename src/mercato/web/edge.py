@@ -22,6 +22,7 @@ from mercato.web import problems
 from mercato.web.body import Body, Message, Receive
 from mercato.web.head import Head
 from mercato.web.operations import Access, Answer, Call, Operation, Rate, Routes
+from mercato.web.problems import context_of
 from mercato.wire import as_json, parse_uuid
 
 Scope = MutableMapping[str, Any]
@@ -55,9 +56,9 @@ class Edge:
             named, render = operation.id, operation.refusals.render
             status, headers, body = await self._answer(operation, texts, head, body_in, answered)
         except Problem as problem:
-            status, headers, body = render(problem, _context(head))
+            status, headers, body = render(problem, context_of(head))
         except Exception as bug:  # noqa: BLE001  # the one place where a bug becomes a bare 500, logged in full
-            status, headers, body = render(self._fault(bug, head), _context(head))
+            status, headers, body = render(self._fault(bug, head), context_of(head))
         self._app.metrics.answered(named, status, perf_counter() - started)
         await body_in.drain()
         headers += answered
@@ -133,12 +134,6 @@ class Edge:
         return errors.InternalError(
             "This is a fault of ours and was logged. Try again; if it stays, report the requestId."
         )
-
-
-def _context(head: Head) -> problems.Context:
-    return problems.Context(
-        base_url=head.base_url, request_id=head.request_id, trace_id=head.trace_id, accept=head.accept
-    )
 
 
 def _token(head: Head) -> bytes:

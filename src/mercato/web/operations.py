@@ -12,7 +12,7 @@ from mercato import errors
 from mercato.errors import Problem
 from mercato.partners.model import Caller, Surface
 from mercato.web.head import Head
-from mercato.web.problems import PROBLEM_DETAILS, Refusals
+from mercato.web.problems import PROBLEM_DETAILS, Context, Refusals, context_of
 from mercato.wire import Decoder, QueryDecoder, Wire
 
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ class Call(Generic[B, Q]):
     def trace(self) -> str:
         """A `traceparent` for what this request causes."""
         return self.head.child()
+
+    @property
+    def context(self) -> Context:
+        """What this request's refusals are told with."""
+        return context_of(self.head)
 
     @property
     def headers(self) -> Mapping[bytes, bytes]:

@@ -9,6 +9,7 @@ import msgspec
 
 from mercato import clock
 from mercato.errors import MethodNotAllowed, OrderError, Problem, Unauthenticated
+from mercato.web.head import Head
 from mercato.wire import Instant, Wire, as_json
 
 FIRST_SERVER_ERROR: Final = 500
@@ -40,6 +41,13 @@ class Context:
     request_id: str
     trace_id: str
     accept: bytes
+
+
+def context_of(head: Head) -> Context:
+    """Return what a request's refusals are told with."""
+    return Context(
+        base_url=head.base_url, request_id=head.request_id, trace_id=head.trace_id, accept=head.accept
+    )
 
 
 def render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, bytes]], bytes]:

@@ -1,0 +1,147 @@
+"""What changes an order: its row, its history and the event for its storefront move in one transaction."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from mercato.clock import MakeId
+from mercato.db.engine import Write
+from mercato.orders import queries
+from mercato.orders.bodies import OrderEventData, cancelled_data
+from mercato.orders.model import OrderState
+from mercato.orders.record import Actor, OrderRow, StoreAnswer, order_of
+from mercato.partners.accounts import find_event_url
+from mercato.partners.model import Surface
+from mercato.webhooks.deliveries import ORDER_CANCELLED, push
+
+CREATED: Final = "order.created"
+UPDATED: Final = "order.updated"
+CANCELLED: Final = "order.cancelled"
+
+STORE_UNREACHABLE: Final = "STORE_UNREACHABLE"
+"""The reason of a cancel when no attempt has reached the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Writes changes of orders down."""
+
+    new_id: MakeId
+
+    async def change(
+        self,
+        tx: Write,
+        order: OrderRow,
+        *,
+        actor: Actor,
+        entry: str,
+        now: datetime,
+        detail: dict[str, Any] | None = None,
+        tells: bool = True,
+        **values: Any,
+    ) -> OrderRow:
+        """Return the order changed, with an entry in its history; the storefront is told unless not `tells`.
+
+        The transaction must hold the order's row.
+        """
+        told = order.sequence + 1 if tells else order.sequence
+        values |= {"sequence": told, "entries": order.entries + 1, "updated_at": now}
+        changed = replace(order, **values)
+        await queries.move_order(tx, order.id, **values)
+        await queries.insert_entry(
+            tx, order.id, changed.entries, at=now, actor=actor, type_=entry, detail=detail or {}
+        )
+        if tells:
+            await self.tell(tx, changed, now=now)
+        return changed
+
+    async def accept(
+        self,
+        tx: Write,
+        order: OrderRow,
+        *,
+        actor: Actor,
+        partner_order_id: str | None,
+        estimated_ready_at: datetime | None,
+        now: datetime,
+    ) -> OrderRow:
+        """Return the order as its store took it."""
+        values: dict[str, Any] = {"answer": StoreAnswer.ACCEPTED}
+        if partner_order_id is not None:
+            values["partner_order_id"] = partner_order_id
+        if estimated_ready_at is not None:
+            values["estimated_ready_at"] = estimated_ready_at
+        return await self.change(tx, order, actor=actor, entry="accepted", now=now, **values)
+
+    async def refuse(self, tx: Write, order: OrderRow, *, errors: tuple[Any, ...], now: datetime) -> OrderRow:
+        """Return the order as its store refused it: closed, and its validation token free again.
+
+        A storefront that has not heard of the order yet gets the refusal as the answer of its request alone.
+        """
+        return await self.change(
+            tx,
+            order,
+            actor=Actor.STORE,
+            entry="refused",
+            now=now,
+            detail={"errors": errors},
+            tells=order.sequence > 0,
+            answer=StoreAnswer.REFUSED,
+            state=OrderState.CANCELLED,
+            cancel_reason=errors[0].code,
+            errors=errors,
+            token_id=None,
+        )
+
+    async def give_up(self, tx: Write, order: OrderRow, *, url: str, now: datetime) -> OrderRow:
+        """Return the order cancelled because its store never answered; both sides are told durably."""
+        changed = await self.change(
+            tx,
+            order,
+            actor=Actor.SERVICE,
+            entry="cancelled",
+            now=now,
+            detail={"cancelReason": STORE_UNREACHABLE},
+            answer=StoreAnswer.GIVEN_UP,
+            state=OrderState.CANCELLED,
+            cancel_reason=STORE_UNREACHABLE,
+        )
+        await push(
+            tx,
+            delivery_id=self.new_id(),
+            partner_id=order.partner_id,
+            surface=Surface.COMMERCE,
+            store_id=order.store_id,
+            order_id=order.id,
+            base_url=url,
+            suffix=ORDER_CANCELLED,
+            type=CANCELLED,
+            webhook_id=self.new_id(),
+            data=cancelled_data(changed),
+            occurred_at=now,
+            traceparent=order.traceparent,
+            now=now,
+        )
+        return changed
+
+    async def tell(self, tx: Write, order: OrderRow, *, now: datetime) -> None:
+        """Push the order's newest event to its storefront, if that has an event URL."""
+        url = await find_event_url(tx, order.storefront_id)
+        if url is None:
+            return
+        await push(
+            tx,
+            delivery_id=self.new_id(),
+            partner_id=order.storefront_id,
+            surface=Surface.MARKETFRONT,
+            store_id=order.store_id,
+            order_id=order.id,
+            base_url=url,
+            suffix="",
+            type=CREATED if order.sequence == 1 else UPDATED,
+            webhook_id=self.new_id(),
+            data=OrderEventData(order_id=order.id, sequence=order.sequence, order=order_of(order)),
+            occurred_at=now,
+            traceparent=order.traceparent,
+            now=now,
+        )

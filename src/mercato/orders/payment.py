@@ -1,0 +1,78 @@
+"""What is kept of a payment: nothing. It goes to the store as it was sent; here it is taken out and blotted out."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from mercato.wire import Wire, as_json
+
+LEAST_SECRET: Final = 4
+"""Characters of a text in a payment from which on it is blotted out where a store repeats it."""
+
+MOST_SECRETS: Final = 50
+
+
+class _Data(Wire):
+    order_id: msgspec.Raw
+    store_id: msgspec.Raw
+    partner_store_id: msgspec.Raw
+    order: msgspec.Raw
+
+
+class _Envelope(Wire):
+    type: str
+    timestamp: str
+    data: _Data
+
+
+class _Payment(Wire):
+    payment: msgspec.Raw | UnsetType = UNSET
+
+
+class _WithPayment(Wire):
+    data: _Payment
+
+
+_without: Final = msgspec.json.Decoder(_Envelope)
+_with: Final = msgspec.json.Decoder(_WithPayment)
+
+
+def without_payment(body: bytes) -> bytes:
+    """Return the body of a place webhook as it may be kept and shown."""
+    return as_json(_without.decode(body))
+
+
+def secrets_in(body: bytes) -> tuple[str, ...]:
+    """Return the texts of the body's payment that nobody may read in a log: all but its type."""
+    payment = _with.decode(body).data.payment
+    if isinstance(payment, UnsetType):
+        return ()
+    members = msgspec.json.decode(payment)
+    if not isinstance(members, dict):
+        return ()
+    texts = _texts({name: value for name, value in members.items() if name not in {"type", "processorType"}})
+    found = dict.fromkeys(text for text in texts if len(text) >= LEAST_SECRET)
+    return tuple(found)[:MOST_SECRETS]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            for below in value.values():
+                yield from _texts(below)
+        case list():
+            for below in value:
+                yield from _texts(below)
+        case _:
+            pass
+
+
+def canonical(payment: msgspec.Raw | UnsetType) -> bytes:
+    """Return the payment in the one spelling that equal payments share."""
+    if isinstance(payment, UnsetType):
+        return b"null"
+    return msgspec.json.encode(msgspec.json.decode(payment), order="deterministic")

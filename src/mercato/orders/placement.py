@@ -1,0 +1,308 @@
+"""Place: the key is claimed, the order stored, the store told, and its answer pinned to the key.
+
+A crash between any two of these leaves an order that background work finishes or cancels, and a key whose next
+request joins it.
+"""
+
+import asyncio
+import hmac
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+import msgspec
+import structlog
+from msgspec import UNSET
+from sqlalchemy.exc import IntegrityError
+
+from mercato import errors
+from mercato.clock import Clock, MakeId
+from mercato.db.engine import Database, Write
+from mercato.errors import Problem
+from mercato.jobs import enqueue
+from mercato.orders import amounts, keys, queries
+from mercato.orders.bodies import place_body
+from mercato.orders.changes import Changes
+from mercato.orders.keys import Claim, Reply
+from mercato.orders.model import Order, OrderState, OrderStatus, PlaceOrderRequest
+from mercato.orders.payment import canonical, secrets_in
+from mercato.orders.reasons import refusal
+from mercato.orders.record import Actor, OrderRow, StoreAnswer
+from mercato.orders.replies import Agreed
+from mercato.orders.resend import KIND, SubmitJob
+from mercato.orders.results import claimed_total, result_of, total_different, unreachable
+from mercato.orders.submission import Submission, Submitter
+from mercato.orders.tokens import Seal, digest_of
+from mercato.orders.validation import Checked, Validations
+from mercato.partners.model import Caller
+
+log = structlog.get_logger("mercato.orders")
+
+PURPOSE: Final = "mercato idempotency"
+"""What the key is derived for under which requests are remembered: a hash that anybody can make would give
+away a card's token to whoever can guess it."""
+
+SLACK: Final = timedelta(seconds=5)
+"""What a placement may take beside its calls; after that its claim is taken for a dead one's."""
+
+TRIES: Final = 3
+"""Transactions begun over when two requests with one token meet; the second sees what the first has done."""
+
+Present = Callable[[Order | Problem], Reply]
+"""Makes the reply that goes out, and is pinned, of an order or a refusal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One request to place an order."""
+
+    caller: Caller
+    request: PlaceOrderRequest
+    trace: str
+    present: Present
+    until: float
+    """When its calls must be over, on the event loop's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """An order that can be stored: checked, priced, and agreed with its store if that was asked."""
+
+    checked: Checked
+    agreed: Agreed
+    token_id: UUID | None
+
+
+Plan = Problem | Ready | Checked
+"""What to do once the key is claimed: refuse, store, or ask the store first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An order that is stored, and what its store must be told."""
+
+    claim: Claim
+    submission: Submission
+
+
+@dataclass(frozen=True, slots=True)
+class Placements:
+    """Places orders. `seconds` bound all calls of one request, `resend` how long the background tries after."""
+
+    db: Database
+    clock: Clock
+    new_id: MakeId
+    validations: Validations
+    submitter: Submitter
+    changes: Changes
+    seal: Seal
+    secrets: Sequence[bytes]
+    seconds: float
+    resend: timedelta
+
+    async def place(
+        self, caller: Caller, request: PlaceOrderRequest, *, key: str, trace: str, present: Present
+    ) -> Reply:
+        """Return the reply of the key's request: of this one, or as it was given before.
+
+        Raises IdempotencyKeyReused, RequestInProgress. Every other refusal is a reply, and pinned to the key unless
+        a repeat may end otherwise.
+        """
+        until = asyncio.get_running_loop().time() + self.seconds
+        asked = Asked(caller=caller, request=request, trace=trace, present=present, until=until)
+        plan = await self._plan(asked)
+        begun = await self._begin(asked, key, plan)
+        if isinstance(begun, Reply):
+            return begun
+        claim = begun if isinstance(begun, Claim) else begun.claim
+        try:
+            return await self._go_on(asked, begun, plan)
+        except Exception:
+            # The key's next request may begin at once, and joins the order if there is one.
+            async with self.db.write() as tx:
+                await keys.release(tx, claim, now=self.clock())
+            raise
+
+    async def _go_on(self, asked: Asked, begun: Claim | Told, plan: Plan) -> Reply:
+        if isinstance(begun, Claim):
+            assert isinstance(plan, Checked)
+            plan = await self._asked_store(asked, plan)
+            async with self.db.write() as tx:
+                stored = await self._advance(tx, asked, begun, plan)
+            if isinstance(stored, Reply):
+                return stored
+            assert isinstance(stored, Told)
+            begun = stored
+        left = asked.until - asyncio.get_running_loop().time()
+        outcome = await self.submitter.submit(begun.submission, seconds=max(left, 1.0))
+        async with self.db.write() as tx:
+            order = await self.submitter.settle(tx, begun.submission, outcome, tells_fault=True)
+            return await self._settle(tx, asked, begun.claim, order)
+
+    # --- before the key is claimed ------------------------------------------------------------
+
+    async def _plan(self, asked: Asked) -> Plan:
+        """Return what to do; nothing of it has happened yet, for the key may have its reply already."""
+        request = asked.request
+        try:
+            checked = await self.validations.check(request)
+            if request.validated_order_token is None:
+                reasons = checked.review.reasons
+                return refusal(reasons) if reasons else checked
+            digest = digest_of(asked.caller.partner_id, checked.store.id, checked.review)
+            terms = self.seal.read(request.validated_order_token, digest=digest, now=self.clock())
+            if checked.review.reasons:
+                return refusal(checked.review.reasons)
+            assert checked.review.sums is not None, "an order without a price has reasons against it"
+            sums = replace(checked.review.sums, extras=terms.sums.extras)
+            if sums != terms.sums:
+                return total_different(sums)
+            agreed = Agreed(sums, terms.estimated_ready_at)
+            return claimed_total(checked.review, agreed) or Ready(checked, agreed, terms.token_id)
+        except Problem as problem:
+            return problem
+
+    async def _asked_store(self, asked: Asked, checked: Checked) -> Plan:
+        """Return what to do now that the store was asked."""
+        try:
+            said = await self.validations.ask(checked, asked.request, trace=asked.trace)
+        except errors.StoreUnreachable as problem:
+            return problem
+        if not isinstance(said, Agreed):
+            return refusal(said)
+        return claimed_total(checked.review, said) or Ready(checked, said, None)
+
+    # --- with the key -------------------------------------------------------------------------
+
+    async def _begin(self, asked: Asked, key: str, plan: Plan) -> Reply | Claim | Told:
+        """Return the reply if the key has one, else the claim, and the order if it could be stored already."""
+        for left in reversed(range(TRIES)):
+            now = self.clock()
+            try:
+                async with self.db.write() as tx:
+                    claim = await keys.claim(
+                        tx,
+                        partner_id=asked.caller.partner_id,
+                        key=key,
+                        prints=self._fingerprints(asked.request),
+                        now=now,
+                        until=now + timedelta(seconds=self.seconds) + SLACK,
+                    )
+                    if isinstance(claim, Reply):
+                        return claim
+                    if claim.order_id is not None:
+                        return await self._join(tx, asked, claim, claim.order_id)
+                    return await self._advance(tx, asked, claim, plan)
+            except IntegrityError:
+                # Another request has used the same token in this very moment.
+                if not left:
+                    raise
+        raise AssertionError("the loop returns or raises")
+
+    async def _advance(self, tx: Write, asked: Asked, claim: Claim, plan: Plan) -> Reply | Claim | Told:
+        if isinstance(plan, Checked):
+            return claim
+        if isinstance(plan, Ready) and plan.token_id is not None:
+            used = await queries.find_order_of_token(tx, plan.token_id)
+            if used is not None:
+                plan = errors.OrderAlreadyPlaced(
+                    "An order was placed with this validatedOrderToken. Read it by its orderId.",
+                    extensions={"orderId": str(used)},
+                )
+        if isinstance(plan, Problem):
+            return await self._pin(tx, asked, claim, plan)
+        return await self._store(tx, asked, claim, plan)
+
+    async def _pin(self, tx: Write, asked: Asked, claim: Claim, result: Order | Problem) -> Reply:
+        """Return the reply, pinned to the key, unless it is a refusal that a repeat may not meet."""
+        reply = asked.present(result)
+        if isinstance(result, Problem) and result.retryable:
+            await keys.forget(tx, claim)
+        else:
+            await keys.settle(tx, claim, reply)
+        return reply
+
+    async def _store(self, tx: Write, asked: Asked, claim: Claim, plan: Ready) -> Reply | Told:
+        """Store the order, and with it the work of telling its store; without a webhook it is taken at once."""
+        now = self.clock()
+        order = _order(self.new_id(), asked, plan, now)
+        url = plan.checked.store.webhook_url
+        await queries.insert_order(tx, order)
+        await keys.hold(tx, claim, order_id=order.id)
+        if url is None:
+            order = await self.changes.accept(
+                tx, order, actor=Actor.SERVICE, partner_order_id=None, estimated_ready_at=None, now=now
+            )
+            return await self._settle(tx, asked, claim, order)
+        body = place_body(order, payment=asked.request.payment, now=now)
+        submission = Submission(
+            order_id=order.id,
+            store_id=order.store_id,
+            partner_id=order.partner_id,
+            base_url=url,
+            body=body,
+            hidden=secrets_in(body),
+            give_up_at=now + self.resend,
+            traceparent=order.traceparent,
+        )
+        await self.submitter.store(tx, submission)
+        later = timedelta(seconds=self.seconds) + SLACK
+        job = SubmitJob(order_id=order.id)
+        await enqueue(tx, KIND, job, run_at=later, group=order.store_id.hex)
+        return Told(claim, submission)
+
+    async def _join(self, tx: Write, asked: Asked, claim: Claim, order_id: UUID) -> Reply | Told:
+        """Go on with the order that an earlier request with the key has made."""
+        order = await queries.find_order_by_id(tx, order_id, lock=True)
+        assert order is not None, "orders are never deleted"
+        submission = await self.submitter.find(tx, order)
+        if submission is not None:
+            return Told(claim, submission)
+        return await self._settle(tx, asked, claim, order)
+
+    async def _settle(self, tx: Write, asked: Asked, claim: Claim, order: OrderRow) -> Reply:
+        """Return the reply that follows from the order; it is pinned once the store has answered."""
+        if order.answer is StoreAnswer.WAITING:
+            await keys.release(tx, claim, now=self.clock())
+            return asked.present(unreachable(order))
+        return await self._pin(tx, asked, claim, result_of(order))
+
+    def _fingerprints(self, request: PlaceOrderRequest) -> list[bytes]:
+        """Return what tells one parsed request from another and nobody what was in it, by each of our keys."""
+        said = msgspec.json.encode(msgspec.structs.replace(request, payment=UNSET)) + canonical(
+            request.payment
+        )
+        return [hmac.digest(secret, said, "sha256") for secret in self.secrets]
+
+
+def _order(order_id: UUID, asked: Asked, plan: Ready, now: datetime) -> OrderRow:
+    store, found, sums = plan.checked.store, plan.checked.review, plan.agreed.sums
+    return OrderRow(
+        id=order_id,
+        partner_id=store.partner_id,
+        storefront_id=asked.caller.partner_id,
+        store_id=store.id,
+        partner_store_id=store.partner_store_id,
+        state=OrderState.OPEN,
+        status=OrderStatus.PENDING,
+        answer=StoreAnswer.WAITING,
+        errors=(),
+        partner_order_id=None,
+        estimated_ready_at=plan.agreed.estimated_ready_at,
+        cancel_reason=None,
+        currency=sums.currency,
+        total=sums.total,
+        cart=found.cart,
+        amounts=amounts.wire(sums),
+        fulfillment=found.fulfillment,
+        customer=asked.request.customer,
+        client_context=asked.request.client_context,
+        token_id=plan.token_id,
+        sequence=0,
+        entries=0,
+        traceparent=asked.trace,
+        created_at=now,
+        updated_at=now,
+    )

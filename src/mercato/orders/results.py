@@ -1,0 +1,54 @@
+"""What a storefront is answered: an order, or why there is none."""
+
+from mercato import errors
+from mercato.errors import Problem
+from mercato.orders import amounts
+from mercato.orders.amounts import Sums
+from mercato.orders.model import Order
+from mercato.orders.reasons import refusal
+from mercato.orders.record import OrderRow, StoreAnswer, order_of
+from mercato.orders.replies import Agreed
+from mercato.orders.review import Review
+from mercato.orders.validation import RETRY_SECONDS
+
+
+def result_of(order: OrderRow) -> Order | Problem:
+    """Return what the storefront is answered once the store has said yes or no, or was given up."""
+    about = {"orderId": str(order.id)}
+    match order.answer:
+        case StoreAnswer.REFUSED:
+            problem = refusal(order.errors)
+            problem.extensions |= about
+            return problem
+        case StoreAnswer.GIVEN_UP:
+            return errors.OrderClosed(
+                "The order was cancelled because its store could not be reached. Place it anew with a new key.",
+                extensions=about,
+            )
+        case _:
+            return order_of(order)
+
+
+def unreachable(order: OrderRow) -> errors.StoreUnreachable:
+    """Return the refusal of an order whose store has not answered yet."""
+    return errors.StoreUnreachable(
+        "The store has not answered yet. The order is kept and sent again for some minutes; ask with the same "
+        "Idempotency-Key, or read the order.",
+        retry_after=RETRY_SECONDS,
+        extensions={"orderId": str(order.id)},
+    )
+
+
+def total_different(sums: Sums) -> errors.OrderTotalDifferent:
+    """Return the refusal that says what the order costs now."""
+    total = amounts.wire(sums).total
+    return errors.OrderTotalDifferent(
+        f"The order's total is {total} {sums.currency} now. Validate it again and show the customer the new total."
+    )
+
+
+def claimed_total(found: Review, agreed: Agreed) -> Problem | None:
+    """Return the refusal if the request names another total than the order has."""
+    if found.total is None or found.total == agreed.sums.total:
+        return None
+    return total_different(agreed.sums)

@@ -1,0 +1,205 @@
+"""A stored order on its way to its store: the same bytes under the same webhook-id, until the store has answered."""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from mercato.clock import Clock, MakeId
+from mercato.db.engine import Database, Read, Write
+from mercato.orders import queries
+from mercato.orders.amounts import remark
+from mercato.orders.changes import Changes
+from mercato.orders.payment import secrets_in, without_payment
+from mercato.orders.record import Actor, OrderRow, StoreAnswer, sums_of
+from mercato.orders.replies import Fault, PlaceJudge, PlaceSaid, Refused
+from mercato.outbound.signing import target
+from mercato.partners.vault import Vault
+from mercato.webhooks.calls import Called, StoreCall, StoreCalls
+from mercato.webhooks.deliveries import ORDER_PLACE, find_recorded, record, record_attempts
+from mercato.webhooks.model import DeliveryStatus
+
+log = structlog.get_logger("mercato.orders")
+
+PLACE: Final = "place"
+
+FIRST_WAIT: Final = 0.5
+"""Seconds between the first two attempts of one request; every further wait is twice as long."""
+
+LEAST_SECONDS: Final = 1.0
+"""With less time left no further attempt is begun."""
+
+Said = PlaceSaid | Refused | Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What a store is to be told of an order. No repr shows the body: it may hold a card's token."""
+
+    order_id: UUID
+    store_id: UUID
+    partner_id: UUID
+    base_url: str
+    body: bytes = field(repr=False)
+    hidden: tuple[str, ...] = field(repr=False)
+    give_up_at: datetime
+    traceparent: str
+    delivery_id: UUID | None = None
+    """Where its attempts are logged, once one was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of the attempts, every one of them."""
+
+    said: Said
+    calls: tuple[Called, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Submitter:
+    """Tells stores about orders, and writes down what they say."""
+
+    db: Database
+    clock: Clock
+    new_id: MakeId
+    vault: Vault
+    calls: StoreCalls
+    changes: Changes
+
+    async def store(self, tx: Write, submission: Submission) -> None:
+        """Keep the submission, sealed, in the transaction that stores its order."""
+        sealed = self.vault.seal(submission.body.decode(), context=_context(submission.order_id))
+        await queries.insert_submission(
+            tx,
+            submission.order_id,
+            url=submission.base_url,
+            body=sealed,
+            give_up_at=submission.give_up_at,
+        )
+
+    async def find(self, tx: Read, order: OrderRow) -> Submission | None:
+        """Return what the order's store still has to be told; None once it has answered."""
+        kept = await queries.find_submission(tx, order.id)
+        if kept is None:
+            return None
+        url, sealed, give_up_at = kept
+        body = self.vault.open(sealed, context=_context(order.id)).encode()
+        return Submission(
+            order_id=order.id,
+            store_id=order.store_id,
+            partner_id=order.partner_id,
+            base_url=url,
+            body=body,
+            hidden=secrets_in(body),
+            give_up_at=give_up_at,
+            traceparent=order.traceparent,
+            delivery_id=await find_recorded(tx, order.id),
+        )
+
+    async def attempt(self, submission: Submission, *, seconds: float) -> tuple[Called, Said]:
+        """Make one call and return what the store said."""
+        judge = PlaceJudge()
+        call = StoreCall(
+            store_id=submission.store_id,
+            partner_id=submission.partner_id,
+            url=target(submission.base_url, PLACE),
+            webhook_id=submission.order_id,
+            body=submission.body,
+            traceparent=submission.traceparent,
+            hidden=submission.hidden,
+        )
+        called = await self.calls.post(call, seconds=seconds, judge=judge)
+        if called.error is not None or judge.reply is None:
+            return called, Fault(called.error or "The store gave no answer.")
+        return called, judge.reply
+
+    async def submit(self, submission: Submission, *, seconds: float) -> Outcome:
+        """Try until the store has answered or the seconds are over. A store that is cut off isn't waited for."""
+        until = asyncio.get_running_loop().time() + seconds
+        calls: list[Called] = []
+        wait, left = FIRST_WAIT, seconds
+        while True:
+            called, said = await self.attempt(submission, seconds=left)
+            calls.append(called)
+            pause = max(wait, called.retry_after or 0.0)
+            left = until - asyncio.get_running_loop().time() - pause
+            if not isinstance(said, Fault) or not called.reached or left < LEAST_SECONDS:
+                return Outcome(said, tuple(calls))
+            await asyncio.sleep(pause)
+            wait *= 2
+
+    async def settle(
+        self, tx: Write, submission: Submission, outcome: Outcome, *, tells_fault: bool
+    ) -> OrderRow:
+        """Return the order with what its store said; an answer that came too late changes nothing.
+
+        After a fault the order waits on. With `tells_fault` its storefront, which gets its id in the answer, hears
+        of it from then on.
+        """
+        now = self.clock()
+        order = await queries.find_order_by_id(tx, submission.order_id, lock=True)
+        assert order is not None, "orders are never deleted"
+        await self._log(tx, submission, outcome, now)
+        match outcome.said:
+            case PlaceSaid() as said if order.answer is StoreAnswer.WAITING:
+                order = await self._accepted(tx, order, said, now)
+            case PlaceSaid(partner_order_id=str()) as said if _lacks_id(order):
+                order = await self._accepted(tx, order, said, now)
+            case Refused(errors=errors) if order.answer is StoreAnswer.WAITING:
+                order = await self.changes.refuse(tx, order, errors=errors, now=now)
+            case Fault() if tells_fault and order.answer is StoreAnswer.WAITING and order.sequence == 0:
+                order = await self.changes.change(tx, order, actor=Actor.SERVICE, entry="unanswered", now=now)
+            case _:
+                pass
+        if order.answer is not StoreAnswer.WAITING:
+            await queries.delete_submission(tx, order.id)
+        return order
+
+    async def _accepted(self, tx: Write, order: OrderRow, said: PlaceSaid, now: datetime) -> OrderRow:
+        odd = remark(sums_of(order.amounts), said.amounts)
+        if odd is not None:
+            log.warning("amounts of a place reply are not taken over", order_id=str(order.id), why=odd)
+        return await self.changes.accept(
+            tx,
+            order,
+            actor=Actor.STORE,
+            partner_order_id=said.partner_order_id,
+            estimated_ready_at=said.estimated_ready_at,
+            now=now,
+        )
+
+    async def _log(self, tx: Write, submission: Submission, outcome: Outcome, now: datetime) -> None:
+        """Write the attempts into the merchant's delivery log, the payment left out."""
+        waits = isinstance(outcome.said, Fault)
+        status = DeliveryStatus.PENDING if waits else DeliveryStatus.SUCCEEDED
+        if submission.delivery_id is not None:
+            await record_attempts(tx, submission.delivery_id, outcome.calls, status=status, now=now)
+            return
+        await record(
+            tx,
+            delivery_id=self.new_id(),
+            partner_id=submission.partner_id,
+            store_id=submission.store_id,
+            order_id=submission.order_id,
+            type=ORDER_PLACE,
+            webhook_id=submission.order_id,
+            url=target(submission.base_url, PLACE),
+            body=without_payment(submission.body),
+            traceparent=submission.traceparent,
+            attempts=outcome.calls,
+            status=status,
+            now=now,
+        )
+
+
+def _lacks_id(order: OrderRow) -> bool:
+    """Tell whether the merchant was faster than its own answer: it has the order, we lack its number."""
+    return order.answer is StoreAnswer.ACCEPTED and order.partner_order_id is None
+
+
+def _context(order_id: UUID) -> str:
+    return f"order submission {order_id}"

@@ -1,0 +1,247 @@
+"""Orders: validated, placed and followed by storefronts; read and moved on by merchants."""
+
+import re
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from msgspec import Meta
+
+from mercato import errors
+from mercato.errors import Problem
+from mercato.orders.keys import Reply
+from mercato.orders.model import (
+    Order,
+    OrderCore,
+    OrderPage,
+    OrderState,
+    OrderStatusResponse,
+    OrderStatusUpdate,
+    OrderTimeline,
+    PlaceOrderRequest,
+    ValidateOrderResponse,
+)
+from mercato.web import problems
+from mercato.web.operations import Access, Answer, Call, Operations, Rate
+from mercato.wire import Wire, as_json
+from mercato.wire.cursor import PAGE, PageLimit, read_cursor
+
+commerce_orders = Operations(access=Access.COMMERCE, tag="Orders")
+marketfront_orders = Operations(access=Access.MARKETFRONT, tag="Orders")
+
+COMMERCE: Final = "/v1/commerce/orders"
+MARKETFRONT: Final = "/v1/marketfront/orders"
+
+_KEY: Final = re.compile(rb"[\x20-\x7e]{1,255}")
+_MISSING: Final = {"orderId": errors.OrderNotFound}
+
+REASONS: Final = (
+    errors.CartEmpty,
+    errors.ModifierRequired,
+    errors.ModifierLimitExceeded,
+    errors.ItemUnavailable,
+    errors.ItemPriceChanged,
+    errors.StoreClosed,
+    errors.AddressInvalid,
+    errors.AddressOutOfRange,
+    errors.OrderBelowMinimum,
+    errors.PaymentDeclined,
+    errors.PaymentMethodInvalid,
+    errors.PaymentFailed,
+    errors.Other,
+)
+"""Why a store, or we, may refuse an order."""
+
+
+# --- storefronts ----------------------------------------------------------------------------------
+
+
+@marketfront_orders.post(
+    MARKETFRONT + "/validate",
+    summary="Validate order",
+    takes=OrderCore,
+    returns=ValidateOrderResponse,
+    rate=Rate.READ,
+    problems=(errors.StoreNotFound, errors.CatalogSetNotFound, errors.StoreUnreachable),
+)
+async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
+    """Return whether the order can be placed, what it costs, and the token that places it within 15 minutes.
+
+    What is wrong with the order is told with 200, `isValid` false and `order.errors`. The store's system is asked,
+    and may add fees, taxes, promotions and adjustments.
+    """
+    return await call.app.validations.validate(call.caller, call.body, trace=call.trace)
+
+
+@marketfront_orders.post(
+    MARKETFRONT + "/place",
+    summary="Place order",
+    takes=PlaceOrderRequest,
+    returns=Order,
+    status=201,
+    reply_headers=("Location", "Idempotent-Replayed"),
+    request_headers=("Idempotency-Key",),
+    problems=(
+        errors.MissingIdempotencyKey,
+        errors.IdempotencyKeyReused,
+        errors.RequestInProgress,
+        errors.StoreNotFound,
+        errors.CatalogSetNotFound,
+        errors.OrderTokenInvalid,
+        errors.OrderTotalDifferent,
+        errors.OrderAlreadyPlaced,
+        errors.OrderClosed,
+        errors.StoreUnreachable,
+        *REASONS,
+    ),
+)
+async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer:
+    """Place an order: once for each Idempotency-Key, whatever happens on the way.
+
+    A repeat within 24 hours gets the first answer again, byte for byte, with `Idempotent-Replayed: true`. While the
+    store has not answered, 503 with `orderId`: the order is kept, and a repeat with the same key joins it.
+    """
+    key = _key(call)
+    base = call.head.base_url
+
+    def present(result: Order | Problem) -> Reply:
+        if isinstance(result, Problem):
+            status, headers, body = problems.render(result, call.context)
+            return Reply(
+                status=status, headers=tuple((n.decode(), v.decode()) for n, v in headers), body=body
+            )
+        headers_out = (
+            ("content-type", "application/json"),
+            ("location", f"{base}{MARKETFRONT}/{result.order_id}"),
+        )
+        return Reply(status=201, headers=headers_out, body=as_json(result))
+
+    reply = await call.app.placements.place(
+        call.caller, call.body, key=key, trace=call.trace, present=present
+    )
+    return _answer(reply)
+
+
+@marketfront_orders.get(
+    MARKETFRONT + "/{orderId}",
+    summary="Get Order",
+    id="getMarketfrontOrder",
+    returns=Order,
+    missing=_MISSING,
+    problems=(errors.OrderNotFound,),
+)
+async def get_marketfront_order(call: Call[None, None]) -> Order:
+    """Return an order that was placed with this account, as it is now."""
+    return await call.app.orders.get(call.caller, call.ids["orderId"])
+
+
+@marketfront_orders.get(
+    MARKETFRONT + "/{orderId}/timeline",
+    summary="Get Order Timeline",
+    id="getMarketfrontOrderTimeline",
+    returns=OrderTimeline,
+    missing=_MISSING,
+    problems=(errors.OrderNotFound,),
+)
+async def get_marketfront_timeline(call: Call[None, None]) -> OrderTimeline:
+    """Return who did what to an order when, every webhook attempt included, oldest first."""
+    return await call.app.orders.timeline(call.caller, call.ids["orderId"])
+
+
+def _key(call: Call[Any, Any]) -> str:
+    """Return the Idempotency-Key. Raises MissingIdempotencyKey, ValidationFailed."""
+    key = call.headers.get(b"idempotency-key", b"").strip()
+    if not key:
+        raise errors.MissingIdempotencyKey(
+            "Send the header Idempotency-Key: a new UUID for each order, the same one when you repeat a request."
+        )
+    if not _KEY.fullmatch(key):
+        raise errors.ValidationFailed.at(
+            None, "Idempotency-Key may have 1 to 255 printable ASCII characters."
+        )
+    return key.decode()
+
+
+def _answer(reply: Reply) -> Answer:
+    headers = {name: value.encode() for name, value in reply.headers}
+    media_type = headers.pop("content-type", b"application/json")
+    if reply.replayed:
+        headers["idempotent-replayed"] = b"true"
+    return Answer(
+        raw=reply.body,
+        status=reply.status,
+        media_type=media_type,
+        headers=tuple((name.encode(), value) for name, value in headers.items()),
+    )
+
+
+# --- merchants ------------------------------------------------------------------------------------
+
+
+class OrdersQuery(Wire):
+    """Which orders, and how many of them."""
+
+    store_id: UUID | None = None
+    state: OrderState | None = None
+    limit: PageLimit = PAGE
+    cursor: Annotated[str, Meta(max_length=200)] | None = None
+
+
+@commerce_orders.get(
+    COMMERCE,
+    summary="List Orders",
+    query=OrdersQuery,
+    returns=OrderPage,
+)
+async def list_orders(call: Call[None, OrdersQuery]) -> OrderPage:
+    """Return the orders of this account's stores, newest first."""
+    query = call.query
+    return await call.app.orders.list(
+        call.caller,
+        store_id=query.store_id,
+        state=query.state,
+        before=read_cursor(query.cursor),
+        limit=query.limit,
+    )
+
+
+@commerce_orders.get(
+    COMMERCE + "/{orderId}",
+    summary="Get Order",
+    id="getOrder",
+    returns=Order,
+    missing=_MISSING,
+    problems=(errors.OrderNotFound,),
+)
+async def get_order(call: Call[None, None]) -> Order:
+    """Return an order of this account's stores as it is now."""
+    return await call.app.orders.get(call.caller, call.ids["orderId"])
+
+
+@commerce_orders.get(
+    COMMERCE + "/{orderId}/timeline",
+    summary="Get Order Timeline",
+    id="getOrderTimeline",
+    returns=OrderTimeline,
+    missing=_MISSING,
+    problems=(errors.OrderNotFound,),
+)
+async def get_timeline(call: Call[None, None]) -> OrderTimeline:
+    """Return who did what to an order when, every webhook attempt included, oldest first."""
+    return await call.app.orders.timeline(call.caller, call.ids["orderId"])
+
+
+@commerce_orders.post(
+    COMMERCE + "/{orderId}/status",
+    summary="Update Order Status",
+    takes=OrderStatusUpdate,
+    returns=OrderStatusResponse,
+    missing=_MISSING,
+    problems=(errors.OrderNotFound, errors.InvalidStatusTransition, errors.OrderClosed),
+)
+async def update_order_status(call: Call[OrderStatusUpdate, None]) -> OrderStatusResponse:
+    """Move an order on, close it, or say when it will be ready. The storefront is told.
+
+    `status` only goes forward; it may skip steps. `state` `cancelled` needs a `cancelReason`. The same again
+    changes nothing.
+    """
+    return await call.app.orders.update(call.caller, call.ids["orderId"], call.body)

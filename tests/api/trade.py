@@ -1,0 +1,88 @@
+"""A store that takes orders and a storefront that places them: what every test of orders begins with."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from tests.catalog.documents import EXTRAS, LEMON, MILK, TEA, cafe
+from tests.service import Client, Merchant, Reply, Service
+
+from mercato.partners.model import PartnerKind
+
+ORDERS = "/v1/marketfront/orders"
+VALIDATE = f"{ORDERS}/validate"
+PLACE = f"{ORDERS}/place"
+MERCHANT = "/v1/commerce/orders"
+
+CUSTOMER = {"email": "ada@example.com", "firstName": "Ada", "lastName": "Lovelace", "phone": "+15550100"}
+ADDRESS = {"address1": "1 Main St", "city": "Springfield", "postalCode": "62701", "state": "IL"}
+
+
+def line(item: str, quantity: int = 1, *groups: Any, **more: Any) -> dict[str, Any]:
+    return {"itemId": item, "quantity": quantity, "modifierGroups": list(groups)} | more
+
+
+def tea(quantity: int = 2) -> dict[str, Any]:
+    """Tea with milk and lemon: 2.90 each."""
+    return line(TEA, quantity, {"modifierGroupId": EXTRAS, "lineItems": [line(MILK), line(LEMON)]})
+
+
+@dataclass
+class Trade:
+    """A live store with its merchant's client, and a storefront's client."""
+
+    mercato: Service
+    shop: Merchant
+    pos: Client
+    front: Client
+    store: Any
+
+    def order(self, *lines: Any, **members: Any) -> dict[str, Any]:
+        """Return an order of two teas (5.80), or of these lines."""
+        return {
+            "cart": {
+                "storeId": self.store["storeId"],
+                "catalogSetId": self.store["catalogSetId"],
+                "lineItems": list(lines) or [tea()],
+            },
+            "clientContext": {"ip": "203.0.113.7", "userAgent": "shop/1.0"},
+            "fulfillment": {"mode": "PICKUP", "scheduleType": "ASAP"},
+            "customer": CUSTOMER,
+        } | members
+
+    async def validate(self, order: Any) -> Any:
+        reply = await self.front.post(VALIDATE, order)
+        assert reply.status == 200, reply.body
+        return reply.json()
+
+    async def token(self, order: Any) -> str:
+        said = await self.validate(order)
+        assert said["isValid"], said
+        token: str = said["validatedOrderToken"]
+        return token
+
+    async def place(self, order: Any, *, key: str | None = None, front: Client | None = None) -> Reply:
+        headers = {"Idempotency-Key": key or str(uuid4())}
+        return await (front or self.front).post(PLACE, order, headers=headers)
+
+    async def placed(self, order: Any = None) -> Any:
+        """Place an order and return it."""
+        reply = await self.place(order or self.order())
+        assert reply.status == 201, reply.body
+        return reply.json()
+
+    async def update(self, order: Any, **change: Any) -> Reply:
+        return await self.pos.post(f"{MERCHANT}/{order['orderId']}/status", change)
+
+
+async def trade(
+    mercato: Service, shop: Merchant, *, webhook: bool = True, catalog: Any = None, **front_options: Any
+) -> Trade:
+    """Bring a store live whose webhooks answer yes, and a storefront."""
+    shop.answers |= {"validate": {"isValid": True}, "place": {"accepted": True, "partnerOrderId": "A-1"}}
+    pos = (await mercato.partner(webhook_token="from-pos"))[1]
+    front = (await mercato.partner(PartnerKind.MARKETFRONT, **front_options))[1]
+    store = await mercato.live(
+        pos, shop.host(catalog or cafe()), webhook=shop.base + "/hooks" if webhook else None
+    )
+    return Trade(mercato, shop, pos, front, store)
