@@ -65,7 +65,7 @@ class Caller:
         except TimeoutError:
             partial = call.partial()
             if partial is None:
-                message = f"The server of the {self.subject} gave no full answer within {seconds:g} seconds."
+                message = f"The server of the {self.subject} gave no full answer within {round(seconds, 1):g} seconds."
                 raise CallFailed(
                     Failure(fault=Fault.TIMEOUT, message=message, status=call.status),
                     ms=_ms_since(started),

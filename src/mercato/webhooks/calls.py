@@ -8,6 +8,7 @@ from http import HTTPStatus
 from time import monotonic
 from typing import Final
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -18,7 +19,7 @@ from mercato.telemetry import Metrics
 from mercato.webhooks.breaker import Breaker, Permit
 from mercato.webhooks.credentials import Credentials, WebhookCredentials
 from mercato.webhooks.model import REPLY_KEPT, Called, StoreCall, error_of, excerpt, masked
-from mercato.webhooks.turns import Line, LineFull, Turns
+from mercato.webhooks.turns import Line, LineFull, Share, Turns
 
 __all__ = ["Called", "Judge", "StoreCall", "StoreCalls"]
 
@@ -33,12 +34,16 @@ MOST_ADDRESSES: Final = 8
 LEAST_SECONDS: Final = 0.5
 """A call that waited so long for its turn that less is left for it tells nothing about the store."""
 
+LEAST_TO_SEND: Final = 0.05
+"""With less left it is not sent at all: no answer would be back in time."""
+
 FULL_SECONDS: Final = 1.0
 """When to come again if a store has too many calls waiting."""
 
 _FULL: Final = (
     "It was not called: too many calls to this store are under way, and others wait for their turn."
 )
+_LATE: Final = "It was not called: its time was over before its turn came."
 _CUT_OFF: Final = (
     "It was not called: half of the latest calls to this address failed. It is tried again soon."
 )
@@ -49,7 +54,7 @@ Judge = Callable[[int, bytes], str | None]
 
 @dataclass(slots=True)
 class _Store:
-    line: Line = field(default_factory=Line)
+    line: Line
     # By URL without its query: what is wrong with one address is not the other's fault.
     breakers: OrderedDict[str, Breaker] = field(default_factory=OrderedDict)
 
@@ -86,6 +91,8 @@ class StoreCalls:
         self._turns = turns or Turns()
         self._most = most
         self._stores: OrderedDict[UUID, _Store] = OrderedDict()
+        # By partner, for as long as one of its stores is remembered.
+        self._shares: WeakValueDictionary[UUID, Share] = WeakValueDictionary()
         metrics.watch_cut_off(self.count_cut_off)
 
     def count_cut_off(self) -> int:
@@ -102,14 +109,16 @@ class StoreCalls:
         credentials = self._credentials.cached(call.partner_id)
         if credentials is None:
             credentials = await self._credentials.get(call.partner_id)
-        store = self._store(call.store_id)
+        store = self._store(call)
         breaker = store.breaker(call.url)
         if wait := breaker.wait(self._monotonic()):
             return self._not_sent("cut_off", _CUT_OFF, wait)
         try:
             await self._turns.take(store.line, deadline - _loop_time())
-        except (LineFull, TimeoutError):
+        except LineFull:
             return self._not_sent("full", _FULL, FULL_SECONDS)
+        except TimeoutError:
+            return self._not_sent("late", _LATE, FULL_SECONDS)
         try:
             return await self._in_turn(call, breaker, credentials, deadline, judge)
         finally:
@@ -118,10 +127,12 @@ class StoreCalls:
     async def _in_turn(
         self, call: StoreCall, breaker: Breaker, credentials: Credentials, deadline: float, judge: Judge
     ) -> Called:
+        given = deadline - _loop_time()
+        if given < LEAST_TO_SEND:
+            return self._not_sent("late", _LATE, FULL_SECONDS)
         permit = breaker.admit(self._monotonic())
         if permit is None:  # opened while the call waited
             return self._not_sent("cut_off", _CUT_OFF, breaker.wait(self._monotonic()))
-        given = deadline - _loop_time()
         try:
             called, outcome = await self._perform(call, credentials, given, judge)
         except BaseException:
@@ -183,14 +194,17 @@ class StoreCalls:
         self._metrics.called_store(outcome)
         return Called(at=self._clock(), ms=0, error=words, retry_after=retry_after, reached=False)
 
-    def _store(self, store_id: UUID) -> _Store:
-        store = self._stores.get(store_id)
+    def _store(self, call: StoreCall) -> _Store:
+        store = self._stores.get(call.store_id)
         if store is None:
             if len(self._stores) >= self._most:
                 self._forget_one()
-            store = self._stores[store_id] = _Store()
+            share = self._shares.get(call.partner_id)
+            if share is None:
+                share = self._shares[call.partner_id] = Share()
+            store = self._stores[call.store_id] = _Store(Line(share))
         else:
-            self._stores.move_to_end(store_id)
+            self._stores.move_to_end(call.store_id)
         return store
 
     def _forget_one(self) -> None:

@@ -1,4 +1,4 @@
-"""Whose call may be made now: a few for each store, and fewer for each when many stores hold theirs for long."""
+"""Whose call may be made now: a few for each store, and fewer for each when many hold theirs for long."""
 
 import asyncio
 from collections import OrderedDict, deque
@@ -14,18 +14,26 @@ WAITING: Final = 100
 TOTAL: Final = 1024
 """Calls of all stores that run at once: a connection and a file descriptor each."""
 
-SHARE: Final = 8
-"""A store gets at most this fraction of the places that are free, so that some always are, however many hang."""
+STORE_SHARE: Final = 4
+"""A store gets at most this fraction of what its partner may still have, so that the others have a place."""
 
 
 class LineFull(Exception):  # noqa: N818  # a verdict, not a mishap
     """As many calls of the store wait already as may."""
 
 
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Share:
+    """What runs for one partner: at most half of what is left by it and all others, so a third of all places."""
+
+    running: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class Line:
     """The calls of one store: how many run, and those that wait, the first first."""
 
+    share: Share = field(default_factory=Share)
     running: int = 0
     waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
 
@@ -65,6 +73,7 @@ class Turns:
     def give_back(self, line: Line) -> None:
         """End a call whose turn it was, and let the next one go."""
         line.running -= 1
+        line.share.running -= 1
         self._running -= 1
         self._note_shortage(line)
         self._let_waiting()
@@ -77,17 +86,20 @@ class Turns:
             self._note_shortage(line)
 
     def _has_room(self, line: Line) -> bool:
-        free = self._total - self._running
-        return free > 0 and line.running < min(self._per_store, max(free // SHARE, 1))
+        # Bounds that shrink with what is free: the busier it is, the more of a place goes to who has none.
+        room = (self._total - self._running + 1) // 2 - line.share.running
+        return room > 0 and line.running < min(self._per_store, max(room // STORE_SHARE, 1))
 
     def _enter(self, line: Line) -> None:
         line.running += 1
+        line.share.running += 1
         self._running += 1
 
     def _let_waiting(self) -> None:
         for line in tuple(self._short):
-            self._let(line)
-            self._note_shortage(line)
+            if self._has_room(line):
+                self._let(line)
+                self._note_shortage(line)
 
     def _let(self, line: Line) -> None:
         """Let those that wait in the line go while there is room; a place is taken from this moment on."""

@@ -1,0 +1,475 @@
+"""Decisions §9: what a store is asked while somebody waits, over real sockets, and what is made of its answer."""
+
+import asyncio
+import tracemalloc
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import pytest
+import standardwebhooks
+from tests.databases import only_sqlite
+from tests.servers import (
+    Peer,
+    Request,
+    Script,
+    by_path,
+    drop,
+    endless,
+    free_port,
+    hang,
+    head,
+    in_turn,
+    raw,
+    redirect,
+    reply,
+    serve,
+)
+from tests.webhooks.house import TOKEN, TRACE, House
+
+from mercato import clock
+from mercato.clock import new_id
+from mercato.db.changes import ChangeFeed
+from mercato.partners import accounts
+from mercato.telemetry import Metrics, configure_logs
+from mercato.webhooks.calls import Called, StoreCall, StoreCalls
+from mercato.webhooks.credentials import WebhookCredentials
+from mercato.webhooks.turns import Turns
+
+pytestmark = (
+    only_sqlite  # the database only holds the credentials, and test_webhook_credentials reads them from both
+)
+
+BODY = b'{"type":"order.validate","data":{}}'
+CARD = "tok_card/4242+secret"
+
+
+def sensible(status: int, body: bytes) -> str | None:
+    """What an order would say: 200 with a document is an answer, anything else the store's fault."""
+    if status != 200:
+        return f"The store answered {status}."
+    return None if body.startswith(b"{") else "The store's answer is no JSON object."
+
+
+@dataclass
+class Till:
+    """Where orders are asked from: calls on a clock that the test moves."""
+
+    calls: StoreCalls
+    partner_id: UUID
+    secret: str
+    metrics: Metrics
+    time: list[float] = field(default_factory=lambda: [0.0])
+
+    def call(self, url: str, **changes: Any) -> StoreCall:
+        given = {
+            "store_id": new_id(),
+            "partner_id": self.partner_id,
+            "url": url,
+            "webhook_id": new_id(),
+            "body": BODY,
+            "traceparent": TRACE,
+        }
+        return StoreCall(**{**given, **changes})
+
+    async def ask(self, url: str, *, seconds: float = 5.0, **changes: Any) -> Called:
+        return await self.calls.post(self.call(url, **changes), seconds=seconds, judge=sensible)
+
+    async def fail(self, url: str, store_id: UUID, times: int = 10) -> None:
+        for _ in range(times):
+            called = await self.ask(url, store_id=store_id)
+            assert called.reached
+            assert called.error
+
+    def figure(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+async def till(house: House) -> Till:
+    time, metrics = [0.0], Metrics()
+    calls = StoreCalls(
+        outbound=house.outbound,
+        credentials=WebhookCredentials(house.db, ChangeFeed(house.db), house.vault, clock.now),
+        clock=clock.now,
+        metrics=metrics,
+        monotonic=lambda: time[0],
+    )
+    return Till(calls, house.partner.id, house.partner.signing_secret, metrics, time)
+
+
+class Gate:
+    """A script that keeps every request until the test lets them go, and knows how many it holds."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.changed = asyncio.Condition()
+        self.open = asyncio.Event()
+
+    async def __call__(self, _: Request, peer: Peer) -> None:
+        async with self.changed:
+            self.held += 1
+            self.changed.notify_all()
+        await self.open.wait()
+        await peer.send(head(200, content_length=2) + b"{}")
+
+    async def holds(self, count: int) -> None:
+        async with asyncio.timeout(5), self.changed:
+            await self.changed.wait_for(lambda: self.held >= count)
+
+
+# --- what is sent -----------------------------------------------------------------------------------------
+
+
+async def test_a_call_is_signed_and_carries_the_headers_of_the_contract(till: Till) -> None:
+    webhook_id = new_id()
+    async with serve(reply(200, b'{"isValid":true}')) as server:
+        called = await till.ask(server.url + "/hooks/validate?x=1", webhook_id=webhook_id)
+    [request] = server.requests
+    assert (request.method, request.path, request.body) == ("POST", "/hooks/validate?x=1", BODY)
+    assert request.headers["authorization"] == f"Bearer {TOKEN}"
+    assert request.headers["webhook-id"] == request.headers["idempotency-key"] == str(webhook_id)
+    assert request.headers["traceparent"] == TRACE
+    standardwebhooks.Webhook(till.secret).verify(request.body, dict(request.headers))
+    assert (called.status, called.error, called.body, called.reached) == (
+        200,
+        None,
+        b'{"isValid":true}',
+        True,
+    )
+    assert called.reply == '{"isValid":true}'
+
+
+async def test_during_a_rotation_both_secrets_verify(till: Till, house: House) -> None:
+    async with house.db.write() as tx:
+        new = await accounts.rotate_signing_secret(tx, house.vault, till.partner_id)
+    async with serve(reply(200, b"{}")) as server:
+        await till.ask(server.url)
+    [request] = server.requests
+    for secret in (till.secret, new):
+        standardwebhooks.Webhook(secret).verify(request.body, dict(request.headers))
+
+
+async def test_a_warm_call_reads_nothing_from_the_database(
+    till: Till, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve(reply(200, b"{}")) as server:
+        await till.ask(server.url)
+
+        def closed() -> None:
+            raise AssertionError("the database was asked")
+
+        monkeypatch.setattr(house.db, "read", closed)
+        assert (await till.ask(server.url)).error is None
+        assert [request.connection for request in server.requests] == [0, 0]
+
+
+# --- what comes back --------------------------------------------------------------------------------------
+
+
+async def test_what_the_judge_finds_wrong_is_the_stores_fault_and_its_words_are_kept(till: Till) -> None:
+    async with serve(reply(200, b"<html>", retry_after="7")) as server:
+        called = await till.ask(server.url)
+    assert called.error == "The store's answer is no JSON object."
+    assert (called.status, called.reply, called.retry_after) == (200, "<html>", 7.0)
+
+
+async def test_a_redirect_is_a_fault_and_is_not_followed(till: Till) -> None:
+    async with serve(reply(200, b"{}")) as elsewhere, serve(redirect(elsewhere.url, 307)) as server:
+        called = await till.ask(server.url)
+    assert elsewhere.requests == []
+    assert called.error == "The receiver answered 307: redirects are not followed."
+    assert till.figure("mercato_store_calls_total", outcome="redirect") == 1
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(drop(), id="drops the connection"),
+        pytest.param(raw(b"\x00\xff garbage\r\n\r\n"), id="speaks no HTTP"),
+        pytest.param(raw(head(200, content_length=100) + b"{"), id="breaks off in the middle"),
+    ],
+)
+async def test_a_broken_answer_is_the_stores_fault(till: Till, script: Script) -> None:
+    async with serve(script) as server:
+        called = await till.ask(server.url)
+    assert called.error
+    assert called.error.startswith("The server of the webhook URL")
+    assert called.reached
+
+
+async def test_a_port_where_nobody_listens_is_the_stores_fault(till: Till) -> None:
+    called = await till.ask(f"http://127.0.0.1:{free_port()}/validate")
+    assert called.error
+    assert "refused the connection" in called.error
+    assert till.figure("mercato_store_calls_total", outcome="connect") == 1
+
+
+async def test_a_store_that_hangs_is_given_the_seconds_of_the_caller(till: Till) -> None:
+    async with serve(hang()) as server:
+        called = await till.ask(server.url, seconds=0.1)
+    assert called.error == "The server of the webhook URL gave no full answer within 0.1 seconds."
+    assert 90 <= called.ms < 1000
+
+
+async def test_an_endless_reply_is_cut_off_at_1_mib_and_never_in_memory(till: Till) -> None:
+    # Warm, so that only the reply is measured.
+    async with serve(in_turn(reply(200, b"{}"), endless(start=head(200, content_length=1 << 30)))) as server:
+        await till.ask(server.url)
+        tracemalloc.start()
+        try:
+            called = await till.ask(server.url)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert called.error == (
+        "The server of the webhook URL sent more than 1 MiB. Compress or shorten what it sends."
+    )
+    assert called.body == b""
+    assert peak < 8 << 20
+
+
+async def test_a_reply_of_1_mib_is_read_whole_and_its_first_kib_is_kept(till: Till) -> None:
+    body = b"{" + b" " * ((1 << 20) - 2) + b"}"
+    async with serve(reply(200, body)) as server:
+        called = await till.ask(server.url)
+    assert called.error is None
+    assert called.body == body
+    assert called.reply is not None
+    assert len(called.reply) == 1024
+
+
+# --- what is kept, and what is not -------------------------------------------------------------------------
+
+
+async def test_token_and_hidden_texts_are_kept_of_no_reply_and_stand_in_no_log(
+    till: Till, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    configure_logs(level="debug", form="json")
+    escaped = CARD.replace("/", "\\/")
+    echo = f'{{"got": "{CARD}", "php": "{escaped}", "url": "tok_card%2F4242%2Bsecret", "auth": "{TOKEN}"}}'
+    store = new_id()
+
+    def quoting(_status: int, body: bytes) -> str:
+        return f"It answered {body.decode()}"
+
+    async with serve(reply(500, echo.encode())) as server:
+        for _ in range(10):
+            call = till.call(server.url + f"/v?key={TOKEN}", store_id=store, hidden=(CARD,))
+            called = await till.calls.post(call, seconds=5.0, judge=quoting)
+    assert called.reply == '{"got": "***", "php": "***", "url": "***", "auth": "***"}'
+    assert called.error == f"It answered {called.reply}"
+    output = capsys.readouterr()
+    logged = output.out + output.err + caplog.text + repr(call) + repr(called)
+    assert "store cut off" in output.err
+    for secret in (CARD, "4242", TOKEN, till.secret):
+        assert secret not in logged.replace(call.url, "")
+        assert secret not in output.err
+
+
+async def test_a_hidden_text_that_the_end_of_what_is_kept_cuts_in_two_is_not_kept_either(till: Till) -> None:
+    async with serve(reply(200, b"{" + b"." * 1010 + CARD.encode())) as server:
+        called = await till.ask(server.url, hidden=(CARD,))
+    assert called.reply is not None
+    assert "tok_" not in called.reply
+
+
+# --- the breaker -----------------------------------------------------------------------------------------
+
+
+async def test_after_10_calls_of_which_half_failed_the_store_is_not_called_for_10_seconds(till: Till) -> None:
+    store = new_id()
+    script = in_turn(*[reply(200, b"{}")] * 5, *[reply(500)] * 5, reply(200, b"{}"))
+    async with serve(script) as server:
+        for _ in range(10):
+            assert (await till.ask(server.url, store_id=store)).reached
+        till.time[0] += 9.9
+        called = await till.ask(server.url, store_id=store)
+        assert not called.reached
+        assert called.status is None
+        assert called.error == (
+            "It was not called: half of the latest calls to this address failed. It is tried again soon."
+        )
+        assert called.retry_after == pytest.approx(0.1)
+        assert len(server.requests) == 10
+        assert till.figure("mercato_store_breakers_open") == 1
+        assert till.figure("mercato_store_breaker_openings_total") == 1
+        till.time[0] += 0.1
+        assert (await till.ask(server.url, store_id=store)).error is None
+        assert till.figure("mercato_store_breakers_open") == 0
+
+
+async def test_one_call_is_tried_and_the_others_are_refused_meanwhile(till: Till) -> None:
+    store, gate = new_id(), Gate()
+    async with serve(in_turn(*[reply(500)] * 10, gate)) as server:
+        await till.fail(server.url, store)
+        till.time[0] += 10
+        trial = asyncio.create_task(till.ask(server.url, store_id=store))
+        await gate.holds(1)
+        assert not (await till.ask(server.url, store_id=store)).reached
+        gate.open.set()
+        assert (await trial).error is None
+        assert (await till.ask(server.url, store_id=store)).reached
+
+
+async def test_a_trial_whose_caller_leaves_does_not_keep_the_store_cut_off(till: Till) -> None:
+    store, gate = new_id(), Gate()
+    async with serve(in_turn(*[reply(500)] * 10, gate, reply(200, b"{}"))) as server:
+        await till.fail(server.url, store)
+        till.time[0] += 10
+        trial = asyncio.create_task(till.ask(server.url, store_id=store))
+        await gate.holds(1)
+        trial.cancel()
+        await asyncio.gather(trial, return_exceptions=True)
+        assert (await till.ask(server.url, store_id=store)).error is None
+        gate.open.set()
+
+
+async def test_callers_that_leave_cannot_cut_a_store_off(till: Till) -> None:
+    store, gate = new_id(), Gate()
+    async with serve(gate) as server:
+        calls = [asyncio.create_task(till.ask(server.url, store_id=store)) for _ in range(15)]
+        await gate.holds(15)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        gate.open.set()
+        assert (await till.ask(server.url, store_id=store)).error is None
+
+
+async def test_each_address_of_a_store_has_its_own_breaker_whatever_the_query(till: Till) -> None:
+    store = new_id()
+    script = by_path({"/place": reply(200, b"{}")})
+    async with serve(script) as server:
+        await till.fail(server.url + "/validate?a", store)
+        assert not (await till.ask(server.url + "/validate?b", store_id=store)).reached
+        assert (await till.ask(server.url + "/place", store_id=store)).error is None
+        assert (await till.ask(server.url + "/validate")).reached  # another store's, at the same address
+
+
+async def test_a_call_that_had_next_to_no_time_left_is_not_held_against_the_store(till: Till) -> None:
+    store = new_id()
+    async with serve(hang()) as server:
+        calls = [till.ask(server.url, store_id=store, seconds=0.2) for _ in range(12)]
+        assert all(called.error for called in await asyncio.gather(*calls))
+        assert till.calls.count_cut_off() == 0
+
+
+# --- the bound -------------------------------------------------------------------------------------------
+
+
+async def test_20_calls_of_a_store_run_at_once_and_the_21st_waits(till: Till) -> None:
+    store, gate = new_id(), Gate()
+    async with serve(gate) as server:
+        calls = [asyncio.create_task(till.ask(server.url, store_id=store)) for _ in range(21)]
+        await gate.holds(20)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert gate.held == 20
+        gate.open.set()
+        assert all(called.error is None for called in await asyncio.gather(*calls))
+        assert gate.held == 21
+
+
+async def test_who_waits_in_vain_inside_its_own_seconds_was_not_sent(till: Till) -> None:
+    store, gate = new_id(), Gate()
+    async with serve(gate) as server:
+        calls = [asyncio.create_task(till.ask(server.url, store_id=store)) for _ in range(20)]
+        await gate.holds(20)
+        called = await till.ask(server.url, store_id=store, seconds=0.02)
+        assert not called.reached
+        assert called.error == "It was not called: its time was over before its turn came."
+        assert called.retry_after == 1.0
+        gate.open.set()
+        await asyncio.gather(*calls)
+        assert len(server.requests) == 20
+    assert till.figure("mercato_store_calls_total", outcome="late") == 1
+
+
+async def test_with_100_waiting_one_more_is_refused_at_once(till: Till) -> None:
+    store, gate = new_id(), Gate()
+    async with serve(gate) as server:
+        calls = [asyncio.create_task(till.ask(server.url, store_id=store)) for _ in range(120)]
+        await gate.holds(20)
+        called = await till.ask(server.url, store_id=store, seconds=60)
+        assert (called.reached, called.ms) == (False, 0)
+        gate.open.set()
+        assert all(each.reached for each in await asyncio.gather(*calls))
+
+
+async def test_a_caller_that_leaves_frees_its_place(till: Till) -> None:
+    store, gate = new_id(), Gate()
+    async with serve(gate) as server:
+        calls = [asyncio.create_task(till.ask(server.url, store_id=store)) for _ in range(20)]
+        await gate.holds(20)
+        waiting = asyncio.create_task(till.ask(server.url, store_id=store))
+        calls[0].cancel()
+        await gate.holds(21)
+        gate.open.set()
+        assert (await waiting).error is None
+        await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_those_that_wait_are_told_at_once_when_the_store_is_cut_off(till: Till) -> None:
+    store = new_id()
+    async with serve(hang()) as server:
+        calls = [till.ask(server.url, store_id=store, seconds=0.6) for _ in range(20)]
+        late = [till.ask(server.url, store_id=store, seconds=1.2) for _ in range(40)]
+        done = await asyncio.gather(*calls, *late)
+    # Some go when a call has failed that is not the tenth yet; with the tenth it is over.
+    assert len(server.requests) <= 20 + 9
+    assert sum(not called.reached for called in done) >= 31
+
+
+async def test_hanging_stores_on_one_host_do_not_delay_another_store_there(till: Till) -> None:
+    gate = Gate()
+    async with serve(by_path({"/hangs": gate, "/works": reply(200, b"{}")})) as server:
+        stores = [new_id() for _ in range(10)]
+        hanging = [
+            asyncio.create_task(till.ask(server.url + "/hangs", store_id=store, seconds=30))
+            for store in stores
+            for _ in range(20)
+        ]
+        await gate.holds(100)
+        async with asyncio.timeout(1):
+            assert (await till.ask(server.url + "/works")).error is None
+        for task in hanging:
+            task.cancel()
+        await asyncio.gather(*hanging, return_exceptions=True)
+        gate.open.set()
+
+
+async def test_what_is_in_use_is_not_forgotten_and_the_rest_is_bounded(till: Till, house: House) -> None:
+    calls = StoreCalls(
+        outbound=house.outbound,
+        credentials=WebhookCredentials(house.db, ChangeFeed(house.db), house.vault, clock.now),
+        clock=clock.now,
+        metrics=Metrics(),
+        turns=Turns(per_store=1),
+        most=3,
+    )
+    store, gate = new_id(), Gate()
+    async with serve(by_path({"/hangs": gate})) as server:
+
+        def ask(path: str, seconds: float = 5.0, **changes: Any) -> asyncio.Task[Called]:
+            call = till.call(server.url + path, **changes)
+            return asyncio.create_task(calls.post(call, seconds=seconds, judge=sensible))
+
+        first = ask("/hangs", store_id=store)
+        await gate.holds(1)
+        for _ in range(10):
+            await ask("/other")
+        assert len(calls._stores) == 3
+        second = ask("/hangs", 0.1, store_id=store)
+        assert not (await second).reached  # it waited behind the first, for whom the store was remembered
+        gate.open.set()
+        await first
+
+
+async def test_an_address_that_is_not_public_is_not_connected_to(till: Till) -> None:
+    called = await till.ask("https://169.254.169.254/latest")
+    assert called.error == (
+        "The webhook URL leads to an address that is not public. "
+        "Use a host that can be reached from the public internet."
+    )
+    assert called.ms < 1000
