@@ -1,16 +1,20 @@
 """Specification §2.9, decisions §8: orders validated, placed and followed, over the wire."""
 
 import json
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.api.trade import ORDERS, Trade, trade
-from tests.service import Merchant, Service
+from tests.service import Merchant, service
 
 
 @pytest.fixture
-async def here(mercato: Service, shop: Merchant) -> Trade:
-    return await trade(mercato, shop)
+async def here(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Trade]:
+    async with service(database_url, tmp_path / "data", place_seconds=1.5) as mercato:
+        yield await trade(mercato, shop)
 
 
 async def test_an_order_is_validated_placed_followed_and_completed(here: Trade):
@@ -55,3 +59,21 @@ async def test_the_store_gets_the_order_with_names_and_amounts_under_the_order_i
     assert said["data"]["order"]["cart"]["lineItems"][0]["name"] == "Tea"
     assert said["data"]["order"]["amounts"]["total"] == "5.80"
     assert "orderId" not in json.loads(validate[2])["data"]
+
+
+async def test_an_order_whose_store_is_silent_is_kept_and_taken_once_it_answers(here: Trade):
+    here.shop.answers["place"] = down
+    order, key = here.order() | {"validatedOrderToken": await here.token(here.order())}, "silent"
+    reply = await here.place(order, key=key)
+    assert (reply.status, reply.json()["errorCode"]) == (503, "STORE_UNREACHABLE")
+    order_id = reply.json()["orderId"]
+    assert (await here.front.get(f"{ORDERS}/{order_id}")).json()["state"] == "open"
+
+    here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "late"}
+    joined = await here.place(order, key=key)
+    assert (joined.status, joined.json()["orderId"]) == (201, order_id)
+    assert joined.json()["partnerOrderId"] == "late"
+
+
+async def down(_request: web.Request, _body: bytes) -> web.Response:
+    return web.Response(status=500)

@@ -25,6 +25,7 @@ from mercato.orders.model import (
 )
 from mercato.orders.progress import Progress
 from mercato.orders.record import Actor, OrderRow, StoreAnswer, order_of
+from mercato.orders.submission import end_record
 from mercato.partners.model import Caller, Surface
 from mercato.webhooks.log import OrderAttempt, list_attempts_of_order
 from mercato.wire import instant
@@ -96,6 +97,7 @@ class Orders:
             # Who moves an order on has it: nothing needs to be sent any more.
             values["answer"] = StoreAnswer.ACCEPTED
             await queries.delete_submission(tx, row.id)
+            await end_record(tx, row.id, delivered=True, now=change.at)
         return await self.changes.change(
             tx,
             row,

@@ -6,12 +6,12 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Row, Select, delete, insert, select, update
+from sqlalchemy import Row, Select, delete, func, insert, select, update
 
 from mercato.db.engine import Read, Write
 from mercato.db.tables import order_history as history
 from mercato.db.tables import order_submissions as submissions
-from mercato.db.tables import orders
+from mercato.db.tables import orders, stores
 from mercato.errors import OrderError
 from mercato.orders.model import (
     Amounts,
@@ -125,8 +125,20 @@ async def insert_submission(
 
 
 async def find_submission(tx: Read, order_id: UUID) -> tuple[str, bytes, datetime] | None:
-    """Return URL, sealed body, and until when to try; None once the store has answered."""
-    row = await tx.first(select(submissions).where(submissions.c.order_id == order_id))
+    """Return URL, sealed body, and until when to try; None once the store has answered.
+
+    The URL is the store's of today: a merchant who mends it gets the orders that wait.
+    """
+    row = await tx.first(
+        select(
+            func.coalesce(stores.c.webhook_url, submissions.c.url).label("url"),
+            submissions.c.body,
+            submissions.c.give_up_at,
+        )
+        .join(orders, orders.c.id == submissions.c.order_id)
+        .join(stores, stores.c.id == orders.c.store_id)
+        .where(submissions.c.order_id == order_id)
+    )
     return None if row is None else (row.url, row.body, row.give_up_at)
 
 

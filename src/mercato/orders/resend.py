@@ -15,7 +15,7 @@ from mercato.orders.changes import Changes
 from mercato.orders.record import StoreAnswer
 from mercato.orders.replies import Fault
 from mercato.orders.submission import Outcome as Told
-from mercato.orders.submission import Submission, Submitter
+from mercato.orders.submission import Submission, Submitter, end_record
 from mercato.wire import Wire
 
 log = structlog.get_logger("mercato.orders")
@@ -91,6 +91,7 @@ class Resender:
         order = await queries.find_order_by_id(tx, order_id, lock=True)
         if order is not None and order.answer is StoreAnswer.WAITING:
             await queries.delete_submission(tx, order_id)
+            await end_record(tx, order_id, delivered=False, now=self.clock())
             await self.changes.give_up(tx, order, url=url, now=self.clock())
 
 

@@ -196,6 +196,14 @@ class Submitter:
         )
 
 
+async def end_record(tx: Write, order_id: UUID, *, delivered: bool, now: datetime) -> None:
+    """Close the log of an order's placement that ended without an answer to it."""
+    delivery_id = await find_recorded(tx, order_id)
+    if delivery_id is not None:
+        status = DeliveryStatus.SUCCEEDED if delivered else DeliveryStatus.FAILED
+        await record_attempts(tx, delivery_id, (), status=status, now=now)
+
+
 def _lacks_id(order: OrderRow) -> bool:
     """Tell whether the merchant was faster than its own answer: it has the order, we lack its number."""
     return order.answer is StoreAnswer.ACCEPTED and order.partner_order_id is None
