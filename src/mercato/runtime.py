@@ -22,6 +22,8 @@ from mercato.db.changes import ChangeFeed
 from mercato.db.engine import Database
 from mercato.db.errors import DatabaseAway
 from mercato.db.url import database_url
+from mercato.discovery.index import refresh
+from mercato.discovery.service import Discovery
 from mercato.jobs import Handler, Handlers, Worker
 from mercato.orders import placement, resend
 from mercato.orders import tokens as order_tokens
@@ -46,7 +48,7 @@ from mercato.stores.catalogs import CatalogBodies
 from mercato.stores.events import StoreEvents
 from mercato.stores.menus import Menus
 from mercato.stores.onboarding import Onboardings
-from mercato.stores.places import PlaceJob, Placer
+from mercato.stores.places import MoveJob, PlaceJob, Placer
 from mercato.stores.service import Stores
 from mercato.telemetry import Metrics
 from mercato.upkeep import Upkeep
@@ -85,6 +87,7 @@ class Runtime:
     menus: Menus
     onboardings: Onboardings
     stores: Stores
+    discovery: Discovery
     checker: Checker
     validations: Validations
     placements: Placements
@@ -143,7 +146,7 @@ def _wire(
         default_currency=settings.default_currency,
         clock=now,
         new_id=clock.new_id,
-        on_finished=StoreEvents(clock.new_id).finished,
+        on_finished=StoreEvents(clock.new_id, refresh).finished,
     )
     sender = Sender(
         db=db,
@@ -178,13 +181,16 @@ def _wire(
         compiled=compiled,
         bodies=CatalogBodies(db, now),
         menus=menus,
-        onboardings=Onboardings(db, now, clock.new_id),
-        stores=Stores(db, now, clock.new_id, cache, compiled, settings.ingest_waiting_per_store),
+        onboardings=Onboardings(db, now, clock.new_id, refresh),
+        stores=Stores(
+            db, now, clock.new_id, cache, compiled, settings.ingest_waiting_per_store, on_change=refresh
+        ),
+        discovery=Discovery(db, now),
         checker=Checker(outbound, builder, compiled, limits, settings.default_currency),
         validations=ordering.placements.validations,
         placements=ordering.placements,
         orders=ordering.orders,
-        worker=Worker(db, _handlers(settings, ingest, Placer(db), sender, ordering.resender)),
+        worker=Worker(db, _handlers(settings, ingest, Placer(db, refresh), sender, ordering.resender)),
     )
 
 
@@ -234,6 +240,7 @@ def _handlers(
         ),
         resend.KIND: resender.handler(),
         places.KIND: Handler(fn=placer.handle, payload=PlaceJob, concurrency=2, max_attempts=3),
+        places.MOVE: Handler(fn=placer.move, payload=MoveJob, concurrency=2, max_attempts=3),
         deliveries.KIND: sender.handler(
             concurrency=settings.delivery_concurrency, per_partner=settings.delivery_concurrency_per_partner
         ),

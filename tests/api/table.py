@@ -1,6 +1,8 @@
 """The operation table as tests walk through it: every guarded operation, a good body for each, and a URL."""
 
+import json
 from typing import Any
+from uuid import uuid4
 
 from tests.service import CATALOG, ITEM, Client, Reply
 
@@ -10,7 +12,26 @@ from mercato.web.operations import Access, Operation
 GUARDED = [operation for operation in operations() if operation.access is not Access.PUBLIC]
 
 LINE: dict[str, Any] = {"itemId": ITEM, "quantity": 1, "modifierGroups": [], "lineItemId": ITEM}
-CART: dict[str, Any] = {"storeId": ITEM, "catalogSetId": ITEM, "lineItems": [LINE]}
+CART: dict[str, Any] = {"storeId": "{storeId}", "catalogSetId": "{catalogSetId}", "lineItems": [LINE]}
+ORDER: dict[str, Any] = {
+    "cart": CART,
+    "clientContext": {"ip": "203.0.113.7", "userAgent": "shop/1.0"},
+    "fulfillment": {
+        "mode": "DELIVERY_BY_MERCHANT",
+        "scheduleType": "ASAP",
+        "deliveryType": "LEAVE_AT_DOOR",
+        "scheduledTime": None,
+        "instructions": "Ring twice",
+        "address": {
+            "address1": "1 Main St",
+            "city": "Springfield",
+            "postalCode": "62701",
+            "coordinates": {"lat": 39.8, "lng": -89.6},
+        },
+    },
+    "amounts": {"tip": "1.00"},
+    "customer": {"email": "a@example.com", "firstName": "Ada", "lastName": "L", "phone": "+15550100"},
+}
 
 BODIES: dict[str, Any] = {
     "registerStore": {
@@ -25,11 +46,16 @@ BODIES: dict[str, Any] = {
     "updateStore": {"name": "Mine now"},
     "setStoreStatus": {"status": "paused"},
     "setItemAvailability": {"items": [{"itemId": ITEM, "available": False}]},
-    "addCartItem": {"cart": CART, "item": LINE, "catalogSetId": ITEM, "storeId": ITEM},
+    "discoverStores": {"location": {"latitude": 40.7, "longitude": -74.0}, "query": "soup"},
+    "addCartItem": {"cart": CART, "item": LINE, "catalogSetId": "{catalogSetId}", "storeId": "{storeId}"},
     "removeCartItem": {"cart": CART, "lineItemId": ITEM},
     "updateCartItem": {"cart": CART, "lineItemId": ITEM, "quantity": 2},
+    "validateOrder": ORDER,
+    "placeOrder": ORDER | {"payment": {"type": "external"}, "validatedOrderToken": None},
+    "updateOrderStatus": {"status": "confirmed", "estimatedReadyAt": "2099-01-01T00:00:00Z"},
 }
 """A good body for every operation that takes one: a new operation is refused here until it has its own.
+What stands in braces is put in by `body_for`.
 
 The URLs are good to be taken and fail at once when they are pulled: nobody waits for them.
 """
@@ -57,7 +83,22 @@ def takes_store(operation: Operation) -> bool:
     return operation.query is not None and "store_id" in operation.query.__struct_fields__
 
 
-async def call(client: Client, operation: Operation, path: str) -> Reply:
+def body_for(operation: Operation, ids: dict[str, str]) -> Any:
+    """Return the operation's good body about these ids, None if it takes none."""
+    if operation.takes is None:
+        return None
+    text = json.dumps(BODIES[operation.id])
+    for name, one in ids.items():
+        text = text.replace(f"{{{name}}}", one)
+    return json.loads(text)
+
+
+def headers_for(operation: Operation) -> dict[str, str]:
+    """Return the headers that the operation requires: a key of its own for every request."""
+    return {name: str(uuid4()) for name in operation.request_headers if name == "Idempotency-Key"}
+
+
+async def call(client: Client, operation: Operation, path: str, ids: dict[str, str] | None = None) -> Reply:
     """Call the operation with its good body, if it takes one."""
-    body = BODIES[operation.id] if operation.takes is not None else None
-    return await client.call(operation.method, path, body)
+    body = body_for(operation, ids or {})
+    return await client.call(operation.method, path, body, headers=headers_for(operation))

@@ -24,6 +24,8 @@ from tests.catalog.documents import (
 from mercato.catalog.compile import unpack
 from mercato.catalog.diff import diff
 from mercato.catalog.model import CompiledCatalog, CompiledItem
+from mercato.catalog.search import unpack_search
+from mercato.catalog.words import MOST_WORDS
 
 NOON = datetime.fromisoformat("2026-01-05 12:00:00")  # a Monday
 NIGHT = datetime.fromisoformat("2026-01-05 23:00:00")
@@ -188,16 +190,17 @@ def test_the_summary_counts_and_the_search_text_names():
     )
     assert counted == (1, 2, 4, 1)
     assert (result.summary.currency, result.summary.warnings) == ("USD", 0)
-    assert result.search_text == "Drinks\nHot\nTea\nCake\nMilk\nLemon"
+    search = unpack_search(result.search)
+    assert search.words == ("drinks", "hot", "tea", "cake", "milk", "lemon")
 
 
-def test_the_search_text_is_bounded_and_holds_no_nul():
+def test_the_search_words_are_bounded_and_hold_no_nul():
     document = cafe()
-    document["items"][TEA]["name"] = "a\x00b" + "x" * 2_000_000
-    text = built(document).search_text
-    assert len(text) == 1 << 20
-    assert "ab" in text
-    assert "\x00" not in text
+    document["items"][TEA]["name"] = "a\x00b " + " ".join(f"w{number}" for number in range(100_000))
+    words = unpack_search(built(document).search).words
+    assert len(words) == MOST_WORDS
+    assert {"drinks", "a", "b", "w1"} <= set(words)
+    assert "\x00" not in "".join(words)
 
 
 def change(document: dict[str, Any]) -> dict[str, Any]:

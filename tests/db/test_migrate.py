@@ -20,6 +20,7 @@ from mercato.db.awaited import Engine
 from mercato.db.engine import Database
 from mercato.db.migrate import HEAD, SchemaIsNewer, migrate
 from mercato.db.tables import metadata
+from mercato.db.tables.discovery import WORDS_OBJECTS
 
 _numbers = count()
 
@@ -70,7 +71,10 @@ def engine_of(url: str) -> Engine:
 
 async def differences(url: str) -> list[Any]:
     def compare(connection: Connection) -> list[Any]:
-        options = {"compare_type": True, "compare_server_default": True}
+        def ours(name: str | None, _kind: str, _parents: Any) -> bool:
+            return name is None or not name.startswith(WORDS_OBJECTS)
+
+        options = {"compare_type": True, "compare_server_default": True, "include_name": ours}
         return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
 
     engine = engine_of(url)

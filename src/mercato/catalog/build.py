@@ -3,7 +3,6 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -11,12 +10,10 @@ import msgspec
 from mercato.catalog.compile import compile_catalog
 from mercato.catalog.findings import Findings
 from mercato.catalog.model import CatalogFault, CatalogSummary, CatalogWarning
+from mercato.catalog.search import pack_search
 from mercato.catalog.served import content_hash, served_body
 from mercato.catalog.source import Source
 from mercato.catalog.validate import validate
-
-MOST_SEARCH_TEXT: Final = 1 << 20
-"""Characters of names kept for search; the largest menu known has 1.2 million, many of them alike."""
 
 
 class BuildFailed(msgspec.Struct, frozen=True):
@@ -40,7 +37,8 @@ class Built(msgspec.Struct, frozen=True):
     compiled: bytes
     summary: CatalogSummary
     warnings: tuple[CatalogWarning, ...]
-    search_text: str
+    search: bytes
+    """What discovery needs of the set: a packed SetSearch."""
 
 
 def build(
@@ -80,7 +78,7 @@ def _build(
         compiled=compile_catalog(valid),
         summary=_summary(valid.source, findings),
         warnings=findings.warnings(),
-        search_text=_search_text(valid.source),
+        search=pack_search(valid),
     )
 
 
@@ -93,11 +91,6 @@ def _summary(source: Source, findings: Findings) -> CatalogSummary:
         modifier_groups=len(source.groups),
         warnings=findings.warning_count,
     )
-
-
-def _search_text(source: Source) -> str:
-    """Return the names of sections and items, one a line, sections first."""
-    return "\n".join(source.sections.names() + source.items.names()).replace("\0", "")[:MOST_SEARCH_TEXT]
 
 
 @contextmanager

@@ -234,7 +234,7 @@ class Ingest:
                 summary=msgspec.json.encode(built.summary),
                 source_url=run.callback_url,
                 source_etag=pulled.etag,
-                parts=parts | {queries.COMPILED: built.compiled},
+                parts=parts | {queries.COMPILED: built.compiled, queries.SEARCH: built.search},
                 now=now,
             )
             leaves = None if current is None else current.id

@@ -19,6 +19,9 @@ from mercato.db.tables import catalog_sets as sets
 COMPILED: Final = "compiled"
 """The coding under which the form that pricing reads stands beside the bytes that are served."""
 
+SEARCH: Final = "search"
+"""The coding under which a set's words and opening hours stand, for discovery."""
+
 _faults = msgspec.json.Decoder(tuple[CatalogFault, ...])
 
 # --- owners ---------------------------------------------------------------------------------------
@@ -103,7 +106,7 @@ async def touch_source(tx: Write, set_id: UUID, *, url: str, etag: str | None) -
 
 
 async def find_body(tx: Read, set_id: UUID, coding: str) -> bytes | None:
-    """Return the set's bytes in one coding (`zstd`, `br`, `gzip`, or COMPILED)."""
+    """Return the set's bytes in one coding (`zstd`, `br`, `gzip`, COMPILED or SEARCH)."""
     body: bytes | None = await tx.scalar(
         select(bodies.c.body).where(bodies.c.set_id == set_id, bodies.c.coding == coding)
     )

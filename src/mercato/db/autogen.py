@@ -12,6 +12,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 
 from mercato.db.tables import metadata
+from mercato.db.tables.discovery import WORDS_DDL
 from mercato.db.types import Id, Instant, Json
 
 _TARGET = Path(__file__).parent / "migrations" / "versions" / "0001_initial.py"
@@ -27,6 +28,9 @@ down_revision = None
 
 def upgrade() -> None:
     {body}
+    words = {words}
+    for statement in words[op.get_bind().dialect.name]:
+        op.execute(statement)
 '''
 
 # A revision never changes, so it names the database's own types and not ours, which may.
@@ -44,7 +48,7 @@ def main() -> None:
         operations, sqlalchemy_module_prefix="sa.", alembic_module_prefix="op.", render_item=_render
     )
     body = "\n".join(line for line in body.splitlines() if not line.lstrip().startswith("# ###")).strip()
-    _TARGET.write_text(_PAGE.format(body=body), encoding="utf-8")
+    _TARGET.write_text(_PAGE.format(body=body, words=WORDS_DDL), encoding="utf-8")
 
 
 def _render(kind: str, value: Any, _context: AutogenContext) -> str | Literal[False]:

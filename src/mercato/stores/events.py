@@ -7,11 +7,10 @@ from mercato.catalog.ingest import Finished
 from mercato.catalog.model import CatalogFault
 from mercato.catalog.runs import RunStatus
 from mercato.clock import MakeId
-from mercato.db.changes import announce
 from mercato.db.engine import Write
 from mercato.partners.model import Surface
 from mercato.stores import queries
-from mercato.stores.cache import TOPIC
+from mercato.stores.changes import OnChange, changed
 from mercato.webhooks.deliveries import CATALOG_SYNC, push
 from mercato.wire import Wire
 
@@ -30,12 +29,13 @@ class StoreEvents:
     """Listens to catalog runs."""
 
     new_id: MakeId
+    on_change: OnChange
 
     async def finished(self, tx: Write, finished: Finished) -> None:
         """Announce the store, and push the event when the partner asked for the run and gave a webhookUrl."""
         run = finished.run
         if finished.built is not None:
-            await announce(tx, TOPIC, str(run.owner.store_id))
+            await changed(tx, run.owner.store_id, self.on_change)
         if not run.notified:
             return
         store = await queries.find_store(tx, run.owner.store_id)

@@ -141,6 +141,7 @@ class Onboarding:
     latitude: float | None
     longitude: float | None
     timezone: str
+    timezone_given: bool
     catalog_callback_url: str
     webhook_url: str | None
     created_at: datetime
@@ -256,6 +257,15 @@ class ItemAvailabilityResponse(Wire):
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where something is, if that is known, and the time zone there."""
+
+    latitude: float | None
+    longitude: float | None
+    timezone: str
+
+
+@dataclass(frozen=True, slots=True)
 class SoldOut:
     """An item that can't be had until an instant, or until further notice."""
 
@@ -277,6 +287,7 @@ class StoreRow:
     longitude: float | None
     phone: str | None
     timezone: str
+    timezone_given: bool
     logo_url: str | None
     description: str | None
     webhook_url: str | None

@@ -13,13 +13,12 @@ from mercato.catalog import ingest
 from mercato.catalog import queries as catalogs
 from mercato.catalog.runs import Owner, Run
 from mercato.clock import Clock, MakeId
-from mercato.db.changes import announce
 from mercato.db.engine import Database, Read, Write
 from mercato.db.errors import is_unique_violation
 from mercato.db.tables import onboardings_one_for_each_name
 from mercato.partners.model import Caller
 from mercato.stores import places, queries
-from mercato.stores.cache import TOPIC
+from mercato.stores.changes import OnChange, changed
 from mercato.stores.model import (
     Onboarding,
     OnboardingPage,
@@ -46,6 +45,7 @@ class Onboardings:
     db: Database
     clock: Clock
     new_id: MakeId
+    on_change: OnChange
 
     async def register(self, caller: Caller, request: OnboardingRequest, *, trace: str) -> OnboardingStatus:
         """Start an onboarding and its pull. Raises ValidationFailed, StoreAlreadyRegistered."""
@@ -55,7 +55,7 @@ class Onboardings:
             await self._make_room(tx, onboarding)
             await queries.insert_onboarding(tx, onboarding)
             await catalogs.insert_owner(tx, _owner(onboarding))
-            await places.enqueue(tx, onboarding, zone_given=request.timezone is not None)
+            await places.enqueue(tx, onboarding)
             run = await self._pull(tx, onboarding, trace)
         return status_of(onboarding, run)
 
@@ -112,7 +112,7 @@ class Onboardings:
                 raise errors.OnboardingNotReady(state)
             await queries.move_onboarding(tx, onboarding.id, activated_at=now)
             await queries.insert_store(tx, onboarding, now=now)
-            await announce(tx, TOPIC, str(onboarding.store_id))
+            await changed(tx, onboarding.store_id, self.on_change)
             store = await queries.find_store(tx, onboarding.store_id)
         assert store is not None
         return store
@@ -130,6 +130,7 @@ class Onboardings:
             latitude=place.lat if place else None,
             longitude=place.lng if place else None,
             timezone=request.timezone or UTC,
+            timezone_given=request.timezone is not None,
             catalog_callback_url=request.catalog_callback_url,
             webhook_url=request.webhook_url,
             created_at=self.clock(),

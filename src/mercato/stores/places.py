@@ -11,15 +11,15 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from mercato import jobs
-from mercato.db.changes import announce
 from mercato.db.engine import Database, Write
 from mercato.jobs import Done, Job, Outcome
 from mercato.stores import queries
-from mercato.stores.cache import TOPIC
-from mercato.stores.model import Address, Onboarding
+from mercato.stores.changes import OnChange, changed
+from mercato.stores.model import Address, Onboarding, Place, StoreRow
 from mercato.wire import Wire
 
 KIND: Final = "store.place"
+MOVE: Final = "store.move"
 UNKNOWN_ZONE: Final = "UTC"
 
 _US: Final = {"", "us", "usa", "u.s.", "u.s.a.", "united states", "united states of america"}
@@ -27,18 +27,29 @@ _US_DIGITS: Final = 5
 
 
 class PlaceJob(Wire):
-    """The onboarding whose address is to be looked up, and whether its time zone was given."""
+    """The onboarding whose address is to be looked up."""
 
     onboarding_id: UUID
-    zone_given: bool
 
 
-async def enqueue(tx: Write, onboarding: Onboarding, *, zone_given: bool) -> None:
+class MoveJob(Wire):
+    """The store that has a new address."""
+
+    store_id: UUID
+
+
+async def enqueue(tx: Write, onboarding: Onboarding) -> None:
     """Have the place looked up in the background, when there is something to find out."""
-    if onboarding.latitude is not None and zone_given:
-        return
-    payload = PlaceJob(onboarding_id=onboarding.id, zone_given=zone_given)
-    await jobs.enqueue(tx, KIND, payload, lane=f"place:{onboarding.id}")
+    if onboarding.latitude is None or not onboarding.timezone_given:
+        payload = PlaceJob(onboarding_id=onboarding.id)
+        await jobs.enqueue(tx, KIND, payload, lane=f"place:{onboarding.id}")
+
+
+async def enqueue_move(tx: Write, store: StoreRow) -> None:
+    """The same for a store whose address was changed."""
+    if store.latitude is None or not store.timezone_given:
+        payload = MoveJob(store_id=store.id)
+        await jobs.enqueue(tx, MOVE, payload, lane=f"place:{store.onboarding_id}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,7 @@ class Placer:
     """Looks places up and writes them down."""
 
     db: Database
+    on_change: OnChange
 
     async def handle(self, job: Job[PlaceJob]) -> Outcome:
         """Place one onboarding, and its store if it is one already."""
@@ -53,23 +65,41 @@ class Placer:
             onboarding = await queries.find_onboarding_by_id(tx, job.payload.onboarding_id)
         if onboarding is None:
             return Done()
-        place = await self._place(onboarding)
-        zone = onboarding.timezone
-        if not job.payload.zone_given and place is not None:
-            zone = await asyncio.to_thread(timezone_at, *place)
-        latitude, longitude = place or (None, None)
+        place = await asyncio.to_thread(place_of, onboarding)
         async with self.db.write() as tx:
             await jobs.fence(tx, job)
-            await queries.place_onboarding(
-                tx, onboarding, latitude=latitude, longitude=longitude, timezone=zone
-            )
-            await announce(tx, TOPIC, str(onboarding.store_id))
+            if await queries.place_onboarding(tx, onboarding, place):
+                await changed(tx, onboarding.store_id, self.on_change)
         return Done()
 
-    async def _place(self, onboarding: Onboarding) -> tuple[float, float] | None:
-        if onboarding.latitude is not None and onboarding.longitude is not None:
-            return onboarding.latitude, onboarding.longitude
-        return await asyncio.to_thread(coordinates_of, onboarding.address)
+    async def move(self, job: Job[MoveJob]) -> Outcome:
+        """Place a store at its new address. One that has changed again has another job."""
+        async with self.db.read() as tx:
+            store = await queries.find_store(tx, job.payload.store_id)
+        if store is None:
+            return Done()
+        place = await asyncio.to_thread(place_of, store)
+        async with self.db.write() as tx:
+            await jobs.fence(tx, job)
+            if await queries.place_store(tx, store, place):
+                await changed(tx, store.id, self.on_change)
+        return Done()
+
+
+def place_of(what: Onboarding | StoreRow) -> Place:
+    """Return where it is: the coordinates and the time zone that were given, else what data knows of the address.
+
+    A time zone that was not given stays as it is when nothing is known of the place.
+    """
+    found = (
+        (what.latitude, what.longitude)
+        if what.latitude is not None and what.longitude is not None
+        else coordinates_of(what.address)
+    )
+    if found is None:
+        return Place(None, None, what.timezone)
+    zone = what.timezone if what.timezone_given else timezone_at(*found)
+    return Place(*found, zone)
 
 
 def coordinates_of(address: Address) -> tuple[float, float] | None:

@@ -12,7 +12,7 @@ from mercato.db.engine import Read, Write
 from mercato.db.tables import catalog_owners as owners
 from mercato.db.tables import catalog_sets as sets
 from mercato.db.tables import onboardings, sold_out_items, stores
-from mercato.stores.model import Address, Onboarding, SoldOut, StoreRow, StoreStatusValue
+from mercato.stores.model import Address, Onboarding, Place, SoldOut, StoreRow, StoreStatusValue
 
 _address: Final = msgspec.json.Decoder(Address)
 _words: Final = msgspec.json.Decoder(tuple[str, ...])
@@ -80,19 +80,33 @@ async def move_onboarding(tx: Write, onboarding_id: UUID, **values: Any) -> bool
     return moved.rowcount == 1
 
 
-async def place_onboarding(
-    tx: Write, onboarding: Onboarding, *, latitude: float | None, longitude: float | None, timezone: str
-) -> None:
-    """Write down where the onboarding turned out to be, and its store too unless the merchant has said otherwise."""
-    values = {"latitude": latitude, "longitude": longitude, "timezone": timezone}
-    await tx.execute(update(onboardings).where(onboardings.c.id == onboarding.id).values(values))
+async def place_onboarding(tx: Write, onboarding: Onboarding, place: Place) -> bool:
+    """Write down where the onboarding turned out to be; True if its store is there too, still as registered."""
+    await tx.execute(update(onboardings).where(onboardings.c.id == onboarding.id).values(_place(place)))
     as_registered = (
+        stores.c.address == _text(onboarding.address),
         stores.c.latitude.is_not_distinct_from(onboarding.latitude),
         stores.c.timezone == onboarding.timezone,
     )
-    await tx.execute(
-        update(stores).where(stores.c.onboarding_id == onboarding.id, *as_registered).values(values)
+    placed = await tx.execute(
+        update(stores).where(stores.c.onboarding_id == onboarding.id, *as_registered).values(_place(place))
     )
+    return placed.rowcount == 1
+
+
+async def place_store(tx: Write, row: StoreRow, place: Place) -> bool:
+    """Write down where the store is; False when its address or time zone have changed since the row was read."""
+    placed = await tx.execute(
+        update(stores)
+        .where(
+            stores.c.id == row.id,
+            stores.c.address == _text(row.address),
+            stores.c.latitude.is_not_distinct_from(row.latitude),
+            stores.c.timezone == row.timezone,
+        )
+        .values(_place(place))
+    )
+    return placed.rowcount == 1
 
 
 async def find_onboarding_by_id(tx: Read, onboarding_id: UUID) -> Onboarding | None:
@@ -123,6 +137,7 @@ async def insert_store(tx: Write, onboarding: Onboarding, *, now: datetime) -> N
             latitude=onboarding.latitude,
             longitude=onboarding.longitude,
             timezone=onboarding.timezone,
+            timezone_given=onboarding.timezone_given,
             webhook_url=onboarding.webhook_url,
             categories="[]",
             delivery_allowed=True,
@@ -237,6 +252,10 @@ async def _sold_out(tx: Read, store_ids: list[UUID]) -> dict[UUID, tuple[SoldOut
 
 
 # --- rows -----------------------------------------------------------------------------------------
+
+
+def _place(place: Place) -> dict[str, Any]:
+    return {"latitude": place.latitude, "longitude": place.longitude, "timezone": place.timezone}
 
 
 def _text(value: object) -> str:

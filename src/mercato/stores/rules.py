@@ -12,6 +12,7 @@ from mercato.catalog.model import CompiledCatalog
 from mercato.catalog.money import MoneyError, to_minor
 from mercato.errors import OrderError
 from mercato.stores.model import (
+    AddressRequest,
     ItemAvailabilityEntry,
     ItemAvailabilityRequest,
     SoldOut,
@@ -39,10 +40,9 @@ def update_values(request: StoreUpdate, row: StoreRow) -> dict[str, Any]:
     }
     refuse(_update_faults(given, row))
     if "address" in given:
-        sent = given.pop("address")
-        given["address"] = msgspec.json.encode(address_of(sent)).decode()
-        if sent.coordinates is not None:
-            given |= {"latitude": sent.coordinates.lat, "longitude": sent.coordinates.lng}
+        given |= _moved(given.pop("address"), row)
+    if "timezone" in given:
+        given["timezone_given"] = True
     if "categories" in given:
         given["categories"] = msgspec.json.encode(given["categories"]).decode()
     if "minimum_order_amount" in given:
@@ -50,6 +50,17 @@ def update_values(request: StoreUpdate, row: StoreRow) -> dict[str, Any]:
         given["minimum_order_amount"] = None if text is None else to_minor(text, row.currency)
         given["minimum_order_currency"] = None if text is None else row.currency
     return given
+
+
+def _moved(sent: AddressRequest, row: StoreRow) -> dict[str, Any]:
+    """Return the columns of an address. One that is new and has no coordinates is nowhere until it is looked up."""
+    address = address_of(sent)
+    columns: dict[str, Any] = {"address": msgspec.json.encode(address).decode()}
+    if sent.coordinates is not None:
+        return columns | {"latitude": sent.coordinates.lat, "longitude": sent.coordinates.lng}
+    if address == msgspec.structs.replace(row.address, coordinates=UNSET):
+        return columns
+    return columns | {"latitude": None, "longitude": None}
 
 
 def _update_faults(given: dict[str, Any], row: StoreRow) -> list[tuple[str, str | None]]:

@@ -16,8 +16,9 @@ from mercato.clock import Clock, MakeId, rfc3339
 from mercato.db.changes import announce
 from mercato.db.engine import Database
 from mercato.partners.model import Caller
-from mercato.stores import queries, rules
+from mercato.stores import places, queries, rules
 from mercato.stores.cache import TOPIC, StoreCache
+from mercato.stores.changes import OnChange, changed
 from mercato.stores.model import (
     ItemAvailabilityRequest,
     Store,
@@ -44,6 +45,7 @@ class Stores:
     cache: StoreCache
     compiled: CompiledCatalogs
     runs_waiting: int
+    on_change: OnChange
 
     async def get(self, caller: Caller, store_id: UUID) -> Store:
         """Return the caller's store. Raises StoreNotFound."""
@@ -85,10 +87,12 @@ class Stores:
             if values.get("webhook_url"):
                 # A new address, or the same one given again: either way it is to be called from now on.
                 await enable_below(tx, caller.partner_id, values["webhook_url"])
-            await announce(tx, TOPIC, str(store_id))
-            changed = await queries.find_store(tx, store_id)
-        assert changed is not None
-        return store_of(changed, now)
+            after = await queries.find_store(tx, store_id)
+            assert after is not None
+            if "address" in values:
+                await places.enqueue_move(tx, after)
+            await changed(tx, store_id, self.on_change)
+        return store_of(after, now)
 
     async def get_status(self, caller: Caller, store_id: UUID) -> StoreStatusResponse:
         """Return whether the store accepts orders now. Raises StoreNotFound."""
@@ -103,7 +107,7 @@ class Stores:
         async with self.db.write() as tx:
             if not await queries.move_store(tx, caller.partner_id, store_id, **values, updated_at=now):
                 raise errors.StoreNotFound(store_id)
-            await announce(tx, TOPIC, str(store_id))
+            await changed(tx, store_id, self.on_change)
             row = await queries.find_store(tx, store_id)
         assert row is not None
         return status_of(row, now)
@@ -122,9 +126,9 @@ class Stores:
                 raise errors.StoreNotFound(store_id)
             await queries.replace_sold_out(tx, store_id, gone=gone, back=back)
             await announce(tx, TOPIC, str(store_id))
-            changed = await queries.find_store(tx, store_id)
-        assert changed is not None
-        return changed.unavailable_at(now)
+            after = await queries.find_store(tx, store_id)
+        assert after is not None
+        return after.unavailable_at(now)
 
     async def notify(self, caller: Caller, store_id: UUID, callback_url: str, *, trace: str) -> Run:
         """Accept a catalog run. Raises StoreNotFound, ValidationFailed, RateLimited."""

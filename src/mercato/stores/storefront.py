@@ -1,20 +1,17 @@
 """A store as storefronts see it: who and where it is, and whether it is open, and why."""
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from msgspec import UNSET, UnsetType
 
 from mercato.catalog.hours import DAY_SECONDS, DAYS
-from mercato.catalog.model import CompiledCatalog
+from mercato.catalog.model import CompiledCatalog, Windows
+from mercato.catalog.search import WEEK, merged
 from mercato.stores.model import Coordinates, StoreRow, StoreStatusValue
 from mercato.wire import Instant, Wire, instant
-
-_WEEK: Final = ((0, 7 * DAY_SECONDS),)
 
 
 class FulfillmentMode(StrEnum):
@@ -92,12 +89,12 @@ def storefront_of(row: StoreRow, catalog: CompiledCatalog, now: datetime) -> Mar
         phone=row.phone or UNSET,
         logo_url=row.logo_url or UNSET,
         timezone=row.timezone,
-        address=_address(row),
+        address=address_shown(row),
         status=StoreStatusValue.PAUSED if row.paused_at(now) else StoreStatusValue.ONLINE,
         is_open=reason_at(row, catalog, now) is AvailabilityReason.OPEN,
         availability=windows_of(catalog),
         categories=row.categories,
-        fulfillment_types=_modes(row),
+        fulfillment_types=modes_of(row),
         minimum_order_amount=row.minimum_text or UNSET,
         unavailable_item_ids=row.unavailable_at(now),
     )
@@ -134,35 +131,32 @@ def availability_of(row: StoreRow, catalog: CompiledCatalog, at: datetime) -> St
 
 def windows_of(catalog: CompiledCatalog) -> tuple[AvailabilityWindow, ...]:
     """Return when some catalog of the set is available: day by day, without overlaps."""
-    spans: list[tuple[int, int]] = [] if catalog.catalogs else list(_WEEK)
+    spans: list[tuple[int, int]] = [] if catalog.catalogs else list(WEEK)
     for hours in catalog.catalogs:
-        spans += _WEEK if hours.windows is None else hours.windows
+        spans += WEEK if hours.windows is None else hours.windows
+    return windows_in(merged(spans))
+
+
+def windows_in(spans: Windows) -> tuple[AvailabilityWindow, ...]:
+    """Return spans of the week as windows of its days."""
     found: list[AvailabilityWindow] = []
     for number, day in enumerate(DAYS):
         base = number * DAY_SECONDS
         inside = ((max(start - base, 0), min(end - base, DAY_SECONDS)) for start, end in spans)
         found += [
             AvailabilityWindow(day_of_week=day, start=_clock(start), end=_clock(end % DAY_SECONDS))
-            for start, end in _merged(span for span in inside if span[0] < span[1])
+            for start, end in inside
+            if start < end
         ]
     return tuple(found)
-
-
-def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
 
 
 def _clock(second: int) -> str:
     return str(timedelta(seconds=second)).zfill(8)
 
 
-def _address(row: StoreRow) -> PostalAddress:
+def address_shown(row: StoreRow) -> PostalAddress:
+    """Return the address in shape B, with where the store is."""
     place = None
     if row.latitude is not None and row.longitude is not None:
         place = Coordinates(lat=row.latitude, lng=row.longitude)
@@ -177,7 +171,8 @@ def _address(row: StoreRow) -> PostalAddress:
     )
 
 
-def _modes(row: StoreRow) -> tuple[FulfillmentMode, ...]:
+def modes_of(row: StoreRow) -> tuple[FulfillmentMode, ...]:
+    """Return how orders of the store reach their customers."""
     allowed = (
         (FulfillmentMode.PICKUP, row.pickup_allowed),
         (FulfillmentMode.DELIVERY_BY_MERCHANT, row.delivery_allowed),

@@ -6,6 +6,7 @@ from mercato.runtime import Runtime
 from mercato.web import openapi
 from mercato.web.carts import carts
 from mercato.web.commerce import commerce
+from mercato.web.discovery import discovery
 from mercato.web.edge import Edge
 from mercato.web.marketfront import marketfront
 from mercato.web.oauth import oauth
@@ -29,6 +30,7 @@ def operations() -> list[Operation]:
         *commerce,
         *commerce_orders,
         *commerce_webhooks,
+        *discovery,
         *marketfront,
         *carts,
         *marketfront_orders,

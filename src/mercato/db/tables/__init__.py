@@ -3,6 +3,7 @@
 from mercato.db.tables.base import metadata
 from mercato.db.tables.catalog import catalog_bodies, catalog_owners, catalog_runs, catalog_sets
 from mercato.db.tables.changes import changes
+from mercato.db.tables.discovery import opening_hours, store_cards, store_search, store_words
 from mercato.db.tables.jobs import jobs, jobs_dedup, jobs_one_running_per_lane
 from mercato.db.tables.orders import (
     idempotency_keys,
@@ -32,6 +33,7 @@ __all__ = [
     "metadata",
     "onboardings",
     "onboardings_one_for_each_name",
+    "opening_hours",
     "order_history",
     "order_submissions",
     "orders",
@@ -39,5 +41,8 @@ __all__ = [
     "partners",
     "signing_secrets",
     "sold_out_items",
+    "store_cards",
+    "store_search",
+    "store_words",
     "stores",
 ]

@@ -17,6 +17,8 @@ onboardings = Table(
     Column("latitude", Double),
     Column("longitude", Double),
     Column("timezone", Text, nullable=False),
+    # Whether the merchant named the time zone; else it follows the place.
+    Column("timezone_given", Boolean, nullable=False),
     Column("catalog_callback_url", Text, nullable=False),
     Column("webhook_url", Text),
     Column("created_at", Instant, nullable=False),
@@ -49,6 +51,8 @@ stores = Table(
     Column("longitude", Double),
     Column("phone", Text),
     Column("timezone", Text, nullable=False),
+    # Whether the merchant named the time zone; else it follows the place.
+    Column("timezone_given", Boolean, nullable=False),
     Column("logo_url", Text),
     Column("description", Text),
     Column("webhook_url", Text),

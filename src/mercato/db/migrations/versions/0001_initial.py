@@ -233,6 +233,7 @@ def upgrade() -> None:
         sa.Column("latitude", sa.Double(), nullable=True),
         sa.Column("longitude", sa.Double(), nullable=True),
         sa.Column("timezone", sa.Text(), nullable=False),
+        sa.Column("timezone_given", sa.Boolean(), nullable=False),
         sa.Column("catalog_callback_url", sa.Text(), nullable=False),
         sa.Column("webhook_url", sa.Text(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
@@ -250,6 +251,16 @@ def upgrade() -> None:
         unique=True,
         sqlite_where=sa.text("holds_name"),
         postgresql_where=sa.text("holds_name"),
+    )
+    op.create_table(
+        "opening_hours",
+        sa.Column("key", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("timezone", sa.Text(), nullable=False),
+        sa.Column("spans", sa.LargeBinary(), nullable=False),
+        sa.Column("stores", sa.Integer(), nullable=False),
+        sa.Column("pickup", sa.Integer(), nullable=False),
+        sa.Column("delivery", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("key", name=op.f("pk_opening_hours")),
     )
     op.create_table(
         "order_history",
@@ -329,6 +340,54 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("store_id", "item_id", name=op.f("pk_sold_out_items")),
     )
     op.create_table(
+        "store_cards",
+        sa.Column(
+            "number",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            autoincrement=False,
+            nullable=False,
+        ),
+        sa.Column("store_id", sa.Uuid(), nullable=False),
+        sa.Column("card", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_store_cards")),
+    )
+    op.create_table(
+        "store_search",
+        sa.Column("number", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("store_id", sa.Uuid(), nullable=False),
+        sa.Column("name_key", sa.Text().with_variant(sa.Text(collation="C"), "postgresql"), nullable=False),
+        sa.Column("cell", sa.BigInteger(), nullable=True),
+        sa.Column("x", sa.Double(), nullable=True),
+        sa.Column("y", sa.Double(), nullable=True),
+        sa.Column("z", sa.Double(), nullable=True),
+        sa.Column("pickup", sa.Boolean(), nullable=False),
+        sa.Column("delivery", sa.Boolean(), nullable=False),
+        sa.Column("hours_key", sa.BigInteger(), nullable=False),
+        sa.Column("paused_until", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_store_search")),
+        sa.UniqueConstraint("store_id", name=op.f("uq_store_search_store_id")),
+    )
+    op.create_index(
+        "ix_store_search_cell",
+        "store_search",
+        ["cell", "x", "y", "z", "pickup", "delivery", "hours_key", "paused_until", "number"],
+        unique=False,
+    )
+    op.create_index(
+        "ix_store_search_name_key",
+        "store_search",
+        ["name_key", "number", "pickup", "delivery", "hours_key", "paused_until"],
+        unique=False,
+    )
+    op.create_index(
+        "ix_store_search_paused",
+        "store_search",
+        ["hours_key", "paused_until", "pickup", "delivery"],
+        unique=False,
+        sqlite_where=sa.text("paused_until > 0"),
+        postgresql_where=sa.text("paused_until > 0"),
+    )
+    op.create_table(
         "stores",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("onboarding_id", sa.Uuid(), nullable=False),
@@ -340,6 +399,7 @@ def upgrade() -> None:
         sa.Column("longitude", sa.Double(), nullable=True),
         sa.Column("phone", sa.Text(), nullable=True),
         sa.Column("timezone", sa.Text(), nullable=False),
+        sa.Column("timezone_given", sa.Boolean(), nullable=False),
         sa.Column("logo_url", sa.Text(), nullable=True),
         sa.Column("description", sa.Text(), nullable=True),
         sa.Column("webhook_url", sa.Text(), nullable=True),
@@ -387,3 +447,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_signing_secrets")),
     )
     op.create_index("ix_signing_secrets_partner_id", "signing_secrets", ["partner_id"], unique=False)
+    words = {
+        "sqlite": (
+            "CREATE VIRTUAL TABLE store_words\n        USING fts5(words, detail=none, columnsize=0, prefix='2 3', tokenize='ascii')",
+        ),
+        "postgresql": (
+            "ALTER TABLE store_search ADD COLUMN words tsvector",
+            "CREATE INDEX ix_store_search_words ON store_search USING gin (words) WITH (fastupdate = off)",
+        ),
+    }
+    for statement in words[op.get_bind().dialect.name]:
+        op.execute(statement)

@@ -1,0 +1,153 @@
+"""Words for search, cut the same way from what is indexed and from what is asked, whatever the database.
+
+Case, accents, width and apostrophes make no difference. A script that is written without spaces has no words to
+cut, so it is indexed by its neighbouring letters, two by two.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+MOST_LETTERS: Final = 64
+"""Letters of one word that count: what PostgreSQL can index is bounded, and no dish's name is longer."""
+
+MOST_WORDS: Final = 20_000
+"""Distinct words kept of one catalog, those that come first in the document."""
+
+MOST_BYTES: Final = 400_000
+"""Bytes of all words together: a tsvector may have a megabyte."""
+
+LEAST_PREFIX: Final = 2
+"""Letters that make the beginning of a word: with one, nearly every store has what is asked for."""
+
+_ASCII: Final = re.compile(r"[a-z0-9]+")
+_APOSTROPHES: Final = str.maketrans(dict.fromkeys("'`\u00b4\u02bc\u2018\u2019"))
+# What no normal form takes apart: o with a stroke, d and l with one, the dotless i, the ligatures; Arabic's filler.
+_ALIKE: Final = str.maketrans(
+    {
+        "\u00f8": "o",
+        "\u0111": "d",
+        "\u00f0": "d",
+        "\u0142": "l",
+        "\u0127": "h",
+        "\u0131": "i",
+        "\u00e6": "ae",
+        "\u0153": "oe",
+        "\u00fe": "th",
+        "\u0640": None,
+    }
+)
+
+# Han, Kana, Hangul (which has spaces, but glues words together), Thai, Lao, Myanmar, Khmer.
+_RUNNING: Final = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u1000-\u1049\u1050-\u109f\u1780-\u17d3\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_PICTURES: Final = "\u2600-\u27bf\U0001f000-\U0001faff"
+# The vowel signs of India's scripts and of Tibetan are no letters to `re`.
+_WITH_SIGNS: Final = "\u0900-\u0963\u0966-\u0dff\u0f40-\u0fbc"
+_PIECES: Final = re.compile(
+    f"(?P<running>[{_RUNNING}]+)|(?P<picture>[{_PICTURES}])"
+    f"|(?P<word>(?:[^\\W_{_RUNNING}{_PICTURES}]|[{_WITH_SIGNS}])+)"
+)
+_FIRST_ACCENT: Final = 10
+"""Combining classes below are no accents: they make another letter, as in Kana and in the scripts of India."""
+
+_THAI_TONES: Final = {103, 107, 118, 122}
+
+
+class Piece(NamedTuple):
+    """A word, or a run of a script without spaces."""
+
+    text: str
+    running: bool
+
+
+class Term(NamedTuple):
+    """What must be among the indexed words: the word itself, or with `prefix` any that begins so."""
+
+    text: str
+    prefix: bool = False
+    running: bool = False
+
+
+def pieces_of(text: str) -> list[Piece]:
+    """Return the words of a text in their order, in the form in which they are compared."""
+    if text.isascii():
+        return [Piece(word, False) for word in _ASCII.findall(_plain_ascii(text))]
+    found = _PIECES.finditer(_plain(text))
+    return [Piece(match[0], match.lastgroup == "running") for match in found]
+
+
+def words_of(texts: Iterable[str]) -> list[str]:
+    """Return the distinct words to index, in order of first appearance, within bounds."""
+    found: dict[str, None] = {}
+    for text in texts:
+        if text.isascii():
+            found.update(dict.fromkeys(_ASCII.findall(_plain_ascii(text))))
+        else:
+            found.update(dict.fromkeys(word for piece in pieces_of(text) for word in _indexed(piece)))
+        if len(found) > MOST_WORDS:
+            break
+    return _bounded(found)
+
+
+def terms_of(query: str) -> list[Term]:
+    """Return what a store must have, every term: the last word of the query may be the beginning of one."""
+    pieces = pieces_of(query)
+    terms: dict[Term, None] = {}
+    for piece in pieces[:-1]:
+        terms.update(dict.fromkeys(_asked(piece, last=False)))
+    if pieces:
+        terms.update(dict.fromkeys(_asked(pieces[-1], last=True)))
+    return list(terms)
+
+
+def key_of(text: str) -> str:
+    """Return the text's words between single blanks, one in front and one behind: to sort and to look into."""
+    return f" {' '.join(piece.text for piece in pieces_of(text))} "
+
+
+def _indexed(piece: Piece) -> list[str]:
+    if not piece.running:
+        return [piece.text[:MOST_LETTERS]]
+    # The last letter also by itself: with it every letter begins an indexed word, and can be asked for alone.
+    text = piece.text
+    return [text[at : at + 2] for at in range(len(text))]
+
+
+def _asked(piece: Piece, *, last: bool) -> list[Term]:
+    if not piece.running:
+        return [Term(piece.text[:MOST_LETTERS], prefix=last and len(piece.text) >= LEAST_PREFIX)]
+    text = piece.text
+    if len(text) == 1:
+        return [Term(text, prefix=True, running=True)]
+    return [Term(text[at : at + 2], running=True) for at in range(len(text) - 1)]
+
+
+def _plain_ascii(text: str) -> str:
+    return text.lower().translate(_APOSTROPHES)
+
+
+def _plain(text: str) -> str:
+    """Return the text without case, width, accents and apostrophes."""
+    spread = unicodedata.normalize("NFKD", text.translate(_APOSTROPHES)).casefold()
+    bare = "".join(letter for letter in spread if not _is_accent(letter))
+    return unicodedata.normalize("NFKC", bare).casefold().translate(_ALIKE)
+
+
+def _is_accent(letter: str) -> bool:
+    combining = unicodedata.combining(letter)
+    return combining >= _FIRST_ACCENT and combining not in _THAI_TONES
+
+
+def _bounded(words: Iterable[str]) -> list[str]:
+    kept: list[str] = []
+    room = MOST_BYTES
+    for word in words:
+        room -= len(word.encode()) + 1
+        if room < 0 or len(kept) == MOST_WORDS:
+            break
+        kept.append(word)
+    return kept

@@ -1,0 +1,40 @@
+"""When stores are open, as a search needs it: spans of the local week in bytes, asked for one instant."""
+
+import struct
+from datetime import datetime
+from hashlib import blake2b
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from mercato.catalog.model import Windows, second_of_week
+
+FOR_EVER: Final = 2**63 - 1
+"""The end of a pause until further notice."""
+
+
+def pack_spans(spans: Windows) -> bytes:
+    """Return the spans as four bytes for each edge."""
+    edges = [edge for span in spans for edge in span]
+    return struct.pack(f"<{len(edges)}I", *edges)
+
+
+def key_of(timezone: str, spans: bytes) -> int:
+    """Return the number under which these opening hours are kept: the same hours have the same."""
+    digest = blake2b(timezone.encode() + b"\0" + spans, digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+class Openings:
+    """Which opening hours are open at one instant; what a time zone's clock shows is worked out once."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self._seconds: dict[str, int] = {}
+
+    def is_open(self, timezone: str, spans: bytes) -> bool:
+        """Tell whether hours from `pack_spans` are open there now."""
+        second = self._seconds.get(timezone)
+        if second is None:
+            second = self._seconds[timezone] = second_of_week(self._now.astimezone(ZoneInfo(timezone)))
+        edges = struct.unpack(f"<{len(spans) // 4}I", spans)
+        return any(edges[at] <= second < edges[at + 1] for at in range(0, len(edges), 2))

@@ -1,0 +1,102 @@
+"""What is kept of a store for searches, written in the transaction that changes the store."""
+
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from msgspec import UNSET
+
+from mercato.catalog import queries as catalogs
+from mercato.catalog.search import SetSearch, unpack_search
+from mercato.catalog.words import key_of as name_key_of
+from mercato.db.clock import Dialect
+from mercato.db.engine import Write
+from mercato.db.types import to_ms
+from mercato.discovery import writes
+from mercato.discovery.hours import FOR_EVER, key_of, pack_spans
+from mercato.discovery.model import Card
+from mercato.discovery.places import cell_of, point_of
+from mercato.discovery.text import document_of
+from mercato.discovery.writes import Entry, Hours
+from mercato.stores import queries as stores
+from mercato.stores.model import StoreRow
+from mercato.stores.storefront import address_shown, modes_of, windows_in
+from mercato.wire import as_json
+
+MOST_NAME: Final = 200
+"""Characters of a name that it is ordered by: an index takes no entry of any length."""
+
+_NOTHING: Final = SetSearch((), ())
+
+
+async def refresh(tx: Write, store_id: UUID) -> None:
+    """Write anew what searches know of the store. Does nothing while there is no such store.
+
+    Two transactions that change one store come here one after the other, and the later sees what the earlier did.
+    """
+    if not await writes.lock_store(tx, store_id):
+        return
+    row = await stores.find_store(tx, store_id)
+    assert row is not None
+    packed = await catalogs.find_body(tx, row.catalog_set_id, catalogs.SEARCH)
+    await writes.put(tx, entry_of(row, unpack_search(packed) if packed is not None else _NOTHING, tx.dialect))
+
+
+def entry_of(row: StoreRow, search: SetSearch, dialect: Dialect) -> Entry:
+    """Return all that is kept of a store for searches."""
+    spans = pack_spans(search.spans)
+    return Entry(
+        store_id=row.id,
+        columns={
+            "name_key": name_key_of(row.name)[:MOST_NAME],
+            "pickup": row.pickup_allowed,
+            "delivery": row.delivery_allowed,
+            "paused_until": _paused_until(row.paused, row.resume_at),
+        }
+        | _place(row),
+        words=document_of(
+            (row.name, row.description or "", *row.categories),
+            search.words,
+            categories=row.categories,
+            place=_coordinates(row),
+            dialect=dialect,
+        ),
+        hours=Hours(key=key_of(row.timezone, spans), timezone=row.timezone, spans=spans),
+        card=as_json(_card(row, search)),
+    )
+
+
+def _card(row: StoreRow, search: SetSearch) -> Card:
+    return Card(
+        store_id=row.id,
+        catalog_set_id=row.catalog_set_id,
+        name=row.name,
+        description=row.description or UNSET,
+        phone=row.phone or UNSET,
+        logo_url=row.logo_url or UNSET,
+        timezone=row.timezone,
+        address=address_shown(row),
+        availability=windows_in(search.spans),
+        categories=row.categories,
+        fulfillment_types=modes_of(row),
+        minimum_order_amount=row.minimum_text or UNSET,
+    )
+
+
+def _paused_until(paused: bool, resume_at: datetime | None) -> int:  # noqa: FBT001  # a column of the row
+    if not paused:
+        return 0
+    return FOR_EVER if resume_at is None else to_ms(resume_at)
+
+
+def _coordinates(row: StoreRow) -> tuple[float, float] | None:
+    if row.latitude is None or row.longitude is None:
+        return None
+    return row.latitude, row.longitude
+
+
+def _place(row: StoreRow) -> dict[str, Any]:
+    place = _coordinates(row)
+    if place is None:
+        return {"cell": None, "x": None, "y": None, "z": None}
+    return {"cell": cell_of(*place)} | point_of(*place)._asdict()

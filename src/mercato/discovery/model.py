@@ -1,0 +1,103 @@
+"""Store discovery on the wire: what is asked, and what is found."""
+
+from typing import Annotated, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from mercato.stores.model import Latitude, Longitude
+from mercato.stores.storefront import AvailabilityWindow, FulfillmentMode, MarketfrontStore, PostalAddress
+from mercato.wire import Wire
+
+RADIUS: Final = 25_000
+"""Metres around a place, unless a request says otherwise."""
+
+MOST_RADIUS: Final = 1_000_000
+"""Metres: a thousand kilometres is further than anybody fetches a meal from."""
+
+MOST_LIMIT: Final = 100
+MOST_OFFSET: Final = 2**31 - 1
+
+Metres = Annotated[
+    float, Meta(ge=0, le=MOST_RADIUS, description=f"Metres around the location; {RADIUS:,} by default.")
+]
+
+
+class Location(Wire):
+    """A place on earth in degrees, by either pair of names."""
+
+    latitude: Latitude | None = None
+    longitude: Longitude | None = None
+    lat: Latitude | None = None
+    lng: Longitude | None = None
+
+
+class DiscoverRequest(Wire):
+    """What is looked for. Every member is optional and narrows what is found; null is the same as absent."""
+
+    location: Location | None = None
+    radius: Metres | None = None
+    fulfillment_type: (
+        Annotated[str, Meta(description="PICKUP or DELIVERY_BY_MERCHANT, in any case.")] | None
+    ) = None
+    query: (
+        Annotated[
+            str,
+            Meta(
+                max_length=200,
+                description="Words that all stand in a store's name, description or categories or in names of its "
+                "sections and items; the last may be the beginning of one.",
+            ),
+        ]
+        | None
+    ) = None
+    categories: (
+        Annotated[
+            list[Annotated[str, Meta(max_length=255)]],
+            Meta(max_length=50, description="Stores of any of these, in any case."),
+        ]
+        | None
+    ) = None
+    open_now: Annotated[bool, Meta(description="Only stores that are open now.")] | None = None
+    offset: Annotated[int, Meta(ge=0, le=MOST_OFFSET)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=MOST_LIMIT, description="50 by default.")] | None = None
+
+
+class DiscoveredStore(MarketfrontStore, kw_only=True):
+    """A store as storefronts see it; `distance` in metres when it was searched by place."""
+
+    distance: float | UnsetType = UNSET
+
+
+class DiscoverResponse(Wire):
+    """A page of what was found: nearest first by place, else best text match, else by name."""
+
+    stores: list[DiscoveredStore]
+    total_count: int
+    has_more: bool
+
+
+class Found(Wire):
+    """A DiscoverResponse whose stores are JSON already."""
+
+    stores: list[msgspec.Raw]
+    total_count: int
+    has_more: bool
+
+
+class Card(Wire, kw_only=True):
+    """A DiscoveredStore but for what depends on the hour, on what is sold out and on who asks."""
+
+    store_id: UUID
+    catalog_set_id: UUID
+    name: str
+    description: str | UnsetType = UNSET
+    phone: str | UnsetType = UNSET
+    logo_url: str | UnsetType = UNSET
+    timezone: str
+    address: PostalAddress
+    availability: tuple[AvailabilityWindow, ...]
+    categories: tuple[str, ...]
+    fulfillment_types: tuple[FulfillmentMode, ...]
+    minimum_order_amount: str | UnsetType = UNSET
