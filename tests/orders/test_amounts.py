@@ -1,0 +1,292 @@
+"""Decisions §8, §9: what an order costs, and what of a store's amounts is taken."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mercato.catalog.money import MOST, decimal_to_minor, scaled
+from mercato.errors import ValidationFailed
+from mercato.orders.amounts import (
+    MOST_WORDS,
+    Detail,
+    Extras,
+    PriceChanged,
+    StoreAmounts,
+    StoreFault,
+    Sums,
+    read_tip,
+    read_total,
+    remark,
+    taken,
+    wire,
+)
+
+EIGHT = Sums("USD", 2, 800, tip=100)
+
+Taken = Sums | StoreFault | PriceChanged
+
+
+def sent(body: Any) -> StoreAmounts:
+    raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    return msgspec.json.decode(raw, type=StoreAmounts)
+
+
+def take(body: Any, sums: Sums = EIGHT) -> Taken:
+    return taken(sums, sent(body))
+
+
+def fault(body: Any, sums: Sums = EIGHT) -> str:
+    result = take(body, sums)
+    assert isinstance(result, StoreFault), result
+    return result.words
+
+
+def extras(body: Any, sums: Sums = EIGHT) -> Extras:
+    result = take(body, sums)
+    assert isinstance(result, Sums), result
+    assert (result.sub_total, result.tip, result.currency) == (sums.sub_total, sums.tip, sums.currency)
+    return result.extras
+
+
+def test_the_total_is_what_is_added_less_the_promotions():
+    sums = Sums(
+        "USD",
+        2,
+        1000,
+        Extras(
+            fees=(Detail(100, "Bag"), Detail(50, "Service")),
+            taxes=(Detail(80, "VAT"),),
+            promotions=(Detail(200, "Lunch"),),
+            adjustments=(Detail(-30, "Rounding"),),
+        ),
+        tip=150,
+    )
+    assert msgspec.to_builtins(wire(sums)) == {
+        "currency": "USD",
+        "subTotal": "10.00",
+        "adjustments": "-0.30",
+        "adjustmentsDescription": ({"amount": "-0.30", "description": "Rounding"},),
+        "fees": "1.50",
+        "feesDescription": (
+            {"amount": "1.00", "description": "Bag"},
+            {"amount": "0.50", "description": "Service"},
+        ),
+        "promotions": "2.00",
+        "promotionsDescription": ({"amount": "2.00", "description": "Lunch"},),
+        "taxes": "0.80",
+        "taxesDescription": ({"amount": "0.80", "description": "VAT"},),
+        "tip": "1.50",
+        "tipDescription": ({"amount": "1.50", "description": "Tip"},),
+        "total": "11.50",
+    }
+
+
+@pytest.mark.parametrize(("scale", "zero"), [(0, "0"), (2, "0.00"), (3, "0.000")])
+def test_unset_amounts_are_zero_at_scale_with_empty_lists(scale: int, zero: str):
+    told = wire(Sums("XXX", scale, 0))
+    assert {told.fees, told.taxes, told.promotions, told.adjustments, told.tip, told.total} == {zero}
+    assert told.tip_description == told.fees_description == ()
+
+
+def test_a_tip_is_a_decimal_that_is_not_negative():
+    assert [read_tip(text, 2) for text in (None, "0", "1.5", "1.500", "-0")] == [0, 0, 150, 150, 0]
+    assert read_tip("150", 0) == 150
+    assert read_tip("0.125", 3) == 125
+    for text, scale in (("-0.01", 2), ("1.005", 2), ("0.5", 0), ("92233720368547758.08", 2), ("9" * 60, 0)):
+        with pytest.raises(ValidationFailed) as refused:
+            read_tip(text, scale)
+        assert [one.pointer for one in refused.value.errors] == ["/amounts/tip"]
+
+
+def test_a_claimed_total_is_read_like_any_money():
+    assert (read_total(None, 2), read_total("12.5", 2), read_total("-1", 2)) == (None, 1250, -100)
+    with pytest.raises(ValidationFailed) as refused:
+        read_total("1.001", 2)
+    assert refused.value.errors[0].pointer == "/amounts/total"
+
+
+def test_a_total_that_int64_cannot_hold_is_refused():
+    Sums("JPY", 0, MOST - 1, tip=1).check_range()
+    with pytest.raises(ValidationFailed):
+        Sums("JPY", 0, MOST, tip=1).check_range()
+
+
+def test_a_store_that_sends_no_amounts_changes_none():
+    assert taken(EIGHT, None) == take({}) == take({"fees": None, "feesDescription": None}) == EIGHT
+
+
+def test_of_a_stores_amounts_fees_taxes_promotions_and_adjustments_are_taken():
+    got = extras({"fees": "1.00", "taxes": 0.8, "promotions": "2", "adjustments": "-0.50", "tip": "99.00"})
+    assert got == Extras(
+        fees=(Detail(100, "Fees"),),
+        taxes=(Detail(80, "Taxes"),),
+        promotions=(Detail(200, "Promotions"),),
+        adjustments=(Detail(-50, "Adjustments"),),
+    )
+
+
+def test_a_list_without_an_amount_sums_to_it():
+    listed = [{"amount": "1.00", "description": "Bag"}, {"amount": 0.25}]
+    assert extras({"feesDescription": listed}).fees == (Detail(100, "Bag"), Detail(25, "Fees"))
+    assert extras({"feesDescription": listed, "fees": "1.250"}).fees == (
+        Detail(100, "Bag"),
+        Detail(25, "Fees"),
+    )
+
+
+def test_an_amount_with_an_empty_list_gets_its_one_entry_too():
+    assert extras({"fees": "1.00", "feesDescription": []}).fees == (Detail(100, "Fees"),)
+    assert extras({"fees": "0.00", "feesDescription": []}).fees == ()
+
+
+def test_what_a_store_does_not_return_stays():
+    before = Sums("USD", 2, 800, Extras(fees=(Detail(10, "Bag"),), taxes=(Detail(20, "VAT"),)))
+    assert extras({"taxes": "0.00"}, before) == Extras(fees=(Detail(10, "Bag"),))
+
+
+def test_a_total_is_accepted_with_the_tip_or_without_it():
+    for total in ("10.00", "9.00", 10, 9.0):
+        assert extras({"fees": "1.00", "total": total}).fees == (Detail(100, "Fees"),)
+    assert fault({"fees": "1.00", "total": "10.01"}) == (
+        "amounts.total is 10.01, but the amounts add up to 10.00 with the tip and 9.00 without."
+    )
+
+
+def test_another_subtotal_is_a_changed_price():
+    result = take({"subTotal": "8.10", "total": "8.10", "fees": "1.00"})
+    assert isinstance(result, PriceChanged)
+    assert (result.error.code, result.error.pointer) == ("ITEM_PRICE_CHANGED", "/cart/lineItems")
+    assert "8.10 USD" in result.error.message
+    assert extras({"subTotal": "8.000"}) == Extras()
+
+
+FAULTY = {
+    "a list that does not sum": {"fees": "1.00", "feesDescription": [{"amount": "0.99", "description": "x"}]},
+    "a negative total": {"promotions": "9.01"},
+    "too many digits": {"fees": "1.001"},
+    "too many digits in a number": b'{"fees": 1.001}',
+    "too many digits in a list": {"feesDescription": [{"amount": "1.001", "description": "x"}]},
+    "out of int64": {"fees": "92233720368547758.08"},
+    "a huge number": b'{"fees": 1e400}',
+    "a total out of int64": {"fees": "92233720368547758.07"},
+    "sums out of int64": {"feesDescription": [{"amount": "92233720368547758.07"}] * 2},
+    "another currency": {"currency": "EUR"},
+    "a currency that is no string": {"currency": 840},
+    "no number": {"fees": "1,00"},
+    "an empty text": {"fees": ""},
+    "a truth": {"fees": True},
+    "an object": {"fees": {"amount": "1.00"}},
+    "no UTF-8": b'{"fees": "\xff"}',
+    "no UTF-8 in a list": b'{"feesDescription": [{"amount": "1", "description": "\xff"}]}',
+    "a list that is none": {"feesDescription": "Bag"},
+    "an entry that is no object": {"feesDescription": ["Bag"]},
+    "an entry without an amount": {"feesDescription": [{"description": "Bag"}]},
+    "a description that is no text": {"feesDescription": [{"amount": "1", "description": 1}]},
+    "a list without end": {"feesDescription": [{"amount": "0"}] * 101},
+    "descriptions without end": {
+        f"{name}Description": [{"amount": "0", "description": "x" * 255}] * 100 for name in ("fees", "taxes")
+    },
+}
+
+
+@pytest.mark.parametrize("body", FAULTY.values(), ids=FAULTY)
+def test_amounts_that_cannot_be_taken_are_the_stores_fault(body: Any):
+    assert fault(body)
+
+
+def test_the_currency_may_be_said_in_any_case():
+    assert extras({"currency": "usd"}) == Extras()
+
+
+def test_a_description_is_cut_and_freed_of_control_characters():
+    told = extras(
+        {"feesDescription": [{"amount": "1", "description": "\n A\u0000\tb\u202e " + "c" * 300}]}
+    ).fees
+    assert told[0].description == "A b " + "c" * 251
+
+
+def test_numbers_are_read_from_their_text():
+    # As floats these are 0.1 + 0.2 and more digits than a float has.
+    listed = b'{"feesDescription": [{"amount": 0.1}, {"amount": 0.2}], "fees": 0.30}'
+    assert extras(listed).fees == (Detail(10, "Fees"), Detail(20, "Fees"))
+    assert extras(b'{"fees": 90071992547409.93}').fees == (Detail(9007199254740993, "Fees"),)
+    assert extras(b'{"fees": 1.5e1, "taxes": 10E-1}') == Extras(
+        (Detail(1500, "Fees"),), (Detail(100, "Taxes"),)
+    )
+
+
+def test_amounts_after_the_fact_are_remarked_on_when_they_change_the_total():
+    assert remark(EIGHT, None) is None
+    assert remark(EIGHT, sent({"total": "9.00"})) is None
+    assert remark(EIGHT, sent({"fees": "1.00"})) == (
+        "The store's amounts come to 10.00 USD; the order was placed for 9.00."
+    )
+    assert "subTotal" in str(remark(EIGHT, sent({"subTotal": "7.00"})))
+    assert "fees" in str(remark(EIGHT, sent({"fees": "x"})))
+
+
+SCALES = st.sampled_from([("JPY", 0), ("USD", 2), ("KWD", 3), ("BHD", 3)])
+MINOR = st.integers(-(10**12), 10**12)
+DETAILS = st.lists(st.tuples(MINOR, st.text(min_size=1, max_size=5)), max_size=4)
+
+
+@given(SCALES, MINOR, st.integers(0, 10**9), DETAILS, DETAILS, DETAILS, DETAILS, st.booleans())
+def test_what_a_store_lists_is_what_the_customer_pays(
+    money: tuple[str, int],
+    sub_total: int,
+    tip: int,
+    fees: Any,
+    taxes: Any,
+    promotions: Any,
+    adjustments: Any,
+    tipped: bool,
+) -> None:
+    currency, scale = money
+    lists = {"fees": fees, "taxes": taxes, "promotions": promotions, "adjustments": adjustments}
+    body: dict[str, Any] = {"currency": currency, "subTotal": scaled(sub_total, scale)}
+    for name, listed in lists.items():
+        body[name] = scaled(sum(amount for amount, _ in listed), scale)
+        body[f"{name}Description"] = [{"amount": scaled(a, scale), "description": d} for a, d in listed]
+    sign = {"promotions": -1}
+    total = sub_total + sum(sign.get(name, 1) * sum(a for a, _ in listed) for name, listed in lists.items())
+    body["total"] = scaled(total + (tip if tipped else 0), scale)
+    result = take(body, Sums(currency, scale, sub_total, tip=tip))
+    if total + tip < 0:
+        assert isinstance(result, StoreFault)
+        return
+    assert isinstance(result, Sums)
+    assert result.total == total + tip
+    told = msgspec.to_builtins(wire(result))
+    assert decimal_to_minor(told["total"], scale) == total + tip
+    for name in (*lists, "tip"):
+        listed = [decimal_to_minor(one["amount"], scale) for one in told[f"{name}Description"]]
+        assert sum(listed) == decimal_to_minor(told[name], scale)
+
+
+JUNK = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["amount", "description"]), inner, max_size=2)
+    ),
+    max_leaves=5,
+)
+MEMBERS = st.sampled_from(
+    [name for field in msgspec.structs.fields(StoreAmounts) for name in [field.encode_name]]
+)
+
+
+@given(st.dictionaries(MEMBERS, JUNK, max_size=6))
+def test_no_amounts_raise_and_what_is_taken_is_in_range(body: Any) -> None:
+    result = take(body)
+    if isinstance(result, Sums):
+        assert 0 <= result.total <= MOST
+        assert all(len(one.description) in range(1, 256) for one in result.extras.all())
+        assert sum(len(one.description.encode()) for one in result.extras.all()) <= MOST_WORDS

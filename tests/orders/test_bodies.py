@@ -1,0 +1,109 @@
+"""Decisions §9: what the bodies of order webhooks say."""
+
+import json
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from tests.orders.samples import HOME, NOW, PARTNER, SHOP, STORE, STOREFRONT, core, delivery, order, reviewed
+
+from mercato.orders.amounts import wire
+from mercato.orders.bodies import OrderEventData, cancelled_data, place_body, validate_body
+from mercato.orders.model import OrderState, OrderStatus
+from mercato.orders.record import OrderRow, StoreAnswer, order_of
+from mercato.wire import as_json
+
+ORDER = PARTNER
+CUSTOMER = {"email": "a@example.com", "firstName": "A", "lastName": "B", "phone": "+1", "partnerUserId": None}
+SENT = order(fulfillment=delivery(HOME), customer=CUSTOMER, amounts={"tip": "1.00"}, more="ignored")
+
+
+def row(**changes: Any) -> OrderRow:
+    request, found = core(json.dumps(SENT).encode()), reviewed(SENT)
+    assert found.sums is not None
+    members: dict[str, Any] = {
+        "id": ORDER,
+        "partner_id": PARTNER,
+        "storefront_id": STOREFRONT,
+        "store_id": STORE,
+        "partner_store_id": "shop-1",
+        "state": OrderState.OPEN,
+        "status": OrderStatus.PENDING,
+        "answer": StoreAnswer.WAITING,
+        "errors": (),
+        "partner_order_id": None,
+        "estimated_ready_at": None,
+        "cancel_reason": None,
+        "currency": "USD",
+        "total": found.sums.total,
+        "cart": found.cart,
+        "amounts": wire(found.sums),
+        "fulfillment": found.fulfillment,
+        "customer": request.customer,
+        "client_context": request.client_context,
+        "token_id": None,
+        "sequence": 1,
+        "entries": 1,
+        "traceparent": "",
+        "created_at": NOW,
+        "updated_at": NOW,
+    }
+    return OrderRow(**members | changes)
+
+
+def check_order(told: Any) -> None:
+    """Check that it is an OrderCore that the service itself would read, priced and with names."""
+    assert set(told) == {"cart", "clientContext", "fulfillment", "amounts", "customer"}
+    core(json.dumps(told).encode())
+    assert [one["name"] for one in told["cart"]["lineItems"]] == ["Tea", "Cake"]
+    assert told["cart"]["lineItems"][0]["modifierGroups"][0]["lineItems"][0]["name"] == "Lemon"
+    assert told["amounts"]["total"] == "10.20"
+    assert told["amounts"]["tipDescription"] == [{"amount": "1.00", "description": "Tip"}]
+    assert told["fulfillment"]["address"]["address1"] == "1 Main St"
+    assert told["customer"] == CUSTOMER
+
+
+def test_a_validate_call_says_which_order_for_which_store():
+    body = json.loads(validate_body(SHOP, core(json.dumps(SENT).encode()), reviewed(SENT), now=NOW))
+    assert (body["type"], body["timestamp"]) == ("order.validate", "2026-03-04T12:00:00.000Z")
+    assert set(body) == {"type", "timestamp", "data"}
+    assert set(body["data"]) == {"storeId", "partnerStoreId", "order"}
+    assert (body["data"]["storeId"], body["data"]["partnerStoreId"]) == (str(STORE), "shop-1")
+    check_order(body["data"]["order"])
+
+
+def test_a_place_call_passes_the_payment_on_as_it_was_sent():
+    sent = b'{ "type":"cardOnFile",  "amount": 10.50, "cardToken" : "tok_\\u00e4\\/1"}'
+    body = place_body(row(), payment=msgspec.Raw(sent), now=NOW)
+    assert sent in body
+    told = json.loads(body)
+    assert told["type"] == "order.place"
+    assert set(told["data"]) == {"orderId", "storeId", "partnerStoreId", "order", "payment"}
+    assert told["data"]["orderId"] == str(ORDER)
+    check_order(told["data"]["order"])
+
+
+def test_without_a_payment_there_is_no_such_member():
+    for payment in (UNSET, msgspec.Raw(b"null")):
+        assert "payment" not in json.loads(place_body(row(), payment=payment, now=NOW))["data"]
+
+
+def test_a_customer_that_was_not_sent_is_not_told():
+    bare = row(customer=None, client_context=None)
+    told = json.loads(place_body(bare, payment=UNSET, now=NOW))["data"]["order"]
+    assert set(told) == {"cart", "fulfillment", "amounts"}
+
+
+def test_a_store_is_told_why_an_order_is_cancelled():
+    told = json.loads(as_json(cancelled_data(row(cancel_reason="STORE_UNREACHABLE"))))
+    assert set(told) == {"orderId", "storeId", "partnerStoreId", "cancelReason", "order"}
+    assert told["cancelReason"] == "STORE_UNREACHABLE"
+    check_order(told["order"])
+
+
+def test_an_order_event_has_a_sequence_and_the_order_without_its_payment():
+    data = OrderEventData(order_id=ORDER, sequence=3, order=order_of(row()))
+    told = json.loads(as_json(data))
+    assert set(told) == {"orderId", "sequence", "order"}
+    assert (told["sequence"], told["order"]["orderId"]) == (3, told["orderId"])
+    assert "payment" not in told["order"]

@@ -1,0 +1,63 @@
+"""Decisions §8, §10: place answers an order's reasons as a problem."""
+
+import msgspec
+import pytest
+
+from mercato import errors
+from mercato.errors import OrderError
+from mercato.orders.reasons import ORDER_REASONS, refusal
+from mercato.web.problems import Context, members_of
+
+HERE = Context(base_url="https://x.example", request_id="r", trace_id="0" * 32, accept=b"")
+
+
+def reason(code: str, message: str = "No.") -> OrderError:
+    return OrderError(code=code, message=message, pointer=None)
+
+
+@pytest.mark.parametrize("code", sorted(ORDER_REASONS))
+def test_every_reason_has_a_problem_with_its_code(code: str):
+    problem = refusal([reason(code)])
+    assert (problem.error_code, problem.code) == (code, code)
+    assert problem.status == (422 if code == "VALIDATION_FAILED" else 400)
+    assert problem.retryable is (code == "PAYMENT_FAILED")
+
+
+def test_the_first_reason_gives_code_and_status_and_all_are_listed():
+    reasons = [reason("STORE_CLOSED", "Back at six."), reason("VALIDATION_FAILED"), reason("PAYMENT_FAILED")]
+    problem = refusal(reasons)
+    assert isinstance(problem, errors.StoreClosed)
+    assert list(problem.errors) == reasons
+    assert problem.detail == "Back at six. (3 reasons: see errors.)"
+    assert refusal(reasons[:1]).detail == "Back at six."
+
+
+def test_an_unknown_code_is_told_as_it_came_with_the_page_of_other():
+    members = members_of(refusal([reason("KITCHEN_ON_FIRE", "Smoke.")]), HERE)
+    assert members | {"timestamp": None} == {
+        "type": "https://x.example/errors/OTHER",
+        "title": "The store refused the order for a reason of its own",
+        "status": 400,
+        "detail": "Smoke.",
+        "errorCategory": "validation",
+        "errorCode": "KITCHEN_ON_FIRE",
+        "errors": [msgspec.to_builtins(reason("KITCHEN_ON_FIRE", "Smoke."))],
+        "instance": "urn:mercato:request:r",
+        "requestId": "r",
+        "retryAfter": None,
+        "retryable": False,
+        "timestamp": None,
+        "traceId": "0" * 32,
+    }
+
+
+def test_codes_that_concern_no_order_are_no_reasons():
+    kinds = {kind.code: kind for kind in errors.every()}
+    assert set(kinds) >= ORDER_REASONS
+    assert {kinds[code].category for code in ORDER_REASONS} == {"validation", "availability", "payment"}
+    assert not ORDER_REASONS & {
+        "INVALID_REQUEST",
+        "MISSING_STORE_ID",
+        "IDEMPOTENCY_KEY_REUSED",
+        "STORE_UNREACHABLE",
+    }

@@ -1,0 +1,273 @@
+"""Decisions §9: what a store's reply says, whatever it sends."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mercato.errors import OrderError
+from mercato.orders.amounts import Detail, Sums
+from mercato.orders.replies import (
+    Agreed,
+    Fault,
+    PlaceJudge,
+    PlaceSaid,
+    Refused,
+    ValidateJudge,
+    ValidateSaid,
+    place_fault,
+    read_place,
+    read_validate,
+    validate_fault,
+)
+
+SUMS = Sums("USD", 2, 800)
+
+
+def raw(body: Any) -> bytes:
+    return body if isinstance(body, bytes) else json.dumps(body).encode()
+
+
+def validate(body: Any, status: int = 200) -> Any:
+    return read_validate(status, raw(body))
+
+
+def place(body: Any, status: int = 200) -> Any:
+    return read_place(status, raw(body))
+
+
+def no(body: Any, status: int = 200) -> list[tuple[str, str, str | None]]:
+    """Return the reasons of what both calls take for the same no."""
+    for read in (validate, place):
+        said = read(body, status)
+        assert isinstance(said, Refused), said
+    return [(one.code, one.message, one.pointer) for one in said.errors]
+
+
+def test_an_object_that_says_nothing_is_a_yes():
+    assert validate({}) == ValidateSaid()
+    assert place({}, 201) == PlaceSaid()
+    assert validate({"isValid": None, "errors": None, "amounts": None}) == ValidateSaid()
+
+
+def test_a_yes_that_is_said_counts_more_than_reasons_beside_it():
+    assert validate({"isValid": True, "errors": [{"code": "STORE_CLOSED"}]}) == ValidateSaid()
+    assert place({"accepted": True, "errors": ["x"]}) == PlaceSaid()
+
+
+def test_reasons_are_a_no_when_nothing_is_said():
+    reason = {"code": "STORE_CLOSED", "message": "Back at six", "pointer": "/fulfillment"}
+    assert no({"errors": [reason]}) == [("STORE_CLOSED", "Back at six", "/fulfillment")]
+
+
+def test_a_no_without_reasons_is_other():
+    told = [("OTHER", "The store refused the order for a reason of its own.", None)]
+    assert [(e.code, e.message, e.pointer) for e in validate({"isValid": False}).errors] == told
+    assert [(e.code, e.message, e.pointer) for e in place({"accepted": False, "errors": []}).errors] == told
+
+
+@pytest.mark.parametrize("status", [400, 402, 409, 422])
+def test_these_statuses_are_a_no(status: int):
+    assert no({"errors": [{"code": "ADDRESS_OUT_OF_RANGE", "message": "Too far"}]}, status) == [
+        ("ADDRESS_OUT_OF_RANGE", "Too far", None)
+    ]
+    assert no({"errorCode": "PAYMENT_DECLINED", "detail": "No funds", "title": "T"}, status) == [
+        ("PAYMENT_DECLINED", "No funds", None)
+    ]
+    assert no({"errorCode": "PAYMENT_DECLINED", "errors": []}, status) == [
+        ("PAYMENT_DECLINED", "The payment was declined.", None)
+    ]
+    for unreadable in (b"", b"<html>", b"[1]", b'{"errors": 7}', b'{"errors": {"a": 1}}', b"\xff", {"x": 1}):
+        assert [code for code, _, _ in no(unreadable, status)] == ["OTHER"]
+
+
+def test_entries_that_cannot_be_read_are_other_each():
+    entries = [1, None, "sold out", {}, {"code": 5, "message": [], "pointer": 3}, {"message": "hm"}]
+    assert [code for code, _, _ in no({"errors": entries})] == ["OTHER"] * 6
+    assert no({"errors": entries})[2][1] == "sold out"
+    assert no({"errors": entries})[5][1] == "hm"
+
+
+@pytest.mark.parametrize(
+    "status", [100, 204, 301, 307, 401, 403, 404, 408, 410, 413, 429, 500, 502, 503, 599]
+)
+def test_every_other_status_is_the_stores_fault(status: int):
+    body = {"errors": [{"code": "STORE_CLOSED"}]} if status != 204 else b""
+    for said in (validate(body, status), place(body, status)):
+        assert isinstance(said, Fault)
+        assert str(status) in said.words
+
+
+UNREADABLE = {
+    "nothing": b"",
+    "white space": b" \n",
+    "no JSON": b"OK",
+    "a list": b"[]",
+    "a truth": b"true",
+    "a string": b'"yes"',
+    "not a number": b'{"isValid": NaN}',
+    "cut off": b'{"isValid": true',
+    "two documents": b"{}{}",
+    "too deep": b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "no UTF-8": b"\xff\xfe",
+}
+
+
+@pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_2xx_that_is_no_json_object_is_the_stores_fault(body: bytes):
+    assert isinstance(validate(body), Fault)
+    assert isinstance(place(body), Fault)
+    assert validate_fault(200, body) == place_fault(200, body) != ""
+
+
+def test_a_verdict_that_is_neither_true_nor_false_is_the_stores_fault():
+    value: Any
+    for value in ("true", 1, [], {}, "no"):
+        assert isinstance(validate({"isValid": value}), Fault)
+        assert isinstance(place({"accepted": value}), Fault)
+    assert place({"isValid": False}) == PlaceSaid()
+
+
+def test_unknown_codes_pass_through_and_codes_that_are_no_reasons_are_other():
+    told = {
+        "KITCHEN_ON_FIRE": "KITCHEN_ON_FIRE",
+        "OTHER": "OTHER",
+        "VALIDATION_FAILED": "VALIDATION_FAILED",
+        "PAYMENT_FAILED": "PAYMENT_FAILED",
+        "UNAUTHENTICATED": "OTHER",
+        "RATE_LIMITED": "OTHER",
+        "STORE_UNREACHABLE": "OTHER",
+        "ORDER_TOKEN_INVALID": "OTHER",
+        "INTERNAL_ERROR": "OTHER",
+        "A" * 64: "A" * 64,
+        "A" * 65: "OTHER",
+        "store_closed": "OTHER",
+        "A B": "OTHER",
+        "A\n": "OTHER",
+        "Ä": "OTHER",
+        "": "OTHER",
+    }
+    assert [code for code, _, _ in no({"errors": [{"code": code} for code in told]})] == list(told.values())
+
+
+def test_what_a_store_says_is_bounded_and_free_of_control_characters():
+    reason = {"code": "X", "message": "a\x00\x1b[31m\r\nb\u2028c\u202ed" + "e" * 999, "pointer": "/a" * 999}
+    (said,) = set(no({"errors": [reason] * 500}))
+    assert said[1].startswith("a [31m b c de")
+    assert len(said[1]) == 500
+    assert said[2] is None
+    assert len(no({"errors": [reason] * 500})) == 100
+
+
+def test_a_pointer_that_is_none_is_left_out():
+    pointers = {"/a~1b/0": "/a~1b/0", "": None, "a": None, "/a~2": None, "/a\n": None, "#/a": None, "/": "/"}
+    assert [at for _, _, at in no({"errors": [{"pointer": one} for one in pointers]})] == list(
+        pointers.values()
+    )
+
+
+def test_when_the_order_will_be_ready_is_read_with_any_offset_and_else_ignored():
+    ready = datetime(2026, 1, 31, 18, 30, tzinfo=UTC)
+    assert validate({"estimatedReadyAt": "2026-01-31T19:30:00+01:00"}) == ValidateSaid(
+        estimated_ready_at=ready
+    )
+    assert place({"estimatedReadyAt": "2026-01-31T18:30:00Z"}) == PlaceSaid(estimated_ready_at=ready)
+    text: Any
+    for text in ("2026-01-31T18:30:00", "soon", 1769884200, {}, "0001-01-01T00:00:00+14:00"):
+        assert validate({"estimatedReadyAt": text}) == ValidateSaid()
+
+
+def test_the_stores_number_of_the_order_is_a_text_or_an_integer():
+    def number(body: Any) -> Any:
+        return place(body).partner_order_id
+
+    assert number({"partnerOrderId": "A-1"}) == "A-1"
+    assert number({"partnerOrderId": "ä" * 255}) == "ä" * 255
+    assert number({"partnerOrderId": -17}) == "-17"
+    assert number(b'{"partnerOrderId": 123456789012345678901234567890}') == "123456789012345678901234567890"
+    for other in ("", "x" * 256, "a\x00b", 1.5, True, ["1"], {"id": 1}, None):
+        assert number({"partnerOrderId": other}) is None
+    assert number(b'{"partnerOrderId": ' + b"9" * 300 + b"}") is None
+    assert number(b'{"partnerOrderId": "\xff"}') is None
+
+
+def test_amounts_that_are_no_object_are_a_fault_at_validate_and_nothing_at_place():
+    amounts: Any
+    for amounts in ([], "8.00", 8):
+        assert isinstance(validate({"amounts": amounts}), Fault)
+        assert place({"amounts": amounts}) == PlaceSaid()
+    assert place({"amounts": {"fees": "1.00"}}).amounts is not None
+
+
+def test_the_last_of_a_repeated_member_counts():
+    assert isinstance(validate(b'{"isValid": true, "isValid": false}'), Refused)
+
+
+def test_a_judge_tells_faults_and_keeps_what_was_said():
+    judge = ValidateJudge(SUMS)
+    assert judge(500, b"") == "The store answered 500."
+    assert judge.reply == Fault("The store answered 500.")
+    assert judge(200, raw({"amounts": {"fees": "1.00"}, "estimatedReadyAt": "2026-01-31T18:30:00Z"})) is None
+    assert isinstance(judge.reply, Agreed)
+    assert judge.reply.sums.extras.fees == (Detail(100, "Fees"),)
+    assert judge(200, raw({"amounts": {"fees": "1.00", "total": "8.00"}})) == (
+        "amounts.total is 8.00, but the amounts add up to 9.00 with the tip and 9.00 without."
+    )
+    assert judge(200, raw({"amounts": {"subTotal": "9.00"}})) is None
+    assert isinstance(judge.reply, Refused)
+    assert judge.reply.errors[0].code == "ITEM_PRICE_CHANGED"
+    assert judge(422, b"") is None
+    placed = PlaceJudge()
+    assert (placed(200, b"{}"), placed.reply) == (None, PlaceSaid())
+    assert (placed(200, b""), type(placed.reply)) != (None, Fault)
+
+
+def check_any(status: int, body: bytes) -> None:
+    for said in (read_validate(status, body), read_place(status, body)):
+        if isinstance(said, Refused):
+            assert 0 < len(said.errors) <= 100
+            for one in said.errors:
+                assert isinstance(one, OrderError)
+                assert 0 < len(one.message) <= 500
+                msgspec.json.encode(one)
+        elif isinstance(said, Fault):
+            assert said.words
+    judge = ValidateJudge(SUMS)
+    assert (judge(status, body) is not None) == isinstance(judge.reply, Fault)
+
+
+STATUSES = st.sampled_from([200, 201, 204, 302, 400, 402, 404, 409, 422, 429, 500]) | st.integers(100, 599)
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["code", "message", "pointer", "amount", "fees", "total"]), inner, max_size=4
+        )
+    ),
+    max_leaves=10,
+)
+MEMBERS = st.sampled_from(
+    ["isValid", "accepted", "amounts", "errors", "errorCode", "detail", "estimatedReadyAt", "partnerOrderId"]
+)
+
+
+@given(STATUSES, st.binary(max_size=100))
+def test_no_bytes_raise(status: int, body: bytes) -> None:
+    check_any(status, body)
+
+
+@given(STATUSES, st.dictionaries(MEMBERS, JUNK, max_size=5))
+def test_no_document_raises(status: int, body: Any) -> None:
+    check_any(status, json.dumps(body).encode())
+
+
+@given(STATUSES, st.dictionaries(MEMBERS, JUNK, max_size=3), st.data())
+def test_no_damaged_document_raises(status: int, body: Any, data: st.DataObject) -> None:
+    damaged = bytearray(json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    check_any(status, bytes(damaged))

@@ -1,0 +1,363 @@
+"""Decisions §6, §8: what an order costs, and every reason why it can't be had."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+from tests.carts.chance import Chance
+from tests.carts.slow import verdict
+from tests.catalog.documents import compiled
+from tests.orders.samples import (
+    CAKE,
+    EXTRAS,
+    HOME,
+    MILK,
+    NOW,
+    SET,
+    STORE,
+    TEA,
+    Json,
+    cafe,
+    codes,
+    delivery,
+    line,
+    order,
+    placing,
+    reviewed,
+    shop,
+)
+
+from mercato.carts.places import in_cart
+from mercato.clock import new_id
+from mercato.errors import InvalidRequest, Problem, ValidationFailed
+from mercato.orders.amounts import Sums
+from mercato.orders.review import Review, review
+from mercato.stores.model import SoldOut
+
+LUNCH = [{"dayOfWeek": "Wednesday", "start": "11:00:00", "end": "14:00:00"}]
+PICKUP = {"mode": "PICKUP", "scheduleType": "ASAP"}
+
+
+def scheduled(time: Any, kind: str = "SCHEDULED") -> Json:
+    return {"mode": "PICKUP", "scheduleType": kind, "scheduledTime": time}
+
+
+def reasons(body: Json | None = None, **world: Any) -> list[tuple[str, str | None]]:
+    return codes(reviewed(body, **world).reasons)
+
+
+def refused(body: Json, kind: type[Problem] = ValidationFailed, **world: Any) -> list[str | None]:
+    with pytest.raises(kind) as caught:
+        reviewed(body, **world)
+    return [fault.pointer for fault in caught.value.errors]
+
+
+def placed(**members: Any) -> Review:
+    request = placing(msgspec.json.encode(order(**members)))
+    return review(request, store=shop(), catalog=compiled(cafe()), now=NOW, new_id=new_id)
+
+
+# --- price ----------------------------------------------------------------------------------------
+
+
+def test_an_order_is_priced_like_its_cart_and_its_lines_have_names():
+    found = reviewed(order(amounts={"tip": "1.00", "subTotal": "0.01", "fees": "99.00"}))
+    assert found.reasons == ()
+    assert found.sums == Sums("USD", 2, 920, tip=100)
+    told = msgspec.to_builtins(found.cart)
+    assert (told["catalogSetId"], told["storeId"]) == (str(SET), str(STORE))
+    assert told["amounts"] == {"currency": "USD", "subTotal": "9.20", "total": "9.20"}
+    tea, cake = told["lineItems"]
+    assert (tea["name"], tea["amounts"]) == ("Tea", {"unitPrice": "2.60", "total": "5.20"})
+    assert (cake["name"], cake["amounts"]) == ("Cake", {"unitPrice": "4.00", "total": "4.00"})
+    (lemon,) = tea["modifierGroups"][0]["lineItems"]
+    assert lemon["name"] == "Lemon"
+    assert len({tea["lineItemId"], cake["lineItemId"], lemon["lineItemId"]}) == 3
+
+
+def test_what_has_no_price_leaves_the_order_without_amounts():
+    found = reviewed(order(line(str(new_id())), line(TEA)))
+    assert found.sums is None
+    assert codes(found.reasons) == [("ITEM_UNAVAILABLE", "/cart/lineItems/0")]
+    told = msgspec.to_builtins(found.cart)
+    assert "amounts" not in told
+    assert [entry.get("unavailable") for entry in told["lineItems"]] == [True, None]
+    assert [entry.get("name") for entry in told["lineItems"]] == [None, "Tea"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_carts_faults_and_price_are_those_of_the_cart_helpers(seed: int):
+    world = Chance(seed, careless=0.5)
+    lines = world.lines()
+    expected = verdict(world.document, world.sold_out, lines)
+    gone = tuple(SoldOut(UUID(item), None) for item in world.sold_out)
+    found = reviewed(order(*lines), document=world.document, store=shop(sold_out=gone))
+    own = [reason for reason in codes(found.reasons) if reason != ("VALIDATION_FAILED", "/cart/lineItems")]
+    assert sorted(map(str, own)) == sorted(map(str, expected.faults))
+    assert (found.sums is None) == (expected.total is None)
+    if found.sums is not None and expected.total is not None:
+        assert found.sums.total == expected.total * 10**found.sums.scale
+
+
+# --- reasons against it ---------------------------------------------------------------------------
+
+
+def test_an_empty_cart_is_a_reason():
+    found = reviewed(order() | {"cart": {"catalogSetId": str(SET), "storeId": str(STORE), "lineItems": []}})
+    assert codes(found.reasons) == [("CART_EMPTY", "/cart/lineItems")]
+    assert found.sums == Sums("USD", 2, 0)
+
+
+def test_rules_of_the_catalog_are_reasons_with_pointers():
+    document = cafe()
+    document["modifierGroups"][EXTRAS]["minimumAllowed"] = 1
+    body = order(line(TEA), line(TEA, 1, line(MILK, 3)), line(CAKE, 4))
+    assert reasons(body, document=document) == [
+        ("MODIFIER_REQUIRED", "/cart/lineItems/0/modifierGroups"),
+        ("MODIFIER_LIMIT_EXCEEDED", "/cart/lineItems/1/modifierGroups/0"),
+        ("VALIDATION_FAILED", "/cart/lineItems/2/quantity"),
+    ]
+
+
+def test_an_item_that_is_in_no_section_is_not_sold():
+    assert reasons(order(line(MILK), line(TEA))) == [("ITEM_UNAVAILABLE", "/cart/lineItems/0")]
+
+
+def test_without_sections_or_without_catalogs_anything_is_sold():
+    document = cafe()
+    del document["catalogs"]
+    assert reasons(order(line(TEA)), document=document) == []
+    del document["sections"]
+    assert reasons(order(line(MILK)), document=document) == []
+
+
+def two_menus() -> Json:
+    """Return a café with tea all day and cake at lunch time only."""
+    document = cafe()
+    sections = document["sections"]
+    first, second = sections
+    sections[first] |= {"itemIds": [TEA], "sectionIds": []}
+    sections[second]["itemIds"] = [CAKE]
+    lunch = str(UUID(int=5))
+    document["catalogs"][lunch] = {"name": "Lunch", "sectionIds": [second], "availability": LUNCH}
+    return document
+
+
+def test_an_item_is_sold_while_a_catalog_that_reaches_it_is_available():
+    later = NOW.replace(hour=14)
+    assert reasons(document=two_menus(), now=NOW) == []
+    found = reviewed(document=two_menus(), now=later)
+    assert codes(found.reasons) == [("ITEM_UNAVAILABLE", "/cart/lineItems/1")]
+    assert found.reasons[0].message == "Cake is not on offer on Wednesday at 14:00:00, the store's time."
+    assert (
+        reasons(order(fulfillment=scheduled("2026-03-11T13:59:59Z")), document=two_menus(), now=later) == []
+    )
+
+
+def test_one_line_is_told_once_that_its_item_cannot_be_had():
+    gone = shop(sold_out=(SoldOut(UUID(MILK), None),))
+    assert reasons(order(line(MILK)), store=gone) == [("ITEM_UNAVAILABLE", "/cart/lineItems/0")]
+
+
+def test_an_item_that_is_back_by_then_can_be_ordered_for_then():
+    back = shop(sold_out=(SoldOut(UUID(CAKE), NOW + timedelta(hours=1)),))
+    assert reasons(store=back) == [("ITEM_UNAVAILABLE", "/cart/lineItems/1")]
+    assert reasons(order(fulfillment=scheduled("2026-03-04T13:00:00Z")), store=back) == []
+
+
+def test_a_paused_store_says_until_when():
+    paused = shop(paused=True, resume_at=NOW + timedelta(hours=1))
+    (reason,) = reviewed(store=paused).reasons
+    assert (reason.code, reason.pointer) == ("STORE_CLOSED", None)
+    assert reason.message == "The store is paused until 2026-03-04T13:00:00.000Z."
+    assert reasons(store=paused, now=NOW + timedelta(hours=1)) == []
+    assert reasons(order(fulfillment=scheduled("2026-03-04T13:00:00Z")), store=paused) == []
+    assert reasons(order(fulfillment=scheduled("2026-03-04T12:59:59Z")), store=paused) == [
+        ("STORE_CLOSED", "/fulfillment/scheduledTime")
+    ]
+    for_ever = shop(paused=True)
+    assert reasons(order(fulfillment=scheduled("2030-01-01T00:00:00Z")), store=for_ever) == [
+        ("STORE_CLOSED", "/fulfillment/scheduledTime")
+    ]
+
+
+def test_outside_its_hours_a_store_is_closed_and_that_is_all_that_is_said():
+    document = cafe()
+    next(iter(document["catalogs"].values()))["availability"] = LUNCH
+    assert reasons(document=document) == []
+    (reason,) = reviewed(document=document, store=shop(timezone="Asia/Tokyo")).reasons
+    assert reason.code == "STORE_CLOSED"
+    assert reason.message == "No catalog of the store is available on Wednesday at 21:00:00."
+
+
+def test_a_mode_that_the_store_does_not_offer_is_a_reason():
+    assert reasons(store=shop(pickup_allowed=False)) == [("VALIDATION_FAILED", "/fulfillment/mode")]
+    body = order(fulfillment=delivery(HOME))
+    assert reasons(body) == reasons(store=shop(delivery_allowed=False)) == []
+    assert reasons(body, store=shop(delivery_allowed=False)) == [("VALIDATION_FAILED", "/fulfillment/mode")]
+
+
+def test_the_minimum_is_compared_with_the_subtotal_alone():
+    least = shop(minimum_order_amount=921, minimum_order_currency="USD")
+    (reason,) = reviewed(order(amounts={"tip": "5.00"}), store=least).reasons
+    assert reason.code == "ORDER_BELOW_MINIMUM"
+    assert reason.message == "The store takes orders from 9.21 USD on; the cart comes to 9.20."
+    assert reasons(store=shop(minimum_order_amount=920, minimum_order_currency="USD")) == []
+
+
+def test_a_minimum_in_another_currency_says_nothing():
+    assert reasons(store=shop(minimum_order_amount=10**9, minimum_order_currency="JPY")) == []
+
+
+def test_an_order_that_comes_to_less_than_nothing_is_refused():
+    document = cafe()
+    document["items"][TEA]["basePrice"] = "-1.00"
+    assert reasons(order(line(TEA)), document=document) == [("VALIDATION_FAILED", "/cart/lineItems")]
+
+
+ADDRESS = "/fulfillment/address"
+
+
+@pytest.mark.parametrize(
+    ("address", "missing"),
+    [
+        (None, ["address1", "city", "postalCode"]),
+        ({}, ["address1", "city", "postalCode"]),
+        (HOME, []),
+        (HOME | {"address1": None}, ["address1"]),
+        (HOME | {"address1": " "}, ["address1"]),
+        (HOME | {"address1": None, "street": "1 Main St"}, []),
+        (HOME | {"city": "", "postalCode": "\t"}, ["city", "postalCode"]),
+    ],
+    ids=["none", "empty", "whole", "no street", "blank street", "street by its other name", "blanks"],
+)
+def test_a_delivery_needs_street_city_and_postal_code(address: Json | None, missing: list[str]):
+    assert reasons(order(fulfillment=delivery(address))) == [
+        ("ADDRESS_INVALID", f"{ADDRESS}/{member}") for member in missing
+    ]
+
+
+def test_all_reasons_are_told_at_once_the_carts_first():
+    document = cafe()
+    document["catalogs"] = {str(UUID(int=1)): {"name": "x", "sectionIds": [], "availability": []}}
+    least = shop(minimum_order_amount=10**6, minimum_order_currency="USD", delivery_allowed=False)
+    body = order(line(CAKE, 4), fulfillment=delivery({}))
+    assert [code for code, _ in reasons(body, document=document, store=least)] == [
+        "VALIDATION_FAILED",
+        "STORE_CLOSED",
+        "VALIDATION_FAILED",
+        "ORDER_BELOW_MINIMUM",
+        *["ADDRESS_INVALID"] * 3,
+    ]
+
+
+def test_at_most_a_hundred_reasons_are_told():
+    assert len(reasons(order(*[line(MILK)] * 200, fulfillment=delivery({})))) == 100
+
+
+# --- faults of the request ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        None,
+        "",
+        "tomorrow",
+        "2026-03-04T13:00:00",
+        "2026-03-04T12:00:00Z",
+        "2026-03-03T12:00:00Z",
+        "9999-12-31T23:59:59Z",
+    ],
+)
+def test_a_scheduled_order_needs_an_instant_in_the_future(time: str | None):
+    assert refused(order(fulfillment=scheduled(time))) == ["/fulfillment/scheduledTime"]
+
+
+def test_a_time_that_means_nothing_is_not_read_but_must_be_one():
+    found = reviewed(order(fulfillment=scheduled("2020-01-01T00:00:00Z", "ASAP")))
+    assert (found.at, found.fulfillment.scheduled_time) == (NOW, None)
+    assert refused(order(fulfillment=scheduled("soon", "ASAP"))) == ["/fulfillment/scheduledTime"]
+
+
+def test_faults_of_the_request_are_told_at_once():
+    body = order(
+        line(CAKE, 2**31 - 1), amounts={"tip": "-1.00", "total": "0.001"}, fulfillment=scheduled(None)
+    )
+    document = cafe()
+    document["items"][CAKE] |= {"basePrice": "90000000000000000.00", "maximumQuantity": None}
+    request = placing(msgspec.json.encode(body))
+    with pytest.raises(ValidationFailed) as caught:
+        review(request, store=shop(), catalog=compiled(document), now=NOW, new_id=new_id)
+    assert [fault.pointer for fault in caught.value.errors] == [
+        "/fulfillment/scheduledTime",
+        "/amounts/tip",
+        "/amounts/total",
+        "/cart/lineItems/0",
+    ]
+
+
+def test_a_tip_that_takes_the_total_out_of_range_is_at_fault():
+    assert refused(order(amounts={"tip": "92233720368547758.07"})) == ["/amounts/tip"]
+
+
+def test_bounds_come_first():
+    body = order(*[line(TEA)] * 201, fulfillment=scheduled(None))
+    assert refused(body) == ["/cart/lineItems"]
+
+
+def test_a_payment_is_an_object_or_nothing():
+    payment: Any
+    for payment in ({"type": "external"}, {}, None):
+        assert placed(payment=payment).reasons == ()
+    for payment in ("card", 1, [], True, [{}]):
+        with pytest.raises(InvalidRequest) as caught:
+            placed(payment=payment, amounts={"tip": "-1.00"})
+        assert [(one.code, one.pointer) for one in caught.value.errors] == [
+            ("VALIDATION_FAILED", "/amounts/tip"),
+            ("INVALID_REQUEST", "/payment"),
+        ]
+
+
+def test_the_total_that_is_claimed_is_read():
+    assert placed(amounts={"total": "9.2"}).total == 920
+    assert placed(amounts={"tip": "1.00"}).total is None
+
+
+# --- what goes on ---------------------------------------------------------------------------------
+
+
+def test_the_fulfilment_goes_on_in_our_form():
+    sent = delivery(
+        HOME | {"address1": None, "street": "1 Main St", "coordinates": {"lat": 1, "lng": 2}},
+        scheduleType="SCHEDULED",
+        scheduledTime="2026-03-04T14:00:00.5+01:00",
+        instructions="Ring twice",
+    )
+    found = reviewed(order(fulfillment=sent))
+    assert found.at == datetime(2026, 3, 4, 13, 0, 0, 500_000, tzinfo=UTC)
+    assert msgspec.to_builtins(found.fulfillment) == {
+        "mode": "DELIVERY_BY_MERCHANT",
+        "scheduleType": "SCHEDULED",
+        "deliveryType": "DOOR_TO_DOOR",
+        "address": {
+            "address1": "1 Main St",
+            "address2": None,
+            "city": "Springfield",
+            "coordinates": {"lat": 1.0, "lng": 2.0},
+            "postalCode": "12345",
+            "state": None,
+        },
+        "instructions": "Ring twice",
+        "scheduledTime": "2026-03-04T13:00:00.500Z",
+    }
+
+
+def test_line_ids_are_kept_where_they_are_unique():
+    one = str(new_id())
+    found = reviewed(order(line(TEA, lineItemId=one), line(CAKE, lineItemId=one)))
+    ids = [entry.line_item_id for entry in found.cart.line_items]
+    assert ids[0] == UUID(one)
+    assert len(set(ids)) == len(in_cart(found.lines)) == 2

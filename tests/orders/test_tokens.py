@@ -1,0 +1,275 @@
+"""Decisions §8: a validatedOrderToken is for one caller, one order, fifteen minutes, and these amounts."""
+
+import copy
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.carts.chance import Chance
+from tests.orders.samples import (
+    CAKE,
+    HOME,
+    LEMON,
+    MILK,
+    NOW,
+    STORE,
+    STOREFRONT,
+    TEA,
+    Json,
+    delivery,
+    line,
+    order,
+    reviewed,
+)
+
+from mercato.carts.lines import choice_of
+from mercato.carts.model import LineItem
+from mercato.clock import new_id
+from mercato.errors import OrderTokenInvalid
+from mercato.orders.amounts import MOST_DETAILS, MOST_WORDS, Detail, Extras, Sums
+from mercato.orders.model import PickupFulfillment, ScheduleType
+from mercato.orders.tokens import MOST_LENGTH, PURPOSE, Digest, Seal, Terms, digest, digest_of
+from mercato.partners.vault import Vault
+
+SUMS = Sums("USD", 2, 920, Extras(fees=(Detail(100, "Bag"),), adjustments=(Detail(-5, "Ründung"),)), tip=50)
+READY = NOW + timedelta(minutes=20)
+
+
+def seal(*letters: bytes) -> Seal:
+    return Seal(Vault([letter * 32 for letter in letters or (b"a",)]).derive(PURPOSE), new_id)
+
+
+SEAL = seal()
+PICKUP = PickupFulfillment(schedule_type=ScheduleType.ASAP)
+
+
+def lines_of(*lines: Json) -> list[LineItem]:
+    return msgspec.convert(list(lines), list[LineItem])
+
+
+def of(*lines: Json, **other: Any) -> Digest:
+    said: dict[str, Any] = {"currency": "USD", "fulfillment": PICKUP} | other
+    return digest(said.pop("caller", STOREFRONT), said.pop("store", STORE), lines=lines_of(*lines), **said)
+
+
+DIGEST = of(line(TEA))
+TERMS = Terms(digest=DIGEST, sums=SUMS, estimated_ready_at=READY)
+TOKEN = SEAL.issue(TERMS, now=NOW)
+
+
+def refused(token: str, expected: Digest = DIGEST, *, by: Seal = SEAL, after: timedelta = timedelta()) -> str:
+    with pytest.raises(OrderTokenInvalid) as caught:
+        by.read(token, digest=expected, now=NOW + after)
+    assert [one.pointer for one in caught.value.errors] == ["/validatedOrderToken"]
+    return caught.value.detail
+
+
+# --- what it says ---------------------------------------------------------------------------------
+
+
+def test_a_token_says_what_was_agreed():
+    said = SEAL.read(TOKEN, digest=DIGEST, now=NOW)
+    assert (said.sums, said.estimated_ready_at) == (SUMS, READY)
+    assert said.expires_at == NOW + timedelta(minutes=15)
+    bare = SEAL.issue(Terms(digest=DIGEST, sums=Sums("JPY", 0, 5)), now=NOW)
+    assert SEAL.read(bare, digest=DIGEST, now=NOW).sums == Sums("JPY", 0, 5)
+
+
+def test_every_token_has_an_id_of_its_own():
+    again = SEAL.issue(TERMS, now=NOW)
+    ids = {SEAL.read(token, digest=DIGEST, now=NOW).token_id for token in (TOKEN, again)}
+    assert len(ids) == 2
+
+
+def test_a_token_is_good_for_fifteen_minutes():
+    SEAL.read(TOKEN, digest=DIGEST, now=NOW + timedelta(minutes=15, milliseconds=-1))
+    assert refused(TOKEN, after=timedelta(minutes=15)) == (
+        "The token expired at 2026-03-04T12:15:00.000Z. Validate the order again."
+    )
+
+
+def test_a_token_is_for_its_caller_its_store_its_cart_and_its_fulfilment():
+    assert "account" in refused(TOKEN, of(line(TEA), caller=UUID(int=1)))
+    assert "another store" in refused(TOKEN, of(line(TEA), store=UUID(int=1)))
+    assert "another cart" in refused(TOKEN, of(line(CAKE)))
+    assert "another cart" in refused(TOKEN, of(line(TEA), currency="EUR"))
+    scheduled = PickupFulfillment(schedule_type=ScheduleType.SCHEDULED)
+    assert "another fulfillment" in refused(TOKEN, of(line(TEA), fulfillment=scheduled))
+
+
+def test_what_is_no_token_is_told_so():
+    cut = [TOKEN[3:], TOKEN[:-1], TOKEN + "A", TOKEN + "=", " " + TOKEN, TOKEN + "\n"]
+    for token in ["", "vo_", "vo_AAAA", "x", "ä", *cut]:
+        assert "can't be read" in refused(token)
+
+
+def test_no_other_spelling_of_a_token_is_read():
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    for place in range(len(TOKEN)):
+        for step in (1, 2, 16, 32):
+            char = alphabet[(alphabet.find(TOKEN[place]) + step) % 64]
+            refused(TOKEN[:place] + char + TOKEN[place + 1 :])
+
+
+@given(st.text(max_size=200))
+def test_garbage_is_not_read(text: str) -> None:
+    refused(text)
+    refused("vo_" + text)
+
+
+def test_a_token_outlives_the_rotation_of_the_encryption_key_until_the_old_one_is_gone():
+    assert seal(b"b", b"a").read(TOKEN, digest=DIGEST, now=NOW).sums == SUMS
+    assert "can't be read" in refused(TOKEN, by=seal(b"b"))
+
+
+def test_what_is_signed_for_another_purpose_is_no_token():
+    vault = Vault([b"a" * 32])
+    other = Seal(vault.derive("mercato access token"), new_id)
+    assert "can't be read" in refused(other.issue(TERMS, now=NOW))
+
+
+def test_the_largest_amounts_make_a_token_that_is_still_taken():
+    each = MOST_WORDS // (4 * MOST_DETAILS)
+    details = tuple(Detail(-(2**63), "x" * each) for _ in range(MOST_DETAILS))
+    token = SEAL.issue(
+        Terms(digest=DIGEST, sums=Sums("USD", 2, 0, Extras(details, details, details, details))), now=NOW
+    )
+    assert len(token) <= MOST_LENGTH
+    assert SEAL.read(token, digest=DIGEST, now=NOW).sums.extras.fees == details
+
+
+# --- what it is bound to --------------------------------------------------------------------------
+
+
+def test_names_line_ids_and_the_order_of_lines_make_no_difference():
+    first = reviewed(order(line(TEA, 2, line(LEMON), line(MILK)), line(CAKE)))
+    second = reviewed(
+        order(line(CAKE, lineItemId=str(new_id())), line(TEA, 2, line(MILK), line(LEMON, name="x")))
+    )
+    assert digest_of(STOREFRONT, STORE, first) == digest_of(STOREFRONT, STORE, second)
+
+
+def test_equal_lines_split_in_two_are_one_line_of_their_sum():
+    assert of(line(TEA), line(CAKE), line(TEA, 2)) == of(line(TEA, 3), line(CAKE))
+    assert of(line(TEA, 1, line(MILK), line(MILK))) == of(line(TEA, 1, line(MILK, 2)))
+    assert of(line(TEA, 1, line(MILK)), line(TEA)) != of(line(TEA, 2, line(MILK)))
+
+
+def test_street_and_address1_are_one_and_instants_are_compared_in_utc():
+    def told(**more: Any) -> Digest:
+        later = {"scheduleType": "SCHEDULED"}
+        return digest_of(STOREFRONT, STORE, reviewed(order(fulfillment=delivery(**later | more))))
+
+    other = HOME | {"address1": None, "street": HOME["address1"]}
+    assert told(address=HOME, scheduledTime="2026-03-04T13:00:00Z") == told(
+        address=other, scheduledTime="2026-03-04T15:00:00.000+02:00"
+    )
+
+
+def test_every_part_of_a_fulfilment_counts():
+    address: Json = HOME | {"address2": "b", "state": "IL", "coordinates": {"lat": 1.5, "lng": 2.5}}
+    time = "2026-03-04T13:00:00Z"
+    same = delivery(address, instructions="Ring", scheduleType="SCHEDULED", scheduledTime=time)
+    others: list[Json] = [
+        {"deliveryType": "LEAVE_AT_DOOR"},
+        {"instructions": None},
+        {"scheduledTime": "2026-03-04T13:00:01Z"},
+    ]
+    others += [{"scheduleType": "ASAP"}, {"mode": "PICKUP"}]
+    others += [
+        {"address": address | {member: f"not {value}"}}
+        for member, value in address.items()
+        if member != "coordinates"
+    ]
+    others += [{"address": address | {"coordinates": place}} for place in (None, {"lat": 2.5, "lng": 1.5})]
+    told = [
+        digest_of(STOREFRONT, STORE, reviewed(order(fulfillment=same | change))) for change in [{}, *others]
+    ]
+    assert len(set(told)) == len(told) == 13
+
+
+def test_digests_are_the_same_in_every_process():
+    code = (
+        "from tests.orders.test_tokens import *\n"
+        "print(msgspec.json.encode(of(line(TEA, 1, line(MILK), line(LEMON)), line(CAKE))).decode())"
+    )
+    ours = msgspec.json.encode(of(line(TEA, 1, line(MILK), line(LEMON)), line(CAKE))).decode()
+    environment = os.environ | {"PYTHONHASHSEED": "4711"}
+    theirs = subprocess.run(
+        [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
+    )
+    assert theirs.stdout.strip() == ours
+
+
+def shuffled(chance: random.Random, lines: list[Json]) -> list[Json]:
+    """Return the same choices, lines split and groups split and everything in another order."""
+    out = []
+    for one in copy.deepcopy(lines):
+        for group in one["modifierGroups"]:
+            group["lineItems"] = shuffled(chance, group["lineItems"])
+        parts = one["modifierGroups"]
+        if parts and chance.random() < 0.5:
+            cut = chance.randint(0, len(parts[0]["lineItems"]))
+            parts.append(parts[0] | {"lineItems": parts[0]["lineItems"][cut:]})
+            parts[0]["lineItems"] = parts[0]["lineItems"][:cut]
+        chance.shuffle(parts)
+        if one["quantity"] > 1 and chance.random() < 0.5:
+            out.append(one | {"quantity": 1, "lineItemId": str(new_id())})
+            one["quantity"] -= 1
+        out.append(one)
+    chance.shuffle(out)
+    return out
+
+
+def changed(chance: random.Random, lines: list[Json]) -> list[Json]:
+    """Return lines of which one thing, at any depth, is another."""
+    lines = copy.deepcopy(lines)
+    one = chance.choice(lines)
+    below = [group for group in one["modifierGroups"] if group["lineItems"]]
+    what = chance.randint(0, 4 if below else 2)
+    if what == 0:
+        one["quantity"] += 1
+    elif what == 1:
+        one["itemId"] = str(new_id())
+    elif what == 2:
+        one["modifierGroups"].append({"modifierGroupId": str(new_id()), "lineItems": [line(MILK)]})
+    elif what == 3:
+        group = chance.choice(below)
+        group["lineItems"] = changed(chance, group["lineItems"])
+    else:
+        chance.choice(below)["modifierGroupId"] = str(new_id())
+    return lines
+
+
+@given(st.integers(0, 2**32))
+def test_a_cart_is_the_same_in_any_order_and_another_after_any_change(seed: int) -> None:
+    world = Chance(seed, careless=0.1)
+    lines = world.lines()
+    assert of(*lines) == of(*shuffled(world.random, lines))
+    assert of(*lines) != of(*changed(world.random, shuffled(world.random, lines)))
+
+
+@given(st.integers(0, 2**32))
+def test_one_line_has_the_digest_of_another_exactly_if_it_is_the_same_choice(seed: int) -> None:
+    world = Chance(seed, careless=0.1)
+    lines = [*world.lines(), *world.lines()]
+    lines = [one | {"quantity": 1} for one in (*lines, *shuffled(world.random, lines))]
+    world.random.shuffle(lines)
+    for a, b in pairwise(lines):
+        first, second = lines_of(a, b)
+        assert (of(a) == of(b)) is (choice_of(first) == choice_of(second))
+
+
+def test_the_amounts_are_what_the_token_carries_not_what_it_is_for():
+    other = SEAL.issue(replace(TERMS, sums=replace(SUMS, tip=0)), now=NOW)
+    assert SEAL.read(other, digest=DIGEST, now=NOW).sums != SUMS
