@@ -1,13 +1,14 @@
 """What holds for every operation there is: these tests read the table that the service itself is made from."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from aiohttp import ClientSession
-from tests.api.table import BODIES, GUARDED, call, owned, takes_store, target
+from tests.api.table import GUARDED, body_for, call, headers_for, owned, takes_store, target
 from tests.databases import only_sqlite
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
@@ -35,17 +36,25 @@ async def world(mercato: Service, shop: Merchant) -> World:
     store = await mercato.live(client, shop.host(CATALOG), webhook=shop.base + "/hooks")
     run = await mercato.run(client, store["storeId"], shop.host(CATALOG))
     await shop.webhook()
-    return World(
-        {
-            "storeId": store["storeId"],
-            "catalogSetId": store["catalogSetId"],
-            "onboardingId": store["onboardingId"],
-            "catalogIngestId": run["catalogIngestId"],
-            "deliveryId": await _delivery(mercato, partner_id, UUID(store["storeId"]), shop),
-        },
-        owner,
-        stranger,
-    )
+    shop.answers |= {"validate": {"isValid": True}, "place": {"accepted": True}}
+    ids = {
+        "storeId": store["storeId"],
+        "catalogSetId": store["catalogSetId"],
+        "onboardingId": store["onboardingId"],
+        "catalogIngestId": run["catalogIngestId"],
+        "deliveryId": await _delivery(mercato, partner_id, UUID(store["storeId"]), shop),
+    }
+    ids["orderId"] = await _order(owner[Access.MARKETFRONT], ids)
+    return World(ids, owner, stranger)
+
+
+async def _order(client: Client, ids: dict[str, str]) -> str:
+    """Place an order whose two sides are the same partner, so that both surfaces know its id."""
+    placing = next(operation for operation in GUARDED if operation.id == "placeOrder")
+    placed = await call(client, placing, placing.path, ids)
+    assert placed.status == 201, placed.body
+    order_id: str = placed.json()["orderId"]
+    return order_id
 
 
 async def _both(mercato: Service) -> tuple[UUID, dict[Access, Client]]:
@@ -208,9 +217,9 @@ def members_of(operation: Operation) -> list[str]:
     return list(fields)
 
 
-def hostile(operation: Operation) -> list[bytes]:
+def hostile(operation: Operation, body: dict[str, Any]) -> list[bytes]:
     """Return bodies that are wrong as a whole, and the good one with each member hostile, then said twice."""
-    good = {name: json.dumps(value).encode() for name, value in BODIES[operation.id].items()}
+    good = {name: json.dumps(value).encode() for name, value in body.items()}
     made = list(ALONE)
     for name in members_of(operation):
         for value in VALUES:
@@ -222,12 +231,34 @@ def hostile(operation: Operation) -> list[bytes]:
     return made
 
 
+def hostile_within(body: dict[str, Any]) -> list[bytes]:
+    """Return the good body with each value that stands deeper in it hostile."""
+    made: list[bytes] = []
+    for at in _deeper(body):
+        marked = json.loads(json.dumps(body))
+        inside = marked
+        for step in at[:-1]:
+            inside = inside[step]
+        inside[at[-1]] = "HOSTILE"
+        before, after = json.dumps(marked).encode().split(b'"HOSTILE"')
+        made += [before + value + after for value in VALUES]
+    return made
+
+
+def _deeper(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    if len(at) > 1:
+        yield at
+    if isinstance(value, dict | list):
+        for step, below in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _deeper(below, (*at, step))
+
+
 @pytest.mark.parametrize("operation", [op for op in GUARDED if op.takes is not None], ids=lambda op: op.id)
 async def test_no_body_makes_an_operation_stumble(world: World, operation: Operation, session: ClientSession):
     path = target(operation, world.ids, store=world.ids["storeId"])
     client = Client(world.owner[operation.access].base, world.owner[operation.access].key, session)
-    for body in hostile(operation):
-        reply = await client.call(operation.method, path, body)
+    for body in [*hostile(operation, good := body_for(operation, world.ids)), *hostile_within(good)]:
+        reply = await client.call(operation.method, path, body, headers=headers_for(operation))
         assert reply.status < 500 or reply.status == 503, (body[:200], reply.body)
         assert reply.headers["Content-Type"] == (
             "application/json" if reply.status < 300 else "application/problem+json"

@@ -3,6 +3,7 @@
 from typing import Annotated
 from uuid import UUID
 
+import msgspec
 import pytest
 from msgspec import Meta
 
@@ -176,3 +177,16 @@ def test_a_body_that_is_nested_at_any_depth_with_a_fault_at_its_end_is_400(depth
     with pytest.raises(errors.Problem) as caught:
         Decoder(Nested)(body)
     assert caught.value.status == 400
+
+
+class Passed(Wire):
+    number: int
+    payment: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+@pytest.mark.parametrize(
+    "payment", ['{"amount": 10.10, "id":12345678901234567890}', "null", '{"a":"\\u0041"}']
+)
+def test_what_is_passed_on_stays_as_it_was_sent_also_where_the_rest_is_mended(payment: str):
+    read = Decoder(Passed)(f'{{"number": 2.0, "payment": {payment}}}'.encode())
+    assert (read.number, read.payment) == (2, msgspec.Raw(payment.encode()))

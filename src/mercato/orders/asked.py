@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from mercato.errors import ValidationFailed
@@ -19,6 +18,7 @@ from mercato.orders.model import (
     PlaceOrderRequest,
     ScheduleType,
 )
+from mercato.orders.payment import fault_of
 from mercato.wire import instant, parse_instant
 from mercato.wire.walk import Found
 
@@ -52,8 +52,8 @@ def read(order: OrderCore | PlaceOrderRequest, scale: int, now: datetime) -> tup
         total = read_total(amounts.total if isinstance(amounts, PlaceAmounts) else None, scale)
     except ValidationFailed as fault:
         faults += found_in(fault)
-    if isinstance(order, PlaceOrderRequest) and not _is_object(order.payment):
-        faults.append(Found("/payment", "payment must be an object.", form=True))
+    if isinstance(order, PlaceOrderRequest) and (unfit := fault_of(order.payment)) is not None:
+        faults.append(Found("/payment", unfit, form=True))
     scheduled = order.fulfillment.schedule_type is ScheduleType.SCHEDULED
     fulfillment = normalised(order.fulfillment, at if scheduled else None)
     return Asked(at, fulfillment, tip, total), faults
@@ -98,8 +98,3 @@ def _instant(fulfillment: Fulfillment, now: datetime, faults: list[Found]) -> da
         return at
     faults.append(Found(_WHEN, fault or "", form=False))
     return now
-
-
-def _is_object(payment: msgspec.Raw | UnsetType) -> bool:
-    """Tell whether a payment can go to a store; null is none, as on every optional member."""
-    return payment is UNSET or bytes(payment).lstrip()[:1] in {b"{", b"n"}

@@ -13,6 +13,8 @@ LEAST_SECRET: Final = 4
 
 MOST_SECRETS: Final = 50
 
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 
 class _Data(Wire):
     order_id: msgspec.Raw
@@ -71,8 +73,20 @@ def _texts(value: Any) -> Iterator[str]:
             pass
 
 
+def fault_of(payment: msgspec.Raw | UnsetType) -> str | None:
+    """Return why a payment can't go to a store, None if it can; null is none, as on every optional member."""
+    try:
+        said = None if isinstance(payment, UnsetType) else msgspec.json.decode(payment)
+    except _UNREADABLE:
+        return "payment cannot be read: it holds a number out of range, a broken text or too many levels."
+    return None if said is None or isinstance(said, dict) else "payment must be an object."
+
+
 def canonical(payment: msgspec.Raw | UnsetType) -> bytes:
-    """Return the payment in the one spelling that equal payments share."""
+    """Return the payment in the one spelling that equal payments share; one that can't be read has its own."""
     if isinstance(payment, UnsetType):
         return b"null"
-    return msgspec.json.encode(msgspec.json.decode(payment), order="deterministic")
+    try:
+        return msgspec.json.encode(msgspec.json.decode(payment), order="deterministic")
+    except _UNREADABLE:
+        return bytes(payment)

@@ -16,6 +16,8 @@ MOST_FAULTS: Final = 100
 
 _NUL: Final = b"\\u0000"
 
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
 
 class Decoder(Generic[T]):
     """Decodes request bodies of one type."""
@@ -43,9 +45,18 @@ class Decoder(Generic[T]):
             mended, faults = walk.check(document, self._info)
             if faults:
                 raise refusal(faults)
-            return msgspec.convert(mended, self._kind)
+            return self._as_sent(msgspec.convert(mended, self._kind), body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
             raise _not_json(body, fault) from None
+
+    def _as_sent(self, value: T, body: bytes) -> T:
+        """Return the struct with its raw members as they were sent: the walk has written them anew."""
+        raw = [] if not isinstance(value, msgspec.Struct) else walk.raw_members(self._info)
+        if not raw:
+            return value
+        members = _members.decode(body)
+        texts = {name: members[sent] for name, sent in raw if sent in members}
+        return msgspec.structs.replace(value, **texts)  # type: ignore[type-var]  # a struct, as seen above
 
 
 class QueryDecoder(Generic[T]):

@@ -51,6 +51,16 @@ def check_texts(texts: Mapping[str, str], kind: info.Type) -> tuple[Any, list[Fo
     return out, walk.found
 
 
+def raw_members(kind: info.Type) -> list[tuple[str, str]]:
+    """Return the members of a struct that are kept as they were sent: their names here and on the wire."""
+    fields = kind.fields if isinstance(kind, info.StructType) else ()
+    return [
+        (field.name, field.encode_name)
+        for field in fields
+        if any(isinstance(option, info.RawType) for option in _alternatives(field.type))
+    ]
+
+
 def _from_text(text: str, kind: info.Type) -> Any:
     wanted = {type(part) for part in _alternatives(kind)}
     if info.IntType in wanted and re.fullmatch(r"-?\d{1,19}", text, re.ASCII):
