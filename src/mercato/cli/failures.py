@@ -7,6 +7,7 @@ from typing import Final
 import asyncpg
 
 from mercato.cli import FAILED, UNUSABLE
+from mercato.db.backup import BackupError
 from mercato.db.errors import UnusableUrl, is_unavailable
 from mercato.db.migrate import SchemaIsNewer
 from mercato.partners.model import AccountError
@@ -34,7 +35,7 @@ def explain(error: Exception) -> Failure | None:
     match error:
         case UnusableError() | SettingsError() | UnusableUrl():
             return Failure(str(error), UNUSABLE)
-        case AccountError() | VaultError():
+        case AccountError() | VaultError() | BackupError():
             return Failure(str(error))
         case SchemaIsNewer():
             return Failure(f"{_sentence(str(error))} Install a newer version of mercato.")

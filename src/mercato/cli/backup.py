@@ -1,0 +1,60 @@
+"""`mercato backup` and `mercato restore`: copies of the embedded database."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from mercato.cli.console import note
+from mercato.cli.failures import UnusableError
+from mercato.cli.options import DataDir
+from mercato.db import backup as copies
+from mercato.db.postgresql import is_url
+from mercato.db.url import database_url
+from mercato.partners.vault import FILE
+from mercato.settings import Settings, load
+
+
+def backup(
+    file: Annotated[Path, Parameter(help="The file to make.")],
+    /,
+    *,
+    data_dir: DataDir = None,
+) -> None:
+    """Copy the embedded database to a file, while servers go on using it."""
+    settings = load(os.environ, data_dir=data_dir)
+    copies.backup(_file(settings), file)
+    note(f"{file} is a whole copy as of now.")
+    if settings.encryption_keys is None:
+        note(
+            f"Keep {settings.data_dir / FILE} too, apart from it: without the key its secrets cannot be read."
+        )
+
+
+def restore(
+    file: Annotated[Path, Parameter(help="A file that `mercato backup` made.")],
+    /,
+    *,
+    replace: Annotated[
+        bool, Parameter(negative=(), help="Also over a database that is there: what it holds is lost.")
+    ] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Put a copy in the place of the embedded database; no server may have it open."""
+    settings = load(os.environ, data_dir=data_dir)
+    database = _file(settings)
+    copies.restore(file, database, replace=replace)
+    note(f"{database} is as {file} was made. Webhooks that waited then are sent (again) with the same ids.")
+    if settings.encryption_keys is None and not (settings.data_dir / FILE).exists():
+        note(f"Put {FILE} into {settings.data_dir} before you start: the copy's secrets need that key.")
+
+
+def _file(settings: Settings) -> Path:
+    url = database_url(settings)
+    if is_url(url):
+        raise UnusableError(
+            "This is for the embedded database. For PostgreSQL use its own tools: "
+            "pg_dump --format=custom --file=mercato.dump, and pg_restore --clean --if-exists."
+        )
+    return Path(url.removeprefix("sqlite:///"))

@@ -1,0 +1,118 @@
+"""Copies of the embedded database: whole while others write, put back only where nobody is."""
+
+import asyncio
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from mercato.db.backup import BackupError, backup, restore
+from mercato.db.migrate import migrate
+
+ROWS = 3_000
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    file = tmp_path / "mercato.db"
+    asyncio.run(migrate(f"sqlite:///{file}"))
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript("CREATE TABLE credit (n INTEGER, pad TEXT); CREATE TABLE debit (n INTEGER);")
+        connection.executemany("INSERT INTO credit VALUES (?, ?)", ((1, "x" * 4000) for _ in range(ROWS)))
+        connection.executemany("INSERT INTO debit VALUES (?)", ((1,) for _ in range(ROWS)))
+        connection.commit()
+    return file
+
+
+@pytest.fixture
+def writer(database: Path) -> Iterator[Event]:
+    """Somebody who goes on writing one row into each table in one transaction; the event is its first."""
+    stop, began = Event(), Event()
+
+    def write() -> None:
+        with closing(sqlite3.connect(database, timeout=10)) as connection:
+            while not stop.is_set():
+                connection.execute("INSERT INTO credit VALUES (1, 'y')")
+                connection.execute("INSERT INTO debit VALUES (1)")
+                connection.commit()
+                began.set()
+
+    thread = Thread(target=write)
+    thread.start()
+    try:
+        yield began
+    finally:
+        stop.set()
+        thread.join()
+
+
+def books(file: Path) -> tuple[int, int]:
+    with closing(sqlite3.connect(file)) as connection:
+        credit = connection.execute("SELECT sum(n) FROM credit").fetchone()[0]
+        return credit, connection.execute("SELECT sum(n) FROM debit").fetchone()[0]
+
+
+def test_a_copy_is_one_instant_of_a_database_that_is_written_to(
+    database: Path, writer: Event, tmp_path: Path
+):
+    assert writer.wait(10)
+    copy, told = tmp_path / "copy.db", list[tuple[int, int]]()
+    backup(database, copy, progress=lambda done, of: told.append((done, of)))
+    credit, debit = books(copy)
+    assert credit == debit > ROWS
+    assert told[-1][0] == told[-1][1] > 0
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert sorted(path.name for path in tmp_path.glob("*copy*")) == ["copy.db"]
+
+
+def test_a_copy_does_not_replace_a_file(database: Path, tmp_path: Path):
+    (tmp_path / "copy.db").write_text("mine")
+    with pytest.raises(BackupError, match="exists already"):
+        backup(database, tmp_path / "copy.db")
+    assert (tmp_path / "copy.db").read_text() == "mine"
+
+
+def test_a_copy_is_put_back_where_there_is_no_database(database: Path, tmp_path: Path):
+    backup(database, tmp_path / "copy.db")
+    restore(tmp_path / "copy.db", tmp_path / "new" / "mercato.db")
+    assert books(tmp_path / "new" / "mercato.db") == (ROWS, ROWS)
+
+
+def test_a_copy_replaces_a_database_only_when_asked_to_and_when_nobody_has_it_open(
+    database: Path, tmp_path: Path
+):
+    copy = tmp_path / "copy.db"
+    backup(database, copy)
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("DELETE FROM debit")
+        connection.commit()
+        with pytest.raises(BackupError, match="add --replace"):
+            restore(copy, database)
+        with pytest.raises(BackupError, match="Stop the server"):
+            restore(copy, database, replace=True)
+    restore(copy, database, replace=True)
+    assert books(database) == (ROWS, ROWS)
+
+
+@pytest.mark.parametrize("size", [0, 100, 5_000], ids=["empty", "a beginning", "half"])
+def test_a_damaged_copy_is_refused_and_replaces_nothing(database: Path, tmp_path: Path, size: int):
+    copy = tmp_path / "copy.db"
+    backup(database, copy)
+    copy.write_bytes(copy.read_bytes()[:size])
+    with pytest.raises(BackupError):
+        restore(copy, database, replace=True)
+    assert books(database) == (ROWS, ROWS)
+
+
+def test_a_database_of_something_else_is_refused(database: Path, tmp_path: Path):
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE bookmarks (url TEXT)")
+    with pytest.raises(BackupError, match="no database of mercato"):
+        restore(other, database, replace=True)
+    with pytest.raises(BackupError, match="no database of mercato"):
+        backup(other, tmp_path / "copy.db")

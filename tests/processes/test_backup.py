@@ -1,0 +1,57 @@
+"""Backup and restore with real processes: what was under way goes on from the copy."""
+
+import shutil
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+from tests.processes.test_serve import mercato, partner, serving, until_status
+from tests.service import CATALOG, Client, merchant
+
+ONBOARDING = "/v1/commerce/onboarding/stores"
+
+
+async def down(_request: web.Request, _body: bytes) -> web.Response:
+    return web.Response(status=500)
+
+
+async def test_a_restored_network_goes_on_where_the_copy_was_made(tmp_path: Path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    async with merchant() as shop, aiohttp.ClientSession() as session:
+        shop.answers["catalog-sync"] = down
+        async with serving(old) as (process, base):
+            pos = Client(base, (await partner(old))["commerceKey"], session)
+            body = {"partnerStoreId": "1", "name": "Store", "address": {}}
+            body |= {"catalogCallbackUrl": shop.host(CATALOG), "webhookUrl": shop.base}
+            onboarding = (await pos.post(ONBOARDING, body)).json()
+            path = f"{ONBOARDING}/{onboarding['onboardingId']}"
+            await until_status(pos, path, {"ready_to_activate"})
+            store = (await pos.post(path + "/activate")).json()["storeId"]
+            notified = await pos.post(
+                f"/v1/commerce/catalogset-notification?storeId={store}", {"callbackUrl": shop.host(CATALOG)}
+            )
+            _, sent, _ = await shop.webhook()
+            code, _, told = await mercato("backup", tmp_path / "copy.db", "--data-dir", old)
+            assert code == 0, told
+            assert "encryption.key" in told
+            process.kill()
+
+        code, _, told = await mercato("restore", tmp_path / "copy.db", "--data-dir", new)
+        assert code == 0, told
+        shutil.copy(old / "encryption.key", new)
+        shop.answers.clear()
+        async with serving(new) as (_, base):
+            pos = Client(base, pos.key, session)
+            assert (await pos.get(f"/v1/commerce/stores/{store}")).json()["name"] == "Store"
+            _, again, _ = await shop.webhook()
+    assert again["webhook-id"] == sent["webhook-id"] == notified.json()["catalogIngestId"]
+
+
+async def test_what_cannot_be_copied_is_said_without_a_traceback(tmp_path: Path):
+    code, _, told = await mercato("backup", tmp_path / "copy.db", "--data-dir", tmp_path / "none")
+    assert (code, told.count("\n")) == (1, 1), told
+    code, _, told = await mercato(
+        "backup", tmp_path / "copy.db", MERCATO_DATABASE_URL="postgresql://host/name"
+    )
+    assert code == 2
+    assert "pg_dump" in told
