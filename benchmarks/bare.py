@@ -3,20 +3,110 @@
 import asyncio
 import base64
 import sys
+from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import uuid4
 
+import msgspec
 import uvloop
 
 from mercato.web.server import serving
 
+Answer = Callable[[bytes], Awaitable[bytes]]
+"""Makes the body of an answer of the body of a request."""
 
-def static(body: bytes) -> Any:
+
+def static(body: bytes, status: int = 200) -> Any:
     """Return an application that answers every request with the same bytes."""
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
 
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+    return app
+
+
+def cart(prices: bytes) -> Any:
+    """Return an application that adds an item to a cart and prices it, in cents, with a plain dictionary."""
+    cents: dict[str, int] = msgspec.json.decode(prices)
+
+    def price(line: Any) -> int:
+        total = cents[line["itemId"]]
+        for group in line["modifierGroups"]:
+            for below in group["lineItems"]:
+                total += below["quantity"] * price(below)
+        return total
+
+    def identify(line: Any) -> None:
+        line["lineItemId"] = str(uuid4())
+        for group in line["modifierGroups"]:
+            for below in group["lineItems"]:
+                identify(below)
+
+    async def answer(body: bytes) -> bytes:
+        request = msgspec.json.decode(body)
+        cart, item, sub_total = request["cart"], request["item"], 0
+        identify(item)
+        cart["lineItems"].append(item)
+        for line in cart["lineItems"]:
+            unit = price(line)
+            total = unit * line["quantity"]
+            sub_total += total
+            line["amounts"] = {"unitPrice": text(unit), "total": text(total)}
+        cart["amounts"] = {"currency": "USD", "subTotal": text(sub_total), "total": text(sub_total)}
+        return msgspec.json.encode(cart)
+
+    return answering(answer)
+
+
+def text(cents: int) -> str:
+    return f"{cents // 100}.{cents % 100:02d}"
+
+
+def relay(url: bytes, told: bytes, answered: bytes) -> Any:
+    """Return an application that decodes, makes one POST, decodes the reply, and encodes the answer."""
+    import aiohttp
+
+    question, reply = msgspec.json.decode(told), msgspec.json.decode(answered)
+    session: Any = None
+
+    async def answer(body: bytes) -> bytes:
+        nonlocal session
+        if session is None:
+            session = aiohttp.ClientSession()
+        msgspec.json.decode(body)
+        async with session.post(
+            url.decode(), data=msgspec.json.encode(question), headers={"Content-Type": "application/json"}
+        ) as response:
+            msgspec.json.decode(await response.read())
+        return msgspec.json.encode(reply)
+
+    return answering(answer)
+
+
+def hanging() -> Any:
+    """Return an application that takes every request and answers none."""
+
+    async def app(_scope: Any, _receive: Any, _send: Any) -> None:
+        await asyncio.sleep(3600)
+
+    return app
+
+
+def answering(answer: Answer) -> Any:
+    """Return an application that reads a body and sends what is made of it."""
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        message = await receive()
+        body = message["body"]
+        while message.get("more_body"):
+            message = await receive()
+            body += message["body"]
+        said = await answer(body)
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(said))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": said})
 
     return app
 
@@ -33,8 +123,18 @@ def starlette() -> Any:
     return Starlette(routes=[Route("/", hello)])
 
 
+FLOORS: dict[str, Callable[..., Any]] = {
+    "static": static,
+    "unchanged": lambda: static(b"", 304),
+    "cart": cart,
+    "relay": relay,
+    "hanging": hanging,
+    "starlette": starlette,
+}
+
+
 async def main(name: str, *arguments: str) -> None:
-    app = starlette() if name == "starlette" else static(base64.b64decode(arguments[0]))
+    app = FLOORS[name](*(base64.b64decode(argument) for argument in arguments))
     async with serving(app, host="127.0.0.1", port=0) as base:
         print(f"listening on {base}", flush=True)
         await asyncio.Event().wait()

@@ -1,6 +1,7 @@
 """A small load generator and the processes it loads: keep-alive connections that send the same bytes again."""
 
 import asyncio
+import base64
 import json
 import os
 import re
@@ -99,15 +100,18 @@ class Server:
     process: psutil.Process
     port: int
     data_dir: Path
+    url: str | None = None
 
-    def call(self, method: str, path: str, body: Any = None, *, key: str) -> Any:
+    def call(
+        self, method: str, path: str, body: Any = None, *, key: str, headers: dict[str, str] | None = None
+    ) -> Any:
         """Call an operation; return the decoded body."""
         data = json.dumps(body).encode() if body is not None else None
         request = urllib.request.Request(  # a loopback URL
             f"http://127.0.0.1:{self.port}{path}",
             data=data,
             method=method,
-            headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
+            headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"} | (headers or {}),
         )
         with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310  # a loopback URL
             raw = reply.read()
@@ -120,7 +124,7 @@ class Server:
                 Path(sys.executable).with_name("mercato"), "partner", "create", "Bench", "--kind", "commerce",
                 "--json", "--data-dir", self.data_dir,
             ],
-            check=True, capture_output=True, env=environment(),
+            check=True, capture_output=True, env=environment(self.url),
         )  # fmt: skip
         key: str = json.loads(made.stdout)["commerceKey"]
         return key
@@ -137,25 +141,31 @@ class Server:
         return self.call("POST", f"{path}/{onboarding}/activate", key=key)
 
 
-def environment() -> dict[str, str]:
-    """Return the environment of a server that is measured: no limits, loopback allowed."""
+def environment(url: str | None = None) -> dict[str, str]:
+    """Return the environment of a server that is measured: no limits, loopback allowed, the database at `url`."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MERCATO_")}
     # What pip installs comes compiled, and our own modules are from their first import on, unless this forbids it.
     clean.pop("PYTHONDONTWRITEBYTECODE", None)
-    return clean | {
+    measured = {
         "MERCATO_RATE_LIMITS": "off",
         "MERCATO_ALLOW_PRIVATE_NETWORKS": "true",
         "MERCATO_LOG_LEVEL": "warning",
     }
+    return clean | measured | ({"MERCATO_DATABASE_URL": url} if url is not None else {})
+
+
+def encoded(body: bytes) -> str:
+    """Return bytes as an argument for a floor."""
+    return base64.b64encode(body).decode()
 
 
 @contextmanager
-def mercato() -> Iterator[Server]:
-    """Run `mercato serve` on a free port with a new database."""
+def mercato(url: str | None = None) -> Iterator[Server]:
+    """Run `mercato serve` on a free port with a new database: a file, or the empty one at `url`."""
     with tempfile.TemporaryDirectory() as directory:
         command = [Path(sys.executable).with_name("mercato"), "serve", "--port", "0", "--data-dir", directory]
-        with started(command) as (process, port):
-            yield Server(process, port, Path(directory))
+        with started(command, url) as (process, port):
+            yield Server(process, port, Path(directory), url)
 
 
 @contextmanager
@@ -166,9 +176,9 @@ def bare(name: str, *arguments: str) -> Iterator[Server]:
 
 
 @contextmanager
-def started(command: list[Any]) -> Iterator[tuple[psutil.Process, int]]:
+def started(command: list[Any], url: str | None = None) -> Iterator[tuple[psutil.Process, int]]:
     """Run a server that says `listening on http://…:port`; stop it at the end."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(), text=True) as server:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(url), text=True) as server:
         try:
             assert server.stdout is not None
             for line in server.stdout:

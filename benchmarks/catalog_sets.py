@@ -1,0 +1,37 @@
+"""CatalogSet 200 (60 items, gzip) and 304 against a bare application that returns the same bytes."""
+
+import urllib.request
+from itertools import repeat
+
+from benchmarks.alternated import against
+from benchmarks.load import bare, encoded, get
+from benchmarks.trade import Trade, trading
+
+GOAL = 0.7
+
+
+def main() -> None:
+    with trading() as trade:
+        path = f"/v1/marketfront/catalog-sets/{trade.store['catalogSetId']}"
+        body, tag = fetched(trade, path)
+        print(f"{len(body):,} bytes, compressed")
+        full = get(path, trade.front_key, **{"Accept-Encoding": "gzip"})
+        known = get(path, trade.front_key, **{"Accept-Encoding": "gzip", "If-None-Match": tag})
+        with bare("static", encoded(body)) as floor:
+            against("CatalogSet 200", floor, trade.server, lambda: repeat(full), goal=GOAL)
+        with bare("unchanged") as floor:
+            against("CatalogSet 304", floor, trade.server, lambda: repeat(known), goal=GOAL)
+
+
+def fetched(trade: Trade, path: str) -> tuple[bytes, str]:
+    """Return the compressed bytes and their ETag."""
+    request = urllib.request.Request(  # noqa: S310  # a loopback URL
+        f"http://127.0.0.1:{trade.server.port}{path}",
+        headers={"Authorization": f"Bearer {trade.front_key}", "Accept-Encoding": "gzip"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310  # a loopback URL
+        return reply.read(), reply.headers["ETag"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""A database full of stores to search, made directly and at once: rows first, indices after."""
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+from sqlalchemy import Index
+from sqlalchemy.dialects import postgresql as dialect
+from sqlalchemy.schema import CreateIndex
+
+from mercato.db.migrate import migrate
+from mercato.db.tables import store_search
+from mercato.db.tables.discovery import WORDS_DDL
+from mercato.discovery.writes import Entry, Hours
+
+COLUMNS = (
+    "number", "store_id", "name_key", "cell", "x", "y", "z", "pickup", "delivery", "hours_key", "paused_until",
+)  # fmt: skip
+BATCH = 5_000
+
+
+class _Tally:
+    """Opening hours and how many stores have them."""
+
+    def __init__(self) -> None:
+        self._hours: dict[int, Hours] = {}
+        self._counts: dict[str, Counter[int]] = {name: Counter() for name in ("stores", "pickup", "delivery")}
+
+    def add(self, entry: Entry) -> None:
+        key = entry.hours.key
+        self._hours[key] = entry.hours
+        self._counts["stores"][key] += 1
+        for name in ("pickup", "delivery"):
+            self._counts[name][key] += bool(entry.columns[name])
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return [(*hours, *(counts[key] for counts in self._counts.values())) for key, hours in self._hours.items()]
+
+
+def _row(number: int, entry: Entry, store_id: Any) -> tuple[Any, ...]:
+    values = {**entry.columns, "number": number, "store_id": store_id, "hours_key": entry.hours.key}
+    return tuple(values[name] for name in COLUMNS)
+
+
+def _batches(entries: Iterable[Entry]) -> Iterator[list[tuple[int, Entry]]]:
+    numbered = iter(enumerate(entries, 1))
+    while batch := list(islice(numbered, BATCH)):
+        yield batch
+
+
+def sqlite(path: Path, entries: Iterable[Entry]) -> None:
+    """Fill a new SQLite file."""
+    asyncio.run(migrate(f"sqlite:///{path}"))
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA synchronous=OFF")
+    db.execute("PRAGMA cache_size=-200000")
+    tally = _Tally()
+    marks = ",".join("?" * len(COLUMNS))
+    for batch in _batches(entries):
+        db.execute("BEGIN")
+        rows = [_row(number, entry, entry.store_id.hex) for number, entry in batch]
+        db.executemany(f"INSERT INTO store_search ({','.join(COLUMNS)}) VALUES ({marks})", rows)  # noqa: S608
+        db.executemany(
+            "INSERT INTO store_cards VALUES (?, ?, ?)",
+            [(number, entry.store_id.hex, entry.card) for number, entry in batch],
+        )
+        db.executemany(
+            "INSERT INTO store_words (rowid, words) VALUES (?, ?)",
+            [(number, " ".join(entry.words)) for number, entry in batch],
+        )
+        for _, entry in batch:
+            tally.add(entry)
+        db.execute("COMMIT")
+    db.executemany("INSERT INTO opening_hours VALUES (?, ?, ?, ?, ?, ?)", tally.rows())
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+
+
+async def postgresql(url: str, entries: Iterable[Entry]) -> None:
+    """Fill a new PostgreSQL database."""
+    await migrate(url)
+    db = await asyncpg.connect(url)
+    names = [str(index.name) for index in store_search.indexes] + ["ix_store_search_words"]
+    for name in names:
+        await db.execute(f"DROP INDEX {name}")
+    tally = _Tally()
+    for batch in _batches(entries):
+        await db.copy_records_to_table(
+            "store_cards",
+            records=[(number, entry.store_id, entry.card) for number, entry in batch],
+            columns=["number", "store_id", "card"],
+        )
+        await db.copy_to_table(
+            "store_search",
+            source=_Lines(batch),
+            columns=[*COLUMNS, "words"],
+            format="text",
+        )
+        for _, entry in batch:
+            tally.add(entry)
+    await db.copy_records_to_table("opening_hours", records=tally.rows())
+    await db.execute("SET maintenance_work_mem = '1GB'")
+    for index in store_search.indexes:
+        await db.execute(_ddl(index))
+    await db.execute(WORDS_DDL["postgresql"][-1])
+    await db.execute("SELECT setval('store_search_number_seq', (SELECT max(number) FROM store_search))")
+    await db.execute("VACUUM ANALYZE")
+    await db.close()
+
+
+def _ddl(index: Index) -> str:
+    return str(CreateIndex(index).compile(dialect=dialect.dialect()))  # type: ignore[no-untyped-call]
+
+
+class _Lines:
+    """Rows in COPY's text format, as the asynchronous iterable that the driver asks for."""
+
+    def __init__(self, batch: list[tuple[int, Entry]]) -> None:
+        self._lines = (self._line(number, entry) for number, entry in batch)
+
+    def __aiter__(self) -> "_Lines":
+        return self
+
+    async def __anext__(self) -> bytes:
+        for line in self._lines:
+            return line
+        raise StopAsyncIteration
+
+    @staticmethod
+    def _line(number: int, entry: Entry) -> bytes:
+        fields = [str(value) for value in _row(number, entry, entry.store_id)]
+        words = " ".join(f"'{word}'" for word in entry.words)
+        return ("\t".join([*fields, words]) + "\n").encode()
+
+
+@contextmanager
+def postgresql_server() -> Iterator[str]:
+    """Run a PostgreSQL of the tests' kind, with the memory that a small machine of its own would give it."""
+    import os
+
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory) / "postgresql"
+        home.mkdir()
+        Path(directory).chmod(0o755)
+        script = Path(__file__).parent.parent / "tests" / "postgres_server.py"
+        options = ["shared_buffers=1GB", "max_wal_size=8GB", "work_mem=32MB"]
+        command = [sys.executable, str(script), str(home), str(os.getpid()), *options]
+        with subprocess.Popen(command) as server:
+            try:
+                while not (home / "ready").exists():
+                    if server.poll() is not None:
+                        raise RuntimeError((home / "log").read_text())
+                yield f"postgresql://postgres@/postgres?host={home}"
+            finally:
+                server.terminate()
+                server.wait(30)
