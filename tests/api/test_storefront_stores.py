@@ -118,3 +118,15 @@ async def test_an_unknown_store_is_404_and_an_instant_without_offset_422(
     store = await mercato.live(pos, shop.host(CATALOG))
     reply = await storefront.get(f"{STORES}/{store['storeId']}/availability?at=2026-01-01T00:00:00")
     assert (reply.status, reply.json()["errors"][0]["pointer"]) == (422, None)
+
+
+@pytest.mark.parametrize("at", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
+async def test_an_instant_at_the_end_of_the_calendar_is_422_in_every_zone(
+    mercato: Service, pos: Client, storefront: Client, shop: Merchant, at: str
+):
+    store = await mercato.live(pos, shop.host(CATALOG))
+    for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago"):
+        changed = await pos.call("PUT", f"/v1/commerce/stores/{store['storeId']}", {"timezone": zone})
+        assert changed.status == 200
+        reply = await storefront.get(f"{STORES}/{store['storeId']}/availability?at={at}")
+        assert reply.status == 422, reply.body

@@ -1,6 +1,7 @@
 """The Marketfront surface: what storefronts call."""
 
 import re
+from datetime import MAXYEAR, MINYEAR
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
@@ -77,7 +78,8 @@ async def get_store_availability(call: Call[None, AtQuery]) -> Answer:
     at = call.app.clock()
     if call.query.at is not None:
         asked = parse_instant(call.query.at)
-        if asked is None:
+        # The calendar's first and last day have no local time in every zone.
+        if asked is None or not MINYEAR < asked.year < MAXYEAR:
             raise errors.ValidationFailed.at(
                 None, "at must be an RFC 3339 instant, like 2026-01-31T18:30:00Z."
             )
