@@ -3,20 +3,23 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import SimpleNamespace
 
 import aiohttp
 from aiohttp import ClientResponse, ClientSession, TraceConfig, hdrs
+from yarl import URL
 
 from mercato.clock import Clock
 from mercato.outbound.body import BodyReader, BodyRefused, coding_of
 from mercato.outbound.connection import connection_failure
 from mercato.outbound.faults import Failure, Fault, body_failure, url_failure
-from mercato.outbound.guard import AddressPolicy, ParsedUrl, UrlRefused, check_url
+from mercato.outbound.guard import AddressPolicy, UrlRefused, check_url
 from mercato.outbound.outcomes import CallFailed, Reply
 from mercato.outbound.waits import retry_after
 
 CONNECT_SECONDS = 5.0
+MOST_URLS = 4_096  # that passed, remembered: the same few are called again and again
 
 
 class _Stopped(Exception):  # noqa: N818  # always caught below
@@ -100,7 +103,11 @@ class _Call:
         return replace(self.head, body=self.reader.so_far if self.reader else b"")
 
     async def run(self, url: str) -> Reply:
-        target = self._checked(url)
+        policy = self.caller.policy
+        try:
+            target = _checked(url, policy)
+        except UrlRefused as refused:
+            raise _Stopped(url_failure(refused.fault, self.caller.subject)) from refused
         try:
             return await self._exchange(target)
         except aiohttp.ClientError as error:
@@ -113,13 +120,6 @@ class _Call:
         except aiohttp.ClientError as error:
             raise self._stopped(error) from error
 
-    def _checked(self, url: str) -> ParsedUrl:
-        policy = self.caller.policy
-        try:
-            return check_url(url, policy, https_only=not policy.allow_private)
-        except UrlRefused as refused:
-            raise _Stopped(url_failure(refused.fault, self.caller.subject)) from refused
-
     def _was_stale(self, error: aiohttp.ClientError) -> bool:
         dropped = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
         return dropped and self.reused and self.head is None
@@ -128,9 +128,9 @@ class _Call:
         failure = connection_failure(error, self.caller.subject, connect_seconds=CONNECT_SECONDS)
         return _Stopped(replace(failure, status=self.status))
 
-    async def _exchange(self, target: ParsedUrl) -> Reply:
+    async def _exchange(self, target: URL) -> Reply:
         async with self.caller.session.post(
-            target.url,
+            target,
             data=self.body,
             headers={hdrs.ACCEPT_ENCODING: "identity", **self.headers},
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
@@ -171,6 +171,12 @@ class _Call:
         failure = body_failure(refused.fault, self.caller.subject, max_raw=limit, max_decoded=limit)
         fault = Fault.PROTOCOL if failure.fault is Fault.ENCODING else failure.fault
         return _Stopped(replace(failure, fault=fault, status=self.status))
+
+
+@lru_cache(maxsize=MOST_URLS)
+def _checked(url: str, policy: AddressPolicy) -> URL:
+    # What is judged here is the text alone, so once is enough; where it leads is judged at every connection.
+    return check_url(url, policy, https_only=not policy.allow_private).url
 
 
 def _ms_since(started: float) -> int:

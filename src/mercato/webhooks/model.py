@@ -205,6 +205,8 @@ def _forms(secret: str) -> Iterable[str]:
 
 def _without(text: str, secret: str) -> str:
     text = text.replace(secret, "***")
+    if not text or text[-1] not in secret:
+        return text
     # The reply was cut somewhere: what it ends with may be the beginning of the secret.
     for length in range(min(len(secret) - 1, len(text)), _LEAST_PART - 1, -1):
         if text.endswith(secret[:length]):
