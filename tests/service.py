@@ -11,6 +11,8 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from mercato import clock
+from mercato.clock import Clock
 from mercato.partners import accounts
 from mercato.partners.accounts import NewPartner
 from mercato.partners.model import PartnerKind
@@ -194,12 +196,14 @@ class Service:
 
 
 @asynccontextmanager
-async def service(database_url: str, data_dir: Path, **settings: Any) -> AsyncIterator[Service]:
-    """Run the whole service over a migrated database."""
+async def service(
+    database_url: str, data_dir: Path, *, now: Clock = clock.now, works: bool = True, **settings: Any
+) -> AsyncIterator[Service]:
+    """Run the whole service over a migrated database; `works` says whether background work is done here."""
     options = {"allow_private_networks": True, "rate_limits": False} | settings
     made = Settings(database_url=Secret(database_url), data_dir=data_dir, **options)
     async with (
-        running(made) as app,
+        running(made, now=now, works=works) as app,
         serving(application(app), host="127.0.0.1", port=0) as base,
         aiohttp.ClientSession() as session,
     ):

@@ -12,6 +12,7 @@ from mercato.catalog import queries as catalogs
 from mercato.clock import Clock
 from mercato.db.engine import Database, Write
 from mercato.db.errors import is_unavailable
+from mercato.orders import keys
 from mercato.stores import queries as stores
 from mercato.webhooks import deliveries
 
@@ -53,6 +54,7 @@ class Upkeep:
         await self._drain(lambda tx: catalogs.prune_sets(tx, before=sets_before, limit=BATCH))
         await self._drain(lambda tx: deliveries.prune(tx, before=deliveries_before, most=BATCH))
         await self._drain(lambda tx: stores.prune_sold_out(tx, before=now, limit=BATCH))
+        await self._drain(lambda tx: keys.prune(tx, now=now, limit=BATCH))
 
     async def _drain(self, prune: Prune) -> None:
         while True:

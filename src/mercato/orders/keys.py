@@ -11,7 +11,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Row, and_, delete, select, update
+from sqlalchemy import Row, and_, delete, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato import errors
@@ -23,6 +23,10 @@ LIFE: Final = timedelta(hours=24)
 
 WAIT_SECONDS: Final = 2
 """What a client is told to wait while the request runs elsewhere."""
+
+_FREE: Final = b""
+"""The request of a key that is anybody's again. Its row stays: were the claims counted anew, one that was overtaken
+could take another's for its own."""
 
 _INSERT: Final[dict[str, Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 _headers: Final = msgspec.json.Decoder(tuple[tuple[str, str], ...])
@@ -76,16 +80,15 @@ async def claim(
     row = await tx.first(select(keys).where(_is(partner_id, key)).with_for_update())
     if row is None:
         raise errors.RequestInProgress("The key was just released. Try again.", retry_after=1)
-    values = {"claimed_until": until} if now < row.created_at + LIFE else fresh
-    if values is not fresh:
+    in_use = row.request != _FREE and now < row.created_at + LIFE
+    values = {"claimed_until": until} if in_use else fresh
+    if in_use:
         reply = _settled(row, prints, now)
         if reply is not None:
             return reply
     number = row.claims + 1
     await tx.execute(update(keys).where(_is(partner_id, key)).values(claims=number, **values))
-    return Claim(
-        partner_id=partner_id, key=key, number=number, order_id=None if values is fresh else row.order_id
-    )
+    return Claim(partner_id=partner_id, key=key, number=number, order_id=row.order_id if in_use else None)
 
 
 def _settled(row: Row[Any], prints: Sequence[bytes], now: datetime) -> Reply | None:
@@ -127,14 +130,25 @@ async def settle(tx: Write, claim: Claim, reply: Reply) -> None:
 
 
 async def release(tx: Write, claim: Claim, *, now: datetime) -> None:
-    """Let the next request with the key begin at once: a claim without an order leaves nothing behind."""
-    await tx.execute(delete(keys).where(_mine(claim), keys.c.order_id.is_(None)))
+    """Let the next request with the key begin at once: without an order, whatever request it is."""
+    freed = update(keys).where(_mine(claim), keys.c.order_id.is_(None))
+    await tx.execute(freed.values(request=_FREE, claimed_until=now))
     await tx.execute(update(keys).where(_mine(claim)).values(claimed_until=now))
 
 
-async def forget(tx: Write, claim: Claim) -> None:
+async def forget(tx: Write, claim: Claim, *, now: datetime) -> None:
     """Free the key altogether: the request failed in a way that a repeat of it may not."""
-    await tx.execute(delete(keys).where(_mine(claim)))
+    await tx.execute(update(keys).where(_mine(claim)).values(request=_FREE, order_id=None, claimed_until=now))
+
+
+async def prune(tx: Write, *, now: datetime, limit: int) -> int:
+    """Delete keys whose time is over; return how many."""
+    over = and_(keys.c.created_at < now - LIFE, keys.c.claimed_until < now)
+    found = await tx.all(select(keys.c.partner_id, keys.c.key).where(over).limit(limit))
+    if found:
+        one_of = or_(*(_is(row.partner_id, row.key) for row in found))
+        await tx.execute(delete(keys).where(one_of, over))
+    return len(found)
 
 
 def _is(partner_id: UUID, key: str) -> Any:

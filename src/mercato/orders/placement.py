@@ -219,7 +219,7 @@ class Placements:
         """Return the reply, pinned to the key, unless it is a refusal that a repeat may not meet."""
         reply = asked.present(result)
         if isinstance(result, Problem) and result.retryable:
-            await keys.forget(tx, claim)
+            await keys.forget(tx, claim, now=self.clock())
         else:
             await keys.settle(tx, claim, reply)
         return reply

@@ -1,0 +1,317 @@
+"""Decisions §8: an Idempotency-Key stands for one request, and gets one answer for 24 hours."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from sqlalchemy import select
+from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, PLACE, Trade, line, tea, trade
+from tests.catalog.documents import CAKE
+from tests.service import Merchant, Reply, service
+
+from mercato import clock
+from mercato.db.tables import idempotency_keys
+from mercato.partners.model import PartnerKind
+from mercato.upkeep import Upkeep
+
+CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}
+
+
+@dataclass
+class Time:
+    """A clock that a test can put forward."""
+
+    ahead: timedelta = field(default_factory=timedelta)
+
+    def __call__(self) -> datetime:
+        return clock.now() + self.ahead
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+async def here(database_url: str, tmp_path: Path, shop: Merchant, time: Time) -> AsyncIterator[Trade]:
+    async with service(database_url, tmp_path / "data", now=time, place_seconds=0.8) as mercato:
+        yield await trade(mercato, shop)
+
+
+def same(first: Reply, again: Reply) -> None:
+    """Assert that a reply was given again as it was, and says so."""
+    assert "Idempotent-Replayed" not in first.headers
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert (again.status, again.body) == (first.status, first.body)
+    for name in ("Content-Type", "Location", "Vary"):
+        assert again.headers.getall(name, []) == first.headers.getall(name, []), name
+
+
+def refused(reply: Reply, status: int, code: str) -> Any:
+    said = reply.json()
+    assert (reply.status, said["errorCode"]) == (status, code), said
+    return said
+
+
+def placed_at(shop: Merchant) -> list[str]:
+    """Return the webhook-ids under which the shop was told to take orders so far."""
+    calls = []
+    while not shop.received.empty():
+        path, headers, _ = shop.received.get_nowait()
+        if path.endswith("/place"):
+            calls.append(headers["webhook-id"])
+    return calls
+
+
+# --- the header -----------------------------------------------------------------------------------
+
+
+async def test_without_a_key_nothing_is_placed(here: Trade):
+    for headers in ({}, {"Idempotency-Key": ""}, {"Idempotency-Key": "  "}):
+        refused(await here.front.post(PLACE, here.order(), headers=headers), 400, "MISSING_IDEMPOTENCY_KEY")
+    assert here.shop.received.empty()
+    assert (await here.pos.get(MERCHANT)).json()["orders"] == []
+
+
+@pytest.mark.parametrize("key", ["x" * 256, "caf\u00e9", "a\tb"], ids=["256", "no ASCII", "a tab"])
+async def test_a_key_has_1_to_255_printable_ascii_characters(here: Trade, key: str):
+    said = refused(await here.place(here.order(), key=key), 422, "VALIDATION_FAILED")
+    assert said["errors"][0]["pointer"] is None
+    assert here.shop.received.empty()
+
+
+@pytest.mark.parametrize("key", ["x" * 255, "a b", "!~{}\"'\\"], ids=["255", "a space", "signs"])
+async def test_any_printable_ascii_is_a_key(here: Trade, key: str):
+    first = await here.place(here.order(), key=key)
+    assert first.status == 201, first.body
+    same(first, await here.place(here.order(), key=key))
+
+
+# --- the same again -------------------------------------------------------------------------------
+
+
+async def test_a_repeat_gets_the_first_answer_byte_for_byte_whatever_became_of_the_order(here: Trade):
+    order = here.order(payment=CARD)
+    first = await here.place(order, key="k")
+    assert first.status == 201, first.body
+    assert (await here.update(first.json(), status="ready", state="completed")).status == 200
+    same(first, await here.place(order, key="k"))
+    assert placed_at(here.shop) == [first.json()["orderId"]]
+    assert len((await here.pos.get(MERCHANT)).json()["orders"]) == 1
+
+
+async def test_the_spelling_of_a_request_makes_no_difference(here: Trade):
+    order = here.order(payment=CARD | {"more": {"a": 1, "b": [1, 2]}}, amounts={"tip": "1.00"})
+    first = await here.place(order, key="k")
+    assert first.status == 201, first.body
+    turned = dict(reversed(order.items()))
+    turned["payment"] = {"more": {"b": [1, 2], "a": 1}} | dict(reversed(CARD.items()))
+    turned["cart"] = order["cart"] | {"storeId": order["cart"]["storeId"].upper()}
+    turned |= {"validatedOrderToken": None, "ignored": [1]}
+    turned["amounts"] = {"total": None, "tip": "1.00"}
+    spelt = json.dumps(turned, indent=3, ensure_ascii=True).encode()
+    headers = {"Idempotency-Key": "k"}
+    same(first, await here.front.post(PLACE, spelt, headers=headers))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"cart": "another"}, id="cart"),
+        pytest.param({"payment": CARD | {"cardToken": "tok_card_4243"}}, id="payment"),
+        pytest.param({"payment": None}, id="no payment"),
+        pytest.param({"customer": CUSTOMER | {"phone": "+1"}}, id="customer"),
+        pytest.param({"amounts": {"tip": "0.01"}}, id="tip"),
+        pytest.param({"validatedOrderToken": "vo_x"}, id="token"),
+    ],
+)
+async def test_another_request_with_the_key_is_refused_and_changes_nothing(here: Trade, change: Any):
+    order = here.order(payment=CARD)
+    first = await here.place(order, key="k")
+    other = order | change
+    if "cart" in change:
+        other["cart"] = order["cart"] | {"lineItems": [tea(1)]}
+    refused(await here.place(other, key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
+    same(first, await here.place(order, key="k"))
+    assert placed_at(here.shop) == [first.json()["orderId"]]
+
+
+async def test_another_storefronts_key_is_another_key(here: Trade):
+    other = (await here.mercato.partner(PartnerKind.MARKETFRONT))[1]
+    mine = await here.place(here.order(), key="k")
+    theirs = await here.place(here.order(tea(1)), key="k", front=other)
+    assert (mine.status, theirs.status) == (201, 201)
+    assert mine.json()["orderId"] != theirs.json()["orderId"]
+    assert "Idempotent-Replayed" not in theirs.headers
+
+
+async def test_refusals_that_a_repeat_would_meet_again_are_pinned(here: Trade):
+    order = here.order()
+    order["cart"]["lineItems"] = []
+    empty = await here.place(order, key="empty")
+    refused(empty, 400, "CART_EMPTY")
+    same(empty, await here.place(order, key="empty"))
+
+    here.shop.answers["place"] = {"accepted": False, "errors": [{"code": "PAYMENT_DECLINED"}]}
+    declined = await here.place(here.order(), key="no")
+    said = refused(declined, 400, "PAYMENT_DECLINED")
+    here.shop.answers["place"] = {"accepted": True}
+    same(declined, await here.place(here.order(), key="no"))
+    assert (await here.front.get(f"{ORDERS}/{said['orderId']}")).json()["state"] == "cancelled"
+
+    gone = here.order()
+    gone["cart"] |= {"storeId": gone["cart"]["catalogSetId"]}
+    unknown = await here.place(gone, key="unknown")
+    refused(unknown, 404, "STORE_NOT_FOUND")
+    same(unknown, await here.place(gone, key="unknown"))
+
+
+async def test_what_cannot_be_read_is_not_a_request_and_leaves_its_key_free(here: Trade):
+    headers = {"Idempotency-Key": "k"}
+    refused(await here.front.post(PLACE, b"{", headers=headers), 400, "INVALID_REQUEST")
+    assert (await here.place(here.order(), key="k")).status == 201
+
+
+async def test_a_failed_payment_can_be_tried_again_with_the_key(here: Trade):
+    here.shop.answers["place"] = no_money
+    order = here.order(payment=CARD)
+    first = await here.place(order, key="k")
+    failed = refused(first, 400, "PAYMENT_FAILED")
+    assert (failed["retryable"], failed["errorCategory"]) == (True, "payment")
+    here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "B"}
+    again = await here.place(order, key="k")
+    assert (again.status, again.json()["partnerOrderId"]) == (201, "B")
+    assert "Idempotent-Replayed" not in again.headers
+    assert again.json()["orderId"] != failed["orderId"]
+    same(again, await here.place(order, key="k"))
+    states = [order["state"] for order in (await here.pos.get(MERCHANT)).json()["orders"]]
+    assert states == ["open", "cancelled"]
+
+
+async def test_a_store_that_cannot_be_asked_leaves_no_order_and_the_key_free(here: Trade):
+    here.shop.answers["validate"] = broken
+    said = refused(await here.place(here.order(), key="k"), 503, "STORE_UNREACHABLE")
+    assert said["retryable"] is True
+    assert said["retryAfter"] > 0
+    assert "orderId" not in said
+    assert (await here.pos.get(MERCHANT)).json()["orders"] == []
+    here.shop.answers["validate"] = {"isValid": True}
+    assert (await here.place(here.order(tea(1)), key="k")).status == 201
+
+
+# --- at the same time, and much later -------------------------------------------------------------
+
+
+async def test_while_a_request_runs_its_repeat_is_told_to_wait(here: Trade):
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def slowly(_request: web.Request, _body: bytes) -> web.Response:
+        begun.set()
+        await go.wait()
+        return web.json_response({"accepted": True})
+
+    here.shop.answers["place"] = slowly
+    first = asyncio.create_task(here.place(here.order(), key="k"))
+    await asyncio.wait_for(begun.wait(), 10)
+    meanwhile = await here.place(here.order(), key="k")
+    said = refused(meanwhile, 409, "REQUEST_IN_PROGRESS")
+    assert said["retryable"] is True
+    assert int(meanwhile.headers["Retry-After"]) == said["retryAfter"] > 0
+    refused(await here.place(here.order(tea(9)), key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
+    go.set()
+    done = await first
+    assert done.status == 201
+    same(done, await here.place(here.order(), key="k"))
+
+
+async def test_after_24_hours_a_key_is_as_good_as_new(here: Trade, time: Time):
+    first = await here.place(here.order(), key="k")
+    time.ahead = timedelta(hours=23, minutes=59)
+    same(first, await here.place(here.order(), key="k"))
+    time.ahead = timedelta(hours=24, minutes=1)
+    second = await here.place(here.order(tea(1)), key="k")
+    assert second.status == 201, second.body
+    assert second.json()["orderId"] != first.json()["orderId"]
+    same(second, await here.place(here.order(tea(1)), key="k"))
+    assert len((await here.pos.get(MERCHANT)).json()["orders"]) == 2
+
+
+async def test_who_was_overtaken_pins_nothing_to_the_key_of_others(here: Trade, time: Time):
+    """A request sleeps while its claim runs out; another fails with the key for now; a third begins anew."""
+    here.shop.answers["place"] = gate = Gate({"accepted": False, "errors": [{"code": "ITEM_UNAVAILABLE"}]})
+    slow = asyncio.create_task(here.place(here.order(payment=CARD), key="k"))
+    await gate.reached(1)
+    time.ahead += timedelta(minutes=1)
+    joined = asyncio.create_task(here.place(here.order(payment=CARD), key="k"))
+    await gate.reached(2)
+    gate.let(2, {"accepted": False, "errors": [{"code": "PAYMENT_FAILED"}]})
+    refused(await joined, 400, "PAYMENT_FAILED")
+    anew = asyncio.create_task(here.place(here.order(tea(1)), key="k"))
+    await gate.reached(3)
+    gate.let(1)
+    refused(await slow, 400, "PAYMENT_FAILED")
+    gate.let(3, {"accepted": True, "partnerOrderId": "third"})
+    third = await anew
+    assert (third.status, third.json()["partnerOrderId"]) == (201, "third"), third.body
+    same(third, await here.place(here.order(tea(1)), key="k"))
+
+
+async def test_keys_whose_time_is_over_are_deleted(here: Trade, time: Time):
+    await here.place(here.order(), key="old")
+    time.ahead = timedelta(hours=24, minutes=1)
+    new = await here.place(here.order(), key="new")
+    app = here.mercato.app
+    await Upkeep(app.db, time, catalog_days=30, delivery_days=30).once()
+    async with app.db.read() as tx:
+        assert [row.key for row in await tx.all(select(idempotency_keys))] == ["new"]
+    same(new, await here.place(here.order(), key="new"))
+
+
+async def test_neither_request_nor_payment_stands_beside_the_key(here: Trade):
+    await here.place(here.order(line(CAKE), payment=CARD), key="k")
+    async with here.mercato.app.db.read() as tx:
+        rows = await tx.all(select(idempotency_keys))
+    assert len(rows) == 1
+    assert CARD["cardToken"] not in repr(rows)
+    assert len(rows[0].request) == 32
+
+
+async def broken(_request: web.Request, _body: bytes) -> web.Response:
+    return web.Response(status=500)
+
+
+async def no_money(_request: web.Request, _body: bytes) -> web.Response:
+    return web.json_response({"errorCode": "PAYMENT_FAILED", "detail": "try again"}, status=402)
+
+
+class Gate:
+    """Holds calls of a webhook, from the first, until each is let go with its answer."""
+
+    def __init__(self, answer: Any) -> None:
+        self._default = answer
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._calls = 0
+        self._came = asyncio.Condition()
+
+    async def __call__(self, _request: web.Request, _body: bytes) -> web.Response:
+        async with self._came:
+            self._calls += 1
+            number = self._calls
+            self._came.notify_all()
+        return web.json_response(await self._answer(number))
+
+    def _answer(self, number: int) -> asyncio.Future[Any]:
+        return self._answers.setdefault(number, asyncio.get_running_loop().create_future())
+
+    async def reached(self, number: int) -> None:
+        async with asyncio.timeout(10), self._came:
+            await self._came.wait_for(lambda: self._calls >= number)
+
+    def let(self, number: int, answer: Any = None) -> None:
+        self._answer(number).set_result(self._default if answer is None else answer)
