@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -113,8 +114,11 @@ class Server:
             method=method,
             headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"} | (headers or {}),
         )
-        with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310  # a loopback URL
-            raw = reply.read()
+        try:
+            with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310  # a loopback URL
+                raw = reply.read()
+        except urllib.error.HTTPError as refused:
+            raise RuntimeError(refused.read().decode()) from None
         return json.loads(raw) if raw else None
 
     def partner(self) -> str:

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import accumulate, islice
+from itertools import accumulate
 from uuid import UUID
 
 from mercato.catalog.search import SetSearch
@@ -42,14 +42,14 @@ class Network:
     def __init__(self, seed: int = 7) -> None:
         chance = random.Random(seed)
         self._chance = chance
-        self.words = [_word(chance) for _ in range(4_000)]
+        self.words = _words(chance, 4_000)
         self.towns = [
             Town(chance.uniform(-50, 60), chance.uniform(-180, 180), chance.choice(ZONES)) for _ in range(TOWNS)
         ]
         # The largest town has 14 times the stores of the one in the middle.
         self._town_weights = list(accumulate((rank + 1) ** -0.5 for rank in range(TOWNS)))
-        # A dish's word is in half a percent of the menus on average, the commonest in a good part of them.
-        self.word_weights = list(accumulate((rank + 5) ** -0.8 for rank in range(len(self.words))))
+        # The commonest words are on a third of the menus, most of them on one in a hundred.
+        self.word_weights = list(accumulate((rank + 20) ** -0.6 for rank in range(len(self.words))))
         self._hours = [_spans(chance) for _ in range(HOURS)]
         self._menus = [self._menu() for _ in range(MENUS)]
 
@@ -112,8 +112,13 @@ def _uuid(chance: random.Random) -> UUID:
     return UUID(int=chance.getrandbits(128), version=4)
 
 
-def _word(chance: random.Random) -> str:
-    return "".join(islice(iter(lambda: chance.choice(SYLLABLES), None), chance.randint(2, 4)))
+def _words(chance: random.Random, count: int) -> list[str]:
+    """Return distinct words, as many of them the beginning of another as in a language: one in ten."""
+    found: dict[str, None] = {}
+    while len(found) < count:
+        syllables = chance.choices(SYLLABLES, k=chance.choice((2, 3, 3, 3, 4, 4)))
+        found["".join(syllables) + chance.choice(("", "n", "r", "s", "l", "m"))] = None
+    return list(found)
 
 
 def _spans(chance: random.Random) -> tuple[tuple[int, int], ...]:

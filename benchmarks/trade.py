@@ -59,7 +59,7 @@ class Trade:
             "cart": cart,
             "clientContext": {"ip": "203.0.113.7", "userAgent": "shop/1.0"},
             "fulfillment": {"mode": "PICKUP", "scheduleType": "ASAP"},
-            "customer": {"email": "ada@example.com", "firstName": "Ada", "lastName": "Lovelace"},
+            "customer": {"email": "a@example.com", "firstName": "Ada", "lastName": "L.", "phone": "+15550100"},
         }
 
     def placements(self, order: Any, count: int) -> list[bytes]:
