@@ -8,7 +8,8 @@ import pytest
 from aiohttp import web
 
 from mercato.outbound.signing import new_secret, webhook_headers
-from mercato.sandbox.merchant import MOST_WAITING, Merchant, Received, merchant
+from mercato.sandbox.inbox import Received
+from mercato.sandbox.merchant import MOST_WAITING, Merchant, merchant
 
 SECRET = new_secret(lambda count: b"\x07" * count)
 OLD_SECRET = new_secret(lambda count: b"\x08" * count)
@@ -28,10 +29,12 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
         yield client
 
 
-def signed(*secrets: str, body: bytes = BODY, at: float | None = None) -> dict[str, str]:
+def signed(
+    *secrets: str, body: bytes = BODY, at: float | None = None, webhook_id: str = "01a1"
+) -> dict[str, str]:
     timestamp = int(time.time() if at is None else at)
     return webhook_headers(
-        webhook_id="01a1", timestamp=timestamp, body=body, secrets=secrets, token=None, traceparent=None
+        webhook_id=webhook_id, timestamp=timestamp, body=body, secrets=secrets, token=None, traceparent=None
     )
 
 

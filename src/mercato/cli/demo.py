@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, Final
@@ -21,15 +22,21 @@ from mercato.partners.accounts import NewPartner
 from mercato.partners.model import PartnerKind
 from mercato.runtime import Runtime, running
 from mercato.sandbox.caller import Caller
-from mercato.sandbox.commerce import tell
+from mercato.sandbox.kitchen import Kitchen
 from mercato.sandbox.merchant import Merchant, merchant
 from mercato.sandbox.proofs import ProofFailed, Proofs
 from mercato.sandbox.scene import Scene
+from mercato.sandbox.storefront import Storefront, storefront
+from mercato.sandbox.story import tell
 from mercato.settings import Settings
 
 FAILED: Final = 1
 INTERRUPTED: Final = 130
-PARTNER: Final = "Sandbox POS"
+POS: Final = "Sandbox POS"
+SHOP: Final = "Sandbox Storefront"
+
+PLACE_SECONDS: Final = 2.0
+"""What this service allows a store to answer an order: nobody wants to watch the usual 15 s pass."""
 
 
 def demo(
@@ -40,7 +47,8 @@ def demo(
 ) -> int:
     """Tell the whole story in one process, prove every claim of it, and end with 0 if all of them hold.
 
-    Nothing is needed and nothing is left: the database lives in a temporary directory, the ports are free ones.
+    A merchant's half comes first, then a storefront's. Nothing is needed and nothing is left: the database lives
+    in a temporary directory, the ports are free ones.
     """
     import uvloop
 
@@ -74,9 +82,11 @@ async def _tell(screen: Screen, *, keep: bool) -> int:
     proofs = Proofs()
     async with _network() as network:
         screen.chapter(f"The service runs on {network.base}")
-        screen.say("Its database is in a temporary directory, the merchant's web server in the same process.")
+        screen.say("Its database is in a temporary directory; a merchant's and a storefront's web servers")
+        screen.say("run beside it. One setting is not the default: MERCATO_PLACE_SECONDS=2, not 15.")
+        scene = network.scene(screen, proofs)
         try:
-            await tell(network.scene(screen, proofs))
+            await tell(scene)
         except ProofFailed as failed:
             screen.table(proofs)
             screen.note(f"Not proved: {failed}")
@@ -84,27 +94,47 @@ async def _tell(screen: Screen, *, keep: bool) -> int:
         screen.table(proofs)
         screen.note(f"All {len(list(proofs))} claims hold. Told in {monotonic() - began:.1f} s.")
         if keep:
-            screen.explore(_commands(network))
-            await asyncio.Event().wait()
+            screen.explore(_commands(network, scene))
+            await scene.kitchen.stay_open()
     return 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Partners:
+    """Who takes part: a merchant and a storefront, and another of each who should see nothing of theirs."""
+
+    pos: NewPartner
+    stranger: NewPartner
+    shop: NewPartner
+    other_shop: NewPartner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Network:
-    """A running service with two partners, the merchant's web server of the first, and a way to call it."""
+    """A running service with its partners, their web servers, and a way to call it."""
 
     base: str
-    partner: NewPartner
-    stranger: NewPartner
+    data_dir: Path
+    partners: _Partners
     merchant: Merchant
+    storefront: Storefront
     session: aiohttp.ClientSession
 
+    def caller(self, partner: NewPartner) -> Caller:
+        return Caller(self.base, _key(partner), self.session)
+
     def scene(self, screen: Screen, proofs: Proofs) -> Scene:
-        caller = Caller(self.base, _key(self.partner), self.session)
+        partners = self.partners
+        pos = self.caller(partners.pos)
         return Scene(
-            partner=caller,
-            stranger=caller.with_key(_key(self.stranger)),
+            partner=pos,
+            stranger=self.caller(partners.stranger),
+            front=self.caller(partners.shop),
+            other_front=self.caller(partners.other_shop),
             merchant=self.merchant,
+            kitchen=Kitchen(self.merchant.till, pos),
+            storefront=self.storefront,
+            data_dir=self.data_dir,
             stage=screen,
             proofs=proofs,
         )
@@ -121,44 +151,68 @@ async def _network() -> AsyncIterator[_Network]:
 
     configure_logs(level="error", form="console")
     with tempfile.TemporaryDirectory(prefix="mercato-demo-") as directory:
-        settings = Settings(data_dir=Path(directory), port=0, allow_private_networks=True)
+        settings = Settings(
+            data_dir=Path(directory), port=0, allow_private_networks=True, place_seconds=PLACE_SECONDS
+        )
         await migrate(database_url(settings))
         async with (
-            merchant() as shop,
+            merchant() as pos,
+            storefront() as shop,
             running(settings) as app,
             serving(application(app), host=settings.host, port=settings.port) as base,
             aiohttp.ClientSession() as session,
         ):
-            partner, stranger = await _partners(app)
-            shop.trust(partner.signing_secret)
-            yield _Network(base, partner, stranger, shop, session)
+            partners = await _partners(app, event_url=shop.event_url)
+            pos.trust(partners.pos.signing_secret)
+            shop.inbox.trust(partners.shop.signing_secret)
+            yield _Network(
+                base=base,
+                data_dir=settings.data_dir,
+                partners=partners,
+                merchant=pos,
+                storefront=shop,
+                session=session,
+            )
 
 
-async def _partners(app: Runtime) -> tuple[NewPartner, NewPartner]:
-    """Make the partner of the story and another one, as `mercato partner create` does."""
+async def _partners(app: Runtime, *, event_url: str) -> _Partners:
+    """Make the partners of the story, as `mercato partner create` does."""
     async with app.db.write() as tx:
-        partner = await accounts.create_partner(tx, app.vault, name=PARTNER, kind=PartnerKind.COMMERCE)
-        stranger = await accounts.create_partner(tx, app.vault, name="Stranger", kind=PartnerKind.COMMERCE)
-    return partner, stranger
+        create = partial(accounts.create_partner, tx, app.vault)
+        return _Partners(
+            pos=await create(name=POS, kind=PartnerKind.COMMERCE),
+            stranger=await create(name="Other POS", kind=PartnerKind.COMMERCE),
+            shop=await create(name=SHOP, kind=PartnerKind.MARKETFRONT, event_url=event_url),
+            other_shop=await create(name="Other Storefront", kind=PartnerKind.MARKETFRONT),
+        )
 
 
 def _key(partner: NewPartner) -> str:
-    assert partner.commerce_key is not None
-    return partner.commerce_key.text
+    key = partner.commerce_key or partner.marketfront_key
+    assert key is not None
+    return key.text
 
 
-def _commands(network: _Network) -> list[str]:
+def _commands(network: _Network, scene: Scene) -> list[str]:
     """Return what to type in another terminal."""
-    key = '-H "Authorization: Bearer $KEY"'
+    pos, shop = (f'-H "Authorization: Bearer ${name}"' for name in ("KEY", "SHOP_KEY"))
+    sends = "-H 'Content-Type: application/json' -d"
+    document = f"{network.merchant.base}/ramen.json"
     return [
         f"export URL={network.base}",
-        f"export KEY={_key(network.partner)}",
-        f"export SIGNING_SECRET={network.partner.signing_secret}",
+        f"export KEY={scene.partner.key}",
+        f"export SHOP_KEY={scene.front.key}",
+        f"export SIGNING_SECRET={network.partners.pos.signing_secret}",
         "",
-        f'curl -s "$URL/v1/commerce/stores" {key}',
-        f'curl -s "$URL/v1/commerce/webhook-deliveries" {key}',
-        f'curl -s "$URL/v1/commerce/catalogset-validation" {key} \\',
-        f"""  -H 'Content-Type: application/json' -d '{{"callbackUrl": "{network.merchant.base}/ramen.json"}}'""",
+        f'curl -s "$URL/v1/commerce/stores" {pos}',
+        f'curl -s "$URL/v1/commerce/orders" {pos}',
+        f'curl -s "$URL/v1/commerce/webhook-deliveries" {pos}',
+        f'curl -s "$URL/v1/commerce/catalogset-validation" {pos} \\',
+        f"""  {sends} '{{"callbackUrl": "{document}"}}'""",
+        f'curl -s "$URL/v1/marketfront/stores/discover" {shop} \\',
+        f"""  {sends} '{{"query": "pizza"}}'""",
+        f'curl -s "$URL/v1/marketfront/orders/{scene.basket.joined}/timeline" {shop}',
         "",
+        "The kitchen is open: whatever order you place, it is brought to its end.",
         f"API reference: {network.base}/docs",
     ]

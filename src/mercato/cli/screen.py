@@ -1,8 +1,7 @@
 """What the demo shows: chapters, progress bars, a table of proofs. Readable without colour and at 80 columns."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
 
 from rich import box
 from rich.console import Console
@@ -13,13 +12,6 @@ from rich.text import Text
 
 from mercato.sandbox.proofs import Proof
 from mercato.sandbox.scene import Watch
-
-STEPS: Final = {
-    "pending_catalog": 0,
-    "catalog_ingesting": 1,
-    "ready_to_activate": 2,
-    "catalog_failed": 2,
-}
 
 
 class Screen:
@@ -42,8 +34,9 @@ class Screen:
         self._console.print(Text(line))
 
     @contextmanager
-    def watching(self, names: Sequence[str]) -> Iterator[Watch]:
+    def watching(self, names: Sequence[str], steps: Mapping[str, int]) -> Iterator[Watch]:
         """Show a bar for each name while the block runs; a pipe gets their last state alone."""
+        first, last = next(iter(steps)), max(steps.values())
         columns = (
             TextColumn("  {task.description}", markup=False),
             BarColumn(bar_width=20),
@@ -51,10 +44,10 @@ class Screen:
             TimeElapsedColumn(),
         )
         with Progress(*columns, console=self._console) as progress:
-            bars = {name: progress.add_task(name, total=2, status="pending_catalog") for name in names}
+            bars = {name: progress.add_task(name, total=last, status=first) for name in names}
 
             def watch(name: str, status: str) -> None:
-                progress.update(bars[name], completed=STEPS[status], status=status)
+                progress.update(bars[name], completed=steps[status], status=status)
 
             yield watch
 

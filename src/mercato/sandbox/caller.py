@@ -35,16 +35,17 @@ class Caller:
         """Return a caller of the same service with another key."""
         return replace(self, key=key)
 
-    async def get(self, path: str) -> Answer:
-        """GET a path of the service."""
-        return await self._call("GET", path, None)
+    async def get(self, path: str, **headers: str) -> Answer:
+        """GET a path of the service; a header's name is written with underscores."""
+        return await self._call("GET", path, None, headers)
 
-    async def post(self, path: str, body: Any = None) -> Answer:
-        """POST a JSON body, or none."""
-        return await self._call("POST", path, body)
+    async def post(self, path: str, body: Any = None, **headers: str) -> Answer:
+        """POST a JSON body, or none; a header's name is written with underscores."""
+        return await self._call("POST", path, body, headers)
 
-    async def _call(self, method: str, path: str, body: Any) -> Answer:
+    async def _call(self, method: str, path: str, body: Any, named: Mapping[str, str]) -> Answer:
         headers = {"Authorization": f"Bearer {self.key}"}
+        headers |= {name.replace("_", "-"): text for name, text in named.items()}
         url = self.base + path
         async with self.session.request(method, url, json=body, headers=headers, timeout=TIMEOUT) as reply:
             return Answer(reply.status, reply.headers, await reply.read())

@@ -1,4 +1,4 @@
-"""A sandbox merchant: a web server on loopback that hosts CatalogSets and receives signed webhooks.
+"""A sandbox merchant: a web server on loopback that hosts CatalogSets, takes orders and receives signed events.
 
 It does what a merchant's system has to do and no more, so it can be read as an example.
 """
@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import web
-from standardwebhooks import Webhook, WebhookVerificationError
+
+from mercato.sandbox.inbox import Inbox, Received
+from mercato.sandbox.till import Till
 
 HOST: Final = "127.0.0.1"
 
 MOST_WAITING: Final = 1000
-"""Webhooks kept for whoever asks for them; more are refused with 503, and so sent again later."""
+"""Events kept for whoever asks for them; more are refused with 503, and so sent again later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +30,6 @@ class Document:
     etag: str
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A webhook as it arrived; header names are lower-case. `fault` is why it was not believed, or None."""
-
-    path: str
-    headers: Mapping[str, str]
-    body: bytes
-    fault: str | None
-
-    def json(self) -> Any:
-        """Return the body's value."""
-        return json.loads(self.body)
-
-
 @dataclass(slots=True)
 class Merchant:
     """The running merchant. Documents are replaced by hosting another one under the same path."""
@@ -49,8 +37,9 @@ class Merchant:
     base: str
     fetched: int = 0
     unchanged: int = 0
+    till: Till = field(default_factory=Till)
     _documents: dict[str, Document] = field(default_factory=dict)
-    _secrets: tuple[str, ...] = ()
+    _inbox: Inbox = field(default_factory=Inbox)
     _received: asyncio.Queue[Received] = field(default_factory=lambda: asyncio.Queue(MOST_WAITING))
 
     @property
@@ -66,23 +55,16 @@ class Merchant:
 
     def trust(self, *secrets: str) -> None:
         """Believe webhooks that are signed with any of these secrets, and no others."""
-        self._secrets = secrets
+        self._inbox.trust(*secrets)
+        self.till.inbox.trust(*secrets)
 
     async def webhook(self) -> Received:
-        """Wait for the next webhook, believed or not."""
+        """Wait for the next event, believed or not."""
         return await self._received.get()
 
     def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
         """Return why a webhook is not to be believed, None when one of the secrets signed it."""
-        fault = "no signing secret is known"
-        for secret in self._secrets:
-            try:
-                Webhook(secret).verify(body, dict(headers), json_parse=False)
-            except (WebhookVerificationError, ValueError) as refusal:
-                fault = str(refusal)
-            else:
-                return None
-        return fault
+        return self._inbox.fault_of(headers, body)
 
     async def serve_document(self, request: web.Request) -> web.Response:
         """Answer a GET: the document, 304 to who has it, 404."""
@@ -97,10 +79,8 @@ class Merchant:
         return web.Response(body=document.body, content_type="application/json", headers=headers)
 
     async def receive(self, request: web.Request) -> web.Response:
-        """Answer a webhook: 204 when its signature is good, 401 when it is not."""
-        headers = {name.lower(): value for name, value in request.headers.items()}
-        body = await request.read()
-        received = Received(request.path, headers, body, self.fault_of(headers, body))
+        """Answer an event: 204 when its signature is good, 401 when it is not."""
+        received = await self._inbox.read(request)
         try:
             self._received.put_nowait(received)
         except asyncio.QueueFull:
@@ -114,6 +94,8 @@ async def merchant(*, port: int = 0) -> AsyncIterator[Merchant]:
     here = Merchant("")
     app = web.Application()
     app.router.add_get("/{path:.*}", here.serve_document)
+    app.router.add_post("/hooks/validate", here.till.answer_validate)
+    app.router.add_post("/hooks/place", here.till.answer_place)
     app.router.add_post("/hooks/{event}", here.receive)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()

@@ -4,10 +4,13 @@ from time import monotonic
 from typing import Final
 
 from mercato.sandbox import menus
-from mercato.sandbox.scene import ONBOARDING, STORES, Scene
+from mercato.sandbox.scene import ONBOARDING, PULL_STEPS, STORES, Scene
 
 BROKEN_PLACE: Final = "/sections/milk/itemIds/2"
 """Where the broken grocery names an article that is not there."""
+
+PLACES: Final = {"pizzeria": (47.3221, 5.0412), "ramen": (38.2566, 140.8542), "grocery": (43.0731, -89.4012)}
+"""Where the shops are, in degrees."""
 
 _FRANCE: Final = {"street": "12 Rue des Forges", "city": "Dijon", "country": "FR"}
 _JAPAN: Final = {"street": "青葉坂 3-8", "city": "仙台市", "country": "JP"}
@@ -29,14 +32,14 @@ async def register(scene: Scene) -> None:
         body = {
             "partnerStoreId": f"{shop}-1",
             "name": name,
-            "address": address,
+            "address": address | {"coordinates": dict(zip(("lat", "lng"), PLACES[shop], strict=True))},
             "timezone": zone,
             "catalogCallbackUrl": scene.urls[shop],
             "webhookUrl": scene.merchant.webhook_url,
         }
         reply = await scene.partner.post(ONBOARDING, body)
         scene.onboardings[shop] = scene.expect(reply, 201, "A store is registered")["onboardingId"]
-    with scene.stage.watching([name for _, name, _, _ in _SHOPS]) as watch:
+    with scene.stage.watching([name for _, name, _, _ in _SHOPS], PULL_STEPS) as watch:
         ended = [await scene.pulled(shop, name, watch) for shop, name, _, _ in _SHOPS]
     ready = sum(status["status"] == "ready_to_activate" for status in ended)
     scene.proofs.add(
@@ -62,7 +65,7 @@ async def mend(scene: Scene) -> None:
     scene.refused("No store goes live before its catalog", [early], 409, "ONBOARDING_NOT_READY")
     scene.merchant.host("/grocery.json", menus.grocery())
     scene.expect(await scene.partner.post(f"{onboarding}/retry"), 200, "A failed onboarding is retried")
-    with scene.stage.watching([menus.GROCERY]) as watch:
+    with scene.stage.watching([menus.GROCERY], PULL_STEPS) as watch:
         mended = await scene.pulled("grocery", menus.GROCERY, watch)
     scene.proofs.add(
         "Mended and retried, it is taken",

@@ -1,17 +1,29 @@
-"""Where the stories of the sandbox play: a partner and its merchant, a stranger, a stage, and the proofs."""
+"""Where the stories of the sandbox play: a merchant, a storefront, strangers, a stage, and the proofs."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from mercato.sandbox.caller import Answer, Caller
-from mercato.sandbox.merchant import Merchant, Received
+from mercato.sandbox.inbox import Received
+from mercato.sandbox.kitchen import Kitchen
+from mercato.sandbox.merchant import Merchant
 from mercato.sandbox.proofs import PATIENCE, Proofs
+from mercato.sandbox.storefront import Storefront
 
 ONBOARDING: Final = "/v1/commerce/onboarding/stores"
 STORES: Final = "/v1/commerce/stores"
+
+PULL_STEPS: Final = {
+    "pending_catalog": 0,
+    "catalog_ingesting": 1,
+    "ready_to_activate": 2,
+    "catalog_failed": 2,
+}
+"""How far an onboarding is, for a progress bar."""
 
 _PULLED: Final = ("ready_to_activate", "catalog_failed")
 _SHOWN: Final = 200
@@ -19,7 +31,7 @@ _SHOWN: Final = 200
 
 
 class Watch(Protocol):
-    """Shows how far a store's onboarding is."""
+    """Shows how far something is."""
 
     def __call__(self, name: str, status: str) -> None: ...
 
@@ -33,23 +45,45 @@ class Stage(Protocol):
     def say(self, line: str) -> None:
         """Tell what happened."""
 
-    def watching(self, names: Sequence[str]) -> AbstractContextManager[Watch]:
-        """Show a progress bar for each name while the block runs."""
+    def watching(self, names: Sequence[str], steps: Mapping[str, int]) -> AbstractContextManager[Watch]:
+        """Show a progress bar for each name while the block runs; each begins with the first of the steps."""
+
+
+@dataclass(slots=True)
+class Basket:
+    """What the storefront has in hand: a catalog, a cart, its order, and what was answered to it."""
+
+    catalog: Any = None
+    cart: Any = None
+    order: Any = None
+    key: str = ""
+    placed: Answer | None = None
+    joined: str = ""
+    """The id of the order whose store was down."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Scene:
-    """One telling. Ids and URLs are kept by the shop's short name, `events` by webhook-id."""
+    """One telling. Ids and URLs are kept by the shop's short name, `events` by webhook-id.
+
+    `partner` and `front` are the merchant's and the storefront's callers; the strangers are others of their kinds.
+    """
 
     partner: Caller
     stranger: Caller
+    front: Caller
+    other_front: Caller
     merchant: Merchant
+    kitchen: Kitchen
+    storefront: Storefront
+    data_dir: Path
     stage: Stage
     proofs: Proofs
     onboardings: dict[str, str] = field(default_factory=dict)
     stores: dict[str, str] = field(default_factory=dict)
     urls: dict[str, str] = field(default_factory=dict)
     events: dict[str, Received] = field(default_factory=dict)
+    basket: Basket = field(default_factory=Basket)
 
     def store(self, shop: str) -> str:
         """Return the path of a shop's store."""
@@ -106,8 +140,8 @@ class Scene:
             async with asyncio.timeout(PATIENCE):
                 while True:
                     event = await self.merchant.webhook()
-                    self.events[event.headers.get("webhook-id", "")] = event
-                    if event.headers.get("webhook-id") == webhook_id:
+                    self.events[event.webhook_id] = event
+                    if event.webhook_id == webhook_id:
                         return event
         except TimeoutError:
             self.proofs.add("Every run ends in an event", f"none within {PATIENCE:g} s", holds=False)

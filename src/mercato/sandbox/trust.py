@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mercato.sandbox.merchant import Received
+from mercato.sandbox.inbox import Received
 from mercato.sandbox.scene import Scene
 
 DELIVERIES: Final = "/v1/commerce/webhook-deliveries"
@@ -58,4 +58,4 @@ async def keep_out(scene: Scene) -> None:
 
 def _ids_agree(event: Received) -> bool:
     run: str = event.json()["data"]["catalogIngestId"]
-    return event.headers.get("webhook-id") == event.headers.get("idempotency-key") == run
+    return event.webhook_id == event.headers.get("idempotency-key") == run

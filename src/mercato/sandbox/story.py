@@ -1,9 +1,9 @@
-"""The story of a merchant's system, told over HTTP as any partner would: its chapters, in their order."""
+"""The whole story, told over HTTP as any partner would: the merchant's half, then the storefront's."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from mercato.sandbox import day, opening, trust
+from mercato.sandbox import browsing, day, opening, ordering, records, troubles, trust
 from mercato.sandbox.proofs import ProofFailed
 from mercato.sandbox.scene import Scene
 
@@ -19,6 +19,19 @@ CHAPTERS: Final[tuple[tuple[str, Callable[[Scene], Awaitable[None]]], ...]] = (
     ("The signed events are verified", trust.verify),
     ("An event is asked for again", trust.redeliver),
     ("Wrong keys and other partners", trust.keep_out),
+    ("A storefront looks for stores", browsing.discover),
+    ("It reads a store's catalog", browsing.read_catalog),
+    ("It fills a cart", browsing.fill_cart),
+    ("The order is validated", ordering.validate),
+    ("The order is placed", ordering.place),
+    ("The kitchen works, and the storefront follows", ordering.follow),
+    ("The answer was lost: the same request once more", ordering.repeat),
+    ("A price changes between validate and place", troubles.change_price),
+    ("A card is declined", troubles.decline),
+    ("The store's system goes down, and comes back", troubles.go_down),
+    ("What happened to that order", records.timeline),
+    ("Every order webhook and event is verified", records.verify),
+    ("Other storefronts and other keys", records.keep_out),
 )
 
 

@@ -1,0 +1,64 @@
+"""The sandbox storefront believes signed events only, takes each once, and puts them in their order."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from tests.sandbox.test_merchant import OLD_SECRET, SECRET, signed
+
+from mercato.sandbox import storefront as module
+from mercato.sandbox.storefront import Storefront, storefront
+
+ORDER = "01a1fd20-e7b7-755c-9221-318576f108e3"
+
+
+@pytest.fixture
+async def front() -> AsyncIterator[Storefront]:
+    async with storefront() as running:
+        running.inbox.trust(SECRET)
+        yield running
+
+
+async def sent(front: Storefront, sequence: int, status: str = "pending", *, secret: str = SECRET) -> int:
+    """Send an event of the order and return the answer's status."""
+    data = {"orderId": ORDER, "sequence": sequence, "order": {"orderId": ORDER, "status": status}}
+    body = json.dumps({"type": "order.updated", "data": data}).encode()
+    headers = signed(secret, body=body, webhook_id=f"event-{sequence}")
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(front.event_url, data=body, headers=headers) as reply,
+    ):
+        return reply.status
+
+
+async def test_a_late_event_takes_its_place_and_does_not_turn_the_order_back(front: Storefront) -> None:
+    for sequence, status in ((1, "pending"), (3, "preparing")):
+        assert await sent(front, sequence, status) == 204
+    assert not front.complete(ORDER)
+    assert await sent(front, 2, "confirmed") == 204
+    assert (front.newest(ORDER)["status"], front.late, front.complete(ORDER)) == ("preparing", 1, True)
+
+
+async def test_an_event_that_comes_twice_counts_once(front: Storefront) -> None:
+    assert [await sent(front, 1), await sent(front, 1)] == [204, 204]
+    assert (len(front.events[ORDER]), front.repeats, front.inbox.believed) == (1, 1, 2)
+
+
+async def test_an_event_of_somebody_else_is_refused(front: Storefront) -> None:
+    assert await sent(front, 1, secret=OLD_SECRET) == 401
+    assert (front.events, front.inbox.came, front.inbox.believed) == ({}, 1, 0)
+
+
+async def test_who_waits_for_an_event_gets_it_when_it_comes(front: Storefront) -> None:
+    waiting = asyncio.create_task(front.event(ORDER, 2))
+    assert await sent(front, 1) == 204
+    assert not waiting.done()
+    assert await sent(front, 2, "confirmed") == 204
+    assert (await waiting)["data"]["order"]["status"] == "confirmed"
+
+
+async def test_events_are_bounded(front: Storefront, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_EVENTS", 1)
+    assert [await sent(front, 1), await sent(front, 2), await sent(front, 1)] == [204, 503, 204]
