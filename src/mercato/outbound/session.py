@@ -9,7 +9,7 @@ from aiohttp.abc import AbstractResolver
 
 from mercato.clock import Clock
 from mercato.outbound.agent import USER_AGENT
-from mercato.outbound.call import Caller, reuse_trace
+from mercato.outbound.call import Caller, Connector
 from mercato.outbound.guard import AddressPolicy, GuardedResolver, SystemResolver, socket_factory
 from mercato.outbound.pull import Puller
 
@@ -72,7 +72,7 @@ def _pool(
     per_host: int,
 ) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(
+        connector=Connector(
             resolver=resolver,
             socket_factory=socket_factory(policy),
             ssl=tls or True,
@@ -86,5 +86,4 @@ def _pool(
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         trust_env=False,
-        trace_configs=[reuse_trace()],
     )
