@@ -7,10 +7,8 @@ Only an escaped colon can upset that count; such a text is parsed a second time.
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
-
-import msgspec
 
 _escaped_colon: Final = re.compile(rb"\\u003[aA]").search
 
@@ -19,14 +17,17 @@ class _RepeatedError(Exception):
     pass
 
 
-def repeats_a_key(document: bytes, read: Any) -> bool:
-    """Tell whether some object of the document, of which `read` is what the decoder kept, repeats a key."""
-    again = msgspec.json.encode(read)
-    if len(again) == len(document):
+def repeats_a_key(document: bytes, written: Sequence[bytes], *, grown: int | None = 0) -> bool:
+    """Tell whether some object of the document repeats a key.
+
+    `written` is what the decoder kept, in pieces; where it was changed since, without a colon more or less, `grown`
+    says by how many bytes, or None if that is not known.
+    """
+    if grown is not None and sum(map(len, written)) - grown == len(document):
         return False
     if _escaped_colon(document):
         return _parsed_again(document)
-    return document.count(b":") != again.count(b":")
+    return document.count(b":") != sum(piece.count(b":") for piece in written)
 
 
 def _parsed_again(document: bytes) -> bool:

@@ -54,6 +54,16 @@ class Findings:
         """Note faults that were counted but not looked at one by one."""
         self.fault_count += count
 
+    def extend(self, later: "Findings") -> None:
+        """Add what another check found, behind what was found so far."""
+        faults, warnings, alike = later._faults, later._warnings, later._alike  # noqa: SLF001  # of its own kind
+        self.fault_count += later.fault_count
+        self._faults += faults[: MOST_FAULTS - len(self._faults)]
+        for kind, found in warnings.items():
+            listed = self._warnings.setdefault(kind, [])
+            listed += found[: MOST_ALIKE - len(listed)]
+        self._alike += alike
+
     @property
     def warning_count(self) -> int:
         return self._alike.total()

@@ -25,7 +25,7 @@ def read_windows(source: Source, findings: Findings) -> list[Windows | None]:
     read: list[Windows | None] = []
     for key, windows in zip(catalogs.members, catalogs.column("availability"), strict=True):
         if windows is None:
-            catalogs.members[key]["availability"] = ALWAYS
+            catalogs.change(key, "availability", ALWAYS)
             read.append(None)
             continue
         at = f"{catalogs.pointer(key)}/availability"

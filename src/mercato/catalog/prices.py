@@ -26,6 +26,8 @@ class Prices:
         self._minor: dict[Written, int | None] = {None: None}
         self._served: dict[Written, str | None] = {None: None}
         self._refused: dict[Written, str] = {}
+        self.grown: int | None = 0
+        """Bytes by which JSON with the texts that are served is longer than as it was read; None if not known."""
 
     def items(self) -> list[int | None]:
         """Return each item's base price in document order; put the text that is served into its members."""
@@ -39,6 +41,8 @@ class Prices:
             for row, text in zip(table.members.values(), map(self._served.__getitem__, prices), strict=True):
                 if text is not None:
                     row["basePrice"] = text
+            grown = {price: _growth(price, self._served[price]) for price in distinct}
+            self.grown = sum(map(grown.__getitem__, prices))
         if None in distinct:
             self._warn_without(prices)
         return list(map(self._minor.get, prices))
@@ -50,6 +54,8 @@ class Prices:
         """
         groups = self._source.groups
         if groups.has("priceOverrides"):
+            # Refused ones were of any length; it is not worth keeping count.
+            self.grown = None
             rows = zip(groups.members, groups.column("priceOverrides"), strict=True)
             groups.put("priceOverrides", [written and self._of_group(key, written) for key, written in rows])
 
@@ -65,7 +71,7 @@ class Prices:
                 fault = self._refused.get(price) or f"A price must be {Form.PRICE.words}, not {said(value)}."
                 self._findings.fault(fault, f"{groups.pointer(key)}/priceOverrides/{escape(item)}")
             minor[item] = found or 0
-        groups.members[key]["priceOverrides"] = served
+        groups.change(key, "priceOverrides", served)
         return minor
 
     def _read(self, prices: set[Written]) -> None:
@@ -100,6 +106,12 @@ def _written(values: list[Any]) -> list[Written]:
         return values
     # Not as integers: whoever knows how they are hashed can choose a million of them that all hash alike.
     return [value if isinstance(value, str) or value is None else _text(value) for value in values]
+
+
+def _growth(written: Written, served: str | None) -> int:
+    if written is None or served is None:
+        return 0
+    return len(served) - len(written) + (2 if isinstance(written, bytes) else 0)
 
 
 def _text(number: int | msgspec.Raw) -> bytes:

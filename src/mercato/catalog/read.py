@@ -6,9 +6,7 @@ from uuid import UUID
 
 from mercato.catalog import money
 from mercato.catalog.decode import UnreadableError, decode
-from mercato.catalog.duplicates import repeats_a_key
 from mercato.catalog.findings import Findings
-from mercato.catalog.scan import scan
 from mercato.catalog.shape import said
 from mercato.catalog.source import CATALOGS, GROUPS, ITEMS, SECTIONS, Members, Source
 from mercato.catalog.tables import read_table
@@ -16,28 +14,26 @@ from mercato.catalog.tables import read_table
 MOST_CATALOGS: Final = 1_000
 """Catalogs in one set: every section is looked at for each of them."""
 
-_BOM: Final = codecs.BOM_UTF8
+BOM: Final = codecs.BOM_UTF8
 
 
-def read(document: bytes, *, onboarding_id: UUID, default_currency: str, findings: Findings) -> Source | None:
-    """Return the document's tables, or None when what was noted leaves nothing to check."""
+def read(document: bytes, findings: Findings) -> Members | None:
+    """Return the document's members, or None when what was noted leaves nothing to check."""
     text = document
-    if document.startswith(_BOM):
+    if document.startswith(BOM):
         findings.warn(
             "byte order mark", "The document begins with a byte order mark, which JSON has none of.", ""
         )
-        text = document[len(_BOM) :]
+        text = document[len(BOM) :]
     try:
-        top = decode(text)
+        return decode(text)
     except UnreadableError as fault:
         findings.fault(str(fault), "")
         return None
-    if repeats_a_key(text, top):
-        _name_repeated(text, findings)
-    return _read_tables(top, onboarding_id, default_currency, findings)
 
 
-def _read_tables(top: Members, onboarding_id: UUID, default_currency: str, findings: Findings) -> Source:
+def read_tables(top: Members, *, onboarding_id: UUID, default_currency: str, findings: Findings) -> Source:
+    """Return the document's tables; what cannot be read is noted, and left out."""
     currency = _currency(top.get("currency"), default_currency, findings)
     catalogs, sections, items, groups = (
         read_table(top.get(kind.member), kind, onboarding_id=onboarding_id, findings=findings)
@@ -61,10 +57,3 @@ def _currency(value: Any, default: str, findings: Findings) -> str:
         findings.fault(f"{money.shown(value)} is not an ISO 4217 currency code such as USD.", "/currency")
         return default
     return value
-
-
-def _name_repeated(text: bytes, findings: Findings) -> None:
-    found = scan(text)
-    for pointer, _ in found.duplicates:
-        findings.fault("This key stands more than once in its object.", pointer)
-    findings.unlisted(found.duplicate_count - len(found.duplicates))

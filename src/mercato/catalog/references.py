@@ -56,7 +56,7 @@ class _Resolver:
         for index, (ref, served) in enumerate(zip(refs, found, strict=True)):
             if served is None and ref is not None:
                 self._missing(table, key, ref, target, f"/{member}/{index}")
-        table.members[key][member] = found
+        table.change(key, member, found)
         return found
 
     def _keys(self, groups: Table, key: str, prices: dict[str, int], items: Table) -> dict[str, int]:
@@ -72,7 +72,7 @@ class _Resolver:
                 self._findings.fault(message, groups.pointer(key) + place)
             else:
                 found[served], renamed[served] = price, texts[ref]
-        groups.members[key]["priceOverrides"] = renamed
+        groups.change(key, "priceOverrides", renamed)
         return found
 
     def _find(self, ref: str, target: Table) -> str | None:

@@ -22,7 +22,7 @@ def served_body(source: Source, *, catalog_set_id: UUID, store_id: UUID) -> byte
     """Return the bytes that are served."""
     tables = {table.kind.member: table for table in source.tables}
     top: dict[str, Any] = {"catalogSetId": catalog_set_id, "storeId": store_id} | {
-        name: tables[name].members if name in tables else value
+        name: msgspec.Raw(tables[name].write()) if name in tables else value
         for name, value in source.top.items()
         if name not in _OURS
     }

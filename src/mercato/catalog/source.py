@@ -118,6 +118,7 @@ class Table:
         self._listed: dict[str, tuple[int, set[str]]] = {}
         self._names: list[str] | None = None
         self._nothing: list[Any] = [None] * len(members)
+        self._text: bytes | None = None
 
     def __len__(self) -> int:
         return len(self.members)
@@ -155,6 +156,17 @@ class Table:
             return []
         return [(key, value) for key, value in zip(self.members, self._columns[name], strict=True) if value]
 
+    def change(self, served: str, name: str, value: Any) -> None:
+        """Put another value into an entity's members."""
+        self.members[served][name] = value
+        self._text = None
+
+    def write(self) -> bytes:
+        """Return the members as JSON, made once for as long as nothing in them changes."""
+        if self._text is None:
+            self._text = msgspec.json.encode(self.members)
+        return self._text
+
     def pointer(self, served: str) -> str:
         """Return where the entity stands in the document as fetched."""
         return f"/{self.kind.member}/{escape(self._steps.get(served, served))}"
@@ -176,6 +188,16 @@ class Source(msgspec.Struct):
     sections: Table
     items: Table
     groups: Table
+
+    def write(self) -> list[bytes]:
+        """Return what was read as JSON, in pieces: the tables that are served as they were read, and the rest."""
+        pieces = []
+        rest: dict[str, Any] = dict(self.top)
+        for table in self.tables:
+            if rest.get(table.kind.member) is table.members:
+                rest[table.kind.member] = msgspec.Raw()
+                pieces.append(table.write())
+        return [*pieces, msgspec.json.encode(rest)]
 
     @property
     def tables(self) -> tuple[Table, Table, Table, Table]:

@@ -1,5 +1,7 @@
 """A document as fetched: every fault in it, or all that serving and pricing need of it."""
 
+from itertools import compress
+from operator import not_
 from typing import Final
 from uuid import UUID
 
@@ -7,12 +9,14 @@ import msgspec
 
 from mercato.catalog.counts import check_counts
 from mercato.catalog.cycles import refuse_cycles
+from mercato.catalog.duplicates import repeats_a_key
 from mercato.catalog.findings import Findings, clipped
 from mercato.catalog.hours import read_windows
 from mercato.catalog.model import Windows
 from mercato.catalog.prices import Prices
-from mercato.catalog.read import read
+from mercato.catalog.read import BOM, read, read_tables
 from mercato.catalog.references import resolve
+from mercato.catalog.scan import scan
 from mercato.catalog.source import Source, Table
 
 _NAMED: Final = 3
@@ -45,12 +49,18 @@ def validate(document: bytes, *, onboarding_id: UUID, default_currency: str) -> 
 def _validate(
     document: bytes, onboarding_id: UUID, default_currency: str, findings: Findings
 ) -> Valid | None:
-    source = read(document, onboarding_id=onboarding_id, default_currency=default_currency, findings=findings)
-    if source is None:
+    top = read(document, findings)
+    if top is None:
         return None
-    prices = Prices(source, findings)
+    later = Findings()
+    source = read_tables(top, onboarding_id=onboarding_id, default_currency=default_currency, findings=later)
+    prices = Prices(source, later)
     item_prices = prices.items()
     prices.overrides()
+    # Not before the prices, which have no colons: what is written to be counted is what will be served.
+    if repeats_a_key(document, source.write(), grown=prices.grown):
+        _name_repeated(document.removeprefix(BOM), findings)
+    findings.extend(later)
     resolve(source, findings)
     refuse_cycles(source, findings)
     check_counts(source, findings)
@@ -61,12 +71,19 @@ def _validate(
     return valid
 
 
+def _name_repeated(document: bytes, findings: Findings) -> None:
+    found = scan(document)
+    for pointer, _ in found.duplicates:
+        findings.fault("This key stands more than once in its object.", pointer)
+    findings.unlisted(found.duplicate_count - len(found.duplicates))
+
+
 def _warn_nameless(table: Table, findings: Findings) -> None:
     names = table.names()
     # The column itself is handed out when every entity has a name.
     if names is table.column("name"):
         return
-    for key in [key for key, name in zip(table.members, names, strict=True) if not name]:
+    for key in list(compress(table.members, map(not_, names))):
         findings.warn("no name", f"The {table.kind.noun} {table.said(key)} has no name.", table.pointer(key))
 
 
