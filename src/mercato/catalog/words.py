@@ -7,6 +7,7 @@ cut, so it is indexed by its neighbouring letters, two by two.
 import re
 import unicodedata
 from collections.abc import Iterable
+from itertools import chain, groupby
 from typing import Final, NamedTuple
 
 MOST_LETTERS: Final = 64
@@ -22,6 +23,11 @@ LEAST_PREFIX: Final = 2
 """Letters that make the beginning of a word: with one, nearly every store has what is asked for."""
 
 _ASCII: Final = re.compile(r"[a-z0-9]+")
+_LOWER: Final = (
+    bytes(ord(chr(byte).lower()) if chr(byte).isalnum() else 32 for byte in range(128)) + b" " * 128
+)
+"""Letters in lower case and digits; a blank for all else."""
+
 _APOSTROPHES: Final = str.maketrans(dict.fromkeys("'`\u00b4\u02bc\u2018\u2019"))
 # What no normal form takes apart: o with a stroke, d and l with one, the dotless i, the ligatures; Arabic's filler.
 _ALIKE: Final = str.maketrans(
@@ -69,7 +75,6 @@ class Term(NamedTuple):
 
     text: str
     prefix: bool = False
-    running: bool = False
 
 
 def pieces_of(text: str) -> list[Piece]:
@@ -82,15 +87,18 @@ def pieces_of(text: str) -> list[Piece]:
 
 def words_of(texts: Iterable[str]) -> list[str]:
     """Return the distinct words to index, in order of first appearance, within bounds."""
-    found: dict[str, None] = {}
-    for text in texts:
-        if text.isascii():
-            found.update(dict.fromkeys(_ASCII.findall(_plain_ascii(text))))
+    # As bytes, because most names are ASCII, and bytes of many at once are what is cut the fastest.
+    found: dict[bytes, None] = {}
+    for plain, run in groupby(texts, str.isascii):
+        if plain:
+            joined = "\n".join(run).encode()
+            found.update(dict.fromkeys(joined.translate(_LOWER, delete=b"'`").split()))
         else:
-            found.update(dict.fromkeys(word for piece in pieces_of(text) for word in _indexed(piece)))
+            pieces = chain.from_iterable(map(pieces_of, run))
+            found.update(dict.fromkeys(word.encode() for piece in pieces for word in _indexed(piece)))
         if len(found) > MOST_WORDS:
             break
-    return _bounded(found)
+    return _bounded(dict.fromkeys(word.decode()[:MOST_LETTERS] for word in found))
 
 
 def terms_of(query: str) -> list[Term]:
@@ -105,8 +113,8 @@ def terms_of(query: str) -> list[Term]:
 
 
 def key_of(text: str) -> str:
-    """Return the text's words between single blanks, one in front and one behind: to sort and to look into."""
-    return f" {' '.join(piece.text for piece in pieces_of(text))} "
+    """Return what the text is ordered by: its words, apart by single blanks."""
+    return " ".join(piece.text for piece in pieces_of(text))
 
 
 def _indexed(piece: Piece) -> list[str]:
@@ -122,8 +130,8 @@ def _asked(piece: Piece, *, last: bool) -> list[Term]:
         return [Term(piece.text[:MOST_LETTERS], prefix=last and len(piece.text) >= LEAST_PREFIX)]
     text = piece.text
     if len(text) == 1:
-        return [Term(text, prefix=True, running=True)]
-    return [Term(text[at : at + 2], running=True) for at in range(len(text) - 1)]
+        return [Term(text, prefix=True)]
+    return [Term(text[at : at + 2]) for at in range(len(text) - 1)]
 
 
 def _plain_ascii(text: str) -> str:

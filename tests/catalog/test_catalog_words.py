@@ -1,0 +1,34 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mercato.catalog.words import MOST_LETTERS, words_of
+
+NAMES = st.lists(
+    st.one_of(
+        st.text(st.sampled_from("aBz09 '`-_\n\t\0é寿司カフェ"), max_size=12),
+        st.text(max_size=12),
+        st.just("x" * (MOST_LETTERS + 9)),
+    )
+)
+
+
+@given(NAMES)
+def test_the_words_of_many_names_are_those_of_each_in_order(names: list[str]):
+    each = dict.fromkeys(word for name in names for word in words_of([name]))
+    assert words_of(names) == list(each)
+
+
+def test_a_word_is_what_is_between_other_signs_in_lower_case_without_apostrophes():
+    assert words_of(["Chef's 2-Way\tSALAD_bowl", "salad `n' Rice"]) == [
+        "chefs",
+        "2",
+        "way",
+        "salad",
+        "bowl",
+        "n",
+        "rice",
+    ]
+
+
+def test_no_word_is_longer_than_what_can_be_indexed():
+    assert words_of(["y" * 200, "é" * 200]) == ["y" * MOST_LETTERS, "e" * MOST_LETTERS]
