@@ -125,7 +125,14 @@ async def running(
         await stack.enter_async_context(_alongside(feed.run(), "changes"))
         await stack.enter_async_context(_alongside(app.callers.run(), "callers"))
         if works:
-            upkeep = Upkeep(db, now, settings.catalog_retention_days, settings.delivery_retention_days)
+            upkeep = Upkeep(
+                db,
+                now,
+                catalog_days=settings.catalog_retention_days,
+                delivery_days=settings.delivery_retention_days,
+                run_days=settings.run_retention_days,
+                customer_days=settings.customer_data_days,
+            )
             await stack.enter_async_context(_alongside(upkeep.run(), "upkeep"))
             await stack.enter_async_context(_working(app.worker))
         yield app

@@ -124,6 +124,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = 8
     delivery_retention_days: Annotated[Positive, _doc("Days webhook deliveries and attempts are kept.")] = 30
 
+    run_retention_days: Annotated[
+        Positive, _doc("Days catalog runs are kept; the newest of an onboarding or store always is.")
+    ] = 30
+    customer_data_days: Annotated[
+        Positive, _doc("Days an order keeps who it was for; after that it stays without its customer.")
+    ] = 90
+
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], _doc("The least severe line logged.")
     ] = "info"

@@ -1,4 +1,4 @@
-"""What is kept for a time and no longer: superseded catalogs, ended deliveries, entries that have run out."""
+"""What is kept for a time and no longer: superseded catalogs, ended deliveries and runs, customers, used keys."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,6 +13,7 @@ from mercato.clock import Clock
 from mercato.db.engine import Database, Write
 from mercato.db.errors import is_unavailable
 from mercato.orders import keys
+from mercato.orders.forgetting import forget_before
 from mercato.stores import queries as stores
 from mercato.webhooks import deliveries
 
@@ -34,6 +35,8 @@ class Upkeep:
     clock: Clock
     catalog_days: int
     delivery_days: int
+    run_days: int = 30
+    customer_days: int = 90
 
     async def run(self) -> None:
         """Tidy up now and every ten minutes, for ever; a database that is away is tried again later."""
@@ -50,11 +53,15 @@ class Upkeep:
         """Delete everything that is older than it is kept."""
         now = self.clock()
         sets_before = now - timedelta(days=self.catalog_days)
+        runs_before = now - timedelta(days=self.run_days)
+        customers_before = now - timedelta(days=self.customer_days)
         deliveries_before = now - timedelta(days=self.delivery_days)
         await self._drain(lambda tx: catalogs.prune_sets(tx, before=sets_before, limit=BATCH))
         await self._drain(lambda tx: deliveries.prune(tx, before=deliveries_before, most=BATCH))
         await self._drain(lambda tx: stores.prune_sold_out(tx, before=now, limit=BATCH))
         await self._drain(lambda tx: keys.prune(tx, now=now, limit=BATCH))
+        await self._drain(lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH))
+        await self._drain(lambda tx: forget_before(tx, before=customers_before, limit=BATCH))
 
     async def _drain(self, prune: Prune) -> None:
         while True:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy import Row, delete, exists, func, insert, select, update
 
 from mercato.catalog.model import CatalogFault
 from mercato.catalog.runs import OPEN, CurrentSet, Owner, Run, RunStatus
@@ -230,6 +230,20 @@ async def end_open_runs(tx: Write, owner_id: UUID, *, fault: CatalogFault, now: 
         .where(runs.c.owner_id == owner_id, still_open)
         .values(status=RunStatus.FAILED.value, errors=msgspec.json.encode([fault]).decode(), updated_at=now)
     )
+
+
+async def prune_runs(tx: Write, *, before: datetime, limit: int) -> int:
+    """Delete runs that ended before an instant, never the newest of an onboarding or a store; return how many."""
+    later = runs.alias("later")
+    superseded = exists().where(
+        later.c.owner_id == runs.c.owner_id, later.c.notified == runs.c.notified, later.c.id > runs.c.id
+    )
+    ended = runs.c.status.not_in([open_status.value for open_status in OPEN])
+    old = select(runs.c.id).where(runs.c.updated_at < before, ended, superseded)
+    ids = [row.id for row in await tx.all(old.order_by(runs.c.updated_at).limit(limit))]
+    if ids:
+        await tx.execute(delete(runs).where(runs.c.id.in_(ids)))
+    return len(ids)
 
 
 def _run(row: Row[Any]) -> Run:

@@ -261,6 +261,11 @@ async def prune(tx: Write, *, before: datetime, most: int = 500) -> int:
     return await queries.delete_old(tx, before=before, most=most)
 
 
+async def delete_of_orders(tx: Write, order_ids: Sequence[UUID]) -> None:
+    """Delete all that was sent, or is to be sent, about the orders: their customers are to be forgotten."""
+    await queries.delete_of_orders(tx, order_ids)
+
+
 async def _get_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any]:
     row = await queries.find_row(tx, caller, delivery_id)
     if row is None:

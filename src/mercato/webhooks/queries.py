@@ -257,6 +257,13 @@ async def move_to_next_round(tx: Write, row: Row[Any], *, now: datetime) -> bool
     return moved.rowcount == 1
 
 
+async def delete_of_orders(tx: Write, order_ids: Sequence[UUID]) -> None:
+    """Delete every delivery about the orders, with its attempts."""
+    theirs = select(deliveries.c.id).where(deliveries.c.order_id.in_(order_ids))
+    await tx.execute(delete(delivery_attempts).where(delivery_attempts.c.delivery_id.in_(theirs)))
+    await tx.execute(delete(deliveries).where(deliveries.c.order_id.in_(order_ids)))
+
+
 async def delete_old(tx: Write, *, before: datetime, most: int) -> int:
     """Delete at most `most` deliveries, and their attempts, that ended before then. Return how many."""
     old = await tx.all(

@@ -30,7 +30,7 @@ orders = Table(
     # Who ordered, from where and where to: what is taken out when a customer is forgotten.
     Column("fulfillment", Text, nullable=False),
     Column("customer", Text),
-    Column("client_context", Text, nullable=False),
+    Column("client_context", Text),
     # Of the validation that it was placed with; each can be used once.
     Column("token_id", Id),
     # Events sent to the storefront, and entries of the history.
@@ -44,6 +44,15 @@ Index("ix_orders_partner_id", orders.c.partner_id, orders.c.id)
 Index("ix_orders_store_id", orders.c.store_id, orders.c.id)
 Index("ix_orders_partner_state", orders.c.partner_id, orders.c.state, orders.c.id)
 Index("ix_orders_storefront_id", orders.c.storefront_id, orders.c.id)
+# Every order has a client context until its customer is forgotten.
+_of_somebody = text("client_context IS NOT NULL")
+Index(
+    "ix_orders_of_somebody",
+    orders.c.created_at,
+    orders.c.id,
+    sqlite_where=_of_somebody,
+    postgresql_where=_of_somebody,
+)
 _with_token = text("token_id IS NOT NULL")
 orders_one_for_each_token = Index(
     "uq_orders_token_id",

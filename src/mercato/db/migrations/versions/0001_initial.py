@@ -300,7 +300,7 @@ def upgrade() -> None:
         sa.Column("amounts", sa.Text(), nullable=False),
         sa.Column("fulfillment", sa.Text(), nullable=False),
         sa.Column("customer", sa.Text(), nullable=True),
-        sa.Column("client_context", sa.Text(), nullable=False),
+        sa.Column("client_context", sa.Text(), nullable=True),
         sa.Column("token_id", sa.Uuid(), nullable=True),
         sa.Column("sequence", sa.Integer(), nullable=False),
         sa.Column("entries", sa.Integer(), nullable=False),
@@ -308,6 +308,14 @@ def upgrade() -> None:
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_orders")),
+    )
+    op.create_index(
+        "ix_orders_of_somebody",
+        "orders",
+        ["created_at", "id"],
+        unique=False,
+        sqlite_where=sa.text("client_context IS NOT NULL"),
+        postgresql_where=sa.text("client_context IS NOT NULL"),
     )
     op.create_index("ix_orders_partner_id", "orders", ["partner_id", "id"], unique=False)
     op.create_index("ix_orders_partner_state", "orders", ["partner_id", "state", "id"], unique=False)
@@ -453,6 +461,7 @@ def upgrade() -> None:
         ),
         "postgresql": (
             "ALTER TABLE store_search ADD COLUMN words tsvector",
+            "ALTER TABLE store_search ALTER COLUMN words SET STORAGE EXTERNAL",
             "CREATE INDEX ix_store_search_words ON store_search USING gin (words) WITH (fastupdate = off)",
         ),
     }

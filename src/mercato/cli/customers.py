@@ -1,0 +1,39 @@
+"""`mercato customer`: what people may ask a network to do with what it knows of them."""
+
+from typing import Annotated, Final
+
+from cyclopts import App, Parameter
+
+from mercato.cli.console import note
+from mercato.cli.options import DataDir
+from mercato.cli.session import opened
+from mercato.orders.forgetting import forget_customer
+
+customer = App(name="customer", help="Customers: erase.")
+
+BATCH: Final = 100
+"""Orders that one transaction changes: servers go on writing in between."""
+
+
+@customer.command
+async def erase(
+    name: Annotated[
+        str, Parameter(help="The customer's e-mail address, phone number, or partnerUserId, as it was sent.")
+    ],
+    /,
+    *,
+    data_dir: DataDir = None,
+) -> None:
+    """Take a customer out of every order at once: name, addresses and all that was sent about them.
+
+    The orders stay, with what was ordered and paid.
+    """
+    found, after, more = 0, None, True
+    async with opened(data_dir) as session:
+        while more:
+            async with session.db.write() as tx:
+                count, after = await forget_customer(tx, name, after=after, limit=BATCH)
+            found, more = found + count, after is not None
+    note(
+        f"Taken out of {found} order{'' if found == 1 else 's'}." if found else "No order is this customer's."
+    )

@@ -1,0 +1,123 @@
+"""What is kept for how long: orders stay, customers do not."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, PLACE, Trade, trade
+from tests.service import Merchant, Service
+
+from mercato import clock
+from mercato.db import tables
+from mercato.orders.forgetting import forget_customer
+from mercato.upkeep import Upkeep
+
+DELIVERY = {
+    "mode": "DELIVERY_BY_MERCHANT",
+    "scheduleType": "ASAP",
+    "deliveryType": "DOOR_TO_DOOR",
+    "address": ADDRESS,
+    "instructions": "Ring twice at Lovelace's",
+}
+
+
+@pytest.fixture
+async def here(mercato: Service, shop: Merchant) -> Trade:
+    return await trade(mercato, shop, event_url=shop.base + "/events")
+
+
+def upkeep(here: Trade, days: float) -> Upkeep:
+    later = clock.now() + timedelta(days=days)
+    return Upkeep(here.mercato.app.db, lambda: later, catalog_days=30, delivery_days=30)
+
+
+async def everything(here: Trade) -> str:
+    """Return all that the database holds, as text."""
+    parts: list[str] = []
+    async with here.mercato.app.db.read() as tx:
+        for table in (
+            tables.orders,
+            tables.deliveries,
+            tables.delivery_attempts,
+            tables.order_history,
+            tables.idempotency_keys,
+            tables.jobs,
+        ):
+            parts += [repr(tuple(row)) for row in await tx.all(select(table))]
+    return "\n".join(parts)
+
+
+async def settled(here: Trade) -> None:
+    await here.mercato.until(
+        here.front,
+        "/v1/marketfront/webhook-deliveries",
+        lambda page: all(one["status"] == "succeeded" for one in page["deliveries"]),
+    )
+
+
+async def test_an_order_stays_without_its_customer_once_their_time_is_over(here: Trade):
+    placed = await here.placed(here.order(fulfillment=DELIVERY))
+    await settled(here)
+    assert CUSTOMER["email"] in await everything(here)
+    await upkeep(here, 89.9).once()
+    assert "customer" in (await here.front.get(f"{ORDERS}/{placed['orderId']}")).json()
+    await upkeep(here, 90.1).once()
+    kept = await everything(here)
+    for said in (*CUSTOMER.values(), *ADDRESS.values(), "203.0.113.7", "Ring twice"):
+        assert said not in kept
+    for client, path in ((here.front, ORDERS), (here.pos, MERCHANT)):
+        order = (await client.get(f"{path}/{placed['orderId']}")).json()
+        assert "customer" not in order
+        assert order["amounts"] == placed["amounts"]
+        assert order["fulfillment"]["address"] is None
+
+
+async def test_a_customer_is_erased_at_once_and_nobody_else_is(here: Trade):
+    other = CUSTOMER | {"email": "grace@example.com", "firstName": "Grace", "lastName": "Hopper"}
+    order, headers = here.order(customer=CUSTOMER | {"phone": "+15550999"}), {"Idempotency-Key": "theirs"}
+    placed = (await here.front.post(PLACE, order, headers=headers)).json()
+    kept = await here.placed(here.order(customer=other))
+    await settled(here)
+    async with here.mercato.app.db.write() as tx:
+        assert await forget_customer(tx, "ADA@example.com", after=None, limit=10) == (1, None)
+    assert "ada@example.com" not in await everything(here)
+    assert (await here.front.get(f"{ORDERS}/{kept['orderId']}")).json()["customer"]["firstName"] == "Grace"
+    again = await here.front.post(PLACE, order, headers=headers)
+    assert (again.status, again.json()["orderId"]) == (201, placed["orderId"]), "no second order"
+    assert "customer" not in again.json()
+
+
+@pytest.mark.parametrize("name", ["%", "_", '"', "ada", "{}", "\\", "ADA@EXAMPLE.COM "])
+async def test_a_name_that_is_nobodys_erases_nobody(here: Trade, name: str):
+    await here.placed()
+    async with here.mercato.app.db.write() as tx:
+        assert await forget_customer(tx, name, after=None, limit=10) == (0, None)
+    assert CUSTOMER["email"] in await everything(here)
+
+
+async def test_old_runs_go_but_never_the_newest_of_an_onboarding_or_a_store(here: Trade):
+    store = here.store["storeId"]
+    first: Any = await here.mercato.run(here.pos, store, here.shop.host({"items": {}}, "/empty.json"))
+    second: Any = await here.mercato.run(here.pos, store, here.shop.host(b"[]", "/broken.json"))
+    runs = f"/v1/commerce/stores/{store}/catalog-ingest"
+    await upkeep(here, 29.9).once()
+    assert len((await here.pos.get(runs)).json()["runs"]) == 2
+    await upkeep(here, 30.1).once()
+    shown = (await here.pos.get(runs)).json()["runs"]
+    assert [run["catalogIngestId"] for run in shown] == [second["catalogIngestId"]]
+    gone = await here.pos.get(f"{runs}/{first['catalogIngestId']}/status")
+    assert gone.json()["errorCode"] == "CATALOG_INGEST_NOT_FOUND"
+    onboarding = await here.pos.get(f"/v1/commerce/onboarding/stores/{here.store['onboardingId']}")
+    assert onboarding.json()["status"] == "active"
+
+
+async def test_a_run_that_has_not_ended_is_never_too_old(here: Trade):
+    store = here.store["storeId"]
+    await here.mercato.run(here.pos, store, here.shop.host({"items": {}}, "/empty.json"))
+    await here.mercato.run(here.pos, store, here.shop.host({"items": {}}, "/empty.json"))
+    async with here.mercato.app.db.write() as tx:
+        await tx.execute(update(tables.catalog_runs).values(status="pulling"))
+    await upkeep(here, 400).once()
+    async with here.mercato.app.db.read() as tx:
+        assert len(await tx.all(select(tables.catalog_runs))) == 3
