@@ -86,6 +86,7 @@ def _operations_page(api: Json) -> str:
         "required are optional. Every GET answers HEAD too, and every response carries `X-Request-Id`."
     )
     sections = [f"## {tag}\n\n" + "\n\n".join(blocks) for tag, blocks in tagged.items()]
+    sections.append("## Events\n\n" + "\n\n".join(_event(one["post"]) for one in api["webhooks"].values()))
     types = "\n\n".join(_type(name, schema) for name, schema in sorted(schemas.items()))
     return _page("Operations", intro, refusals, *sections, f"## Types\n\n{types}")
 
@@ -113,6 +114,16 @@ def _operation(method: str, path: str, operation: Json) -> str:
     return "\n\n".join([*blocks, "\n".join(facts)])
 
 
+def _event(event: Json) -> str:
+    """Return what is said of a webhook that partners receive."""
+    facts = [f"- Body: {_content(event['requestBody'])}"]
+    for status, answer in event["responses"].items():
+        what = f"{_content(answer)}. " if "content" in answer else ""
+        facts.append(f"- {status}: {what}{answer['description']}")
+    headers = "- Headers: " + ", ".join(f"`{one['name']}`" for one in event["parameters"])
+    return "\n\n".join([f"### {event['summary']}", event["description"], "\n".join([*facts, headers])])
+
+
 def _credentials(operation: Json) -> str:
     names = {"commerceKey": "a Commerce key", "marketfrontToken": "a marketfront key or token"}
     names["clientSecret"] = "HTTP Basic, or in the body"
@@ -120,7 +131,8 @@ def _credentials(operation: Json) -> str:
 
 
 def _good(answer: Json) -> str:
-    headers = "".join(f", header `{name}`" for name in answer.get("headers", ()))
+    own = (name for name, header in answer.get("headers", {}).items() if "$ref" not in header)
+    headers = "".join(f", header `{name}`" for name in own)
     return (_content(answer) if "content" in answer else "no body") + headers
 
 
@@ -134,6 +146,9 @@ def _content(holder: Json) -> str:
 
 def _type(name: str, schema: Json) -> str:
     blocks = [f"### {name}", schema.get("description", "")]
+    if "oneOf" in schema:
+        by = schema["discriminator"]["propertyName"]
+        blocks.append(f"By `{by}`: {_kind(schema)}.")
     if "enum" in schema:
         blocks.append("One of " + ", ".join(f"`{value}`" for value in schema["enum"]) + ".")
     required = schema.get("required", ())
@@ -166,14 +181,16 @@ def _kind(schema: Json) -> str:
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[-1]
         return f"[{name}](#{name.lower()})"
-    if "anyOf" in schema:
-        return " or ".join(_kind(option) for option in schema["anyOf"])
-    if "type" not in schema and "enum" in schema:
+    if "anyOf" in schema or "oneOf" in schema:
+        return " or ".join(_kind(option) for option in schema.get("anyOf") or schema["oneOf"])
+    if "enum" in schema:
         return " or ".join(f"`{value}`" for value in schema["enum"])
     if schema.get("type") == "array":
         return f"list of {_kind(schema['items'])}" if "items" in schema else "list"
-    kind: str = schema.get("type", "any")
-    return f"{kind} ({schema['format']})" if "format" in schema else kind
+    kind = schema.get("type", "any")
+    if isinstance(kind, list):
+        return " or ".join(_kind(dict(schema, type=one)) for one in kind)
+    return f"{kind} ({schema['format']})" if "format" in schema else str(kind)
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -199,11 +216,11 @@ def _errors_page() -> str:
         (f"`{kind.code}`", str(kind.status), kind.category, _yes(kind.retryable), kind.title)
         for kind in later
     ]
-    reserved = "Codes of the contract that no operation answers with yet:\n\n" + _table(
-        ["Code", "HTTP", "Category", "Retryable", "Meaning"], rows
-    )
     entries = [_error(kind) for kind in errors.every() if kind in common or kind in EVERYWHERE]
-    return _page("Errors", intro, *entries, f"## Reserved\n\n{reserved}")
+    if rows:
+        table = _table(["Code", "HTTP", "Category", "Retryable", "Meaning"], rows)
+        entries.append(f"## Reserved\n\nCodes of the contract that no operation answers with yet:\n\n{table}")
+    return _page("Errors", intro, *entries)
 
 
 EVERYWHERE: Final = (errors.NotFound, errors.MethodNotAllowed)

@@ -16,8 +16,18 @@ MOST_LINES: Final = 200
 MOST_DEPTH: Final = 8
 """How deep modifiers may stand; a top-level line is at depth 0."""
 
-Amount = Annotated[str, Meta(description="Decimal in the currency's own scale.", examples=["12.50"])]
-"""Money as it is sent. No pattern: it is never read."""
+DECIMAL: Final = r"^-?\d+(\.\d+)?$"
+"""A decimal string, as money is sent."""
+
+Amount = Annotated[
+    str,
+    Meta(
+        description="Decimal in the currency's own scale.",
+        examples=["12.50"],
+        extra_json_schema={"pattern": DECIMAL},
+    ),
+]
+"""Money as it is sent. Its pattern is for readers: what we have written ourselves is not checked again."""
 
 Quantity = Annotated[int, Meta(ge=1, le=MOST_QUANTITY, extra_json_schema={"format": "int32"})]
 NewQuantity = Annotated[

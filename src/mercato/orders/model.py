@@ -1,19 +1,16 @@
 """What orders look like on the wire: as storefronts send them, and as both sides read them."""
 
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from mercato.carts.model import Amount, Cart, CartAmounts, LineItemAmounts, Quantity
+from mercato.carts.model import DECIMAL, Amount, Cart, CartAmounts, LineItemAmounts, Quantity
 from mercato.errors import OrderError
 from mercato.stores.storefront import FulfillmentMode
 from mercato.wire import Instant, Wire
-
-DECIMAL: Final = r"^-?\d+(\.\d+)?$"
-"""A decimal string, as money is sent."""
 
 Decimal = Annotated[
     str, Meta(pattern=DECIMAL, max_length=64, description="Decimal in the currency's own scale.")
@@ -266,8 +263,28 @@ class OrderPage(Wire):
 class OrderStatusUpdate(Wire):
     """How far the order is, whether it is over, or when it will be ready; at least one of them."""
 
-    status: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
-    state: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    status: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=64,
+                description="`confirmed`, `preparing`, `ready` or `inTransit`, in any letter case; never backward.",
+            ),
+        ]
+        | None
+    ) = None
+    state: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=64,
+                description="`completed` or `cancelled`, in any letter case; `cancelled` needs a `cancelReason`.",
+            ),
+        ]
+        | None
+    ) = None
     estimated_ready_at: DateTime | None = None
     cancel_reason: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
 

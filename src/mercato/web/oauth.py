@@ -45,7 +45,7 @@ class TokenResponse(Wire, rename="lower"):
     expires_in: int
 
 
-class TokenRefusal(ProblemDetail):
+class TokenRefusal(ProblemDetail, kw_only=True):
     """A problem with the members of RFC 6749: `error` is what OAuth clients go by."""
 
     error: str

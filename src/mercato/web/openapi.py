@@ -1,16 +1,14 @@
-"""The OpenAPI 3.1 document, made from the operations alone."""
+"""The OpenAPI 3.1 document, made from the operations and the events alone."""
 
 from collections.abc import Iterable
 from typing import Any, Final
 
-import msgspec
-
 from mercato import errors
 from mercato.errors import Problem
+from mercato.web import events, headers
 from mercato.web.operations import Access, Operation
 from mercato.web.problems import ProblemDetail
-
-REF: Final = "#/components/schemas/{name}"
+from mercato.web.schemas import components, schema_of
 
 _SECURITY: Final[dict[Access, list[dict[str, list[str]]]]] = {
     Access.COMMERCE: [{"commerceKey": []}],
@@ -18,25 +16,27 @@ _SECURITY: Final[dict[Access, list[dict[str, list[str]]]]] = {
     Access.PUBLIC: [],
 }
 
-_HEADERS: Final = {
-    "Location": ("Where the resource is.", {"type": "string", "format": "uri-reference"}),
-    "Retry-After": ("Seconds to wait.", {"type": "integer"}),
-    "Cache-Control": ("How long the answer may be kept.", {"type": "string"}),
-    "ETag": ("The version of what is answered.", {"type": "string"}),
-    "Idempotent-Replayed": ("`true` when this is the answer of an earlier request.", {"type": "string"}),
-}
+_ABOUT: Final = """
+Merchants' systems use the Commerce surface, storefronts the Marketfront surface; each has credentials of its own.
+
+- Refusals are `application/problem+json` (RFC 9457), or the same as Markdown for who prefers `text/markdown`.
+  `errorCode` says what happened, `type` leads to the page about it.
+- Money is a decimal string in the currency's own scale. Instants are RFC 3339 in UTC.
+- Null on an optional member of a request is the same as leaving it out, except in Update Store. Unknown members are
+  ignored. New members, codes, categories and event types may appear at any time.
+- Every GET answers HEAD, too.
+""".strip()
 
 
 def document(operations: Iterable[Operation], *, version: str) -> dict[str, Any]:
     """Return the document of the given operations."""
     operations = list(operations)
-    types = [
-        kind
-        for op in operations
-        for kind in (op.takes, op.returns, op.query, op.refusals.shape)
-        if _is_named(kind)
-    ]
-    schemas = _schemas([*types, ProblemDetail])
+    told, replied = events.types()
+    schemas = components(
+        sent=[kind for op in operations for kind in (op.takes, op.query)] + replied,
+        answered=[kind for op in operations for kind in (op.returns, op.refusals.shape)]
+        + [ProblemDetail, *told],
+    )
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
@@ -48,13 +48,16 @@ def document(operations: Iterable[Operation], *, version: str) -> dict[str, Any]
             "title": "Mercato",
             "version": version,
             "summary": "The commerce network you can run yourself.",
+            "description": _ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
         "tags": [{"name": tag} for tag in dict.fromkeys(op.tag for op in operations)],
         "paths": paths,
+        "webhooks": events.described(),
         "components": {
             "schemas": schemas,
+            "headers": headers.definitions(),
             "securitySchemes": {
                 "commerceKey": {"type": "http", "scheme": "bearer", "description": "A Commerce API key."},
                 "marketfrontToken": {
@@ -96,14 +99,11 @@ def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
         "parameters": [*_path_parameters(operation), *_query_parameters(operation, schemas)],
         "responses": _responses(operation),
     }
-    for name in operation.request_headers:
-        out["parameters"].append(
-            {"name": name, "in": "header", "required": False, "schema": {"type": "string"}}
-        )
+    out["parameters"] += [headers.parameter(name) for name in operation.request_headers]
     if operation.takes is not None:
         out["requestBody"] = {
             "required": not operation.body_optional,
-            "content": {operation.body_type: {"schema": _schema(operation.takes)}},
+            "content": {operation.body_type: {"schema": schema_of(operation.takes)}},
         }
     return out
 
@@ -149,38 +149,18 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
 def _responses(operation: Operation) -> dict[str, Any]:
     good: dict[str, Any] = {"description": operation.summary}
     if operation.returns is not None:
-        good["content"] = {operation.media_type: {"schema": _schema(operation.returns)}}
-    if operation.reply_headers:
-        good["headers"] = {
-            name: {"description": _HEADERS[name][0], "schema": _HEADERS[name][1]}
-            for name in operation.reply_headers
-        }
+        good["content"] = {operation.media_type: {"schema": schema_of(operation.returns)}}
+    good["headers"] = headers.of_answer(operation)
     responses = {str(operation.status): good}
     for status in operation.also:
-        responses[str(status)] = {"description": "Not modified."}
+        responses[str(status)] = {"description": "Not modified.", "headers": headers.of_answer(operation)}
     by_status: dict[int, list[type[Problem]]] = {}
     for kind in problems_of(operation):
         by_status.setdefault(kind.status, []).append(kind)
     for status, kinds in sorted(by_status.items()):
         responses[str(status)] = {
             "description": " ".join(f"`{kind.code}`: {kind.title}." for kind in kinds),
-            "content": {operation.refusals.media_type: {"schema": _schema(operation.refusals.shape)}},
+            "headers": headers.of_refusals(operation, status, kinds),
+            "content": {operation.refusals.media_type: {"schema": schema_of(operation.refusals.shape)}},
         }
     return responses
-
-
-def _is_named(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-
-
-def _schemas(types: list[Any]) -> dict[str, Any]:
-    _, components = msgspec.json.schema_components(list(dict.fromkeys(types)), ref_template=REF)
-    return components
-
-
-def _schema(kind: Any) -> dict[str, Any]:
-    if _is_named(kind):
-        return {"$ref": REF.format(name=kind.__name__)}
-    if kind is str:
-        return {"type": "string"}
-    return {"type": "object"}

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
+from uuid import UUID
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from mercato import clock
 from mercato.errors import MethodNotAllowed, OrderError, Problem, Unauthenticated
@@ -20,17 +22,27 @@ class ProblemDetail(Wire):
 
     type: str
     title: str
-    status: int
+    status: Annotated[int, Meta(extra_json_schema={"format": "int32"})]
     detail: str | None
     error_category: str | None
     error_code: str | None
     errors: list[OrderError] | None
     instance: str | None
     request_id: str | None
-    retry_after: int | None
+    retry_after: Annotated[int, Meta(extra_json_schema={"format": "int32"})] | None
     retryable: bool | None
     timestamp: Instant | None
     trace_id: str | None
+    onboarding_id: (
+        Annotated[UUID, Meta(description="With STORE_ALREADY_REGISTERED: the onboarding that is there.")]
+        | UnsetType
+    ) = UNSET
+    order_id: (
+        Annotated[
+            UUID, Meta(description="The order that a refusal of Place order is about, where there is one.")
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,238 @@
+"""The webhooks that partners receive, as the OpenAPI document describes them.
+
+Their types stand here for readers: what is sent is made where it happens, and a store's reply is read member by
+member (`orders.replies`).
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from mercato.orders.bodies import CancelledData, OrderEventData, PlaceData, ValidateData
+from mercato.orders.replies import REFUSALS
+from mercato.stores.events import CatalogSyncWebhookData
+from mercato.web.schemas import schema_of
+from mercato.wire import Instant, Wire
+
+Money = Annotated[str | float, Meta(description="A decimal string, or a number, in the order's currency.")]
+
+
+class CatalogSyncWebhook(Wire):
+    """A catalog ingest run has ended. `timestamp` is when."""
+
+    type: Literal["catalog.sync.succeeded", "catalog.sync.failed"]
+    timestamp: Instant
+    data: CatalogSyncWebhookData
+
+
+class OrderValidateWebhook(Wire):
+    """A storefront asks whether the store would take an order."""
+
+    type: Literal["order.validate"]
+    timestamp: Instant
+    data: ValidateData
+
+
+class OrderPlaceWebhook(Wire):
+    """A storefront has placed an order."""
+
+    type: Literal["order.place"]
+    timestamp: Instant
+    data: PlaceData
+
+
+class OrderCancelledWebhook(Wire):
+    """An order that the store never answered is cancelled."""
+
+    type: Literal["order.cancelled"]
+    timestamp: Instant
+    data: CancelledData
+
+
+class OrderEvent(Wire):
+    """An order is there, or has changed. An event with a lower `data.sequence` than one seen before is late."""
+
+    type: Literal["order.created", "order.updated"]
+    timestamp: Instant
+    data: OrderEventData
+
+
+class StoreAmountDetail(Wire):
+    """A part of an amount, and what it is for."""
+
+    amount: Money
+    description: str
+
+
+class StoreReplyAmounts(Wire):
+    """What the store adds to an order's price; what it does not return stays."""
+
+    fees: Money | UnsetType = UNSET
+    fees_description: list[StoreAmountDetail] | UnsetType = UNSET
+    taxes: Money | UnsetType = UNSET
+    taxes_description: list[StoreAmountDetail] | UnsetType = UNSET
+    promotions: Money | UnsetType = UNSET
+    promotions_description: list[StoreAmountDetail] | UnsetType = UNSET
+    adjustments: Money | UnsetType = UNSET
+    adjustments_description: list[StoreAmountDetail] | UnsetType = UNSET
+    sub_total: (
+        Annotated[Money, Meta(description="Another one than ours is ITEM_PRICE_CHANGED.")] | UnsetType
+    ) = UNSET
+    total: Annotated[Money, Meta(description="If given, what all of it comes to.")] | UnsetType = UNSET
+
+
+class StoreReason(Wire):
+    """Why not: a code of ours where one fits, and words for the customer."""
+
+    code: str
+    message: str | UnsetType | None = UNSET
+    pointer: Annotated[str, Meta(description="Where in `data.order` (RFC 6901).")] | UnsetType | None = UNSET
+
+
+class ValidateReply(Wire):
+    """The store's answer to `order.validate`."""
+
+    is_valid: (
+        Annotated[bool, Meta(description="Absent, it is whether there are no `errors`.")] | UnsetType
+    ) = UNSET
+    amounts: StoreReplyAmounts | UnsetType | None = UNSET
+    errors: list[StoreReason] | UnsetType | None = UNSET
+    estimated_ready_at: Instant | UnsetType | None = UNSET
+
+
+class PlaceReply(Wire):
+    """The store's answer to `order.place`; an empty object takes the order."""
+
+    accepted: (
+        Annotated[bool, Meta(description="Absent, it is whether there are no `errors`.")] | UnsetType
+    ) = UNSET
+    partner_order_id: Annotated[str, Meta(max_length=255)] | UnsetType | None = UNSET
+    estimated_ready_at: Instant | UnsetType | None = UNSET
+    errors: list[StoreReason] | UnsetType | None = UNSET
+
+
+class StoreRefusal(Wire):
+    """The store's no: `errors`, or a problem whose `errorCode` and `detail` say why."""
+
+    errors: list[StoreReason] | UnsetType | None = UNSET
+    error_code: str | UnsetType | None = UNSET
+    detail: str | UnsetType | None = UNSET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A webhook: who gets it, at which address, and what is expected back. `reply` None means any 2xx."""
+
+    name: str
+    summary: str
+    description: str
+    body: type[Wire]
+    to: Literal["Commerce", "Marketfront"]
+    reply: type[Wire] | None = None
+
+
+EVENTS: Final = (
+    Event(
+        name="catalogSync",
+        summary="Catalog sync",
+        description="POST `{webhookUrl}/catalog-sync` when a catalog ingest run of a notification ends. Best effort: "
+        "Get Catalog Ingest Status is what counts. `webhook-id` is the run's id.",
+        body=CatalogSyncWebhook,
+        to="Commerce",
+    ),
+    Event(
+        name="orderValidate",
+        summary="Validate an order",
+        description="POST `{webhookUrl}/validate`. Somebody waits for the answer: it has 5 seconds.",
+        body=OrderValidateWebhook,
+        to="Commerce",
+        reply=ValidateReply,
+    ),
+    Event(
+        name="orderPlace",
+        summary="Place an order",
+        description="POST `{webhookUrl}/place`. `webhook-id` is the order's id at every attempt: answer one that you "
+        "have seen as you did the first time.",
+        body=OrderPlaceWebhook,
+        to="Commerce",
+        reply=PlaceReply,
+    ),
+    Event(
+        name="orderCancelled",
+        summary="Order cancelled",
+        description="POST `{webhookUrl}/order-cancelled` for an order that was not answered within ten minutes, "
+        "whether the store has it or not.",
+        body=OrderCancelledWebhook,
+        to="Commerce",
+    ),
+    Event(
+        name="orderEvent",
+        summary="Order created or updated",
+        description="POST to the storefront's event URL.",
+        body=OrderEvent,
+        to="Marketfront",
+    ),
+)
+
+
+_HEADERS: Final = {
+    "webhook-id": "Stays the same over all attempts: keep the ids that you have seen.",
+    "webhook-timestamp": "Unix seconds of this attempt.",
+    "webhook-signature": "`v1,` and the base64 HMAC-SHA256 of `id.timestamp.body` (Standard Webhooks); several, "
+    "separated by spaces, while a secret rotates.",
+    "Idempotency-Key": "The same as `webhook-id`.",
+    "traceparent": "The trace of what caused this (W3C Trace Context).",
+    "Authorization": "`Bearer` and the token that the partner gave us for its stores; none given, none sent.",
+}
+
+_OPTIONAL: Final = frozenset({"Authorization"})
+
+
+def described() -> dict[str, Any]:
+    """Return the `webhooks` of the document."""
+    return {event.name: {"post": _operation(event)} for event in EVENTS}
+
+
+def _operation(event: Event) -> dict[str, Any]:
+    headers = [name for name in _HEADERS if event.to == "Commerce" or name != "Authorization"]
+    return {
+        "operationId": event.name + "Webhook",
+        "tags": ["Events"],
+        "summary": event.summary,
+        "description": event.description,
+        "security": [],
+        "parameters": [
+            {
+                "name": name,
+                "in": "header",
+                "required": name not in _OPTIONAL,
+                "description": _HEADERS[name],
+                "schema": {"type": "string"},
+            }
+            for name in headers
+        ],
+        "requestBody": {"required": True, "content": _json(event.body)},
+        "responses": _responses(event),
+    }
+
+
+def _responses(event: Event) -> dict[str, Any]:
+    if event.reply is None:
+        return {"2XX": {"description": "Received. Anything else is sent again, for days."}}
+    no: dict[str, Any] = {"description": "A no, with its reasons.", "content": _json(StoreRefusal)}
+    return {
+        "2XX": {"description": "Yes or no.", "content": _json(event.reply)},
+        **{str(status.value): no for status in sorted(REFUSALS)},
+        "default": {"description": "The storefront is told STORE_UNREACHABLE, and may try again."},
+    }
+
+
+def _json(kind: type[Wire]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema_of(kind)}}
+
+
+def types() -> tuple[list[Any], list[Any]]:
+    """Return the types that webhooks send, and those that come back."""
+    replies: list[Any] = [event.reply for event in EVENTS if event.reply is not None]
+    return [event.body for event in EVENTS], [*replies, StoreRefusal]
