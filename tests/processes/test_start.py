@@ -1,0 +1,40 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+READY = """
+import builtins, os, sys
+
+from mercato.cli import run
+
+say = builtins.print
+
+def overheard(*words, **options):
+    if str(words[0]).startswith("listening on"):
+        say(*sys.modules, flush=True)
+        os._exit(0)
+    say(*words, **options)
+
+builtins.print = overheard
+sys.exit(run(["serve", "--port", "0", "--data-dir", sys.argv[1]]))
+"""
+
+
+@pytest.mark.parametrize("found", ["new", "existing"])
+def test_a_start_imports_nothing_that_only_later_work_or_another_database_needs(tmp_path: Path, found: str):
+    for _ in range(1 if found == "new" else 2):
+        started = subprocess.run(
+            [sys.executable, "-c", READY, tmp_path],
+            env={name: value for name, value in os.environ.items() if not name.startswith("MERCATO_")},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+    imported = set(started.stdout.split())
+    assert "mercato.web.server" in imported
+    # Each of them costs a start 15 to 100 ms: import it in the function that needs it, or name types in another module.
+    assert imported.isdisjoint({"aiohttp", "alembic", "asyncpg", "rich", "sqlalchemy.orm"})
