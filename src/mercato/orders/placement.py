@@ -32,9 +32,9 @@ from mercato.orders.reasons import refusal
 from mercato.orders.record import Actor, OrderRow, StoreAnswer
 from mercato.orders.replies import Agreed
 from mercato.orders.resend import KIND, SubmitJob
-from mercato.orders.results import claimed_total, result_of, total_different, unreachable
+from mercato.orders.results import already_placed, claimed_total, result_of, total_different, unreachable
 from mercato.orders.submission import Submission, Submitter
-from mercato.orders.tokens import Seal, digest_of
+from mercato.orders.tokens import Seal, Validated, digest_of
 from mercato.orders.validation import Checked, Validations
 from mercato.partners.model import Caller
 
@@ -67,6 +67,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusing:
+    """A request that is refused, unless an order has been placed with its token, which comes first."""
+
+    problem: Problem
+    token_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """An order that can be stored: checked, priced, and agreed with its store if that was asked."""
 
@@ -75,7 +83,7 @@ class Ready:
     token_id: UUID | None
 
 
-Plan = Problem | Ready | Checked
+Plan = Refusing | Ready | Checked
 """What to do once the key is claimed: refuse, store, or ask the store first."""
 
 
@@ -145,34 +153,28 @@ class Placements:
 
     async def _plan(self, asked: Asked) -> Plan:
         """Return what to do; nothing of it has happened yet, for the key may have its reply already."""
-        request = asked.request
+        token = asked.request.validated_order_token
         try:
-            checked = await self.validations.check(request)
-            if request.validated_order_token is None:
+            checked = await self.validations.check(asked.request)
+            if token is None:
                 reasons = checked.review.reasons
-                return refusal(reasons) if reasons else checked
+                return Refusing(refusal(reasons)) if reasons else checked
             digest = digest_of(asked.caller.partner_id, checked.store.id, checked.review)
-            terms = self.seal.read(request.validated_order_token, digest=digest, now=self.clock())
-            if checked.review.reasons:
-                return refusal(checked.review.reasons)
-            assert checked.review.sums is not None, "an order without a price has reasons against it"
-            sums = replace(checked.review.sums, extras=terms.sums.extras)
-            if sums != terms.sums:
-                return total_different(sums)
-            agreed = Agreed(sums, terms.estimated_ready_at)
-            return claimed_total(checked.review, agreed) or Ready(checked, agreed, terms.token_id)
+            terms = self.seal.read(token, digest=digest, now=self.clock())
         except Problem as problem:
-            return problem
+            return Refusing(problem)
+        return _held_to(checked, terms)
 
     async def _asked_store(self, asked: Asked, checked: Checked) -> Plan:
         """Return what to do now that the store was asked."""
         try:
             said = await self.validations.ask(checked, asked.request, trace=asked.trace)
         except errors.StoreUnreachable as problem:
-            return problem
+            return Refusing(problem)
         if not isinstance(said, Agreed):
-            return refusal(said)
-        return claimed_total(checked.review, said) or Ready(checked, said, None)
+            return Refusing(refusal(said))
+        different = claimed_total(checked.review, said)
+        return Ready(checked, said, None) if different is None else Refusing(different)
 
     # --- with the key -------------------------------------------------------------------------
 
@@ -204,15 +206,12 @@ class Placements:
     async def _advance(self, tx: Write, asked: Asked, claim: Claim, plan: Plan) -> Reply | Claim | Told:
         if isinstance(plan, Checked):
             return claim
-        if isinstance(plan, Ready) and plan.token_id is not None:
+        if plan.token_id is not None:
             used = await queries.find_order_of_token(tx, plan.token_id)
             if used is not None:
-                plan = errors.OrderAlreadyPlaced(
-                    "An order was placed with this validatedOrderToken. Read it by its orderId.",
-                    extensions={"orderId": str(used)},
-                )
-        if isinstance(plan, Problem):
-            return await self._pin(tx, asked, claim, plan)
+                return await self._pin(tx, asked, claim, already_placed(used))
+        if isinstance(plan, Refusing):
+            return await self._pin(tx, asked, claim, plan.problem)
         return await self._store(tx, asked, claim, plan)
 
     async def _pin(self, tx: Write, asked: Asked, claim: Claim, result: Order | Problem) -> Reply:
@@ -275,6 +274,20 @@ class Placements:
             request.payment
         )
         return [hmac.digest(secret, said, "sha256") for secret in self.secrets]
+
+
+def _held_to(checked: Checked, terms: Validated) -> Plan:
+    """Return what to do with an order of the token's: its price must still be the one that was agreed on."""
+    found, token_id = checked.review, terms.token_id
+    if found.reasons:
+        return Refusing(refusal(found.reasons), token_id)
+    assert found.sums is not None, "an order without a price has reasons against it"
+    sums = replace(found.sums, extras=terms.sums.extras)
+    if sums != terms.sums:
+        return Refusing(total_different(sums), token_id)
+    agreed = Agreed(sums, terms.estimated_ready_at)
+    different = claimed_total(found, agreed)
+    return Ready(checked, agreed, token_id) if different is None else Refusing(different, token_id)
 
 
 def _order(order_id: UUID, asked: Asked, plan: Ready, now: datetime) -> OrderRow:

@@ -1,5 +1,7 @@
 """What a storefront is answered: an order, or why there is none."""
 
+from uuid import UUID
+
 from mercato import errors
 from mercato.errors import Problem
 from mercato.orders import amounts
@@ -36,6 +38,14 @@ def unreachable(order: OrderRow) -> errors.StoreUnreachable:
         "Idempotency-Key, or read the order.",
         retry_after=RETRY_SECONDS,
         extensions={"orderId": str(order.id)},
+    )
+
+
+def already_placed(order_id: UUID) -> errors.OrderAlreadyPlaced:
+    """Return the refusal of a second order with one token."""
+    return errors.OrderAlreadyPlaced(
+        "An order was placed with this validatedOrderToken. Read it by its orderId.",
+        extensions={"orderId": str(order_id)},
     )
 
 

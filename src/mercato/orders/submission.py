@@ -1,11 +1,13 @@
 """A stored order on its way to its store: the same bytes under the same webhook-id, until the store has answered."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
+import msgspec
 import structlog
 
 from mercato.clock import Clock, MakeId
@@ -20,7 +22,7 @@ from mercato.outbound.signing import target
 from mercato.partners.vault import Vault
 from mercato.webhooks.calls import Called, StoreCall, StoreCalls
 from mercato.webhooks.deliveries import ORDER_PLACE, find_recorded, record, record_attempts
-from mercato.webhooks.model import DeliveryStatus
+from mercato.webhooks.model import DeliveryStatus, masked
 
 log = structlog.get_logger("mercato.orders")
 
@@ -115,7 +117,7 @@ class Submitter:
         called = await self.calls.post(call, seconds=seconds, judge=judge)
         if called.error is not None or judge.reply is None:
             return called, Fault(called.error or "The store gave no answer.")
-        return called, judge.reply
+        return called, _without(judge.reply, submission.hidden)
 
     async def submit(self, submission: Submission, *, seconds: float) -> Outcome:
         """Try until the store has answered or the seconds are over. A store that is cut off isn't waited for."""
@@ -202,6 +204,22 @@ async def end_record(tx: Write, order_id: UUID, *, delivered: bool, now: datetim
     if delivery_id is not None:
         status = DeliveryStatus.SUCCEEDED if delivered else DeliveryStatus.FAILED
         await record_attempts(tx, delivery_id, (), status=status, now=now)
+
+
+def _without(said: Said, hidden: Sequence[str]) -> Said:
+    """Return a no without what it repeats of the payment: its reasons are kept, and shown to both sides."""
+    if not isinstance(said, Refused):
+        return said
+    return Refused(
+        tuple(
+            msgspec.structs.replace(
+                reason,
+                message=masked(reason.message, hidden=hidden),
+                pointer=None if reason.pointer is None else masked(reason.pointer, hidden=hidden),
+            )
+            for reason in said.errors
+        )
+    )
 
 
 def _lacks_id(order: OrderRow) -> bool:

@@ -1,0 +1,223 @@
+"""Decisions §8: what a validatedOrderToken is good for, once, and what it is not."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.api.trade import ADDRESS, ORDERS, Trade, line, tea, trade
+from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, TEA, cafe
+from tests.service import Merchant, Reply, service
+
+from mercato import clock
+from mercato.partners.model import PartnerKind
+
+
+@dataclass
+class Time:
+    """A clock that a test can put forward."""
+
+    ahead: timedelta = field(default_factory=timedelta)
+
+    def __call__(self) -> datetime:
+        return clock.now() + self.ahead
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+async def here(database_url: str, tmp_path: Path, shop: Merchant, time: Time) -> AsyncIterator[Trade]:
+    async with service(database_url, tmp_path / "data", now=time, place_seconds=0.8) as mercato:
+        yield await trade(mercato, shop)
+
+
+def refused(reply: Reply, code: str, status: int = 400) -> Any:
+    said = reply.json()
+    assert (reply.status, said["errorCode"]) == (status, code), said
+    return said
+
+
+def delivery(**more: Any) -> dict[str, Any]:
+    return {
+        "mode": "DELIVERY_BY_MERCHANT",
+        "scheduleType": "ASAP",
+        "deliveryType": "LEAVE_AT_DOOR",
+        "address": ADDRESS,
+    } | more
+
+
+async def asked(here: Trade) -> int:
+    """Return how often the store's validate webhook was called so far."""
+    calls = 0
+    while not here.shop.received.empty():
+        calls += here.shop.received.get_nowait()[0].endswith("/validate")
+    return calls
+
+
+async def test_with_a_token_the_store_is_not_asked_again_and_its_terms_stand(here: Trade):
+    here.shop.answers["validate"] = {
+        "amounts": {"fees": "1.00", "taxes": "0.46"},
+        "estimatedReadyAt": "2030-01-01T12:00:00+02:00",
+    }
+    said = await here.validate(here.order())
+    here.shop.answers["validate"] = {"isValid": False, "errors": [{"code": "STORE_CLOSED"}]}
+    token = said["validatedOrderToken"]
+    reply = await here.place(here.order(validatedOrderToken=token, amounts={"total": "7.26"}))
+    assert reply.status == 201, reply.body
+    assert reply.json()["amounts"] == said["order"]["amounts"]
+    assert reply.json()["estimatedReadyAt"] == "2030-01-01T10:00:00.000Z"
+    assert await asked(here) == 1
+
+
+async def test_lines_may_be_reordered_renamed_split_and_their_modifiers_too(here: Trade):
+    cart = [tea(2), line(CAKE)]
+    token = await here.token(here.order(*cart))
+    groups = [
+        {"modifierGroupId": EXTRAS, "lineItems": [line(LEMON)]},
+        {"modifierGroupId": EXTRAS.upper(), "lineItems": [line(MILK)]},
+    ]
+    turned = [line(CAKE, name="x"), line(TEA, 2, *groups, lineItemId=CAKE)]
+    reply = await here.place(here.order(*turned, validatedOrderToken=token))
+    assert reply.status == 201, reply.body
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"lines": [tea(3)]}, id="quantity"),
+        pytest.param({"lines": [line(TEA, 2)]}, id="modifiers"),
+        pytest.param({"lines": [tea(2), line(CAKE)]}, id="another item"),
+        pytest.param({"fulfillment": delivery()}, id="mode"),
+        pytest.param(
+            {"fulfillment": {"mode": "PICKUP", "scheduleType": "SCHEDULED", "scheduledTime": "2100-01-01T00:00:00Z"}},
+            id="time",
+        ),
+    ],
+)  # fmt: skip
+async def test_a_token_is_no_good_for_another_order(here: Trade, change: Any):
+    token = await here.token(here.order())
+    members = {name: value for name, value in change.items() if name != "lines"}
+    reply = await here.place(here.order(*change.get("lines", []), validatedOrderToken=token, **members))
+    said = refused(reply, "ORDER_TOKEN_INVALID")
+    assert said["errors"][0]["pointer"] == "/validatedOrderToken"
+    assert (await here.place(here.order(validatedOrderToken=token))).status == 201
+
+
+async def test_an_address_is_part_of_what_was_validated(here: Trade):
+    token = await here.token(here.order(fulfillment=delivery()))
+    elsewhere = delivery(address=ADDRESS | {"address1": "2 Main St"})
+    reply = await here.place(here.order(fulfillment=elsewhere, validatedOrderToken=token))
+    refused(reply, "ORDER_TOKEN_INVALID")
+    # `street` is another spelling of `address1`.
+    street = {"street": ADDRESS["address1"]} | {k: v for k, v in ADDRESS.items() if k != "address1"}
+    spelt = delivery(address=street)
+    placed = await here.place(here.order(fulfillment=spelt, validatedOrderToken=token))
+    assert placed.status == 201, placed.body
+    assert placed.json()["fulfillment"]["address"]["address1"] == ADDRESS["address1"]
+
+
+async def test_another_tip_makes_another_total(here: Trade):
+    token = await here.token(here.order(amounts={"tip": "1.00"}))
+    for amounts in ({"tip": "1.01"}, None):
+        reply = await here.place(here.order(amounts=amounts, validatedOrderToken=token))
+        refused(reply, "ORDER_TOTAL_DIFFERENT")
+    reply = await here.place(here.order(amounts={"tip": "1.0"}, validatedOrderToken=token))
+    assert reply.status == 201, reply.body
+
+
+@pytest.mark.parametrize("total", ["5.79", "5.81", "-5.80", "580"])
+async def test_a_total_that_is_not_the_orders_is_refused_with_and_without_a_token(here: Trade, total: str):
+    token = await here.token(here.order())
+    for one in (token, None):
+        order = here.order(amounts={"total": total}, validatedOrderToken=one)
+        said = refused(await here.place(order), "ORDER_TOTAL_DIFFERENT")
+        assert "5.80" in said["detail"]
+    right = here.order(amounts={"total": "5.8", "subTotal": "ignored"}, validatedOrderToken=token)
+    assert (await here.place(right)).status == 201
+
+
+async def test_an_expired_token_is_refused(here: Trade, time: Time):
+    token = await here.token(here.order())
+    time.ahead = timedelta(minutes=14, seconds=55)
+    assert (await here.place(here.order(tea(1), validatedOrderToken=token))).status == 400
+    time.ahead = timedelta(minutes=15)
+    reply = await here.place(here.order(validatedOrderToken=token))
+    assert "expired" in refused(reply, "ORDER_TOKEN_INVALID")["detail"]
+
+
+async def test_anothers_token_is_refused(here: Trade):
+    token = await here.token(here.order())
+    other = (await here.mercato.partner(PartnerKind.MARKETFRONT))[1]
+    reply = await here.place(here.order(validatedOrderToken=token), front=other)
+    refused(reply, "ORDER_TOKEN_INVALID")
+
+
+async def test_a_token_of_another_store_with_the_same_catalog_is_refused(here: Trade):
+    twin = await here.mercato.live(here.pos, here.shop.base + "/catalog.json", name="twin")
+    token = await here.token(here.order())
+    order = here.order(validatedOrderToken=token)
+    order["cart"] |= {"storeId": twin["storeId"], "catalogSetId": twin["catalogSetId"]}
+    refused(await here.place(order), "ORDER_TOKEN_INVALID")
+
+
+@pytest.mark.parametrize(
+    "spoil", [str.upper, lambda t: t[:-1], lambda t: t + "A", lambda _: "", lambda _: "vo_"]
+)
+async def test_what_is_no_token_of_ours_is_refused(here: Trade, spoil: Any):
+    token = spoil(await here.token(here.order()))
+    refused(await here.place(here.order(validatedOrderToken=token)), "ORDER_TOKEN_INVALID")
+
+
+async def test_a_used_token_says_which_order_was_placed_with_it_even_if_there_would_be_none_now(here: Trade):
+    token = await here.token(here.order())
+    order = here.order(validatedOrderToken=token)
+    placed = (await here.place(order)).json()
+    again = refused(await here.place(order), "ORDER_ALREADY_PLACED", 409)
+    assert again["orderId"] == placed["orderId"]
+    assert (await here.front.get(f"{ORDERS}/{again['orderId']}")).status == 200
+
+    path = f"/v1/commerce/stores/{here.store['storeId']}/status"
+    await here.pos.post(path, {"status": "paused"})
+    refused(await here.place(order), "ORDER_ALREADY_PLACED", 409)
+    await here.update(placed, state="cancelled", cancelReason="no tea")
+    refused(await here.place(order), "ORDER_ALREADY_PLACED", 409)
+
+
+async def test_a_token_is_free_again_when_the_store_has_refused_its_order(here: Trade):
+    token = await here.token(here.order())
+    here.shop.answers["place"] = {"accepted": False, "errors": [{"code": "PAYMENT_DECLINED"}]}
+    refused(await here.place(here.order(validatedOrderToken=token)), "PAYMENT_DECLINED")
+    here.shop.answers["place"] = {"accepted": True}
+    order = here.order(validatedOrderToken=token, payment={"type": "external"})
+    assert (await here.place(order)).status == 201
+    refused(await here.place(order), "ORDER_ALREADY_PLACED", 409)
+
+
+async def test_a_price_that_has_changed_since_is_told(here: Trade):
+    token = await here.token(here.order())
+    dearer = cafe()
+    dearer["items"][TEA]["basePrice"] = "2.60"
+    run = await here.mercato.run(here.pos, here.store["storeId"], here.shop.host(dearer))
+    assert run["status"] == "succeeded"
+    said = refused(await here.place(here.order(validatedOrderToken=token)), "ORDER_TOTAL_DIFFERENT")
+    assert "6.00" in said["detail"]
+    # A new catalog whose prices are the same changes nothing for a token.
+    token = await here.token(here.order())
+    dearer["items"][CAKE]["basePrice"] = "9.00"
+    await here.mercato.run(here.pos, here.store["storeId"], here.shop.host(dearer))
+    assert (await here.place(here.order(validatedOrderToken=token))).status == 201
+
+
+async def test_what_speaks_against_the_order_by_now_is_told_with_a_token_too(here: Trade):
+    token = await here.token(here.order())
+    path = f"/v1/commerce/stores/{here.store['storeId']}/item-availability"
+    await here.pos.post(path, {"items": [{"itemId": TEA, "available": False}]})
+    said = refused(await here.place(here.order(validatedOrderToken=token)), "ITEM_UNAVAILABLE")
+    assert said["errors"][0]["pointer"] == "/cart/lineItems/0"
+    await here.pos.post(path, {"items": [{"itemId": TEA, "available": True}]})
+    assert (await here.place(here.order(validatedOrderToken=token))).status == 201
