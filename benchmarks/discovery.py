@@ -16,9 +16,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import asyncpg
 import msgspec
@@ -40,6 +39,8 @@ GOAL, LARGE_GOAL = 2.0, 3.0
 ROUNDS = 5
 REQUESTS = 60
 """Requests of each kind in a round: with five rounds, p99 is the third worst of three hundred."""
+
+_DIALECT = asyncpg_dialect.dialect()  # type: ignore[no-untyped-call]
 
 Kind = Callable[[Network, random.Random], dict[str, Any]]
 
@@ -176,7 +177,7 @@ class _Client:
         self._port = port
         self._key = key
 
-    async def __aenter__(self) -> "_Client":
+    async def __aenter__(self) -> Self:
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
         return self
 
@@ -206,13 +207,12 @@ class _Recorder:
 
     def __init__(self, dialect: Dialect, run: Callable[[TextClause, dict[str, Any]], Awaitable[Any]]) -> None:
         self.dialect = dialect
-        self.seconds = 0.0
         self._run = run
 
     def read(self) -> "_Recorder":
         return self
 
-    async def __aenter__(self) -> "_Recorder":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
@@ -252,7 +252,7 @@ class _bare:  # noqa: N801  # used as a function
     async def _ask(self, body: dict[str, Any]) -> float:
         self._seconds = 0.0
         recorder: Any = _Recorder(self._dialect, self._run)
-        await Discovery(recorder, lambda: clock.now()).discover(msgspec.convert(body, DiscoverRequest))
+        await Discovery(recorder, clock.now).discover(msgspec.convert(body, DiscoverRequest))
         return self._seconds
 
     async def _run(self, statement: TextClause, values: dict[str, Any]) -> Any:
@@ -263,8 +263,8 @@ class _bare:  # noqa: N801  # used as a function
             return rows
         compiled = self._compiled.get(statement)
         if compiled is None:
-            compiled = self._compiled[statement] = statement.compile(dialect=asyncpg_dialect.dialect())
-        arguments = [values[name] for name in compiled.positiontup]
+            compiled = self._compiled[statement] = statement.compile(dialect=_DIALECT)
+        arguments = [values[name] for name in compiled.positiontup or ()]
         began = time.perf_counter()
         rows = await self._server.fetch(str(compiled), *arguments)
         self._seconds += time.perf_counter() - began

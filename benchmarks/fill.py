@@ -43,7 +43,9 @@ class _Tally:
             self._counts[name][key] += bool(entry.columns[name])
 
     def rows(self) -> list[tuple[Any, ...]]:
-        return [(*hours, *(counts[key] for counts in self._counts.values())) for key, hours in self._hours.items()]
+        return [
+            (*hours, *(counts[key] for counts in self._counts.values())) for key, hours in self._hours.items()
+        ]
 
 
 def _row(number: int, entry: Entry, store_id: Any) -> tuple[Any, ...]:

@@ -26,7 +26,25 @@ ZONES = (
     "America/New_York", "America/Chicago", "America/Los_Angeles", "Europe/Berlin", "Europe/London", "Asia/Tokyo",
     "Asia/Kolkata", "Australia/Sydney", "America/Sao_Paulo", "Africa/Lagos", "Asia/Dubai", "Pacific/Auckland",
 )  # fmt: skip
-SYLLABLES = ("ba", "ce", "di", "fo", "gu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "zu", "sha", "tri")
+SYLLABLES = (
+    "ba",
+    "ce",
+    "di",
+    "fo",
+    "gu",
+    "ka",
+    "le",
+    "mi",
+    "no",
+    "pu",
+    "ra",
+    "se",
+    "ti",
+    "vo",
+    "zu",
+    "sha",
+    "tri",
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +62,8 @@ class Network:
         self._chance = chance
         self.words = _words(chance, 4_000)
         self.towns = [
-            Town(chance.uniform(-50, 60), chance.uniform(-180, 180), chance.choice(ZONES)) for _ in range(TOWNS)
+            Town(chance.uniform(-50, 60), chance.uniform(-180, 180), chance.choice(ZONES))
+            for _ in range(TOWNS)
         ]
         # The largest town has 14 times the stores of the one in the middle.
         self._town_weights = list(accumulate((rank + 1) ** -0.5 for rank in range(TOWNS)))

@@ -1,4 +1,4 @@
-"""A PostgreSQL for one run of the tests: `python postgres_server.py DIRECTORY WATCHED_PID`.
+"""A PostgreSQL for one run of the tests: `python postgres_server.py DIRECTORY WATCHED_PID [NAME=VALUE…]`.
 
 Listens on a socket in the directory, writes `ready` there, and stops when asked to or when the watched
 process is gone, so that not even a killed run leaves a server behind.
@@ -35,6 +35,7 @@ FAST = {
 
 def main() -> None:
     directory, watched = Path(sys.argv[1]), int(sys.argv[2])
+    settings = FAST | dict(option.split("=", 1) for option in sys.argv[3:])
     user = _user(directory)
     binaries = Path(_commands.POSTGRES_BIN_PATH)
     data = directory / "data"
@@ -46,7 +47,7 @@ def main() -> None:
         stdout=log,
         stderr=log,
     )
-    options = [part for name, value in FAST.items() for part in ("-c", f"{name}={value}")]
+    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     server = subprocess.Popen(
         [binaries / "postgres", "-D", data, "-k", directory, *options], user=user, stdout=log, stderr=log
     )

@@ -1,9 +1,11 @@
 """Decisions §2 "Discover Stores": by place, by words, by what stores offer and whether they are open."""
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service import CATALOG, Client, Merchant, Service
+from tests.service import CATALOG, ITEM, Client, Merchant, Service, service
 
 from mercato.partners.model import PartnerKind
 
@@ -107,3 +109,188 @@ async def test_by_fulfilment_category_and_whether_open_now(shops: Shops, storefr
     assert await names(storefront, categories=["PIZZA", "sushi  BAR"]) == ["A", "B"]
     assert await names(storefront, openNow=True) == ["A", "B"]
     assert await names(storefront, openNow=True, query="soup", fulfillmentType="pickup") == ["A", "B"]
+
+
+def named(item: str) -> Any:
+    return CATALOG | {"items": {ITEM: {"itemId": ITEM, "name": item, "basePrice": "4.50"}}}
+
+
+async def test_a_new_catalogs_items_are_found_from_the_switch_on_and_the_old_ones_are_not(
+    mercato: Service, shops: Shops, storefront: Client, shop: Merchant
+):
+    store = await shops.open("A")
+    assert await names(storefront, query="soup") == ["A"]
+    run = await mercato.run(shops.pos, store["storeId"], shop.host(named("Dumplings"), "/new.json"))
+    assert run["status"] == "succeeded"
+    assert await names(storefront, query="soup") == []
+    assert await names(storefront, query="dumplings") == ["A"]
+    found = (await discover(storefront))["stores"][0]
+    shown = (await storefront.get(f"/v1/marketfront/stores/{store['storeId']}")).json()
+    assert found == shown
+    assert found["catalogSetId"] != store["catalogSetId"]
+
+
+async def test_a_new_catalogs_hours_count_from_the_switch_on(
+    mercato: Service, shops: Shops, storefront: Client, shop: Merchant
+):
+    store = await shops.open("A")
+    assert await names(storefront, openNow=True) == ["A"]
+    never = CATALOG | {"catalogs": {"c": {"sectionIds": ["s1"], "availability": []}}}
+    await mercato.run(shops.pos, store["storeId"], shop.host(never, "/new.json"))
+    assert await names(storefront, openNow=True) == []
+    assert (await discover(storefront))["stores"][0]["isOpen"] is False
+
+
+async def test_a_failed_run_changes_nothing_of_what_is_found(
+    mercato: Service, shops: Shops, storefront: Client, shop: Merchant
+):
+    store = await shops.open("A")
+    run = await mercato.run(shops.pos, store["storeId"], shop.host(b"{", "/new.json"))
+    assert run["status"] == "failed"
+    assert await names(storefront, query="soup") == ["A"]
+
+
+async def test_an_update_is_found_at_once(shops: Shops, storefront: Client):
+    store = await shops.open("Before", description="Old words")
+    await shops.change(store, name="After", description=None, categories=["Bakery"])
+    assert await names(storefront, query="before") == []
+    assert await names(storefront, query="words") == []
+    assert await names(storefront, query="after bakery") == ["After"]
+    await shops.pause(store)
+    assert await names(storefront, openNow=True) == []
+    await shops.pos.post(f"/v1/commerce/stores/{store['storeId']}/status", {"status": "online"})
+    assert await names(storefront, openNow=True) == ["After"]
+
+
+async def test_items_that_are_sold_out_are_told_with_the_store(shops: Shops, storefront: Client):
+    store = await shops.open("A")
+    items = [{"itemId": ITEM, "available": False}]
+    await shops.pos.post(f"/v1/commerce/stores/{store['storeId']}/item-availability", {"items": items})
+    assert (await discover(storefront))["stores"][0]["unavailableItemIds"] == [ITEM]
+
+
+async def test_only_live_stores_are_found(
+    mercato: Service, pos: Client, shop: Merchant, storefront: Client, shops: Shops
+):
+    ready = await mercato.onboard(pos, shop.host(CATALOG), name="ready")
+    assert ready["status"] == "ready_to_activate"
+    cancelled = await mercato.onboard(pos, shop.host(CATALOG), name="cancelled")
+    await pos.call("DELETE", f"/v1/commerce/onboarding/stores/{cancelled['onboardingId']}")
+    assert await names(storefront) == []
+    await pos.post(f"/v1/commerce/onboarding/stores/{ready['onboardingId']}/activate")
+    assert await names(storefront) == ["Test Store"]
+
+
+async def placed(client: Client, where: Any, expected: list[str]) -> None:
+    """Wait for the background to find a place."""
+    async with asyncio.timeout(20):
+        while await names(client, location=where) != expected:
+            await asyncio.sleep(0.02)
+
+
+MANHATTAN = {"lat": 40.7506, "lng": -73.9972}
+BEVERLY_HILLS = {"lat": 34.0901, "lng": -118.4065}
+
+
+async def test_a_new_address_is_looked_up_and_its_time_zone_with_it(shops: Shops, storefront: Client):
+    store = await shops.open("A", address={"postalCode": "10001", "country": "US"})
+    await placed(storefront, MANHATTAN, ["A"])
+    assert (await discover(storefront))["stores"][0]["timezone"] == "America/New_York"
+    await shops.change(store, address={"postalCode": "90210", "country": "US"})
+    await placed(storefront, BEVERLY_HILLS, ["A"])
+    assert await names(storefront, location=MANHATTAN) == []
+    assert (await discover(storefront))["stores"][0]["timezone"] == "America/Los_Angeles"
+
+
+async def test_a_new_address_that_nothing_is_known_of_is_nowhere(shops: Shops, storefront: Client):
+    store = await shops.open("A", (40.75, -73.99))
+    await shops.change(store, address={"street": "1 Nowhere Lane", "country": "ZZ"})
+    assert await names(storefront, location=MANHATTAN) == []
+    assert await names(storefront, query="a") == ["A"]
+
+
+async def test_the_same_address_again_keeps_its_place(shops: Shops, storefront: Client):
+    address = {"street": "1 Main St", "city": "Town", "country": "ZZ"}
+    store = await shops.open("A", address=address | {"coordinates": MANHATTAN})
+    await shops.change(store, address=address)
+    assert await names(storefront, location=MANHATTAN) == ["A"]
+
+
+async def test_a_time_zone_that_was_named_stays_when_the_store_moves(shops: Shops, storefront: Client):
+    store = await shops.open("A", timezone="Europe/Berlin", address={"postalCode": "10001", "country": "US"})
+    await placed(storefront, MANHATTAN, ["A"])
+    await shops.change(store, address={"coordinates": BEVERLY_HILLS})
+    await placed(storefront, BEVERLY_HILLS, ["A"])
+    assert (await discover(storefront))["stores"][0]["timezone"] == "Europe/Berlin"
+
+
+BAD: dict[str, tuple[Any, int, list[str]]] = {
+    "no object": ([], 400, [""]),
+    "location is no object": ({"location": "here"}, 400, ["/location"]),
+    "an empty location": ({"location": {}}, 400, ["/location"]),
+    "half a location": ({"location": {"latitude": 1}}, 400, ["/location"]),
+    "the other half": ({"location": {"lng": 1}}, 400, ["/location"]),
+    "a latitude out of range": (
+        {"location": {"latitude": 90.1, "longitude": 0}},
+        422,
+        ["/location/latitude"],
+    ),
+    "a longitude out of range": ({"location": {"lat": 0, "lng": -180.1}}, 422, ["/location/lng"]),
+    "a latitude that is a text": (
+        {"location": {"latitude": "1", "longitude": 0}},
+        400,
+        ["/location/latitude"],
+    ),
+    "a radius below nothing": ({"radius": -1}, 422, ["/radius"]),
+    "a radius beyond the largest": ({"radius": 1_000_001}, 422, ["/radius"]),
+    "another fulfilment": ({"fulfillmentType": "DINE_IN"}, 422, ["/fulfillmentType"]),
+    "a fulfilment that is a number": ({"fulfillmentType": 1}, 400, ["/fulfillmentType"]),
+    "a query that is too long": ({"query": "x" * 201}, 422, ["/query"]),
+    "a query with a NUL": ({"query": "a\0b"}, 422, ["/query"]),
+    "categories as a text": ({"categories": "Pizza"}, 400, ["/categories"]),
+    "too many categories": ({"categories": ["x"] * 51}, 422, ["/categories"]),
+    "openNow as a text": ({"openNow": "yes"}, 400, ["/openNow"]),
+    "a negative offset": ({"offset": -1}, 422, ["/offset"]),
+    "a limit of nothing": ({"limit": 0}, 422, ["/limit"]),
+    "a limit beyond 100": ({"limit": 101}, 422, ["/limit"]),
+    "all faults at once": ({"limit": 0, "offset": -1, "radius": -1}, 422, ["/limit", "/offset", "/radius"]),
+}
+
+
+async def test_what_cannot_be_searched_for_is_refused_with_pointers(mercato: Service, storefront: Client):
+    for name, (body, status, pointers) in BAD.items():
+        reply = await storefront.post(DISCOVER, body)
+        assert reply.status == status, (name, reply.body)
+        assert sorted(fault["pointer"] for fault in reply.json()["errors"]) == pointers, name
+
+
+async def test_null_is_absent_and_unknown_members_are_ignored(shops: Shops, storefront: Client):
+    await shops.open("A")
+    members = ("location", "radius", "fulfillmentType", "query", "categories", "openNow", "offset", "limit")
+    assert await names(storefront, **dict.fromkeys(members), page=7) == ["A"]
+    assert await names(storefront, limit=2.0) == ["A"]
+
+
+async def test_discovery_has_its_own_window_of_60_a_minute(database_url: str, tmp_path: Path):
+    async with service(database_url, tmp_path / "data", rate_limits=True) as mercato:
+        client = (await mercato.partner(PartnerKind.MARKETFRONT))[1]
+        reply = await client.post(DISCOVER, {})
+        assert (reply.headers["X-RateLimit-Limit"], reply.headers["X-RateLimit-Remaining"]) == ("60", "59")
+        assert reply.headers["Cache-Control"] == "no-store"
+
+
+async def test_changes_at_once_leave_one_truth(
+    shops: Shops, storefront: Client, mercato: Service, shop: Merchant
+):
+    store = await shops.open("A")
+    await asyncio.gather(
+        *(shops.change(store, description=f"word{number}") for number in range(5)),
+        shops.change(store, name="Renamed"),
+        mercato.run(shops.pos, store["storeId"], shop.host(named("Dumplings"), "/new.json")),
+        shops.change(store, categories=["Bakery"]),
+    )
+    assert await names(storefront, query="renamed bakery dumplings") == ["Renamed"]
+    found = (await discover(storefront))["stores"][0]
+    assert found == (await storefront.get(f"/v1/marketfront/stores/{store['storeId']}")).json()
+    assert len(await names(storefront, query="word")) == 1
+    assert await names(storefront, query="soup") == []

@@ -54,13 +54,7 @@ def entry_of(row: StoreRow, search: SetSearch, dialect: Dialect) -> Entry:
             "paused_until": _paused_until(row.paused, row.resume_at),
         }
         | _place(row),
-        words=document_of(
-            (row.name, row.description or "", *row.categories),
-            search.words,
-            categories=row.categories,
-            place=_coordinates(row),
-            dialect=dialect,
-        ),
+        words=document_of(row, search.words, dialect),
         hours=Hours(key=key_of(row.timezone, spans), timezone=row.timezone, spans=spans),
         card=as_json(_card(row, search)),
     )
@@ -89,14 +83,8 @@ def _paused_until(paused: bool, resume_at: datetime | None) -> int:  # noqa: FBT
     return FOR_EVER if resume_at is None else to_ms(resume_at)
 
 
-def _coordinates(row: StoreRow) -> tuple[float, float] | None:
-    if row.latitude is None or row.longitude is None:
-        return None
-    return row.latitude, row.longitude
-
-
 def _place(row: StoreRow) -> dict[str, Any]:
-    place = _coordinates(row)
-    if place is None:
+    if row.latitude is None or row.longitude is None:
         return {"cell": None, "x": None, "y": None, "z": None}
-    return {"cell": cell_of(*place)} | point_of(*place)._asdict()
+    point = point_of(row.latitude, row.longitude)
+    return {"cell": cell_of(row.latitude, row.longitude)} | point._asdict()

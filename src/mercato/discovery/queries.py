@@ -8,7 +8,7 @@ from mercato.db.engine import Read
 from mercato.discovery import statements
 from mercato.discovery.places import Circle
 from mercato.discovery.statements import Shape
-from mercato.discovery.text import Question, for_postgresql, for_sqlite
+from mercato.discovery.text import Question, asked, without
 
 
 class Search(NamedTuple):
@@ -42,8 +42,8 @@ class Hours(NamedTuple):
 
 async def list_hours(tx: Read, search: Search) -> list[Hours]:
     """Return the opening hours of all hits that are not paused: as many rows as they differ."""
-    shape, values = _asked(tx, search, opened=False)
-    rows = await tx.execute(statements.hours(shape), values)
+    shape = _shape(tx, search, opened=False)
+    rows = await tx.execute(statements.hours(shape), _values(tx, search) | _words(tx, search.question))
     return [Hours(*row) for row in rows]
 
 
@@ -51,10 +51,14 @@ async def list_hits(
     tx: Read, search: Search, *, offset: int, limit: int, keys: Sequence[int] | None = None
 ) -> tuple[int | None, list[Hit]]:
     """Return the total and a page of hits. With `keys`, only those open by these hours, and no total."""
-    shape, values = _asked(tx, search, opened=keys is not None)
+    shape = _shape(tx, search, opened=keys is not None)
+    values = _values(tx, search) | {"offset": offset, "limit": limit}
     if keys is not None:
         values["keys"] = list(keys) if tx.dialect == "postgresql" else json.dumps(keys)
-    rows = await tx.execute(statements.page(shape), values | {"offset": offset, "limit": limit})
+    values |= _words(tx, search.question)
+    if shape.words and not shape.place:
+        values |= _tiers(tx, search.question) | {"top": offset + limit}
+    rows = await tx.execute(statements.page(shape), values)
     total: int | None = None
     hits = []
     for count, *rest in rows:
@@ -64,31 +68,35 @@ async def list_hits(
     return total, hits
 
 
-def _asked(tx: Read, search: Search, *, opened: bool) -> tuple[Shape, dict[str, Any]]:
-    """Return the statement's shape and its parameters."""
-    values: dict[str, Any] = {"now": search.now_ms}
-    tiers: Sequence[str] = ()
-    if search.circle is not None:
-        values |= search.circle.centre._asdict() | {"most": search.circle.most}
-    if search.question is not None:
-        asked = for_sqlite if tx.dialect == "sqlite" else for_postgresql
-        values["words"] = asked(search.question)
-        tiers = () if search.circle is not None else search.question.name_parts
-        values |= {f"part{number}": part for number, part in enumerate(tiers)}
-    elif search.circle is not None:
-        values |= _ranges(tx, search.circle)
-    shape = Shape(
+def _shape(tx: Read, search: Search, *, opened: bool) -> Shape:
+    return Shape(
         dialect=tx.dialect,
         place=search.circle is not None,
-        words=search.question is not None,
-        tiers=len(tiers),
+        words=search.question is not None and bool(search.question.terms),
+        marks=search.question is not None and not search.question.terms,
         mode=search.mode,
         opened=opened,
     )
-    return shape, values
 
 
-def _ranges(tx: Read, circle: Circle) -> dict[str, Any]:
+def _values(tx: Read, search: Search) -> dict[str, Any]:
+    values: dict[str, Any] = {"now": search.now_ms}
+    if search.circle is None:
+        return values
+    values |= search.circle.centre._asdict() | {"most": search.circle.most}
+    if search.question is not None:
+        return values
     if tx.dialect == "sqlite":
-        return {"ranges": json.dumps(circle.ranges)}
-    return {"lows": [low for low, _ in circle.ranges], "highs": [high for _, high in circle.ranges]}
+        return values | {"ranges": json.dumps(search.circle.ranges)}
+    lows, highs = zip(*search.circle.ranges, strict=True)
+    return values | {"lows": list(lows), "highs": list(highs)}
+
+
+def _words(tx: Read, question: Question | None) -> dict[str, Any]:
+    return {} if question is None else {"words": asked(tx.dialect, question)}
+
+
+def _tiers(tx: Read, question: Question | None) -> dict[str, Any]:
+    assert question is not None
+    best = asked(tx.dialect, question.best)
+    return {"best": best, "rest": without(tx.dialect, asked(tx.dialect, question), best)}

@@ -40,11 +40,11 @@ class Discovery:
     async def discover(self, request: DiscoverRequest) -> Found:
         """Return a page of stores, and exactly how many there are. Raises InvalidRequest, ValidationFailed."""
         now = self.clock()
-        circle = _circle(request)
+        circle, mode = _circle(request), _COLUMNS[_mode(request)]
         search = Search(
             circle=circle,
-            question=question_of(request.query, request.categories or (), circle),
-            mode=_COLUMNS[_mode(request)],
+            question=question_of(request.query, request.categories or (), mode=mode, circle=circle),
+            mode=mode,
             now_ms=to_ms(now),
         )
         offset, limit = request.offset or 0, request.limit or LIMIT

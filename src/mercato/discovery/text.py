@@ -1,7 +1,8 @@
 """The index's words for one store, and a request's question to the index, the same on both databases.
 
-Beside words there are marks: a category, and the place in two coarse grids. They begin with a character that no word
-has, so that one index answers "ramen, within these cells, of this category" without looking at a single row.
+Beside words there are marks: a word of the store's own name, a category, how orders don't reach the customer, and the
+place in two coarse grids. They begin with a character that no word has, so that one index answers "ramen, delivered,
+of this category, within these cells" without looking at a single row.
 """
 
 import unicodedata
@@ -12,8 +13,13 @@ from typing import Final, NamedTuple
 from mercato.catalog.words import LEAST_PREFIX, Term, terms_of, words_of
 from mercato.db.clock import Dialect
 from mercato.discovery.places import COLUMNS, Circle, cell_of
+from mercato.stores.model import StoreRow
 
+_NAME: Final = "\ue000n"
 _CATEGORY: Final = "\ue000c"
+_LACKS: Final = {"pickup": "\ue000x", "delivery": "\ue000y"}
+"""Marked is the exception, because nearly every store has both."""
+
 _GRIDS: Final = (("\ue000f", 10), ("\ue000g", 100))
 """Cells of a grid's cell along each side: half a degree, and five."""
 
@@ -25,12 +31,17 @@ MOST_CELLS: Final = 64
 
 
 class Question(NamedTuple):
-    """What the index is asked: every term, one mark of each group."""
+    """What the index is asked: every term, one mark of each group, and not the mark that `lacks` names."""
 
     terms: tuple[Term, ...]
     marks: tuple[tuple[str, ...], ...]
-    name_parts: tuple[str, ...]
-    """What the key of a store's name must hold for its name to be what was asked for."""
+    lacks: str | None
+
+    @property
+    def best(self) -> "Question":
+        """The same of stores that have every term in their name."""
+        named = tuple(term._replace(text=_NAME + term.text) for term in self.terms)
+        return self._replace(terms=named)
 
 
 def category_of(text: str) -> str:
@@ -39,27 +50,31 @@ def category_of(text: str) -> str:
     return _CATEGORY + blake2b(plain.encode(), digest_size=8).hexdigest()
 
 
-def document_of(
-    texts: Iterable[str],
-    catalog: Iterable[str],
-    *,
-    categories: Iterable[str],
-    place: tuple[float, float] | None,
-    dialect: Dialect,
-) -> list[str]:
-    """Return all words and marks of a store, each once."""
-    found = dict.fromkeys((*words_of(texts), *catalog))
+def document_of(row: StoreRow, catalog: Iterable[str], dialect: Dialect) -> list[str]:
+    """Return all words and marks of a store that sells what has these words, each once."""
+    named = words_of([row.name])
+    found = dict.fromkeys((*named, *words_of([row.description or "", *row.categories]), *catalog))
     if dialect == "postgresql":
         starts = [word[:LEAST_PREFIX] for word in found if len(word) > LEAST_PREFIX]
         found.update(dict.fromkeys(_BEGINNING + start for start in starts))
-    found.update(dict.fromkeys(map(category_of, categories)))
-    if place is not None:
-        cell = cell_of(*place)
+    found.update(dict.fromkeys(_NAME + word for word in named))
+    found.update(dict.fromkeys(map(category_of, row.categories)))
+    found.update(
+        dict.fromkeys(
+            _LACKS[mode]
+            for mode, there in (("pickup", row.pickup_allowed), ("delivery", row.delivery_allowed))
+            if not there
+        )
+    )
+    if row.latitude is not None and row.longitude is not None:
+        cell = cell_of(row.latitude, row.longitude)
         found.update(dict.fromkeys(_mark(grid, cell) for grid in _GRIDS))
     return list(found)
 
 
-def question_of(query: str | None, categories: Sequence[str], circle: Circle | None) -> Question | None:
+def question_of(
+    query: str | None, categories: Sequence[str], *, mode: str | None, circle: Circle | None
+) -> Question | None:
     """Return what to ask; None when neither words nor categories are asked for."""
     terms = terms_of(query or "")
     marks = [tuple(dict.fromkeys(map(category_of, categories)))] if categories else []
@@ -68,20 +83,34 @@ def question_of(query: str | None, categories: Sequence[str], circle: Circle | N
     cells = _cells(circle) if circle is not None else ()
     if cells:
         marks.append(cells)
-    return Question(tuple(terms), tuple(marks), tuple(map(_in_name, terms)))
+    return Question(tuple(terms), tuple(marks), _LACKS[mode] if mode is not None else None)
 
 
-def for_sqlite(question: Question) -> str:
-    """Return the question in FTS5's words. Nothing of a request can be syntax: its words are letters and digits."""
+def asked(dialect: Dialect, question: Question) -> str:
+    """Return the question as FTS5 or PostgreSQL reads it.
+
+    Nothing of a request can be syntax: its words are letters and digits.
+    """
+    return _for_sqlite(question) if dialect == "sqlite" else _for_postgresql(question)
+
+
+def without(dialect: Dialect, question: str, other: str) -> str:
+    """Return what is found by one question and not by another."""
+    return f"({question}) NOT ({other})" if dialect == "sqlite" else f"({question}) & !({other})"
+
+
+def _for_sqlite(question: Question) -> str:
     parts = [f'"{term.text}"{" *" if term.prefix else ""}' for term in question.terms]
     parts += ["(" + " OR ".join(f'"{mark}"' for mark in group) + ")" for group in question.marks]
-    return " AND ".join(parts)
+    found = " AND ".join(parts)
+    return f'({found}) NOT "{question.lacks}"' if question.lacks else found
 
 
-def for_postgresql(question: Question) -> str:
-    """Return the question as a tsquery."""
+def _for_postgresql(question: Question) -> str:
     parts = [_lexeme(term) for term in question.terms]
     parts += ["(" + " | ".join(f"'{mark}'" for mark in group) + ")" for group in question.marks]
+    if question.lacks:
+        parts.append(f"!'{question.lacks}'")
     return " & ".join(parts)
 
 
@@ -89,11 +118,6 @@ def _lexeme(term: Term) -> str:
     if term.prefix and len(term.text) == LEAST_PREFIX:
         return f"('{term.text}' | '{_BEGINNING}{term.text}')"
     return f"'{term.text}'{':*' if term.prefix else ''}"
-
-
-def _in_name(term: Term) -> str:
-    """Return the term with the blanks that stand around it in a name's key."""
-    return term.text if term.running else f" {term.text}" + ("" if term.prefix else " ")
 
 
 def _cells(circle: Circle) -> tuple[str, ...]:

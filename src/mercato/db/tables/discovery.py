@@ -87,6 +87,8 @@ WORDS_DDL: Final = {
     ),
     "postgresql": (
         "ALTER TABLE store_search ADD COLUMN words tsvector",
+        # Out of the row whole where a row is long, rather than inside it compressed.
+        "ALTER TABLE store_search ALTER COLUMN words SET STORAGE EXTERNAL",
         # No list of pending entries: every search would read all of it.
         "CREATE INDEX ix_store_search_words ON store_search USING gin (words) WITH (fastupdate = off)",
     ),

@@ -1,0 +1,9 @@
+import pytest
+from tests.discovery.shelf import Shelf
+
+from mercato.db.engine import Database
+
+
+@pytest.fixture
+def shelf(db: Database) -> Shelf:
+    return Shelf(db)

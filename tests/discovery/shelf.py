@@ -1,0 +1,99 @@
+"""Stores to search, written as an activation would write them but without catalogs, jobs and HTTP."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import msgspec
+
+from mercato.catalog.search import WEEK, SetSearch
+from mercato.catalog.words import words_of
+from mercato.db.engine import Database
+from mercato.discovery import writes
+from mercato.discovery.index import entry_of
+from mercato.discovery.model import DiscoverRequest
+from mercato.discovery.service import Discovery
+from mercato.stores.model import Address, StoreRow
+
+NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
+
+
+@dataclass
+class Shelf:
+    """Stores by name, and searches of them at an instant."""
+
+    db: Database
+    now: datetime = NOW
+    ids: dict[str, UUID] = field(default_factory=dict)
+
+    async def put(self, name: str, at: tuple[float, float] | None = None, **options: Any) -> None:
+        """Write a store; the same name again changes it."""
+        await self.put_all([(name, at, options)])
+
+    async def put_all(self, stores: Iterable[tuple[str, tuple[float, float] | None, dict[str, Any]]]) -> None:
+        async with self.db.write() as tx:
+            for name, at, options in stores:
+                items = options.pop("items", ())
+                search = SetSearch(tuple(words_of(items)), options.pop("spans", WEEK))
+                row = store(self.ids.setdefault(name, uuid4()), name, at, **options)
+                await writes.put(tx, entry_of(row, search, self.db.dialect))
+
+    async def find(self, **asked: Any) -> Any:
+        """Return the answer as a client reads it."""
+        request = msgspec.convert(asked, DiscoverRequest)
+        found = await Discovery(self.db, lambda: self.now).discover(request)
+        return msgspec.json.decode(msgspec.json.encode(found))
+
+    async def names(self, **asked: Any) -> list[str]:
+        """Return the names of all that is found, in order; the counts are right."""
+        found = await self.find(**asked)
+        assert found["totalCount"] == len(found["stores"]), found
+        assert not found["hasMore"]
+        return [one["name"] for one in found["stores"]]
+
+
+def store(store_id: UUID, name: str, at: tuple[float, float] | None, **options: Any) -> StoreRow:
+    values: dict[str, Any] = {
+        "phone": None,
+        "timezone": "UTC",
+        "description": None,
+        "categories": (),
+        "delivery_allowed": True,
+        "pickup_allowed": True,
+        "paused": False,
+        "resume_at": None,
+    }
+    return StoreRow(
+        id=store_id,
+        onboarding_id=store_id,
+        partner_id=store_id,
+        partner_store_id=name,
+        name=name,
+        address=Address(),
+        latitude=at[0] if at else None,
+        longitude=at[1] if at else None,
+        timezone_given=True,
+        logo_url=None,
+        webhook_url=None,
+        minimum_order_amount=None,
+        minimum_order_currency=None,
+        pause_reason=None,
+        created_at=NOW,
+        updated_at=NOW,
+        catalog_set_id=store_id,
+        currency="USD",
+        sold_out=(),
+        **(values | options),
+    )
+
+
+def haversine(one: tuple[float, float], other: tuple[float, float]) -> float:
+    """Return metres between two places, the textbook's way."""
+    (lat1, lng1), (lat2, lng2) = (map(math.radians, place) for place in (one, other))
+    inside = (
+        math.sin((lat2 - lat1) / 2) ** 2 + math.cos(lat1) * math.cos(lat2) * math.sin((lng2 - lng1) / 2) ** 2
+    )
+    return 2 * 6_371_008.8 * math.asin(min(math.sqrt(inside), 1))

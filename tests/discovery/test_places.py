@@ -1,0 +1,114 @@
+"""By place: nearest first, within the radius, everywhere on earth."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.discovery.shelf import Shelf, haversine
+
+from mercato.discovery.model import MOST_RADIUS
+from mercato.discovery.places import cell_of, circle_of, metres_of, point_of
+
+latitudes = st.floats(-90, 90) | st.sampled_from([-90.0, -89.999, 0.0, 89.999, 90.0])
+longitudes = st.floats(-180, 180) | st.sampled_from([-180.0, -179.999, 0.0, 179.999, 180.0])
+near = st.floats(-0.4, 0.4)
+
+
+def away(one: tuple[float, float], other: tuple[float, float]) -> float:
+    return sum((a - b) ** 2 for a, b in zip(point_of(*one), point_of(*other), strict=True))
+
+
+@given(latitudes, longitudes, near, near, st.floats(0, MOST_RADIUS))
+def test_a_circle_holds_exactly_what_the_haversine_says(
+    lat: float, lng: float, north: float, east: float, radius: float
+):
+    other = (
+        max(-90.0, min(90.0, lat + north * radius / 40_000)),
+        (lng + east * radius / 40_000 + 180) % 360 - 180,
+    )
+    circle = circle_of(lat, lng, radius)
+    metres = haversine((lat, lng), other)
+    assert metres_of(away((lat, lng), other)) == pytest.approx(metres, abs=0.01)
+    if metres <= radius:
+        assert away((lat, lng), other) <= circle.most
+        assert any(low <= cell_of(*other) <= high for low, high in circle.ranges)
+    if metres > radius + 0.01:
+        assert away((lat, lng), other) > circle.most
+
+
+@given(latitudes, longitudes, st.floats(0, MOST_RADIUS))
+def test_the_cells_of_a_circle_are_few_ranges(lat: float, lng: float, radius: float):
+    assert len(circle_of(lat, lng, radius).ranges) <= 2 * (2 * radius / 5_000 + 3)
+
+
+def anywhere(chance: random.Random) -> tuple[float, float]:
+    return chance.choice(
+        [
+            (chance.uniform(-90, 90), chance.uniform(-180, 180)),
+            (chance.uniform(48.7, 49.0), chance.uniform(2.1, 2.6)),
+            (chance.uniform(-17, -16), (chance.uniform(179.5, 180.5) + 180) % 360 - 180),
+            (90 - chance.expovariate(4), chance.uniform(-180, 180)),
+            (-90 + chance.expovariate(4), chance.uniform(-180, 180)),
+        ]
+    )
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_searches_by_place_find_what_a_look_at_every_store_finds(shelf: Shelf, seed: int):
+    chance = random.Random(seed)
+    places = {f"store {number}": anywhere(chance) for number in range(400)}
+    await shelf.put_all((name, at, {"items": ["Soup"]}) for name, at in places.items())
+    for _ in range(60):
+        here, radius = anywhere(chance), chance.choice([500, 25_000, 60_000, 400_000, MOST_RADIUS])
+        metres = {name: haversine(here, at) for name, at in places.items()}
+        expected = sorted((name for name in places if metres[name] <= radius), key=metres.__getitem__)
+        offset = chance.choice([0, 0, 3])
+        words = chance.choice([{}, {"query": "soup"}])
+        found = await shelf.find(
+            location={"lat": here[0], "lng": here[1]}, radius=radius, limit=100, offset=offset, **words
+        )
+        assert [one["name"] for one in found["stores"]] == expected[offset : offset + 100]
+        assert found["totalCount"] == len(expected)
+        assert found["hasMore"] == (len(expected) > offset + 100)
+        for one in found["stores"]:
+            assert one["distance"] == pytest.approx(metres[one["name"]], abs=0.06)
+
+
+async def test_a_store_on_the_edge_of_the_radius_is_found_and_one_beyond_it_is_not(shelf: Shelf):
+    await shelf.put("A", (0, 0.1))
+    edge = haversine((0, 0), (0, 0.1))
+    here = {"latitude": 0, "longitude": 0}
+    assert await shelf.names(location=here, radius=edge) == ["A"]
+    assert await shelf.names(location=here, radius=edge - 0.1) == []
+    assert await shelf.names(location={"lat": 0, "lng": 0.1}, radius=0) == ["A"]
+
+
+async def test_the_radius_is_25_kilometres_unless_it_is_said(shelf: Shelf):
+    await shelf.put("Inside", (0, 0.224))
+    await shelf.put("Outside", (0, 0.226))
+    assert await shelf.names(location={"lat": 0, "lng": 0}) == ["Inside"]
+
+
+async def test_across_the_antimeridian_and_around_a_pole(shelf: Shelf):
+    await shelf.put("East", (-17, 179.95))
+    await shelf.put("West", (-17, -179.95))
+    await shelf.put("North", (89.9, 10))
+    await shelf.put("North, other side", (89.95, -170))
+    assert await shelf.names(location={"lat": -17, "lng": 179.99}) == ["East", "West"]
+    assert await shelf.names(location={"lat": -17, "lng": -179.99}) == ["West", "East"]
+    assert await shelf.names(location={"lat": 90, "lng": 0}) == ["North, other side", "North"]
+
+
+async def test_a_store_without_a_place_is_found_by_words_and_not_by_place(shelf: Shelf):
+    await shelf.put("Somewhere")
+    assert await shelf.names(query="somewhere") == ["Somewhere"]
+    assert await shelf.names(location={"lat": 0, "lng": 0}, radius=MOST_RADIUS) == []
+
+
+async def test_a_store_that_moves_is_found_where_it_is(shelf: Shelf):
+    await shelf.put("A", (10, 10))
+    await shelf.put("A", (20, 20), items=["Soup"])
+    for words in ({}, {"query": "soup"}):
+        assert await shelf.names(location={"lat": 10, "lng": 10}, **words) == []
+        assert await shelf.names(location={"lat": 20, "lng": 20}, **words) == ["A"]
