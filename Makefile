@@ -7,7 +7,7 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-long check format bench docs clean
+.PHONY: help run demo test test-long test-clients check format bench docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -18,8 +18,8 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	$(BIN)/python -m compileall -q src
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.run requirements-dev.txt
-	$(PIP) install --constraint constraints.txt --requirement requirements-dev.txt
+$(VENV)/.dev: $(VENV)/.run requirements-dev.txt requirements-clients.txt
+	$(PIP) install --constraint constraints.txt --requirement requirements-dev.txt --requirement requirements-clients.txt
 	touch $@
 
 run: $(VENV)/.run ## serve on http://127.0.0.1:8000 with a database in ./data
@@ -33,6 +33,16 @@ test: $(VENV)/.dev ## the tests, on SQLite and on PostgreSQL
 
 test-long: $(VENV)/.dev ## the proofs that take minutes
 	$(BIN)/python -m pytest -n $(WORKERS) -m long -q
+
+CLIENT := tests/clients/typescript
+
+$(CLIENT)/node_modules/.package-lock.json: $(CLIENT)/package.json $(CLIENT)/package-lock.json
+	@command -v npm >/dev/null || { echo "make test-clients needs Node.js 20 or newer, with npm: there is none on the PATH" >&2; exit 1; }
+	npm --prefix $(CLIENT) ci --no-audit --no-fund --silent
+	touch $@
+
+test-clients: $(VENV)/.dev $(CLIENT)/node_modules/.package-lock.json ## clients generated from /openapi.json (needs Node.js)
+	MERCATO_TEST_CLIENTS=1 $(BIN)/python -m pytest -n 0 -q tests/clients
 
 check: $(VENV)/.dev ## format, lint, types, floors, documents
 	$(BIN)/ruff format --check .
@@ -49,4 +59,4 @@ bench: $(VENV)/.dev ## the benchmarks: ratios against a floor measured in the sa
 	$(BIN)/python -m benchmarks
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist site
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist site $(CLIENT)/node_modules

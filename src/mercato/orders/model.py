@@ -21,7 +21,7 @@ DateTime = Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date
 Payment = Annotated[
     msgspec.Raw,
     Meta(
-        extra_json_schema={"type": ["object", "null"]},
+        extra_json_schema={"anyOf": [{"type": "object"}, {"type": "null"}]},
         description="For the store, which is the authority: passed on as it was sent, and kept nowhere.",
     ),
 ]

@@ -224,8 +224,14 @@ class StoreStatusUpdate(Wire):
     """`online` or `paused` in any case; the other two mean something only when pausing."""
 
     status: Annotated[str, Meta(min_length=1)]
-    pause_reason: Any = None
-    resume_at: Any = None
+    pause_reason: Annotated[Any, Meta(extra_json_schema={"type": ["string", "null"]})] = None
+    resume_at: Annotated[
+        Any,
+        Meta(
+            extra_json_schema={"type": ["string", "null"], "format": "date-time"},
+            description="A future instant; without it the pause lasts until it is ended.",
+        ),
+    ] = None
 
 
 class StoreStatusResponse(Wire):

@@ -46,7 +46,7 @@ def schema_of(kind: Any) -> dict[str, Any]:
         return {"$ref": REF.format(name=kind.__name__)}
     if kind is str:
         return {"type": "string"}
-    return {"type": "object"}
+    return {"type": "object", "additionalProperties": True}
 
 
 def is_named(kind: Any) -> bool:
@@ -104,11 +104,19 @@ def _tidied(schema: Any, named: dict[str, Any]) -> Any:
         del out["default"]
     if "enum" in out:
         out.setdefault("type", "string")
+    if _is_open(out):
+        out.setdefault("additionalProperties", True)
     if out.get("required") == []:
         del out["required"]
     if isinstance(out.get("discriminator"), dict):
         return _union(out, named)
     return out
+
+
+def _is_open(schema: dict[str, Any]) -> bool:
+    """Tell whether this is an object of any members: generators take one that says nothing for an empty one."""
+    kinds = schema.get("type")
+    return "object" in (kinds if isinstance(kinds, list) else [kinds]) and "properties" not in schema
 
 
 def _union(schema: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
