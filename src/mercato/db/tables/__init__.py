@@ -1,5 +1,6 @@
 """Every table of the service: one schema for SQLite and PostgreSQL, a module for each part of the house."""
 
+from mercato.db.tables.audit import audit
 from mercato.db.tables.base import metadata
 from mercato.db.tables.catalog import catalog_bodies, catalog_owners, catalog_runs, catalog_sets
 from mercato.db.tables.changes import changes
@@ -18,6 +19,7 @@ from mercato.db.tables.webhooks import deliveries, delivery_attempts, endpoints
 
 __all__ = [
     "api_keys",
+    "audit",
     "catalog_bodies",
     "catalog_owners",
     "catalog_runs",

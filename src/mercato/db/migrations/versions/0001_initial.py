@@ -9,6 +9,22 @@ down_revision = None
 
 def upgrade() -> None:
     op.create_table(
+        "audit",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("surface", sa.Text(), nullable=True),
+        sa.Column("partner_id", sa.Uuid(), nullable=True),
+        sa.Column("action", sa.Text(), nullable=False),
+        sa.Column("subject_type", sa.Text(), nullable=False),
+        sa.Column("subject_id", sa.Text(), nullable=True),
+        sa.Column("request_id", sa.Text(), nullable=True),
+        sa.Column("detail", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_audit")),
+    )
+    op.create_index("ix_audit_action", "audit", ["action", "id"], unique=False)
+    op.create_index("ix_audit_partner_id", "audit", ["partner_id", "id"], unique=False)
+    op.create_table(
         "catalog_bodies",
         sa.Column("set_id", sa.Uuid(), nullable=False),
         sa.Column("coding", sa.Text(), nullable=False),

@@ -1,0 +1,52 @@
+"""On whose behalf this task works: a partner's request, a command, or a job. Log lines and the audit trail say it.
+
+Each request and each job is a task of its own, so what one of them sets no other sees.
+"""
+
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+SERVICE: Final = "service"
+"""The actor of what nobody asked for: a job that gives up, a receiver that is called no more."""
+
+
+class Acting(Struct, frozen=True, kw_only=True):
+    """Who does what. `action` is an operation's id, a command, or a job's kind."""
+
+    action: str
+    key_id: UUID | None = None
+    user: str | None = None
+    """The operating system's name of who typed a command."""
+    surface: str | None = None
+    partner_id: UUID | None = None
+    store_id: UUID | None = None
+    request_id: str | None = None
+    trace_id: str | None = None
+
+    @property
+    def actor(self) -> str:
+        """Return who it is: `key:<id>`, `cli:<user>` or `service`."""
+        if self.key_id is not None:
+            return f"key:{self.key_id}"
+        return SERVICE if self.user is None else f"cli:{self.user}"
+
+    def told(self) -> Iterator[tuple[str, str]]:
+        """Yield what a log line says of it."""
+        yield "action", self.action
+        for name in ("request_id", "trace_id", "partner_id", "store_id"):
+            value = getattr(self, name)
+            if value is not None:
+                yield name, str(value)
+
+
+_acting: ContextVar[Acting | None] = ContextVar("acting", default=None)
+
+act_as = _acting.set
+"""Say who is at work from here on in this task, and in the tasks that it starts."""
+
+acting_now = _acting.get
+"""Return who is at work; None where nobody said."""

@@ -1,0 +1,57 @@
+"""Log lines: JSON for machines, or a console form for people, each with whom it concerns."""
+
+import logging
+import re
+import sys
+from typing import Final
+
+import structlog
+
+from mercato.telemetry.acting import acting_now
+
+# PostgreSQL quotes the row it refuses.
+_DETAIL: Final = re.compile(r"^DETAIL: .*$", re.MULTILINE)
+
+
+def configure_logs(*, level: str, form: str) -> None:
+    """Send log lines to standard error."""
+    console = form == "console" or (form == "auto" and sys.stderr.isatty())
+    shared: list[structlog.typing.Processor] = [
+        _with_acting,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        # Plain tracebacks: richer ones show local variables, which hold keys, tokens and customers' data.
+        structlog.processors.format_exc_info,
+        _without_rows,
+    ]
+    last: list[structlog.typing.Processor] = (
+        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+        if console
+        else [structlog.processors.JSONRenderer()]
+    )
+    structlog.configure(
+        processors=[*shared, *last],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        # Asked at each line: whoever takes standard error over gets the lines from then on.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _with_acting(
+    _logger: object, _name: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Say on whose behalf the line was written, where that is known; what the line says itself stays."""
+    acting = acting_now()
+    if acting is not None:
+        for name, value in acting.told():
+            event.setdefault(name, value)
+    return event
+
+
+def _without_rows(
+    _logger: object, _name: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    if isinstance(event.get("exception"), str):
+        event["exception"] = _DETAIL.sub("DETAIL: (left out)", event["exception"])
+    return event
