@@ -1,0 +1,132 @@
+"""What customers of the storefront do: validate, place under a key until there is an answer, ask again, try tricks."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+from uuid import UUID
+
+from mercato.prove.books import Asked, Shop, StorefrontBook
+from mercato.prove.calls import Answer, Partner
+from mercato.prove.documents import DISHES, EXTRA, item_id
+from mercato.prove.merchants import DECLINED, FAILS_ONCE
+from mercato.prove.selling import redeliver
+
+ORDERS: Final = "/v1/marketfront/orders"
+STORES: Final = "/v1/marketfront/stores"
+DELIVERIES: Final = "/v1/marketfront/webhook-deliveries"
+
+_WITH_TOKEN: Final = 0.6
+_TWICE_AT_ONCE: Final = 0.15
+_LEFT_ALONE: Final = 0.06
+_ASKED_AGAIN: Final = 0.2
+_TOKEN_AGAIN: Final = 0.25
+_REDELIVERED: Final = 0.08
+
+
+@dataclass(slots=True)
+class Buying:
+    """The storefront's side of the workload, until `closing` is set."""
+
+    book: StorefrontBook
+    shops: Sequence[Shop]
+    closing: asyncio.Event
+
+    async def run(self, me: Partner) -> None:
+        """Be a customer, one order after the other."""
+        while not self.closing.is_set():
+            live = [shop for shop in self.shops if shop.store_id is not None]
+            if live:
+                await self._buy(me, me.chance.choice(live))
+            await asyncio.sleep(me.chance.uniform(0, 0.25))
+
+    async def _buy(self, me: Partner, shop: Shop) -> None:
+        store = await me.get(f"{STORES}/{shop.store_id}")
+        key = _uuid(me)
+        order = _order(me, shop, store, key)
+        token = await self._validated(me, order) if me.chance.random() < _WITH_TOKEN else None
+        if token is not None:
+            order["validatedOrderToken"] = token
+        self.book.keys[key] = Asked(order, token)
+        if me.chance.random() < _LEFT_ALONE:
+            # The customer closes the page; what became of the order is asked at the end of the day.
+            await self.ask_once(me, key)
+            return
+        await self.settle(me, key)
+        if me.chance.random() < _ASKED_AGAIN:
+            await self.ask_once(me, key)
+        if token is not None and me.chance.random() < _TOKEN_AGAIN:
+            other = _uuid(me)
+            customer = order["customer"] | {"partnerUserId": other}
+            self.book.keys[other] = Asked(order | {"customer": customer}, token)
+            await self.settle(me, other)
+        if me.chance.random() < _REDELIVERED:
+            await redeliver(me, DELIVERIES)
+
+    async def settle(self, me: Partner, key: str) -> None:
+        """Ask with a key until the answer is final."""
+        while not self.book.keys[key].finals:
+            if me.chance.random() < _TWICE_AT_ONCE:
+                answer, _ = await asyncio.gather(self.ask_once(me, key), self.ask_once(me, key))
+            else:
+                answer = await self.ask_once(me, key)
+            if not self.book.keys[key].finals:
+                await me.pause(answer)
+
+    async def ask_once(self, me: Partner, key: str) -> Answer | None:
+        """Ask with a key, and write the answer down."""
+        asked = self.book.keys[key]
+        answer = await me.once("POST", f"{ORDERS}/place", asked.body, Idempotency_Key=key)
+        if answer is None:
+            return None
+        told = answer.json().get("orderId")
+        if told is not None and answer.code != "ORDER_ALREADY_PLACED":
+            asked.told.add(told)
+        if not answer.retryable:
+            asked.finals.append((answer.status, answer.body))
+        return answer
+
+    async def _validated(self, me: Partner, order: Any) -> str | None:
+        """Return the token of an order that is valid; None for one that is not, or after a few tries."""
+        for _ in range(4):
+            answer = await me.once("POST", f"{ORDERS}/validate", order)
+            if answer is not None and answer.status == HTTPStatus.OK:
+                said = answer.json()
+                return said["validatedOrderToken"] if said["isValid"] else None
+            await me.pause(answer)
+        return None
+
+
+def _order(me: Partner, shop: Shop, store: Any, key: str) -> dict[str, Any]:
+    lines = [_line(me, shop, name) for name in me.chance.sample(DISHES, me.chance.randint(1, 3))]
+    order: dict[str, Any] = {
+        "cart": {"storeId": shop.store_id, "catalogSetId": store["catalogSetId"], "lineItems": lines},
+        "clientContext": {"ip": "203.0.113.7", "userAgent": "prove/1"},
+        "fulfillment": {"mode": "PICKUP", "scheduleType": "ASAP"},
+        "customer": {
+            "email": "ada@example.com",
+            "firstName": "Ada",
+            "lastName": "L",
+            "phone": "+15550100",
+            # So that an order tells in every book which request it came from.
+            "partnerUserId": key,
+        },
+    }
+    draw = me.chance.random()
+    if draw < 1 / 2:
+        card = DECLINED if draw < 0.03 else FAILS_ONCE if draw < 0.06 else f"tok_{key}"  # noqa: PLR2004  # shares
+        order["payment"] = {"type": "cardOnFile", "cardToken": card, "processorType": "prove"}
+    return order
+
+
+def _line(me: Partner, shop: Shop, name: str) -> dict[str, Any]:
+    groups = []
+    if name in DISHES[:2] and me.chance.random() < 1 / 2:
+        egg = {"itemId": item_id(shop.name, EXTRA), "quantity": 1, "modifierGroups": []}
+        groups.append({"modifierGroupId": item_id(shop.name, "group"), "lineItems": [egg]})
+    return {"itemId": item_id(shop.name, name), "quantity": me.chance.randint(1, 3), "modifierGroups": groups}
+
+
+def _uuid(me: Partner) -> str:
+    return str(UUID(int=me.chance.getrandbits(128), version=4))

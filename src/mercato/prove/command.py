@@ -1,0 +1,111 @@
+"""The command: rounds until there were enough kills, a table, and every broken promise with its seed."""
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import asyncpg
+
+from mercato.db import postgresql
+from mercato.prove import round as rounds
+from mercato.prove.round import PROGRAMS, Plan, Result
+from mercato.prove.state import State, load, save, table
+
+BROKEN: Final = 1
+
+
+def main(arguments: Sequence[str], *, postgresql_url: Callable[[], str]) -> int:
+    """Prove, and return the exit code: 1 when a promise was broken. Ctrl-C keeps what was shown before."""
+    options = _options(arguments)
+    state = load(options.state, seed=options.seed)
+    try:
+        server = "" if options.database == "sqlite" else postgresql_url()
+        asyncio.run(_prove(options, state, server))
+    except KeyboardInterrupt:
+        print("\nInterrupted: the round is not counted; the others are.")
+    print(f"\n{table(state)}")
+    broken = [(name, one) for name, tally in state.tallies.items() for one in tally.broken]
+    for name, one in broken:
+        said = one.violation
+        print(f"{name}, seed {one.seed}: {said.kind}: {said.what}: {said.ids}")
+    return BROKEN if broken else 0
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make prove ARGS=…", description=__doc__)
+    parser.add_argument(
+        "--kills", type=int, default=100, help="on each database, earlier ones in the state included"
+    )
+    parser.add_argument("--kills-per-round", type=int, default=25)
+    parser.add_argument("--seed", type=int, default=1, help="of the first round; each further one adds 1")
+    parser.add_argument("--state", type=Path, help="a file that keeps the count, to go on from another day")
+    parser.add_argument("--database", choices=(*PROGRAMS, "both"), default="both")
+    return parser.parse_args(arguments)
+
+
+async def _prove(options: argparse.Namespace, state: State, server: str) -> None:
+    databases = list(PROGRAMS) if options.database == "both" else [options.database]
+    while waiting := [one for one in databases if state.tally(one).counts.kills < options.kills]:
+        for database in waiting:
+            tally, seed = state.tally(database), state.next_seed
+            kills = min(options.kills_per_round, options.kills - tally.counts.kills)
+            result = await prove_once(database, server, seed=seed, kills=kills)
+            tally.add(seed, result.counts, result.violations)
+            state.next_seed += 1
+            save(options.state, state)
+            _report(database, seed, result, total=tally.counts.kills, of=options.kills)
+
+
+def _report(database: str, seed: int, result: Result, *, total: int, of: int) -> None:
+    said = result.counts
+    print(
+        f"{database}, seed {seed}: {said.kills} kills ({total:,} of {of:,}), {said.orders} orders, "
+        f"{said.runs} runs, {len(result.violations)} broken promises, {said.seconds:.0f} s",
+        flush=True,
+    )
+    for violation in result.violations:
+        print(f"  {violation.kind}: {violation.what}: {violation.ids}", flush=True)
+
+
+async def prove_once(database: str, server: str, *, seed: int, kills: int) -> Result:
+    """Run one round on a new database. The logs of a round that broke a promise are kept."""
+    directory = Path(tempfile.mkdtemp(prefix=f"mercato-prove-{seed}-"))
+    if database == "sqlite":
+        result = await rounds.run(
+            Plan(database=database, url=None, seed=seed, kills=kills, directory=directory)
+        )
+    else:
+        async with _new_database(server, f"mercato_prove_{seed}") as url:
+            result = await rounds.run(
+                Plan(database=database, url=url, seed=seed, kills=kills, directory=directory)
+            )
+    if result.violations:
+        print(f"  logs: {directory}", file=sys.stderr)
+    else:
+        shutil.rmtree(directory)
+    return result
+
+
+@asynccontextmanager
+async def _new_database(server: str, name: str) -> AsyncIterator[str]:
+    await _run(server, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    await _run(server, f"CREATE DATABASE {name}")
+    try:
+        yield postgresql.sqlalchemy_url(server).set(database=name).render_as_string(hide_password=False)
+    finally:
+        await _run(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def _run(url: str, statement: str) -> None:
+    plain = postgresql.sqlalchemy_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    connection = await asyncpg.connect(plain)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()

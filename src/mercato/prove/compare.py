@@ -1,0 +1,238 @@
+"""The promises, each a comparison of books. Nothing here knows how the books were filled."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from mercato.prove.books import Asked, Books, ServiceOrder, Shop
+from mercato.prove.model import Violation
+
+EXPECTED: Final = frozenset(
+    {
+        "ORDER_TOTAL_DIFFERENT",
+        "STORE_CLOSED",
+        "PAYMENT_DECLINED",
+        "ORDER_ALREADY_PLACED",
+        "ORDER_CLOSED",
+    }
+)
+"""Refusals that this workload may meet; any other is a fault of the service."""
+
+CREATED: Final = 201
+
+Found = Iterator[Violation]
+
+
+def compare(books: Books) -> list[Violation]:
+    """Return every broken promise, each once."""
+    found = {violation for check in CHECKS for violation in check(books)}
+    return sorted(found | set(books.noticed))
+
+
+def nothing_is_left(books: Books) -> Found:
+    """No job, run, delivery, submission or claimed key waits for anything."""
+    for what in books.service.unfinished:
+        yield Violation("stuck", "still waits to be done", what)
+
+
+def each_key_has_one_answer(books: Books) -> Found:
+    """Every key has a final reply, and it is the same bytes whenever it is given."""
+    for key, asked in books.storefront.keys.items():
+        answers = set(asked.finals)
+        if not answers:
+            yield Violation("stuck", "a key has no final reply", key)
+        elif len(answers) > 1:
+            statuses = sorted(status for status, _ in answers)
+            yield Violation("doubled", "a key has different replies", f"{key} {statuses}")
+
+
+def each_key_has_one_order(books: Books) -> Found:
+    """A key made at most one order that was not refused, and its reply says which; a refusal made none."""
+    for key, asked in books.storefront.keys.items():
+        made = _live(books, key)
+        if len(made) > 1:
+            yield Violation("doubled", "a key has several orders", f"{key} {[order.id for order in made]}")
+        if not asked.finals:
+            continue
+        status, code, order_id = _said(asked)
+        if status == CREATED:
+            if [order.id for order in made] != [order_id]:
+                yield Violation(
+                    "lost", "the reply names another order than the key made", f"{key} {order_id}"
+                )
+        elif code not in EXPECTED:
+            yield Violation("differs", f"an order was refused with {status} {code}", key)
+        elif any(order.answer != "given_up" for order in made):
+            yield Violation(
+                "doubled", f"a key was refused with {code} and has an order", f"{key} {made[0].id}"
+            )
+
+
+def each_token_has_one_order(books: Books) -> Found:
+    """A validation token was used for at most one order that was not refused."""
+    keys: dict[str, list[str]] = defaultdict(list)
+    for key, asked in books.storefront.keys.items():
+        if asked.token is not None:
+            keys[asked.token].append(key)
+    for using in keys.values():
+        made = [order.id for key in using for order in _live(books, key)]
+        if len(made) > 1:
+            yield Violation("doubled", "a token has several orders", f"{using} {made}")
+
+
+def no_order_is_lost(books: Books) -> Found:
+    """Each order that the storefront was told of is in the service."""
+    for key, asked in books.storefront.keys.items():
+        for order_id in asked.told - books.service.orders.keys():
+            yield Violation("lost", "the service has not the order that it told of", f"{key} {order_id}")
+    for order_id in books.storefront.events.keys() - books.service.orders.keys():
+        yield Violation("lost", "the service has not the order of an event", order_id)
+
+
+def both_sides_have_it(books: Books) -> Found:
+    """An order is in the service and at its merchant, or cancelled on both sides, the merchant told so."""
+    merchants = books.merchants
+    for order in books.service.orders.values():
+        taken = merchants.orders.get(order.id)
+        match order.answer:
+            case "accepted" if taken is None or not taken.accepted:
+                yield Violation("lost", "the merchant has not an order that the service has", order.id)
+            case "refused" if taken is None or taken.accepted:
+                yield Violation("differs", "the service has refused what its merchant did not", order.id)
+            case "given_up" if order.id not in merchants.cancelled:
+                yield Violation("lost", "the merchant was not told that an order is cancelled", order.id)
+            case "waiting":
+                yield Violation("stuck", "an order waits for its store", order.id)
+    for order_id in merchants.orders.keys() - books.service.orders.keys():
+        yield Violation("doubled", "the merchant has an order that the service has not", order_id)
+    for order_id in merchants.cancelled:
+        kept = books.service.orders.get(order_id)
+        if kept is None or kept.answer != "given_up":
+            yield Violation("differs", "the merchant was told of a cancel that was none", order_id)
+
+
+def states_agree(books: Books) -> Found:
+    """Service, merchant and the storefront's newest event say the same of an order."""
+    for order in books.service.orders.values():
+        taken = books.merchants.orders.get(order.id)
+        if taken is not None and order.answer == "accepted":
+            if (taken.state, taken.status) != (order.state, order.status):
+                yield Violation(
+                    "lost",
+                    f"the merchant's {taken.state}/{taken.status} is {order.state}/{order.status} here",
+                    order.id,
+                )
+            if order.number not in {None, taken.number}:
+                yield Violation("differs", f"{order.number} is not the merchant's {taken.number}", order.id)
+        told = books.storefront.events.get(order.id)
+        if told:
+            newest = told[max(told)]
+            if any((event.state, event.status) != (order.state, order.status) for event in newest):
+                yield Violation("lost", "the newest event says something else", order.id)
+
+
+def events_are_complete(books: Books) -> Found:
+    """The events of an order count 1 to n without a gap, and no number has two bodies."""
+    for order in books.service.orders.values():
+        told = books.storefront.events.get(order.id, {})
+        if sorted(told) != list(range(1, order.sequence + 1)):
+            yield Violation("lost", f"of {order.sequence} events came {sorted(told)}", order.id)
+        for number, events in told.items():
+            if len(events) > 1:
+                yield Violation("doubled", f"event {number} has different bodies", order.id)
+
+
+def webhooks_are_genuine(books: Books) -> Found:
+    """Every webhook was signed, and no id has two bodies."""
+    for mail in (books.merchants.mail, books.storefront.mail):
+        for webhook_id in mail.forged:
+            yield Violation("differs", "a webhook's signature is not good", webhook_id)
+        for webhook_id, bodies in mail.bodies.items():
+            if len(bodies) > 1:
+                yield Violation("doubled", "a webhook has different bodies", webhook_id)
+
+
+def runs_end_with_a_webhook(books: Books) -> Found:
+    """Every run that was accepted has ended, and its merchant was told how."""
+    for shop in books.merchants.shops.values():
+        for run_id in shop.runs.keys() - books.service.runs.keys():
+            yield Violation("lost", "the service has not a run that it accepted", run_id)
+    for run in books.service.runs.values():
+        said = books.merchants.synced.get(run.id)
+        if said is None:
+            yield Violation("lost", f"no webhook told that a run {run.status}", run.id)
+        elif said != run.status:
+            yield Violation("differs", f"a webhook said {said} of a run that {run.status}", run.id)
+
+
+def stores_serve_the_newest(books: Books) -> Found:
+    """A store serves what its newest succeeded run brought, and that is no older than what was announced."""
+    newest: dict[str, tuple[str, str | None]] = {}
+    for run in books.service.runs.values():
+        if run.status == "succeeded":
+            newest[run.store_id] = (run.id, run.set_id)
+    for shop in books.merchants.shops.values():
+        if shop.store_id is None or shop.store_id not in books.service.serves:
+            continue
+        set_id, version = books.service.serves[shop.store_id]
+        run_id, switched_to = newest.get(shop.store_id, ("", set_id))
+        if switched_to != set_id:
+            yield Violation(
+                "lost", "a store does not serve what its newest run brought", f"{shop.store_id} {run_id}"
+            )
+        if version in shop.broken or not _announced(shop, run_id) <= version <= shop.version:
+            yield Violation("lost", f"a store serves version {version} of {shop.version}", shop.store_id)
+
+
+def stores_are_there_once(books: Books) -> Found:
+    """Each activated store exists once, is found once, and is open or paused as it was last told."""
+    names = Counter(books.service.stores.values())
+    for shop in books.merchants.shops.values():
+        if names[shop.name] > 1:
+            yield Violation("doubled", "a store was made more than once", shop.name)
+        if shop.store_id is None:
+            yield Violation("stuck", "a store never went live", shop.name)
+            continue
+        if books.service.stores.get(shop.store_id) != shop.name:
+            yield Violation("lost", "the service has not a store that it activated", shop.store_id)
+        if books.service.found[shop.store_id] != 1:
+            times = books.service.found[shop.store_id]
+            yield Violation("differs", f"discovery shows a store {times} times", shop.store_id)
+        if shop.paused is not None and books.service.paused.get(shop.store_id) != shop.paused:
+            yield Violation("lost", "a store's pause is not what was acknowledged", shop.store_id)
+
+
+CHECKS: Final[tuple[Callable[[Books], Found], ...]] = (
+    nothing_is_left,
+    each_key_has_one_answer,
+    each_key_has_one_order,
+    each_token_has_one_order,
+    no_order_is_lost,
+    both_sides_have_it,
+    states_agree,
+    events_are_complete,
+    webhooks_are_genuine,
+    runs_end_with_a_webhook,
+    stores_serve_the_newest,
+    stores_are_there_once,
+)
+
+
+def _live(books: Books, key: str) -> list[ServiceOrder]:
+    return [
+        order for order in books.service.orders.values() if order.key == key and order.answer != "refused"
+    ]
+
+
+def _said(asked: Asked) -> tuple[int, str | None, str | None]:
+    """Return status, errorCode and orderId of a key's final reply."""
+    status, body = asked.finals[0]
+    said = msgspec.json.decode(body)
+    return status, said.get("errorCode"), said.get("orderId")
+
+
+def _announced(shop: Shop, run_id: str) -> int:
+    """Return the version that was the newest when this run was asked for; 1 for one whose answer was lost."""
+    return shop.runs.get(run_id, 1)

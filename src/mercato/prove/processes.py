@@ -1,0 +1,160 @@
+"""The service's real processes: started, killed, and started again."""
+
+import asyncio
+import ctypes
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+START_SECONDS: Final = 60.0
+"""How long a process may take until it says that it is there, on a machine that is busy otherwise."""
+
+STOP_SECONDS: Final = 40.0
+
+CRASH_AT: Final = "MERCATO_TEST_CRASH_AT"
+"""Names the point of the code at which a process kills itself."""
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def _die_with_parent() -> None:
+    """Nothing of a proof that was killed itself goes on."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def command(*arguments: str) -> list[str]:
+    """Return the command line of `mercato` with these arguments."""
+    return [sys.executable, "-c", "from mercato.cli import main; main()", *arguments]
+
+
+def environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment with these settings of Mercato and no others."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MERCATO_")}
+    return clean | dict(settings)
+
+
+async def ask(settings: Mapping[str, str], *arguments: str) -> Any:
+    """Run a command that prints JSON; return its value."""
+    process = await asyncio.create_subprocess_exec(
+        *command(*arguments), env=environment(settings), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    if process.returncode != 0:
+        raise RuntimeError(f"mercato {' '.join(arguments)} ended with {process.returncode}")
+    return json.loads(out)
+
+
+@dataclass(slots=True, kw_only=True)
+class Program:
+    """One process of the service, and whatever comes after it in its place."""
+
+    name: str
+    role: str
+    settings: Mapping[str, str]
+    log: Path
+    process: asyncio.subprocess.Process | None = None
+    base: str | None = None
+    """Where it can be called; None while it cannot, and for a worker always."""
+
+    async def start(self, *, crash_at: str | None = None) -> None:
+        """Start it; it is not yet there when this returns."""
+        extra = {} if crash_at is None else {CRASH_AT: crash_at}
+        arguments = ["serve", "--port", "0"] if self.role == "serve" else ["worker"]
+        with self.log.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *command(*arguments),
+                env=environment({**self.settings, **extra}),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                preexec_fn=_die_with_parent,
+            )
+
+    async def listen(self) -> None:
+        """Return when it says that it is there, or when it is dead."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        async with asyncio.timeout(START_SECONDS):
+            line = await self.process.stdout.readline()
+        if line.startswith(b"listening on "):
+            self.base = line.split()[-1].decode()
+
+    async def end(self) -> int:
+        """Return the exit code once it has ended; a signal's number is negative."""
+        assert self.process is not None
+        code = await self.process.wait()
+        self.base = None
+        return code
+
+    def kill(self) -> None:
+        """End it as a power failure would."""
+        if self.process is not None and self.process.returncode is None:
+            self.process.kill()
+
+
+@dataclass(slots=True)
+class Fleet:
+    """All processes of a round. While `chaos` is on, whatever dies comes back after a moment."""
+
+    programs: list[Program]
+    chance: random.Random
+    points: tuple[str, ...] = ()
+    kills: int = 0
+    at_points: int = 0
+    chaos: bool = True
+    odd_ends: list[str] = field(default_factory=list)
+    """Processes that ended otherwise than by a kill."""
+    _asked: set[str] = field(default_factory=set)
+
+    async def keep(self, program: Program) -> None:
+        """Run a program for ever, starting it again each time that it ends."""
+        while True:
+            armed = self._point()
+            await program.start(crash_at=armed)
+            await program.listen()
+            code = await program.end()
+            if code != -signal.SIGKILL:
+                self.odd_ends.append(f"{program.name} ended with {code}: {program.log}")
+            else:
+                self.kills += 1
+                self.at_points += program.name not in self._asked
+            self._asked.discard(program.name)
+            await asyncio.sleep(self.chance.uniform(0, 0.5) if self.chaos else 0)
+
+    def kill_one(self) -> None:
+        """Kill any process, in whatever it is doing."""
+        running = [one for one in self.programs if one.process is not None and one.process.returncode is None]
+        if running:
+            victim = self.chance.choice(running)
+            self._asked.add(victim.name)
+            victim.kill()
+
+    async def base(self) -> str:
+        """Return the address of any server that can be called; wait while there is none."""
+        while True:
+            there = [one.base for one in self.programs if one.base is not None]
+            if there:
+                return self.chance.choice(there)
+            await asyncio.sleep(0.02)
+
+    async def stop(self) -> None:
+        """Kill whatever runs, and wait for it."""
+        for program in self.programs:
+            program.kill()
+        for program in self.programs:
+            if program.process is not None:
+                await program.process.wait()
+
+    def _point(self) -> str | None:
+        if self.points and self.chaos and self.chance.random() < ARMED:
+            return self.chance.choice(self.points)
+        return None
+
+
+ARMED: Final = 0.3
+"""The share of starts that are told to die at a named point."""

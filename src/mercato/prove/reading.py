@@ -1,0 +1,132 @@
+"""The service's own book: read from its database, and over HTTP as partners read it."""
+
+from typing import Any, Final
+
+from sqlalchemy import Select, and_, func, or_, select
+
+from mercato.db.engine import Database, Read
+from mercato.db.tables import (
+    catalog_runs,
+    deliveries,
+    idempotency_keys,
+    jobs,
+    order_submissions,
+    orders,
+    stores,
+)
+from mercato.prove.books import ServiceBook, ServiceOrder, ServiceRun, Shop
+from mercato.prove.calls import Partner
+from mercato.prove.documents import version_of
+
+MOST_NAMED: Final = 20
+"""Unfinished things of a kind that are named."""
+
+_PAGE: Final = 100
+
+
+def _unfinished() -> dict[str, Select[Any]]:
+    """Return a question for each kind of thing that must not be left."""
+    waiting = and_(idempotency_keys.c.status.is_(None), idempotency_keys.c.request != b"")
+    return {
+        "job": select(jobs.c.id, jobs.c.kind, jobs.c.state, jobs.c.attempt, jobs.c.run_at, jobs.c.error),
+        "run": select(catalog_runs.c.id, catalog_runs.c.status).where(
+            catalog_runs.c.status.not_in(("succeeded", "failed"))
+        ),
+        "delivery": select(
+            deliveries.c.id, deliveries.c.type, deliveries.c.status, deliveries.c.next_attempt_at
+        ).where(or_(deliveries.c.status == "pending", _failed_event())),
+        "submission": select(order_submissions.c.order_id),
+        "order": select(orders.c.id, orders.c.answer).where(orders.c.answer == "waiting"),
+        "key": select(idempotency_keys.c.key, idempotency_keys.c.order_id).where(waiting),
+    }
+
+
+def _failed_event() -> Any:
+    """An event that is given up; a question to a store may end without an answer."""
+    return and_(deliveries.c.status == "failed", deliveries.c.type.not_in(("order.validate", "order.place")))
+
+
+async def count_unfinished(db: Database) -> int:
+    """Return how much still waits to be done."""
+    async with db.read() as tx:
+        counts = [
+            await tx.scalar(select(func.count()).select_from(one.subquery()))
+            for one in _unfinished().values()
+        ]
+    return sum(counts)
+
+
+async def list_unfinished(db: Database) -> list[str]:
+    """Return a line for each thing that still waits to be done."""
+    async with db.read() as tx:
+        return [
+            f"{kind} {' '.join(map(str, row))}"
+            for kind, one in _unfinished().items()
+            for row in await tx.all(one.limit(MOST_NAMED))
+        ]
+
+
+async def read_book(
+    db: Database, *, merchants: list[Partner], front: Partner, shops: list[Shop]
+) -> ServiceBook:
+    """Return the service's book."""
+    book = ServiceBook(unfinished=await list_unfinished(db))
+    shown = {order["orderId"]: order for one in merchants for order in await _all_orders(one)}
+    async with db.read() as tx:
+        await _read_rows(tx, book, shown)
+    for shop in shops:
+        if shop.store_id is not None and shop.store_id in book.stores:
+            await _read_store(book, shop, merchants[shop.merchant], front)
+    found = await front.until_final("POST", "/v1/marketfront/stores/discover", {"limit": _PAGE})
+    book.found.update(store["storeId"] for store in found.json()["stores"])
+    return book
+
+
+async def _read_rows(tx: Read, book: ServiceBook, shown: dict[str, Any]) -> None:
+    facts = (orders.c.id, orders.c.answer, orders.c.state, orders.c.status, orders.c.sequence)
+    for row in await tx.all(select(*facts)):
+        order_id = str(row.id)
+        order = shown.get(order_id, {})
+        if (order.get("state"), order.get("status")) != (row.state, row.status):
+            book.unfinished.append(f"order {order_id} is {row.state}/{row.status}, and not shown so")
+        book.orders[order_id] = ServiceOrder(
+            id=order_id,
+            key=(order.get("customer") or {}).get("partnerUserId"),
+            answer=row.answer,
+            state=row.state,
+            status=row.status,
+            number=order.get("partnerOrderId"),
+            sequence=row.sequence,
+        )
+    asked = select(catalog_runs).where(catalog_runs.c.notified).order_by(catalog_runs.c.id)
+    for row in await tx.all(asked):
+        run_id = str(row.id)
+        book.runs[run_id] = ServiceRun(
+            id=run_id,
+            store_id=str(row.store_id),
+            status=row.status,
+            set_id=None if row.set_id is None else str(row.set_id),
+        )
+    for row in await tx.all(select(stores.c.id, stores.c.partner_store_id)):
+        book.stores[str(row.id)] = row.partner_store_id
+
+
+async def _read_store(book: ServiceBook, shop: Shop, merchant: Partner, front: Partner) -> None:
+    path = f"/v1/commerce/stores/{shop.store_id}/status"
+    store = await front.get(f"/v1/marketfront/stores/{shop.store_id}")
+    served = await front.get(f"/v1/marketfront/catalog-sets/{store['catalogSetId']}")
+    assert shop.store_id is not None
+    book.serves[shop.store_id] = store["catalogSetId"], version_of(shop.name, served)
+    book.paused[shop.store_id] = (await merchant.get(path))["status"] == "paused"
+
+
+async def _all_orders(merchant: Partner) -> list[Any]:
+    """Return every order that a merchant reads."""
+    found: list[Any] = []
+    cursor = ""
+    while True:
+        page = await merchant.get(f"/v1/commerce/orders?limit={_PAGE}{cursor}")
+        found += page["orders"]
+        if page["nextCursor"] is None:
+            return found
+        cursor = f"&cursor={page['nextCursor']}"

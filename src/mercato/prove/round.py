@@ -1,0 +1,250 @@
+"""One round: a new database, a day of trade under kills, rest, and the comparison of the books."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import aiohttp
+from aiohttp import web
+
+from mercato.db.engine import Database
+from mercato.prove import reading
+from mercato.prove.books import Books, MerchantBook, ServiceBook, Shop, StorefrontBook
+from mercato.prove.buying import Buying
+from mercato.prove.calls import Calls, Partner
+from mercato.prove.compare import compare
+from mercato.prove.merchants import Merchants
+from mercato.prove.model import Counts, Violation
+from mercato.prove.moods import Moods
+from mercato.prove.processes import Fleet, Program, ask
+from mercato.prove.selling import Selling
+from mercato.prove.storefronts import Storefront
+from mercato.sandbox.inbox import Inbox
+
+SHOPS: Final = ("a-1", "a-2", "b-1", "b-2")
+CUSTOMERS: Final = 4
+
+SETTINGS: Final = {
+    "MERCATO_ALLOW_PRIVATE_NETWORKS": "true",
+    "MERCATO_RATE_LIMITS": "off",
+    "MERCATO_PLACE_SECONDS": "2",
+    "MERCATO_PLACE_RESEND_SECONDS": "9",
+    "MERCATO_VALIDATE_SECONDS": "2",
+    "MERCATO_WEBHOOK_SECONDS": "5",
+    "MERCATO_LOG_FORMAT": "json",
+    "MERCATO_LOG_LEVEL": "info",
+}
+"""Waits are short, so that a round sees the end of everything that it begins; nothing else is set."""
+
+REST_SECONDS: Final = 120.0
+"""How long the service may take to finish everything once nobody kills it any more."""
+
+MOST_BETWEEN: Final = 40
+"""Answers to partners between two kills at most."""
+
+LONGEST_GAP: Final = 3.0
+"""Seconds between two kills, however little was answered: those that are just starting die, too."""
+
+PROGRAMS: Final = {"sqlite": ("serve", "worker"), "postgresql": ("serve", "serve", "worker", "worker")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a round is made of."""
+
+    database: str
+    url: str | None
+    """Of the round's own empty database; None for SQLite in the directory."""
+    seed: int
+    kills: int
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a round."""
+
+    counts: Counts
+    violations: list[Violation]
+
+
+async def run(plan: Plan) -> Result:
+    """Run a round and return what came of it. Its directory keeps the processes' logs."""
+    began = monotonic()
+    async with AsyncExitStack() as stack:
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        day = _Day(plan, session)
+        stack.push_async_callback(day.fleet.stop)
+        await day.prepare(stack)
+        url = plan.url or f"sqlite:///{plan.directory / 'data' / 'mercato.db'}"
+        db = await stack.enter_async_context(Database.open(url))
+        async with asyncio.TaskGroup() as group:
+            keepers = [group.create_task(day.fleet.keep(one)) for one in day.fleet.programs]
+            await day.trade(group)
+            await _rest(db)
+            service = await day.read(db)
+            for keeper in keepers:
+                keeper.cancel()
+        return day.result(service, seconds=monotonic() - began)
+
+
+async def _rest(db: Database) -> None:
+    """Return when nothing waits to be done any more, or when that takes too long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(REST_SECONDS):
+            while await reading.count_unfinished(db):  # noqa: ASYNC110  # other processes' work
+                await asyncio.sleep(0.3)
+
+
+@asynccontextmanager
+async def _listening(app: web.Application) -> AsyncIterator[str]:
+    """Run a web server on a free loopback port; its address is given."""
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, backlog=512).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+class _Day:
+    """Everybody who takes part in a round."""
+
+    def __init__(self, plan: Plan, session: aiohttp.ClientSession) -> None:
+        self.plan = plan
+        self.settings = SETTINGS | {"MERCATO_DATA_DIR": str(plan.directory / "data")}
+        if plan.url is not None:
+            self.settings |= {"MERCATO_DATABASE_URL": plan.url}
+        self.closing = asyncio.Event()
+        self.moods = Moods(self._chance("moods"))
+        self.fleet = Fleet(self._programs(), self._chance("kills"))
+        self.calls = Calls(self.fleet, session)
+        self.merchants = MerchantBook({name: Shop(name, "ab".index(name[0])) for name in SHOPS})
+        self.shops = list(self.merchants.shops.values())
+        self.server = Merchants(
+            self.merchants,
+            self.moods,
+            self._chance("merchants"),
+            on_taken=self._taken,
+        )
+        self.storefront = Storefront(StorefrontBook(), self.moods)
+        self.selling = Selling(self.merchants, self.server, [], self.closing)
+        self.buying = Buying(self.storefront.book, self.shops, self.closing)
+        self.front_key = ""
+
+    def _chance(self, whose: str) -> random.Random:
+        return random.Random(f"{self.plan.seed} {whose}")  # noqa: S311  # it has to be repeatable
+
+    def _programs(self) -> list[Program]:
+        return [
+            Program(
+                name=f"{role}-{number}",
+                role=role,
+                settings=self.settings,
+                log=self.plan.directory / f"{role}-{number}.log",
+            )
+            for number, role in enumerate(PROGRAMS[self.plan.database], 1)
+        ]
+
+    def _taken(self, order_id: str) -> None:
+        self.selling.taken(order_id)
+
+    async def prepare(self, stack: AsyncExitStack) -> None:
+        """Run the partners' servers and make the partners."""
+        self.server.base = await stack.enter_async_context(_listening(self.server.application()))
+        self.storefront.base = await stack.enter_async_context(_listening(self.storefront.application()))
+        for name in ("a", "b"):
+            made = await self._partner(name, "commerce", "--webhook-token", "t")
+            inbox = Inbox()
+            inbox.trust(made["signingSecret"])
+            self.server.inboxes.append(inbox)
+            self.selling.partners.append(Partner(self.calls, made["commerceKey"], self._chance(name)))
+        made = await self._partner("front", "marketfront", "--event-url", f"{self.storefront.base}/events")
+        self.storefront.inbox.trust(made["signingSecret"])
+        self.front_key = made["marketfrontKey"]
+
+    async def _partner(self, name: str, kind: str, *options: str) -> dict[str, str]:
+        made: dict[str, str] = await ask(
+            self.settings, "partner", "create", name, "--kind", kind, *options, "--json"
+        )
+        return made
+
+    def customer(self, name: str) -> Partner:
+        """Return a customer of the storefront."""
+        return Partner(self.calls, self.front_key, self._chance(name))
+
+    async def trade(self, group: asyncio.TaskGroup) -> None:
+        """Trade while processes die, then let everybody finish what was begun."""
+        at_work = [group.create_task(self.selling.run(shop)) for shop in self.shops]
+        customers = [self.customer(f"customer {number}") for number in range(CUSTOMERS)]
+        at_work += [group.create_task(self.buying.run(customer)) for customer in customers]
+        await self._kill()
+        self.moods.heal()
+        self.closing.set()
+        try:
+            async with asyncio.timeout(REST_SECONDS):
+                await asyncio.wait(at_work)
+                await self._ask_again()
+                await self.selling.cooked()
+        except TimeoutError:
+            for task in at_work:
+                task.cancel()
+
+    async def _kill(self) -> None:
+        """Kill at random instants. What was answered is the clock, so that a slow machine gets as far as a fast one."""
+        chance, calls = self._chance("gaps"), self.calls
+        await self._live()
+        while self.fleet.kills < self.plan.kills:
+            until, latest = calls.answered + chance.randint(0, MOST_BETWEEN), monotonic() + LONGEST_GAP
+            while calls.answered < until and monotonic() < latest:  # noqa: ASYNC110  # bounded by the gap
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(chance.uniform(0, 0.1))
+            self.fleet.kill_one()
+        self.fleet.chaos = False
+
+    async def _live(self) -> None:
+        """Return when a first store is live: before that there is nothing to lose."""
+        while all(shop.store_id is None for shop in self.shops):  # noqa: ASYNC110  # for a moment
+            await asyncio.sleep(0.05)
+
+    async def _ask_again(self) -> None:
+        """Ask once more with every key, those included that nobody waited for."""
+        me = self.customer("last")
+        for key in self.storefront.book.keys:
+            await self.buying.settle(me, key)
+            await self.buying.ask_once(me, key)
+
+    async def read(self, db: Database) -> ServiceBook:
+        """Return the service's book."""
+        async with asyncio.timeout(REST_SECONDS):
+            return await reading.read_book(
+                db, merchants=self.selling.partners, front=self.customer("reader"), shops=self.shops
+            )
+
+    def result(self, service: ServiceBook, *, seconds: float) -> Result:
+        """Return what happened, and whatever is wrong with it."""
+        noticed = [Violation("differs", "an answer that should not be", odd) for odd in self.selling.odd]
+        noticed += [Violation("differs", "an answer that should not be", odd) for odd in self.calls.odd]
+        noticed += [Violation("differs", "a process ended by itself", odd) for odd in self.fleet.odd_ends]
+        books = Books(
+            service=service, merchants=self.merchants, storefront=self.storefront.book, noticed=noticed
+        )
+        orders = service.orders.values()
+        counts = Counts(
+            rounds=1,
+            kills=self.fleet.kills,
+            at_points=self.fleet.at_points,
+            operations=self.calls.sent,
+            orders=len(orders),
+            cancelled=sum(order.state == "cancelled" for order in orders),
+            webhooks=self.server.webhooks + self.storefront.webhooks,
+            runs=len(service.runs),
+            seconds=seconds,
+        )
+        return Result(counts, compare(books))

@@ -1,0 +1,154 @@
+"""What merchants do all day: register, publish catalogs, pause, move orders on, ask for webhooks again."""
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mercato.prove.books import MerchantBook, Shop
+from mercato.prove.calls import Partner
+from mercato.prove.merchants import Merchants
+
+ONBOARDING: Final = "/v1/commerce/onboarding/stores"
+STORES: Final = "/v1/commerce/stores"
+ORDERS: Final = "/v1/commerce/orders"
+DELIVERIES: Final = "/v1/commerce/webhook-deliveries"
+
+STEPS: Final = ("confirmed", "preparing", "ready", "inTransit")
+
+_OK: Final = 200
+_ACCEPTED: Final = 202
+
+
+@dataclass(slots=True)
+class Selling:
+    """The merchants' side of the workload, until `closing` is set."""
+
+    book: MerchantBook
+    server: Merchants
+    partners: list[Partner]
+    closing: asyncio.Event
+    odd: list[str] = field(default_factory=list)
+    """Answers that a merchant should never get."""
+    _cooking: set[asyncio.Task[None]] = field(default_factory=set)
+
+    # --- stores -----------------------------------------------------------------------------------
+
+    async def run(self, shop: Shop) -> None:
+        """Bring a store live and keep it busy."""
+        me = self.partners[shop.merchant]
+        await asyncio.sleep(me.chance.uniform(0, 1))
+        await self._open(me, shop)
+        while not self.closing.is_set():
+            await self._something(me, shop)
+            await asyncio.sleep(me.chance.uniform(0.1, 0.8))
+        await self._pause(me, shop, paused=False)
+
+    async def _open(self, me: Partner, shop: Shop) -> None:
+        body = {
+            "partnerStoreId": shop.name,
+            "name": f"Store {shop.name}",
+            "address": {"street": "1 Main St", "city": "Springfield", "postalCode": "62701", "country": "US"},
+            "catalogCallbackUrl": self.server.catalog_url(shop, fixed=False),
+            "webhookUrl": self.server.webhook_url(shop),
+        }
+        answer = await me.until_final("POST", ONBOARDING, body)
+        # The answer to an earlier try may have been lost: then the name is taken, and it says by what.
+        shop.onboarding_id = answer.json()["onboardingId"]
+        path = f"{ONBOARDING}/{shop.onboarding_id}"
+        while True:
+            said = await me.get(path)
+            match said["status"]:
+                case "active":
+                    shop.store_id, shop.paused = said["storeId"], False
+                    return
+                case "ready_to_activate":
+                    await me.until_final("POST", f"{path}/activate")
+                case "catalog_failed":
+                    await me.until_final("POST", f"{path}/retry")
+                case _:
+                    await asyncio.sleep(0.1)
+
+    async def _something(self, me: Partner, shop: Shop) -> None:
+        draw = me.chance.random()
+        if draw < 0.55:  # noqa: PLR2004  # a share of the day
+            await self._publish(me, shop)
+        elif draw < 0.65:  # noqa: PLR2004
+            await self._notify(me, shop)
+        elif draw < 0.8:  # noqa: PLR2004
+            await self._pause(me, shop, paused=True)
+            await asyncio.sleep(me.chance.uniform(0, 0.5))
+            await self._pause(me, shop, paused=False)
+        else:
+            await redeliver(me, DELIVERIES)
+
+    async def _publish(self, me: Partner, shop: Shop) -> None:
+        if me.chance.random() < 1 / 8:
+            shop.broken.add(shop.version + 1)
+        shop.version += 1
+        await self._notify(me, shop)
+
+    async def _notify(self, me: Partner, shop: Shop) -> None:
+        url = self.server.catalog_url(shop, fixed=me.chance.random() < 1 / 2)
+        path = f"/v1/commerce/catalogset-notification?storeId={shop.store_id}"
+        answer = await me.until_final("POST", path, {"callbackUrl": url})
+        if answer.status == _ACCEPTED:
+            shop.runs[answer.json()["catalogIngestId"]] = shop.version
+        else:
+            self.odd.append(f"notify {shop.name}: {answer.status} {answer.code}")
+
+    async def _pause(self, me: Partner, shop: Shop, *, paused: bool) -> None:
+        body = {"status": "paused" if paused else "online"}
+        answer = await me.until_final("POST", f"{STORES}/{shop.store_id}/status", body)
+        if answer.status == _OK:
+            shop.paused = answer.json()["status"] == "paused"
+        else:
+            self.odd.append(f"pause {shop.name}: {answer.status} {answer.code}")
+
+    # --- orders -----------------------------------------------------------------------------------
+
+    def taken(self, order_id: str) -> None:
+        """Have an order cooked."""
+        task = asyncio.create_task(self._cook(order_id))
+        self._cooking.add(task)
+        task.add_done_callback(self._cooking.discard)
+
+    async def cooked(self) -> None:
+        """Return when no order is being cooked."""
+        while self._cooking:
+            await asyncio.gather(*self._cooking)
+
+    async def _cook(self, order_id: str) -> None:
+        taken = self.book.orders[order_id]
+        me = self.partners[self.book.shops[taken.store].merchant]
+        for change in plan(me.chance):
+            await asyncio.sleep(me.chance.uniform(0, 0.7))
+            answer = await me.until_final("POST", f"{ORDERS}/{order_id}/status", change)
+            if answer.status == _OK:
+                said = answer.json()
+                taken.state, taken.status = said["state"], said["status"]
+            elif answer.code == "ORDER_CLOSED":
+                taken.closed_by_service = True
+                return
+            else:
+                self.odd.append(f"update {order_id} {change}: {answer.status} {answer.code}")
+                return
+
+
+def plan(chance: random.Random) -> list[dict[str, Any]]:
+    """Return the updates that an order gets: forwards, with jumps, and usually to an end."""
+    changes: list[dict[str, Any]] = [{"status": step} for step in STEPS if chance.random() < 1 / 2]
+    draw = chance.random()
+    if draw < 0.7:  # noqa: PLR2004  # most are completed
+        changes.append({"state": "completed"})
+    elif draw < 0.85:  # noqa: PLR2004  # some are cancelled, the others stay open
+        changes.append({"state": "cancelled", "cancelReason": "SOLD_OUT"})
+    return changes
+
+
+async def redeliver(me: Partner, deliveries: str) -> None:
+    """Ask for any recent webhook again; a question to a store is refused."""
+    page = await me.get(f"{deliveries}?limit=20")
+    if page["deliveries"]:
+        chosen = me.chance.choice(page["deliveries"])
+        await me.until_final("POST", f"{deliveries}/{chosen['id']}/redeliver")
