@@ -93,7 +93,8 @@ class Merchant:
 async def merchant() -> AsyncIterator[Merchant]:
     """Run a merchant's web server on a free loopback port."""
     app = web.Application()
-    runner = web.AppRunner(app, access_log=None)
+    # A handler that a failed test has left hanging is not waited for.
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     here = Merchant("")
 
     async def answer(request: web.Request, body: bytes) -> web.StreamResponse:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -150,6 +150,9 @@ class Submitter:
             case PlaceSaid() as said if order.answer is StoreAnswer.WAITING:
                 order = await self._accepted(tx, order, said, now)
             case PlaceSaid(partner_order_id=str()) as said if _lacks_id(order):
+                if order.estimated_ready_at is not None:
+                    # What the merchant has said since is newer than the answer to the placement.
+                    said = replace(said, estimated_ready_at=None)
                 order = await self._accepted(tx, order, said, now)
             case Refused(errors=errors) if order.answer is StoreAnswer.WAITING:
                 order = await self.changes.refuse(tx, order, errors=errors, now=now)

@@ -1,0 +1,338 @@
+"""Decisions §8: an order whose store is silent is kept, joined, sent again, and in the end taken or cancelled."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from sqlalchemy import select, update
+from tests.api.trade import MERCHANT, ORDERS, Trade, trade
+from tests.service import Merchant, Reply, service
+
+from mercato.db.tables import jobs, order_submissions
+from mercato.orders import placement, resend
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}
+
+
+@pytest.fixture(autouse=True)
+def _background_work_begins_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "SLACK", timedelta(seconds=0.1))
+    monkeypatch.setattr(resend, "EVERY", timedelta(seconds=0.1))
+    monkeypatch.setattr(resend, "LEAST", timedelta(seconds=0.05))
+
+
+@asynccontextmanager
+async def running(database_url: str, data: Path, shop: Merchant, **options: Any) -> AsyncIterator[Trade]:
+    settings = {"place_seconds": 0.3, "place_resend_seconds": 600.0} | options
+    async with service(database_url, data, **settings) as mercato:
+        yield await trade(mercato, shop, event_url=shop.base + "/events")
+
+
+@pytest.fixture
+async def foreground(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Trade]:
+    """A trade in which nobody works in the background once the store is live."""
+    async with running(database_url, tmp_path / "data", shop) as here:
+        await here.mercato.app.worker.stop(grace=placement.SLACK)
+        yield here
+
+
+def is_silent(shop: Merchant) -> None:
+    """Make the store answer nothing that can be used."""
+
+    async def broken(_request: web.Request, _body: bytes) -> web.Response:
+        return web.Response(status=500)
+
+    shop.answers["place"] = broken
+
+
+def unreachable(reply: Reply) -> str:
+    said = reply.json()
+    assert (reply.status, said["errorCode"], said["retryable"]) == (503, "STORE_UNREACHABLE", True), said
+    order_id: str = said["orderId"]
+    return order_id
+
+
+async def heard(shop: Merchant, path: str, count: int = 1) -> list[tuple[dict[str, str], bytes]]:
+    """Wait until so many webhooks came to the path; return all that came to it."""
+    found: list[tuple[dict[str, str], bytes]] = []
+    while len(found) < count:
+        came, headers, body = await shop.webhook()
+        if came == path:
+            found.append((headers, body))
+    return found
+
+
+async def submissions(here: Trade) -> int:
+    async with here.mercato.app.db.read() as tx:
+        return len(await tx.all(select(order_submissions)))
+
+
+async def test_a_repeat_joins_the_order_with_the_same_bytes_under_the_same_id(foreground: Trade):
+    here = foreground
+    order = here.order(payment=CARD)
+    is_silent(here.shop)
+    order_id = unreachable(await here.place(order, key="k"))
+    assert order_id == unreachable(await here.place(order, key="k"))
+    mine = (await here.front.get(f"{ORDERS}/{order_id}")).json()
+    assert (mine["state"], mine["status"], mine["partnerOrderId"]) == ("open", "pending", None)
+    here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "A"}
+    joined = await here.place(order, key="k")
+    assert (joined.status, joined.json()["orderId"], joined.json()["partnerOrderId"]) == (201, order_id, "A")
+    calls = await heard(here.shop, "/hooks/place", 3)
+    assert {headers["webhook-id"] for headers, _ in calls} == {order_id}
+    assert {headers["idempotency-key"] for headers, _ in calls} == {order_id}
+    assert len({body for _, body in calls}) == 1
+    assert json.loads(calls[0][1])["data"]["payment"] == CARD
+    assert await submissions(here) == 0
+    replayed = await here.place(order, key="k")
+    assert replayed.headers["Idempotent-Replayed"] == "true"
+    assert replayed.body == joined.body
+    assert len((await here.pos.get(MERCHANT)).json()["orders"]) == 1
+
+
+async def test_a_repeat_joins_even_if_its_order_could_not_be_placed_any_more(foreground: Trade):
+    here = foreground
+    is_silent(here.shop)
+    order_id = unreachable(await here.place(here.order(), key="k"))
+    await here.pos.post(f"/v1/commerce/stores/{here.store['storeId']}/status", {"status": "paused"})
+    here.shop.answers["place"] = {"accepted": True}
+    joined = await here.place(here.order(), key="k")
+    assert (joined.status, joined.json()["orderId"]) == (201, order_id)
+
+
+async def test_a_store_that_says_no_to_a_repeat_ends_the_order(foreground: Trade):
+    here = foreground
+    token = await here.token(here.order())
+    is_silent(here.shop)
+    order = here.order(validatedOrderToken=token)
+    order_id = unreachable(await here.place(order, key="k"))
+    here.shop.answers["place"] = {"accepted": False, "errors": [{"code": "STORE_CLOSED"}]}
+    refused = await here.place(order, key="k")
+    assert (refused.status, refused.json()["errorCode"]) == (400, "STORE_CLOSED")
+    assert refused.json()["orderId"] == order_id
+    assert (await here.front.get(f"{ORDERS}/{order_id}")).json()["state"] == "cancelled"
+    here.shop.answers["place"] = {"accepted": True}
+    assert (await here.place(order, key="another")).status == 201
+
+
+async def test_within_one_request_a_store_that_stumbles_is_called_again(
+    database_url: str, tmp_path: Path, shop: Merchant
+):
+    async with running(database_url, tmp_path / "data", shop, place_seconds=5.0) as here:
+        calls = []
+
+        async def once_down(request: web.Request, body: bytes) -> web.Response:
+            calls.append((request.headers["webhook-id"], request.headers["webhook-signature"], body))
+            if len(calls) == 1:
+                return web.Response(status=503)
+            return web.json_response({"accepted": True})
+
+        here.shop.answers["place"] = once_down
+        placed = await here.placed()
+        assert [call[0] for call in calls] == [placed["orderId"]] * 2
+        assert calls[0][2] == calls[1][2]
+        path = f"{MERCHANT}/{placed['orderId']}/timeline"
+        attempts = [
+            (entry["detail"]["status"], entry["detail"]["succeeded"])
+            for entry in (await here.pos.get(path)).json()["entries"]
+            if entry["type"] == "webhook.attempt" and entry["detail"]["event"] == "order.place"
+        ]
+        assert attempts == [(503, False), (200, True)]
+
+
+async def test_the_background_sends_it_again_until_it_is_taken(
+    database_url: str, tmp_path: Path, shop: Merchant
+):
+    async with running(database_url, tmp_path / "data", shop) as here:
+        is_silent(here.shop)
+        order_id = unreachable(await here.place(here.order(payment=CARD), key="k"))
+        first = (await heard(here.shop, "/hooks/place", 2))[0]
+        here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "late"}
+        path = f"{ORDERS}/{order_id}"
+        await here.mercato.until(here.front, path, lambda order: order["partnerOrderId"] == "late")
+        again = (await heard(here.shop, "/hooks/place"))[-1]
+        assert again[1] == first[1]
+        assert again[0]["webhook-id"] == order_id
+        assert await submissions(here) == 0
+        reply = await here.place(here.order(payment=CARD), key="k")
+        assert (reply.status, reply.json()["orderId"]) == (201, order_id)
+
+
+async def test_the_background_tells_the_storefront_of_a_late_no(
+    database_url: str, tmp_path: Path, shop: Merchant
+):
+    async with running(database_url, tmp_path / "data", shop) as here:
+        is_silent(here.shop)
+        order_id = unreachable(await here.place(here.order(), key="k"))
+        created = json.loads((await heard(here.shop, "/events"))[0][1])
+        assert (created["type"], created["data"]["sequence"]) == ("order.created", 1)
+        here.shop.answers["place"] = {"accepted": False, "errors": [{"code": "PAYMENT_DECLINED"}]}
+        updated = json.loads((await heard(here.shop, "/events"))[0][1])
+        assert (updated["type"], updated["data"]["sequence"]) == ("order.updated", 2)
+        order = updated["data"]["order"]
+        assert (order["orderId"], order["state"], order["cancelReason"]) == (
+            order_id, "cancelled", "PAYMENT_DECLINED",
+        )  # fmt: skip
+        reply = await here.place(here.order(), key="k")
+        assert (reply.status, reply.json()["errorCode"]) == (400, "PAYMENT_DECLINED")
+
+
+async def test_an_order_that_nobody_took_is_cancelled_and_both_sides_are_told(
+    database_url: str, tmp_path: Path, shop: Merchant
+):
+    async with running(database_url, tmp_path / "data", shop, place_resend_seconds=0.5) as here:
+        is_silent(here.shop)
+        order_id = unreachable(await here.place(here.order(payment=CARD), key="k"))
+        told: dict[str, Any] = {}
+        while {"/hooks/order-cancelled", "cancelled"} - told.keys():
+            path, headers, body = await here.shop.webhook()
+            said = json.loads(body)
+            if path == "/hooks/order-cancelled":
+                told[path] = (headers, said)
+            elif path == "/events" and said["data"]["order"]["state"] == "cancelled":
+                told["cancelled"] = said
+        headers, said = told["/hooks/order-cancelled"]
+        assert said["type"] == "order.cancelled"
+        assert (said["data"]["orderId"], said["data"]["cancelReason"]) == (order_id, "STORE_UNREACHABLE")
+        assert "payment" not in said["data"]
+        assert headers["webhook-id"] != order_id
+        order = (await here.front.get(f"{ORDERS}/{order_id}")).json()
+        assert (order["state"], order["cancelReason"]) == ("cancelled", "STORE_UNREACHABLE")
+        assert await submissions(here) == 0
+        # A store that finds its voice now changes nothing, and the key says how it ended.
+        here.shop.answers["place"] = {"accepted": True}
+        late = await here.place(here.order(payment=CARD), key="k")
+        assert (late.status, late.json()["errorCode"], late.json()["orderId"]) == (
+            409, "ORDER_CLOSED", order_id,
+        )  # fmt: skip
+        timeline = (await here.pos.get(f"{MERCHANT}/{order_id}/timeline")).json()["entries"]
+        assert [e["type"] for e in timeline if e["type"] != "webhook.attempt"] == [
+            "placed", "unanswered", "cancelled",
+        ]  # fmt: skip
+
+
+async def test_an_answer_after_the_cancel_comes_too_late(database_url: str, tmp_path: Path, shop: Merchant):
+    """The store's answer hangs while the order is given up: it stays cancelled, and the store is told so."""
+    async with running(
+        database_url, tmp_path / "data", shop, place_seconds=3.0, place_resend_seconds=0.2
+    ) as here:
+        go, calls = asyncio.Event(), 0
+
+        async def slowly(_request: web.Request, _body: bytes) -> web.Response:
+            nonlocal calls
+            calls += 1
+            await go.wait()
+            return web.json_response({"accepted": True, "partnerOrderId": "late"})
+
+        here.shop.answers["place"] = slowly
+        asked = asyncio.create_task(here.place(here.order(), key="k"))
+        await heard(here.shop, "/hooks/place")
+        app = here.mercato.app
+        async with app.db.write() as tx:
+            await tx.execute(update(jobs).where(jobs.c.kind == resend.KIND).values(run_at=LONG_AGO))
+        await heard(here.shop, "/hooks/order-cancelled")
+        go.set()
+        reply = await asked
+        assert (reply.status, reply.json()["errorCode"]) == (409, "ORDER_CLOSED")
+        order = (await here.pos.get(f"{MERCHANT}/{reply.json()['orderId']}")).json()
+        assert (order["state"], order["partnerOrderId"]) == ("cancelled", None)
+
+
+async def test_a_merchant_who_is_faster_than_its_own_answer_is_heard(foreground: Trade):
+    here = foreground
+
+    async def updates_first(_request: web.Request, body: bytes) -> web.Response:
+        order_id = json.loads(body)["data"]["orderId"]
+        ready = "2100-01-01T10:00:00.000Z"
+        reply = await here.pos.post(
+            f"{MERCHANT}/{order_id}/status", {"status": "preparing", "estimatedReadyAt": ready}
+        )
+        assert reply.status == 200, reply.body
+        return web.json_response(
+            {"accepted": True, "partnerOrderId": "A", "estimatedReadyAt": "2099-01-01T10:00:00Z"}
+        )
+
+    here.shop.answers["place"] = updates_first
+    reply = await here.place(here.order(), key="k")
+    order = reply.json()
+    assert (reply.status, order["status"], order["partnerOrderId"]) == (201, "preparing", "A")
+    assert order["estimatedReadyAt"] == "2100-01-01T10:00:00.000Z"
+    assert await submissions(here) == 0
+
+
+async def test_a_merchant_who_cancels_before_its_own_no_has_cancelled(foreground: Trade):
+    here = foreground
+
+    async def cancels_first(_request: web.Request, body: bytes) -> web.Response:
+        order_id = json.loads(body)["data"]["orderId"]
+        change = {"state": "cancelled", "cancelReason": "no tea"}
+        assert (await here.pos.post(f"{MERCHANT}/{order_id}/status", change)).status == 200
+        return web.json_response({"accepted": False, "errors": [{"code": "STORE_CLOSED"}]})
+
+    here.shop.answers["place"] = cancels_first
+    reply = await here.place(here.order(), key="k")
+    assert (reply.status, reply.json()["state"], reply.json()["cancelReason"]) == (201, "cancelled", "no tea")
+
+
+async def test_a_merchant_who_moves_on_an_order_that_waits_has_it(foreground: Trade):
+    here = foreground
+    is_silent(here.shop)
+    order_id = unreachable(await here.place(here.order(payment=CARD), key="k"))
+    assert (await here.update({"orderId": order_id}, status="confirmed")).status == 200
+    assert await submissions(here) == 0
+    reply = await here.place(here.order(payment=CARD), key="k")
+    assert (reply.status, reply.json()["status"]) == (201, "confirmed")
+    logged = (await here.pos.get("/v1/commerce/webhook-deliveries?type=order.place")).json()["deliveries"]
+    assert [one["status"] for one in logged] == ["succeeded"]
+
+
+async def test_a_store_that_repeats_its_answer_changes_nothing_the_second_time(foreground: Trade):
+    here = foreground
+    calls = []
+
+    async def late_then_again(_request: web.Request, body: bytes) -> web.StreamResponse:
+        calls.append(body)
+        if len(calls) == 1:
+            await asyncio.sleep(1.1)  # longer than any attempt: the answer comes when nobody waits
+        return web.json_response({"accepted": True, "partnerOrderId": "first"})
+
+    here.shop.answers["place"] = late_then_again
+    order_id = unreachable(await here.place(here.order(), key="k"))
+    reply = await here.place(here.order(), key="k")
+    assert (reply.status, reply.json()["orderId"], reply.json()["partnerOrderId"]) == (201, order_id, "first")
+    assert len(set(calls)) == 1
+
+
+async def test_a_store_that_moves_gets_the_orders_that_wait(foreground: Trade, shop: Merchant):
+    here = foreground
+    is_silent(here.shop)
+    order_id = unreachable(await here.place(here.order(), key="k"))
+    path = f"/v1/commerce/stores/{here.store['storeId']}"
+    await here.pos.call("PUT", path, {"webhookUrl": shop.base + "/new?x=1"})
+    here.shop.answers["place"] = {"accepted": True}
+    assert (await here.place(here.order(), key="k")).status == 201
+    headers, _ = (await heard(here.shop, "/new/place?x=1"))[0]
+    assert headers["webhook-id"] == order_id
+
+
+async def test_a_store_without_a_webhook_takes_orders_by_itself(
+    database_url: str, tmp_path: Path, shop: Merchant
+):
+    async with service(database_url, tmp_path / "data") as mercato:
+        here = await trade(mercato, shop, webhook=False)
+        token = await here.token(here.order(payment=CARD))
+        placed = await here.placed(here.order(payment=CARD, validatedOrderToken=token))
+        assert (placed["state"], placed["status"], placed["partnerOrderId"]) == ("open", "pending", None)
+        again = await here.placed()
+        listed = (await here.pos.get(f"{MERCHANT}?state=open")).json()["orders"]
+        assert [one["orderId"] for one in listed] == [again["orderId"], placed["orderId"]]
+        assert (await here.update(placed, status="confirmed")).status == 200
+        assert shop.received.empty()
+        assert await submissions(here) == 0
