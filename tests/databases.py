@@ -16,10 +16,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from mercato.db import postgresql, sqlite
-from mercato.db.awaited import Engine
+from mercato.db import postgresql
 from mercato.db.engine import Database
-from mercato.db.tables import metadata
+from mercato.db.migrate import migrate
 
 KINDS = ("sqlite", "postgresql")
 
@@ -122,7 +121,7 @@ async def sqlite_template() -> Path:
     with _locked("sqlite"):
         if not path.exists():
             unfinished = path.with_suffix(".new")
-            await _create_all(sqlite.migrator(unfinished))
+            await migrate(f"sqlite:///{unfinished}")
             unfinished.rename(path)
     return path
 
@@ -138,19 +137,13 @@ async def postgresql_server() -> str:
             url = os.environ.get("MERCATO_TEST_POSTGRES_URL") or _start_server(directory)
             await run(url, "DROP DATABASE IF EXISTS template_mercato")
             await run(url, "CREATE DATABASE template_mercato")
-            await _create_all(postgresql.migrator(with_database(url, "template_mercato")))
+            await migrate(with_database(url, "template_mercato"))
             done.write_text(url)
     return done.read_text()
 
 
 def with_database(url: str, name: str) -> str:
     return postgresql.sqlalchemy_url(url).set(database=name).render_as_string(hide_password=False)
-
-
-async def _create_all(engine: Engine) -> None:
-    async with engine.begin() as connection:
-        await connection.run_sync(metadata.create_all)
-    await engine.dispose()
 
 
 async def run(url: str, statement: str) -> None:

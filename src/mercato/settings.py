@@ -67,6 +67,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = None
     host: Annotated[str, _doc("The address to listen on.")] = "127.0.0.1"
     port: Annotated[int, _doc("The port to listen on; 0 takes a free one.", ge=0, le=65535)] = 8000
+    workers: Annotated[int, _doc("Processes of `serve`, each with API and background work.", ge=1, le=64)] = 1
     public_url: Annotated[
         str | None,
         _doc(
@@ -130,6 +131,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     customer_data_days: Annotated[
         Positive, _doc("Days an order keeps who it was for; after that it stays without its customer.")
     ] = 90
+
+    audit_retention_days: Annotated[
+        Positive, _doc("Days that the record of who changed what is kept.")
+    ] = 365
 
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], _doc("The least severe line logged.")

@@ -4,11 +4,9 @@ A thread would hold the interpreter's lock through a 5 MB decode, and everybody'
 """
 
 import asyncio
-import ctypes
 import multiprocessing
 import os
 import resource
-import signal
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -18,6 +16,7 @@ from uuid import UUID
 
 from mercato.catalog.build import BuildFailed, Built, Unchanged, build
 from mercato.catalog.compress import compress
+from mercato.processes import die_with
 
 SMALL: Final = 256 * 1024
 """Bytes up to which a document is built in place, in a few milliseconds."""
@@ -30,9 +29,6 @@ IDLE_SECONDS: Final = 60.0
 
 MEMORY: Final = 4 * 1024 * 1024 * 1024
 """Bytes of address space the process may have: 12 times the largest document, and the interpreter."""
-
-PR_SET_PDEATHSIG: Final = 1
-"""Of Linux's <sys/prctl.h>."""
 
 Result = Built | BuildFailed | Unchanged
 
@@ -131,6 +127,4 @@ class Builder:
 def _settle_in(parent: int) -> None:
     """Bound the process's memory, and let it die with the one that started it: kill -9 leaves nobody behind."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
+    die_with(parent)

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextvars import ContextVar
 from importlib.metadata import version
 from typing import Final
 
@@ -13,6 +14,8 @@ UNUSABLE: Final = 2
 INTERRUPTED: Final = 130
 """What shells report of a program that Ctrl-C ended."""
 
+_arguments: ContextVar[tuple[str, ...]] = ContextVar("arguments", default=())
+
 app = App(
     name="mercato",
     help="The commerce network you can run yourself.",
@@ -20,6 +23,7 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 app.command("mercato.cli.serve:serve", name="serve", help="Serve the API and do the background work.")
+app.command("mercato.cli.serve:serve_one", name="serve-one", show=False)
 app.command("mercato.cli.serve:worker", name="worker", help="Do background work alone.")
 app.command("mercato.cli.serve:migrate", name="migrate", help="Bring the database to this version's schema.")
 app.command("mercato.cli.partners:partner", name="partner", help="Partners: create, list, update.")
@@ -37,8 +41,14 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
+def command_name() -> str:
+    """Return the command that runs, as `key revoke`: what its arguments are is nobody's business."""
+    return " ".join(app.parse_commands(_arguments.get())[0]) or "mercato"
+
+
 def run(arguments: Sequence[str]) -> int:
     """Return the exit code: 0 done, 1 failed, 2 wrongly asked for. Why is told on standard error."""
+    _arguments.set(tuple(arguments))
     try:
         code = app(arguments, exit_on_error=False, result_action="return_value")
         sys.stdout.flush()

@@ -7,6 +7,7 @@ from typing import Final
 import asyncpg
 
 from mercato.cli import FAILED, UNUSABLE
+from mercato.cli.workers import WorkerFailedError
 from mercato.db.backup import BackupError
 from mercato.db.errors import UnusableUrl, is_unavailable
 from mercato.db.migrate import SchemaIsNewer
@@ -35,7 +36,7 @@ def explain(error: Exception) -> Failure | None:
     match error:
         case UnusableError() | SettingsError() | UnusableUrl():
             return Failure(str(error), UNUSABLE)
-        case AccountError() | VaultError() | BackupError():
+        case AccountError() | VaultError() | BackupError() | WorkerFailedError():
             return Failure(str(error))
         case SchemaIsNewer():
             return Failure(f"{_sentence(str(error))} Install a newer version of mercato.")

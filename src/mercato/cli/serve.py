@@ -4,8 +4,10 @@ import asyncio
 import gc
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,9 +21,22 @@ def serve(
     host: Annotated[str | None, Parameter(help="Address to listen on (127.0.0.1).")] = None,
     port: Annotated[int | None, Parameter(help="Port to listen on (8000); 0 takes a free one.")] = None,
     data_dir: Annotated[Path | None, Parameter(help="Where the embedded database lives (./data).")] = None,
+    workers: Annotated[int | None, Parameter(help="Processes that serve on the one port (1).")] = None,
 ) -> int:
-    """Serve the API and do the background work, in one process."""
-    return _run(_serve, host=host, port=port, data_dir=data_dir)
+    """Serve the API and do the background work, in one process or in several on one port."""
+    return _run(_serve, host=host, port=port, data_dir=data_dir, workers=workers)
+
+
+def serve_one(
+    handle: Annotated[int, Parameter(help="File descriptor of the socket that listens.")],
+    parent: Annotated[int, Parameter(help="The process that started this one.")],
+    /,
+) -> int:
+    """Be one of the processes of `mercato serve --workers`, which starts it and dies with it."""
+    from mercato.processes import die_with
+
+    die_with(parent)
+    return _run(partial(_serve_one, handle=handle))
 
 
 def worker(
@@ -83,20 +98,38 @@ def _asked_to_stop(stop: asyncio.Event) -> None:
 
 
 async def _serve(settings: Settings, stop: asyncio.Event) -> None:
+    from mercato.web.server import listen, url_of
+
+    await _migrate(settings, stop)
+    with listen(settings.host, settings.port) as listener:
+        if settings.workers > 1:
+            from mercato.cli.workers import Workers
+
+            await Workers(settings, listener).run(stop)
+            return
+        await _serve_on(listener, settings, stop, ready=f"listening on {url_of(listener)}")
+    print("stopped", flush=True)
+
+
+async def _serve_one(settings: Settings, stop: asyncio.Event, *, handle: int) -> None:
+    with socket.socket(fileno=handle) as listener:
+        await _serve_on(listener, settings, stop, ready="ready")
+
+
+async def _serve_on(listener: socket.socket, settings: Settings, stop: asyncio.Event, *, ready: str) -> None:
+    """Serve on the socket and do the background work until asked to stop; say when it begins."""
     from mercato.runtime import GRACE, running
     from mercato.web.app import application
     from mercato.web.server import serving
 
-    await _migrate(settings, stop)
     async with running(settings) as app:
-        async with serving(application(app), host=settings.host, port=settings.port) as base:
+        async with serving(application(app), listener=listener):
             _settle_memory()
-            print(f"listening on {base}", flush=True)
+            print(ready, flush=True)
             await stop.wait()
             # Jobs and requests drain side by side, each within its own time.
             draining = asyncio.create_task(app.worker.stop(grace=GRACE))
         await draining
-    print("stopped", flush=True)
 
 
 def _settle_memory() -> None:

@@ -1,0 +1,133 @@
+"""`mercato serve --workers N`: one process that listens and watches, and N that serve and work."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from mercato.settings import Settings
+
+log = structlog.get_logger("mercato.workers")
+
+READY: Final = b"ready\n"
+"""What a process says once it serves."""
+
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 30.0
+"""Seconds before a process that ended is started again: twice as long each time, but for one that had lived."""
+
+LIVED_SECONDS: Final = 60.0
+
+DRAIN_SECONDS: Final = 45.0
+"""How long the processes may take to end: requests and jobs in flight have their own, shorter, limits."""
+
+
+class WorkerFailedError(Exception):
+    """A process ended before it had served at all: what it said stands above."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Keeps processes serving on one socket. Their parent holds it, so that it never stops listening."""
+
+    settings: Settings
+    listener: socket.socket
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Start all, say where they listen, and keep them running until asked to stop.
+
+        Raises WorkerFailedError if one of them cannot even start.
+        """
+        from mercato.web.server import url_of
+
+        first = await asyncio.gather(*(self._start() for _ in range(self.settings.workers)))
+        print(f"listening on {url_of(self.listener)}", flush=True)
+        keepers = [asyncio.create_task(self._keep(process, stop)) for process in first]
+        await stop.wait()
+        # Each ends by itself, having drained; none is started again.
+        await asyncio.gather(*keepers)
+        print("stopped", flush=True)
+
+    async def _keep(self, process: asyncio.subprocess.Process | None, stop: asyncio.Event) -> None:
+        """Keep one process running: another takes its place when it ends."""
+        loop = asyncio.get_running_loop()
+        pause, began = FIRST_PAUSE, loop.time()
+        while process is not None and not await _ended(process, stop):
+            log.error("worker ended", pid=process.pid, code=process.returncode)
+            pause = FIRST_PAUSE if loop.time() - began > LIVED_SECONDS else min(pause * 2, LONGEST_PAUSE)
+            process = await self._start_again(pause, stop)
+            began = loop.time()
+        if process is not None:
+            await _stop(process)
+
+    async def _start_again(self, pause: float, stop: asyncio.Event) -> asyncio.subprocess.Process | None:
+        """Return another process once one has started; None when it is time to stop."""
+        while not await _waited(stop, pause):
+            try:
+                return await self._start()
+            except WorkerFailedError:
+                pause = min(pause * 2, LONGEST_PAUSE)
+        return None
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        """Return a process that serves. Raises WorkerFailedError."""
+        handle = self.listener.fileno()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            "from mercato.cli import main; main()",
+            "serve-one",
+            str(handle),
+            str(os.getpid()),
+            stdout=asyncio.subprocess.PIPE,
+            pass_fds=[handle],
+            # A Ctrl-C is ours to pass on: told twice, a process would not wait for its requests.
+            start_new_session=True,
+            env=os.environ | self._environment(),
+        )
+        assert process.stdout is not None
+        if await process.stdout.readline() != READY:
+            await _stop(process)
+            raise WorkerFailedError(f"A worker could not start (exit code {process.returncode}): see above.")
+        return process
+
+    def _environment(self) -> dict[str, str]:
+        """Return what the command line has said, as the settings that they are."""
+        return {
+            "MERCATO_DATA_DIR": str(self.settings.data_dir.absolute()),
+            "MERCATO_WORKERS": str(self.settings.workers),
+        }
+
+
+async def _ended(process: asyncio.subprocess.Process, stop: asyncio.Event) -> bool:
+    """Wait until the process ends or it is time to stop; return whether it is time to stop."""
+    ending, stopping = asyncio.create_task(process.wait()), asyncio.create_task(stop.wait())
+    await asyncio.wait({ending, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (ending, stopping):
+        task.cancel()
+    return stop.is_set()
+
+
+async def _waited(stop: asyncio.Event, seconds: float) -> bool:
+    """Return False after so many seconds, True as soon as it is time to stop."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await stop.wait()
+    except TimeoutError:
+        return False
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.send_signal(signal.SIGTERM)
+    try:
+        async with asyncio.timeout(DRAIN_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()

@@ -1,0 +1,96 @@
+"""`mercato serve --workers N`: several processes on one port and one database, watched by one that holds the port."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+import psutil
+import pytest
+from tests.processes.test_serve import mercato, partner, serving, until_status
+from tests.service import CATALOG, Client, Merchant, merchant
+
+STORES = "/v1/commerce/onboarding/stores"
+
+
+def workers_of(process: asyncio.subprocess.Process) -> list[psutil.Process]:
+    """Return the processes that serve, the builders' among them left out."""
+    return [one for one in psutil.Process(process.pid).children() if "serve-one" in one.cmdline()]
+
+
+async def until(condition: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            said = condition()
+            if said if isinstance(said, bool) else await said:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def test_several_workers_serve_one_port_and_one_database(tmp_path: Path, database_url: str):
+    options = {"MERCATO_WORKERS": "3"}
+    if database_url.startswith("postgresql"):
+        options["MERCATO_DATABASE_URL"] = database_url
+    async with (
+        merchant() as shop,
+        serving(tmp_path, **options) as (process, base),
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
+    ):
+        assert len(workers_of(process)) == 3
+        key = (await partner(tmp_path, **options))["commerceKey"]
+        pos = Client(base, key, session)
+        stores = await asyncio.gather(*(_live(pos, shop, str(number)) for number in range(6)))
+        assert len(set(stores)) == 6
+        replies = await asyncio.gather(
+            *(pos.get(f"/v1/commerce/stores/{store}") for store in stores for _ in range(10))
+        )
+        assert {reply.status for reply in replies} == {200}
+        process.terminate()
+        assert await process.wait() == 0
+
+
+async def _live(pos: Client, shop: Merchant, name: str) -> str:
+    body = {"partnerStoreId": name, "name": name, "address": {}, "catalogCallbackUrl": shop.host(CATALOG)}
+    onboarding = (await pos.post(STORES, body)).json()
+    await until_status(pos, f"{STORES}/{onboarding['onboardingId']}", {"ready_to_activate"})
+    store: str = (await pos.post(f"{STORES}/{onboarding['onboardingId']}/activate")).json()["storeId"]
+    return store
+
+
+async def test_a_worker_that_is_killed_is_replaced_and_the_port_never_stops_listening(tmp_path: Path):
+    async with (
+        serving(tmp_path, MERCATO_WORKERS="2") as (process, base),
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
+    ):
+        anyone = Client(base, None, session)
+        before = workers_of(process)
+        for one in before:
+            one.kill()
+        # Nobody is there to answer: the connection waits for the first that comes back.
+        assert (await anyone.get("/readyz", timeout=aiohttp.ClientTimeout(total=30))).status == 200
+        await until(lambda: len(workers_of(process)) == 2)
+        assert {one.pid for one in workers_of(process)}.isdisjoint(one.pid for one in before)
+
+
+async def test_kill_9_of_the_parent_leaves_no_worker_behind(tmp_path: Path):
+    async with serving(tmp_path, MERCATO_WORKERS="2") as (process, _):
+        workers = workers_of(process)
+        os.kill(process.pid, signal.SIGKILL)
+        await until(lambda: not any(one.is_running() and one.status() != "zombie" for one in workers))
+
+
+@pytest.mark.parametrize("number", ["0", "65", "-1", "two"])
+async def test_a_number_of_workers_that_cannot_be_is_said(tmp_path: Path, number: str):
+    code, _, told = await mercato("serve", "--workers", number, "--port", "0", "--data-dir", tmp_path)
+    assert code == 2
+    assert "workers" in told.lower()
+
+
+async def test_workers_that_cannot_start_end_the_server_with_the_reason(tmp_path: Path):
+    (tmp_path / "encryption.key").write_text("no key")
+    code, _, told = await mercato("serve", "--workers", "2", "--port", "0", "--data-dir", tmp_path)
+    assert code == 1
+    assert "encryption.key" in told
+    assert "Traceback" not in told
