@@ -1,6 +1,5 @@
 """A pull that goes well, its redirects, its retries: what decisions about the catalog pull promise."""
 
-import dataclasses
 import datetime as dt
 import gzip
 import http
@@ -8,6 +7,7 @@ from collections.abc import Callable
 from email.utils import format_datetime
 
 import brotli
+import msgspec
 import pytest
 from backports import zstd
 from tests.outbound.conftest import PUBLIC, Naps
@@ -59,7 +59,7 @@ async def failed(outbound: Outbound, url: str, **options: object) -> PullFailed:
 
 
 def test_the_limits_are_those_of_the_contract() -> None:
-    assert dataclasses.asdict(PullLimits()) == {
+    assert msgspec.structs.asdict(PullLimits()) == {
         "connect": 5.0,
         "total": 30.0,
         "max_raw": 32 * 1024 * 1024,

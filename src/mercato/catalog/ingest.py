@@ -5,13 +5,13 @@ Whoever wants to know of a run's end is called inside the transaction that ends 
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
 import msgspec
 import structlog
+from msgspec import Struct
 
 from mercato import errors
 from mercato.catalog import queries
@@ -53,8 +53,7 @@ class IngestJob(Wire):
     run_id: UUID
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """A run that has just ended. `built` is there when a new set was switched to."""
 
     run: Run

@@ -1,10 +1,11 @@
 """An ingest run: its states, the moves between them (specification §3.2), and what is told at its end."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 from uuid import UUID
+
+from msgspec import Struct
 
 from mercato.catalog.model import CatalogFault
 
@@ -33,8 +34,7 @@ OPEN: Final = (RunStatus.QUEUED, RunStatus.PULLING, RunStatus.PROCESSING)
 """The states that a run must leave by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """Whose catalog it is. `id` is the onboarding's, `store_id` the store that it is or will be."""
 
     id: UUID
@@ -42,8 +42,7 @@ class Owner:
     partner_id: UUID
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """A run as it is stored."""
 
     id: UUID
@@ -58,8 +57,7 @@ class Run:
     updated_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class CurrentSet:
+class CurrentSet(Struct, frozen=True):
     """The facts of the set that an owner serves now."""
 
     id: UUID

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
+from msgspec import Struct
+
 from mercato.db.engine import Write
 
 P = TypeVar("P")
@@ -27,20 +29,17 @@ class Job(Generic[P]):
     """When the run is cut off, on the event loop's clock: good for `asyncio.timeout_at`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """The job is finished: its row goes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(Struct, frozen=True):
     """Run the job again at an instant, or after a time by the database's clock. Not a failure."""
 
     at: datetime | timedelta
 
 
-@dataclass(frozen=True, slots=True)
-class Dead:
+class Dead(Struct, frozen=True):
     """Never run the job again; keep it where operators see it, with the reason."""
 
     reason: str

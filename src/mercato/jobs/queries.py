@@ -1,11 +1,11 @@
 """The SQL of running jobs. A change names the attempt it belongs to: a slow worker changes nothing."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Final
 
+from msgspec import Struct
 from sqlalchemy import (
     ColumnElement,
     Integer,
@@ -47,8 +47,7 @@ IDLE: Final[dict[str, Any]] = {"worker": null(), "lease_until": null()}
 # --- looking -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """What there is to do. `due_in` is when the next waiting row is due, and None when none waits."""
 
     ready: frozenset[str]

@@ -1,12 +1,12 @@
 """One run of one job: decode, hand to the handler, judge what came of it."""
 
 import asyncio
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
 import msgspec
 import structlog
+from msgspec import Struct
 
 from mercato.db.errors import is_unavailable
 from mercato.jobs.claim import Claimed
@@ -20,15 +20,13 @@ MAX_LOSSES: Final = 20
 _REASON_LENGTH: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """The run raised, overran, or gave no answer."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Postponed:
+class Postponed(Struct, frozen=True):
     """The run could not reach the database, which is not the job's fault."""
 
     reason: str
@@ -41,8 +39,7 @@ class Interrupted(Enum):
     LOST = "lost"
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(Struct, frozen=True):
     """The payload does not fit the handler's type."""
 
     reason: str

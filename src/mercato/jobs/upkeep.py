@@ -1,10 +1,10 @@
 """What operators see of the jobs, and what they may do about the dead ones."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from msgspec import Struct
 from sqlalchemy import Integer, delete, func, select, update
 
 from mercato.db.clock import now_ms
@@ -15,8 +15,7 @@ from mercato.jobs.queries import BATCH, in_state
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gauge:
+class Gauge(Struct, frozen=True, kw_only=True):
     """One kind's backlog. `oldest` is how long the oldest ready job has been due; `attempts` the most any has had."""
 
     kind: str
@@ -28,8 +27,7 @@ class Gauge:
     attempts: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadJob:
+class DeadJob(Struct, frozen=True, kw_only=True):
     """A job that will not be run again unless somebody revives it."""
 
     id: int

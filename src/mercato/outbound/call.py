@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from weakref import WeakSet
@@ -12,6 +12,7 @@ import aiohttp
 from aiohttp import ClientRequest, ClientResponse, ClientSession, ClientTimeout, hdrs
 from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
+from msgspec.structs import replace
 from yarl import URL
 
 from mercato.clock import Clock

@@ -4,9 +4,10 @@ No sentence here holds a resolved address, an internal host or a library's text:
 whose URL it is, says what happened, and what to do. "Subject" is that URL's name, such as "catalog URL".
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
+
+from msgspec import Struct
 
 from mercato.outbound.body import ACCEPT_ENCODING, BodyFault
 from mercato.outbound.urls import UrlFault
@@ -27,8 +28,7 @@ class Fault(StrEnum):
     ENCODING = "encoding"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(Struct, frozen=True, kw_only=True):
     """One failed attempt. `retryable`: a later one may succeed; `at_once`: even one in a moment."""
 
     fault: Fault

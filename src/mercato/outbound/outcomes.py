@@ -1,14 +1,13 @@
 """What a pull and a call are asked for and come to. Apart from the client, so that types cost nobody its import."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from mercato.outbound.faults import Failure, Fault
 
 __all__ = ["CallFailed", "Fault", "NotModified", "PullFailed", "PullLimits", "Pulled", "Reply"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullLimits:
+class PullLimits(Struct, frozen=True, kw_only=True):
     """The bounds of one pull. Seconds, and bytes on the wire and after decompression."""
 
     connect: float = 5.0
@@ -19,8 +18,7 @@ class PullLimits:
     waits: tuple[float, ...] = (0.5, 1.0, 2.0)  # before each further attempt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pulled:
+class Pulled(Struct, frozen=True, kw_only=True):
     """A downloaded document: `body` is decoded, `raw_size` counts what was sent for it."""
 
     body: bytes
@@ -33,8 +31,7 @@ class Pulled:
     elapsed_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotModified:
+class NotModified(Struct, frozen=True, kw_only=True):
     """The document is still the one whose ETag was sent."""
 
     final_url: str
@@ -55,8 +52,7 @@ class PullFailed(Exception):  # noqa: N818  # an outcome that is stored and show
         self.elapsed_ms = elapsed_ms
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """What the endpoint answered; a redirect is an answer too and is not followed.
 
     `retry_after` is in seconds. `complete` is false when the body was cut at the limit, broke off, or could not

@@ -5,11 +5,11 @@ from: two readers of one URL that disagree about its host are how such checks ar
 """
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import SplitResult, quote, urlsplit
 
+from msgspec import Struct
 from yarl import URL
 
 from mercato.outbound.addresses import Address, AddressPolicy, Verdict
@@ -50,8 +50,7 @@ class UrlRefused(ValueError):  # noqa: N818  # a verdict, not a mishap
         self.verdict = verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedUrl:
+class ParsedUrl(Struct, frozen=True, kw_only=True):
     """A URL that may be opened as far as its text tells; `address` is set when the host is a literal one."""
 
     scheme: str

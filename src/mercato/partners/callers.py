@@ -3,7 +3,6 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from math import ceil
@@ -12,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 import structlog
+from msgspec import Struct
 
 from mercato import clock
 from mercato.clock import Clock, rfc3339
@@ -54,8 +54,7 @@ TRIES: Final = 3
 """Readings of one key that changes may overtake before the last is answered without being kept."""
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Struct):
     caller: Caller
     expires_at: datetime | None
     used: bool = True

@@ -6,6 +6,7 @@ from enum import StrEnum
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct
 
 
 class Surface(StrEnum):
@@ -46,8 +47,7 @@ class Caller:
     limits: Limits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partner:
+class Partner(Struct, frozen=True, kw_only=True):
     """An organisation, without its secrets."""
 
     id: UUID
@@ -67,8 +67,7 @@ class KeyState(StrEnum):
     REVOKED = "revoked"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKey:
+class ApiKey(Struct, frozen=True, kw_only=True):
     """What is kept of a key: all but the key."""
 
     id: UUID
@@ -89,8 +88,7 @@ class ApiKey:
         return KeyState.ACTIVE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SigningSecret:
+class SigningSecret(Struct, frozen=True, kw_only=True):
     """What may be listed of a signing secret."""
 
     id: UUID

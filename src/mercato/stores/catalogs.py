@@ -1,10 +1,11 @@
 """CatalogSets as storefronts read them: the bytes that were compressed at ingest, immutable under their id."""
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
+
+from msgspec import Struct
 
 from mercato import errors
 from mercato.catalog import queries as catalogs
@@ -22,8 +23,7 @@ KEPT: Final = timedelta(minutes=10)
 IDENTITY: Final = "identity"
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(Struct, frozen=True):
     """A set's bytes in one coding. `tag` is the strong ETag of exactly these bytes."""
 
     coding: str

@@ -1,7 +1,8 @@
 """What a store sells now, for whoever names the store and the CatalogSet that a cart was made from."""
 
-from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import Struct
 
 from mercato import errors
 from mercato.catalog import queries
@@ -12,8 +13,7 @@ from mercato.stores.cache import StoreCache
 from mercato.stores.model import StoreRow
 
 
-@dataclass(frozen=True, slots=True)
-class Menus:
+class Menus(Struct, frozen=True):
     """Stores with their current CatalogSets, from memory when warm."""
 
     db: Database

@@ -4,11 +4,10 @@ The packages take a while to load, so this is background work; a store is found 
 """
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from mercato import jobs
 from mercato.db.engine import Database, Write
@@ -52,8 +51,7 @@ async def enqueue_move(tx: Write, store: StoreRow) -> None:
         await jobs.enqueue(tx, MOVE, payload, lane=f"place:{store.onboarding_id}")
 
 
-@dataclass(frozen=True, slots=True)
-class Placer:
+class Placer(Struct, frozen=True):
     """Looks places up and writes them down."""
 
     db: Database

@@ -2,9 +2,10 @@
 
 import re
 import time
-from dataclasses import dataclass
 from random import getrandbits
 from typing import Any, Final
+
+from msgspec import Struct
 
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 _TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?")
@@ -12,8 +13,7 @@ _HOST: Final = re.compile(rb"[A-Za-z0-9.-]{1,253}(?::\d{1,5})?|\[[0-9A-Fa-f:.]{2
 _NO_TRACE: Final = b"0" * 32
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """The parts of a request's head that operations and refusals need.
 
     `address` is the peer's: what a proxy says in a header anybody can say.

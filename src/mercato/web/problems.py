@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mercato import clock
 from mercato.errors import MethodNotAllowed, OrderError, Problem, Unauthenticated
@@ -45,8 +44,7 @@ class ProblemDetail(Wire):
     ) = UNSET
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """What a refusal is told with: where the service is, which request this was, and what is read."""
 
     base_url: str
@@ -75,8 +73,7 @@ def render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, b
     return problem.status, [(b"content-type", b"application/problem+json"), *headers], as_json(members)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusals:
+class Refusals(Struct, frozen=True):
     """How an operation tells its refusals: the type on the wire, its media type, and what makes one."""
 
     shape: type[Wire]
