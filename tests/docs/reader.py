@@ -31,7 +31,7 @@ OUTPUT = ("json", "text")
 NOT_RUN = {"make test\n"}
 """What would run this test again. That make knows the target is looked at."""
 
-_PORT = re.compile(r"(?<![\w-])(8000|8001|9000|9100)(?![\w-])")
+_PORT = re.compile(r"(?<![\w-])(8000|8001|9000|9100|9200)(?![\w-])")
 _CHANGES = re.compile(r"-X |-d |mercato |sed |mkdir ")
 
 _PROLOGUE = "set -eu -o pipefail -a\n. ./.state\nset +a\nset -a\n"
@@ -49,7 +49,8 @@ class Reader:
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for name in ("Makefile", "pyproject.toml", "constraints.txt", "requirements-dev.txt"):
+        requirements = (file.name for file in ROOT.glob("requirements-*.txt"))
+        for name in ("Makefile", "pyproject.toml", "constraints.txt", *requirements):
             (self.desk / name).symlink_to(ROOT / name)
         venv = self.desk / ".venv"
         venv.mkdir()
