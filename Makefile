@@ -7,7 +7,7 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-long test-clients check format bench docs clean
+.PHONY: help run demo test test-long prove test-clients check format bench docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,9 @@ $(CLIENT)/node_modules/.package-lock.json: $(CLIENT)/package.json $(CLIENT)/pack
 
 test-clients: $(VENV)/.dev $(CLIENT)/node_modules/.package-lock.json ## clients generated from /openapi.json (needs Node.js)
 	MERCATO_TEST_CLIENTS=1 $(BIN)/python -m pytest -n 0 -q tests/clients
+
+prove: $(VENV)/.dev ## kill processes at random and compare the books; ARGS="--kills 1000 --state prove.json"
+	$(BIN)/python -m tests.prove $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types, floors, documents
 	$(BIN)/ruff format --check .
