@@ -82,8 +82,11 @@ async def _tell(screen: Screen, *, keep: bool) -> int:
     proofs = Proofs()
     async with _network() as network:
         screen.chapter(f"The service runs on {network.base}")
-        screen.say("Its database is in a temporary directory; a merchant's and a storefront's web servers")
-        screen.say("run beside it. One setting is not the default: MERCATO_PLACE_SECONDS=2, not 15.")
+        screen.say(
+            "Its database is in a temporary directory; the web servers of a merchant and of a storefront run "
+            f"beside it. One setting is not the default: MERCATO_PLACE_SECONDS is {PLACE_SECONDS:g}, not 15, "
+            "so that an outage does not take long to show."
+        )
         scene = network.scene(screen, proofs)
         try:
             await tell(scene)
