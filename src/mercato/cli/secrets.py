@@ -1,6 +1,6 @@
 """`mercato secret`: what webhooks are signed with."""
 
-from typing import Annotated
+from typing import Annotated, Final
 from uuid import UUID
 
 from cyclopts import App, Parameter
@@ -10,7 +10,11 @@ from mercato.cli.options import DataDir, Duration, Json, PartnerName
 from mercato.cli.session import opened
 from mercato.partners import accounts
 from mercato.partners.credentials import OVERLAP
+from mercato.partners.resealing import reseal as reseal_some
 from mercato.wire import Instant, Wire, instant
+
+BATCH: Final = 100
+"""Partners whose secrets one transaction seals anew."""
 
 secret = App(name="secret", help="Signing secrets: what webhooks are signed with.")
 
@@ -56,6 +60,23 @@ async def rotate(
         print_json(Made(partner_id=owner.id, signing_secret=text))
     else:
         print_facts(("Signing secret", text))
+
+
+@secret.command
+async def reseal(*, data_dir: DataDir = None) -> None:
+    """Encrypt all stored secrets with the first of the encryption keys, so that the others can be taken away.
+
+    Servers must know that key already. Run it again at any time: what is done stays done.
+    """
+    count, after, more = 0, None, True
+    async with opened(data_dir) as session:
+        async with session.db.read() as tx:
+            vault = await session.vault(tx)
+        while more:
+            async with session.db.write() as tx:
+                done = await reseal_some(tx, vault, after=after, limit=BATCH)
+            count, after, more = count + done.count, done.last, done.last is not None
+    note(f"{count} secrets were encrypted anew. Every one has the first key now.")
 
 
 @secret.command(name="list")

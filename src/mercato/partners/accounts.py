@@ -12,6 +12,7 @@ from uuid import UUID
 
 from mercato import clock
 from mercato.clock import Clock, MakeId
+from mercato.db.audit import audit
 from mercato.db.changes import announce
 from mercato.db.engine import Read, Write
 from mercato.outbound.addresses import AddressPolicy
@@ -85,6 +86,7 @@ async def create_partner(
     await queries.insert_partner(tx, partner, sealed_webhook_token=sealed)
     made = [await insert_key(tx, partner.id, surface, now=now, new_id=new_id) for surface in kind.surfaces]
     secret = await _insert_secret(tx, vault, partner.id, now=now, new_id=new_id)
+    await audit(tx, "partner", partner.id, partner_id=partner.id, detail={"kind": kind})
     return NewPartner(id=partner.id, keys=tuple(made), signing_secret=secret)
 
 
@@ -110,7 +112,7 @@ async def set_limits(tx: Write, partner_id: UUID, limits: Limits) -> None:
     """Give the partner requests a minute of its own; None takes the deployment's. Raises AccountError."""
     if not await queries.move_limits(tx, partner_id, _checked_limits(limits)):
         raise _unknown_partner(partner_id)
-    await announce(tx, TOPIC, str(partner_id))
+    await _changed(tx, partner_id, "limits")
 
 
 async def find_event_url(tx: Read, partner_id: UUID) -> str | None:
@@ -122,20 +124,20 @@ async def set_event_url(tx: Write, partner_id: UUID, event_url: str | None) -> N
     """Set where order events go, or with None stop them. Raises AccountError."""
     partner = await get_partner(tx, partner_id)
     await queries.move_event_url(tx, partner_id, _checked_event_url(event_url, partner.kind))
-    await announce(tx, TOPIC, str(partner_id))
+    await _changed(tx, partner_id, "eventUrl")
 
 
 async def set_webhook_token(tx: Write, vault: Vault, partner_id: UUID, token: str | None) -> None:
     """Set the token that webhooks carry to the partner, or with None send none. Raises AccountError."""
     if not await queries.move_webhook_token(tx, partner_id, _seal_token(vault, partner_id, token)):
         raise _unknown_partner(partner_id)
-    await announce(tx, TOPIC, str(partner_id))
+    await _changed(tx, partner_id, "webhookToken")
 
 
 async def get_webhook_token(tx: Read, vault: Vault, partner_id: UUID) -> str | None:
     """Return the token that webhooks to the partner carry, if it gave one. Raises VaultError."""
     sealed = await queries.find_webhook_token(tx, partner_id)
-    return None if sealed is None else vault.open(sealed, context=f"webhook-token:{partner_id}")
+    return None if sealed is None else vault.open(sealed, context=token_context(partner_id))
 
 
 # --- signing secrets ---------------------------------------------------------------------------------
@@ -155,7 +157,7 @@ async def rotate_signing_secret(
     _known(await queries.lock_partner(tx, partner_id), partner_id)
     await queries.move_secret_out(tx, partner_id, until=now() + checked_overlap(overlap))
     secret = await _insert_secret(tx, vault, partner_id, now=now, new_id=new_id)
-    await announce(tx, TOPIC, str(partner_id))
+    await _changed(tx, partner_id, "signingSecret")
     return secret
 
 
@@ -172,8 +174,7 @@ async def get_ending_secrets(
     """Return the secrets that sign now, each with the instant at which it ends, for who keeps them."""
     rows = await queries.list_secrets(tx, partner_id, now=now())
     return [
-        (vault.open(sealed, context=f"signing-secret:{secret.id}"), secret.expires_at)
-        for secret, sealed in rows
+        (vault.open(sealed, context=secret_context(secret.id)), secret.expires_at) for secret, sealed in rows
     ]
 
 
@@ -185,7 +186,7 @@ async def check_vault(tx: Read, vault: Vault) -> None:
     found = await queries.find_newest_secret(tx)
     if found is not None:
         secret_id, sealed = found
-        vault.open(sealed, context=f"signing-secret:{secret_id}")
+        vault.open(sealed, context=secret_context(secret_id))
 
 
 async def list_signing_secrets(tx: Read, partner_id: UUID, *, now: Clock = clock.now) -> list[SigningSecret]:
@@ -193,10 +194,15 @@ async def list_signing_secrets(tx: Read, partner_id: UUID, *, now: Clock = clock
     return [secret for secret, _ in await queries.list_secrets(tx, partner_id, now=now())]
 
 
+async def _changed(tx: Write, partner_id: UUID, what: str) -> None:
+    await audit(tx, "partner", partner_id, partner_id=partner_id, detail={"changed": [what]})
+    await announce(tx, TOPIC, str(partner_id))
+
+
 async def _insert_secret(tx: Write, vault: Vault, partner_id: UUID, *, now: Clock, new_id: MakeId) -> str:
     text = keys.new_signing_secret()
     secret = SigningSecret(id=new_id(), created_at=now(), expires_at=None)
-    sealed = vault.seal(text, context=f"signing-secret:{secret.id}")
+    sealed = vault.seal(text, context=secret_context(secret.id))
     await queries.insert_secret(tx, partner_id, secret, sealed=sealed)
     return text
 
@@ -240,10 +246,20 @@ def _checked_event_url(url: str | None, kind: PartnerKind) -> str | None:
     return url
 
 
+def token_context(partner_id: UUID) -> str:
+    """Return what a partner's webhook token is bound to."""
+    return f"webhook-token:{partner_id}"
+
+
+def secret_context(secret_id: UUID) -> str:
+    """Return what a signing secret is bound to."""
+    return f"signing-secret:{secret_id}"
+
+
 def _seal_token(vault: Vault, partner_id: UUID, token: str | None) -> bytes | None:
     if token is None:
         return None
     if _TOKEN.fullmatch(token) is None:
         # It goes into a header as it is; the message must not repeat it.
         raise AccountError(f"A webhook token has 1 to {MOST_TOKEN} visible ASCII characters, and no spaces.")
-    return vault.seal(token, context=f"webhook-token:{partner_id}")
+    return vault.seal(token, context=token_context(partner_id))

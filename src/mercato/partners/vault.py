@@ -69,6 +69,10 @@ class Vault:
                     continue
         raise VaultError(self._complaint(head))
 
+    def is_current(self, sealed: bytes) -> bool:
+        """Tell whether the first key has sealed it."""
+        return sealed[:_HEAD] == _VERSION + self._keys[0][0]
+
     def _complaint(self, head: bytes) -> str:
         wanted = head[len(_VERSION) :]
         if wanted in {key_id for key_id, _ in self._keys}:

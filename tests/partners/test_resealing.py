@@ -1,0 +1,53 @@
+"""The encryption key is replaced without a moment in which a secret can't be read."""
+
+import os
+
+import pytest
+
+from mercato.db.engine import Database
+from mercato.partners import accounts
+from mercato.partners.model import PartnerKind
+from mercato.partners.resealing import reseal
+from mercato.partners.vault import Vault, VaultError
+
+OLD, NEW = os.urandom(32), os.urandom(32)
+
+
+async def test_all_secrets_are_sealed_anew_and_the_old_key_can_go(db: Database):
+    before, both, after = Vault([OLD]), Vault([NEW, OLD]), Vault([NEW])
+    made = []
+    for number in range(5):
+        async with db.write() as tx:
+            new = await accounts.create_partner(
+                tx, before, name=f"P{number}", kind=PartnerKind.BOTH, webhook_token=f"token-{number}"
+            )
+            await accounts.rotate_signing_secret(tx, before, new.id)
+        made.append(new.id)
+
+    counts, last = [], None
+    while True:
+        async with db.write() as tx:
+            done = await reseal(tx, both, after=last, limit=2)
+        counts.append(done.count)
+        last = done.last
+        if last is None:
+            break
+    assert counts == [6, 6, 3]
+
+    async with db.read() as tx:
+        for number, partner in enumerate(made):
+            assert await accounts.get_webhook_token(tx, after, partner) == f"token-{number}"
+            assert len(await accounts.get_signing_secrets(tx, after, partner)) == 2
+            with pytest.raises(VaultError):
+                await accounts.get_webhook_token(tx, before, partner)
+    async with db.write() as tx:
+        again = await reseal(tx, both, after=None, limit=100)
+    assert (again.count, again.last) == (0, None)
+
+
+async def test_a_secret_that_no_key_opens_stops_it_and_changes_nothing(db: Database):
+    async with db.write() as tx:
+        await accounts.create_partner(tx, Vault([OLD]), name="P", kind=PartnerKind.COMMERCE)
+    with pytest.raises(VaultError, match="MERCATO_ENCRYPTION_KEYS"):
+        async with db.write() as tx:
+            await reseal(tx, Vault([NEW]), after=None, limit=10)
