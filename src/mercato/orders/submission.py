@@ -49,8 +49,6 @@ class Submission:
     hidden: tuple[str, ...] = field(repr=False)
     give_up_at: datetime
     traceparent: str
-    delivery_id: UUID | None = None
-    """Where its attempts are logged, once one was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,6 @@ class Submitter:
             hidden=secrets_in(body),
             give_up_at=give_up_at,
             traceparent=order.traceparent,
-            delivery_id=await find_recorded(tx, order.id),
         )
 
     async def attempt(self, submission: Submission, *, seconds: float) -> tuple[Called, Said]:
@@ -145,7 +142,7 @@ class Submitter:
         now = self.clock()
         order = await queries.find_order_by_id(tx, submission.order_id, lock=True)
         assert order is not None, "orders are never deleted"
-        await self._log(tx, submission, outcome, now)
+        await self._log(tx, submission, outcome, order.answer, now)
         match outcome.said:
             case PlaceSaid() as said if order.answer is StoreAnswer.WAITING:
                 order = await self._accepted(tx, order, said, now)
@@ -177,12 +174,18 @@ class Submitter:
             now=now,
         )
 
-    async def _log(self, tx: Write, submission: Submission, outcome: Outcome, now: datetime) -> None:
-        """Write the attempts into the merchant's delivery log, the payment left out."""
-        waits = isinstance(outcome.said, Fault)
-        status = DeliveryStatus.PENDING if waits else DeliveryStatus.SUCCEEDED
-        if submission.delivery_id is not None:
-            await record_attempts(tx, submission.delivery_id, outcome.calls, status=status, now=now)
+    async def _log(
+        self, tx: Write, submission: Submission, outcome: Outcome, before: StoreAnswer, now: datetime
+    ) -> None:
+        """Write the attempts into the merchant's delivery log, the payment left out.
+
+        The transaction holds the order, so that of two who were trying at once one begins the log, and the other
+        goes on with it.
+        """
+        status = _log_status(outcome.said, before)
+        delivery_id = await find_recorded(tx, submission.order_id)
+        if delivery_id is not None:
+            await record_attempts(tx, delivery_id, outcome.calls, status=status, now=now)
             return
         await record(
             tx,
@@ -223,6 +226,19 @@ def _without(said: Said, hidden: Sequence[str]) -> Said:
             for reason in said.errors
         )
     )
+
+
+def _log_status(said: Said, before: StoreAnswer) -> DeliveryStatus:
+    """Return how the log stands after attempts: one that failed leaves it open only while the order waits on."""
+    if not isinstance(said, Fault):
+        return DeliveryStatus.SUCCEEDED
+    match before:
+        case StoreAnswer.WAITING:
+            return DeliveryStatus.PENDING
+        case StoreAnswer.GIVEN_UP:
+            return DeliveryStatus.FAILED
+        case _:
+            return DeliveryStatus.SUCCEEDED
 
 
 def _lacks_id(order: OrderRow) -> bool:

@@ -1,0 +1,80 @@
+"""Decisions §9: every attempt to tell a store of an order is in its log, which ends when the asking does."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.api.trade import Trade, trade
+from tests.service import Merchant, service
+
+from mercato import clock
+
+
+@dataclass
+class Time:
+    """A clock that a test can put forward."""
+
+    ahead: timedelta = field(default_factory=timedelta)
+
+    def __call__(self) -> datetime:
+        return clock.now() + self.ahead
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+async def here(database_url: str, tmp_path: Path, shop: Merchant, time: Time) -> AsyncIterator[Trade]:
+    async with service(database_url, tmp_path / "data", now=time, place_seconds=0.8) as mercato:
+        yield await trade(mercato, shop)
+
+
+async def questions(here: Trade) -> list[Any]:
+    """Return what the merchant reads of the orders that it was told."""
+    page = (await here.pos.get("/v1/commerce/webhook-deliveries")).json()
+    return [one for one in page["deliveries"] if one["type"] == "order.place"]
+
+
+async def test_a_log_is_closed_though_the_last_answer_failed_when_the_merchant_has_moved_the_order_on(
+    here: Trade,
+):
+    async def moves_on_and_fails(_request: web.Request, body: bytes) -> web.Response:
+        await here.update(json.loads(body)["data"], status="confirmed")
+        return web.Response(status=500)
+
+    here.shop.answers["place"] = moves_on_and_fails
+    placed = await here.placed()
+    assert placed["status"] == "confirmed"
+    logged = await questions(here)
+    assert [(one["orderId"], one["status"], one["attempts"]) for one in logged] == [
+        (placed["orderId"], "succeeded", 1)
+    ]
+
+
+async def test_two_who_tell_a_store_of_one_order_at_once_write_one_log(here: Trade, time: Time):
+    came, go = asyncio.Queue[None](), asyncio.Event()
+
+    async def slowly(_request: web.Request, _body: bytes) -> web.Response:
+        came.put_nowait(None)
+        await go.wait()
+        return web.json_response({"accepted": True, "partnerOrderId": "A-1"})
+
+    here.shop.answers["place"] = slowly
+    order = here.order()
+    first = asyncio.create_task(here.place(order, key="k"))
+    await asyncio.wait_for(came.get(), 10)
+    time.ahead = timedelta(minutes=1)
+    second = asyncio.create_task(here.place(order, key="k"))
+    await asyncio.wait_for(came.get(), 10)
+    go.set()
+    replies = await asyncio.gather(first, second)
+    assert {reply.json()["orderId"] for reply in replies} == {replies[0].json()["orderId"]}
+    assert [(one["status"], one["attempts"]) for one in await questions(here)] == [("succeeded", 2)]
