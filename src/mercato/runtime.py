@@ -132,6 +132,7 @@ async def running(
                 delivery_days=settings.delivery_retention_days,
                 run_days=settings.run_retention_days,
                 customer_days=settings.customer_data_days,
+                audit_days=settings.audit_retention_days,
             )
             await stack.enter_async_context(_alongside(upkeep.run(), "upkeep"))
             await stack.enter_async_context(_working(app.worker))

@@ -132,9 +132,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Positive, _doc("Days an order keeps who it was for; after that it stays without its customer.")
     ] = 90
 
-    audit_retention_days: Annotated[
-        Positive, _doc("Days that the record of who changed what is kept.")
-    ] = 365
+    audit_retention_days: Annotated[Positive, _doc("Days the record of who changed what is kept.")] = 365
 
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], _doc("The least severe line logged.")

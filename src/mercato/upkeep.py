@@ -10,6 +10,7 @@ import structlog
 
 from mercato.catalog import queries as catalogs
 from mercato.clock import Clock
+from mercato.db import audit
 from mercato.db.engine import Database, Write
 from mercato.db.errors import is_unavailable
 from mercato.orders import keys
@@ -37,6 +38,7 @@ class Upkeep:
     delivery_days: int
     run_days: int = 30
     customer_days: int = 90
+    audit_days: int = 365
 
     async def run(self) -> None:
         """Tidy up now and every ten minutes, for ever; a database that is away is tried again later."""
@@ -55,6 +57,7 @@ class Upkeep:
         sets_before = now - timedelta(days=self.catalog_days)
         runs_before = now - timedelta(days=self.run_days)
         customers_before = now - timedelta(days=self.customer_days)
+        audit_before = now - timedelta(days=self.audit_days)
         deliveries_before = now - timedelta(days=self.delivery_days)
         await self._drain(lambda tx: catalogs.prune_sets(tx, before=sets_before, limit=BATCH))
         await self._drain(lambda tx: deliveries.prune(tx, before=deliveries_before, most=BATCH))
@@ -62,6 +65,7 @@ class Upkeep:
         await self._drain(lambda tx: keys.prune(tx, now=now, limit=BATCH))
         await self._drain(lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH))
         await self._drain(lambda tx: forget_before(tx, before=customers_before, limit=BATCH))
+        await self._drain(lambda tx: audit.prune(tx, before=audit_before, limit=BATCH))
 
     async def _drain(self, prune: Prune) -> None:
         while True:

@@ -1,5 +1,6 @@
 """`mercato backup` and `mercato restore`: copies of the embedded database."""
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,10 @@ from cyclopts import Parameter
 from mercato.cli.console import note
 from mercato.cli.failures import UnusableError
 from mercato.cli.options import DataDir
+from mercato.cli.session import opened
 from mercato.db import backup as copies
+from mercato.db.audit import audit
+from mercato.db.migrate import HEAD, find_revision
 from mercato.db.postgresql import is_url
 from mercato.db.url import database_url
 from mercato.partners.vault import FILE
@@ -45,9 +49,19 @@ def restore(
     settings = load(os.environ, data_dir=data_dir)
     database = _file(settings)
     copies.restore(file, database, replace=replace)
+    asyncio.run(_write_down(data_dir, file))
     note(f"{database} is as {file} was made. Webhooks that waited then are sent (again) with the same ids.")
     if settings.encryption_keys is None and not (settings.data_dir / FILE).exists():
         note(f"Put {FILE} into {settings.data_dir} before you start: the copy's secrets need that key.")
+
+
+async def _write_down(data_dir: Path | None, file: Path) -> None:
+    """Note in the database itself that it was put back."""
+    async with opened(data_dir) as session, session.db.write() as tx:
+        if await find_revision(tx) == HEAD:
+            await audit(tx, "database", detail={"from": file.name})
+        else:
+            note("Its schema is of another version: `mercato audit` will not show this restore.")
 
 
 def _file(settings: Settings) -> Path:

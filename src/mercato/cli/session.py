@@ -1,12 +1,14 @@
 """What the commands for partners work with: the settings' database, and the vault when something is sealed."""
 
 import os
+import pwd
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from mercato.cli import command_name
 from mercato.cli.failures import UnusableError
 from mercato.db.engine import Database, Read
 from mercato.db.errors import DatabaseAway
@@ -16,6 +18,7 @@ from mercato.partners import accounts
 from mercato.partners.vault import Vault, load_keys
 from mercato.settings import Settings, load
 from mercato.telemetry import configure_logs
+from mercato.telemetry.acting import Acting, act_as
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterato
     """Open the database of the settings, or with `create` make it and bring it to this version's schema."""
     settings = load(os.environ, data_dir=data_dir)
     configure_logs(level=settings.log_level, form=settings.log_format)
+    act_as(Acting(action=command_name(), user=_user()))
     url = database_url(settings)
     if settings.database_url is None:
         _look_into(settings.data_dir, Path(url.removeprefix("sqlite:///")), create=create)
@@ -53,6 +57,15 @@ async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterato
         await _migrate(url)
     async with db:
         yield Session(settings, db)
+
+
+def _user() -> str:
+    """Return who typed the command: asked of the system, since the environment says what one likes."""
+    number = os.getuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"uid {number}"  # in a container nobody need have a name
 
 
 async def _migrate(url: str) -> None:

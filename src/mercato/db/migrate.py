@@ -1,10 +1,22 @@
 """Bring a database to the schema of this version; safe when several processes start at once."""
 
 from pathlib import Path
+from typing import Final
 
-from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, inspect, text
+from sqlalchemy import (
+    Column,
+    Connection,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    inspect,
+    select,
+    text,
+)
 
 from mercato.db import postgresql, sqlite
+from mercato.db.engine import Read
 from mercato.db.tables import metadata
 
 HEAD = "0001"
@@ -17,6 +29,11 @@ _VERSION = Table(
     Column("version_num", String(32), nullable=False),
     PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
+
+_IS_THERE: Final = {
+    "sqlite": text("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'"),
+    "postgresql": text("SELECT to_regclass('alembic_version')"),
+}
 
 # Any number that nobody else uses for an advisory lock in the same database.
 _LOCK = 7_275_110_001
@@ -41,6 +58,14 @@ async def migrate(url: str) -> None:
             await connection.run_sync(_upgrade)
     finally:
         await engine.dispose()
+
+
+async def find_revision(tx: Read) -> str | None:
+    """Return the schema's revision; None of a database that has no tables of ours."""
+    if await tx.scalar(_IS_THERE[tx.dialect]) is None:
+        return None
+    revision: str | None = await tx.scalar(select(_VERSION.c.version_num))
+    return revision
 
 
 def _upgrade(connection: Connection) -> None:

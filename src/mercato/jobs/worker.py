@@ -28,6 +28,7 @@ from mercato.jobs.ownership import Ownership
 from mercato.jobs.run import Interrupted, Run
 from mercato.jobs.settle import settle
 from mercato.jobs.upkeep import prune
+from mercato.telemetry.acting import Acting, act_as
 
 log = structlog.get_logger("mercato.jobs")
 
@@ -225,6 +226,7 @@ class Worker:
         task.add_done_callback(self._finished)
 
     async def _carry_out(self, run: Run) -> None:
+        act_as(Acting(action=run.claimed.kind))
         verdict = await run.verdict()
         await settle(self._database, run.job, run.handler, verdict)
 

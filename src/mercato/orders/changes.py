@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from mercato.clock import MakeId
+from mercato.db.audit import audit
 from mercato.db.engine import Write
 from mercato.orders import queries
 from mercato.orders.bodies import OrderEventData, cancelled_data
@@ -105,6 +106,9 @@ class Changes:
             answer=StoreAnswer.GIVEN_UP,
             state=OrderState.CANCELLED,
             cancel_reason=STORE_UNREACHABLE,
+        )
+        await audit(
+            tx, "order", order.id, partner_id=order.partner_id, detail={"cancelReason": STORE_UNREACHABLE}
         )
         await push(
             tx,

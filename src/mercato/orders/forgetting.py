@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Row, and_, func, select, update
 
+from mercato.db.audit import audit
 from mercato.db.engine import Read, Write
 from mercato.db.tables import idempotency_keys as keys
 from mercato.db.tables import orders
@@ -44,6 +45,9 @@ async def forget_customer(tx: Write, name: str, *, after: UUID | None, limit: in
     rows = await _list_of(tx, name, after=after, limit=limit)
     theirs = [row for row in rows if _is_about(row, name)]
     await _forget(tx, theirs)
+    for row in theirs:
+        # Not whose it was: that is what is to be forgotten.
+        await audit(tx, "order", row.id, detail={"customer": "erased"})
     return len(theirs), rows[-1].id if len(rows) == limit else None
 
 

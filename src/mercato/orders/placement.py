@@ -19,10 +19,11 @@ from sqlalchemy.exc import IntegrityError
 
 from mercato import errors
 from mercato.clock import Clock, MakeId
+from mercato.db.audit import audit
 from mercato.db.engine import Database, Write
 from mercato.errors import Problem
 from mercato.jobs import enqueue
-from mercato.orders import amounts, keys, queries
+from mercato.orders import amounts, crash, keys, queries
 from mercato.orders.bodies import place_body
 from mercato.orders.changes import Changes
 from mercato.orders.keys import Claim, Reply
@@ -121,6 +122,7 @@ class Placements:
         until = asyncio.get_running_loop().time() + self.seconds
         asked = Asked(caller=caller, request=request, trace=trace, present=present, until=until)
         plan = await self._plan(asked)
+        crash.point("key.unclaimed")
         begun = await self._begin(asked, key, plan)
         if isinstance(begun, Reply):
             return begun
@@ -135,19 +137,26 @@ class Placements:
 
     async def _go_on(self, asked: Asked, begun: Claim | Told, plan: Plan) -> Reply:
         if isinstance(begun, Claim):
+            crash.point("key.claimed")
             assert isinstance(plan, Checked)
             plan = await self._asked_store(asked, plan)
+            crash.point("store.agreed")
             async with self.db.write() as tx:
                 stored = await self._advance(tx, asked, begun, plan)
             if isinstance(stored, Reply):
                 return stored
             assert isinstance(stored, Told)
             begun = stored
+        crash.point("order.stored")
         left = asked.until - asyncio.get_running_loop().time()
         outcome = await self.submitter.submit(begun.submission, seconds=max(left, 1.0))
+        crash.point("store.answered")
         async with self.db.write() as tx:
             order = await self.submitter.settle(tx, begun.submission, outcome, tells_fault=True)
-            return await self._settle(tx, asked, begun.claim, order)
+            reply = await self._settle(tx, asked, begun.claim, order)
+            crash.point("reply.written")
+        crash.point("reply.stored")
+        return reply
 
     # --- before the key is claimed ------------------------------------------------------------
 
@@ -229,6 +238,7 @@ class Placements:
         order = _order(self.new_id(), asked, plan, now)
         url = plan.checked.store.webhook_url
         await queries.insert_order(tx, order)
+        await audit(tx, "order", order.id, detail={"storeId": order.store_id})
         await keys.hold(tx, claim, order_id=order.id)
         if url is None:
             order = await self.changes.accept(
@@ -250,6 +260,7 @@ class Placements:
         later = timedelta(seconds=self.seconds) + SLACK
         job = SubmitJob(order_id=order.id)
         await enqueue(tx, KIND, job, run_at=later, group=order.store_id.hex)
+        crash.point("order.written")
         return Told(claim, submission)
 
     async def _join(self, tx: Write, asked: Asked, claim: Claim, order_id: UUID) -> Reply | Told:

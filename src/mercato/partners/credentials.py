@@ -7,6 +7,7 @@ from uuid import UUID
 
 from mercato import clock
 from mercato.clock import Clock, MakeId
+from mercato.db.audit import audit
 from mercato.db.changes import announce
 from mercato.db.engine import Read, Write
 from mercato.partners import keys, queries
@@ -52,9 +53,11 @@ async def create_key(
         raise AccountError("The key would have expired before its first use.")
     if description is not None and (len(description) > MOST_DESCRIPTION or not description.isprintable()):
         raise AccountError(f"A key's description has at most {MOST_DESCRIPTION} printable characters.")
-    return await insert_key(
+    made = await insert_key(
         tx, partner.id, surface, description=description, expires_at=expires_at, now=now, new_id=new_id
     )
+    await audit(tx, "key", made.id, partner_id=partner.id, detail={"surface": surface})
+    return made
 
 
 async def get_key(tx: Read, name: str) -> ApiKey:
@@ -92,7 +95,7 @@ async def roll_key(
         )
     await announce(tx, TOPIC, str(key.partner_id))
     life = None if key.expires_at is None else key.expires_at - key.created_at
-    return await insert_key(
+    made = await insert_key(
         tx,
         key.partner_id,
         key.surface,
@@ -101,11 +104,15 @@ async def roll_key(
         now=now,
         new_id=new_id,
     )
+    await audit(tx, "key", key.id, partner_id=key.partner_id, detail={"rolledTo": made.id})
+    return made
 
 
 async def revoke_key(tx: Write, key: ApiKey, *, now: Clock = clock.now) -> bool:
     """End a key for good, here at once and everywhere within a second; return whether it was not revoked before."""
     revoked = await queries.move_to_revoked(tx, key.id, now=now())
+    if revoked:
+        await audit(tx, "key", key.id, partner_id=key.partner_id, detail={"revoked": True})
     # Announced even so: who revokes twice may doubt that the first word was heard.
     await announce(tx, TOPIC, str(key.partner_id))
     return revoked

@@ -2,17 +2,17 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from mercato import errors
 from mercato.catalog import ingest
 from mercato.catalog import queries as catalogs
 from mercato.catalog.runs import Owner, Run
 from mercato.clock import Clock, MakeId
+from mercato.db.audit import audit
 from mercato.db.engine import Database, Read, Write
 from mercato.db.errors import is_unique_violation
 from mercato.db.tables import onboardings_one_for_each_name
@@ -38,8 +38,7 @@ PATH: Final = "/v1/commerce/onboarding/stores"
 UTC: Final = "UTC"
 
 
-@dataclass(frozen=True, slots=True)
-class Onboardings:
+class Onboardings(Struct, frozen=True):
     """What a merchant's system does with onboardings."""
 
     db: Database
@@ -57,6 +56,7 @@ class Onboardings:
             await catalogs.insert_owner(tx, _owner(onboarding))
             await places.enqueue(tx, onboarding)
             run = await self._pull(tx, onboarding, trace)
+            await audit(tx, "onboarding", onboarding.id)
         return status_of(onboarding, run)
 
     async def get(self, caller: Caller, onboarding_id: UUID) -> OnboardingStatus:
@@ -81,6 +81,7 @@ class Onboardings:
             if not await queries.move_onboarding(tx, onboarding.id, cancelled_at=now, holds_name=False):
                 raise errors.OnboardingActive
             await ingest.abandon(tx, onboarding.id, now=now)
+            await audit(tx, "onboarding", onboarding.id)
 
     async def retry(
         self, caller: Caller, onboarding_id: UUID, callback_url: str | None, *, trace: str
@@ -100,6 +101,7 @@ class Onboardings:
             url = callback_url or onboarding.catalog_callback_url
             await queries.move_onboarding(tx, onboarding.id, catalog_callback_url=url, holds_name=True)
             run = await self._pull(tx, onboarding, trace, url=url)
+            await audit(tx, "onboarding", onboarding.id)
         return status_of(onboarding, run)
 
     async def activate(self, caller: Caller, onboarding_id: UUID) -> StoreRow:
@@ -112,6 +114,7 @@ class Onboardings:
                 raise errors.OnboardingNotReady(state)
             await queries.move_onboarding(tx, onboarding.id, activated_at=now)
             await queries.insert_store(tx, onboarding, now=now)
+            await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
             await changed(tx, onboarding.store_id, self.on_change)
             store = await queries.find_store(tx, onboarding.store_id)
         assert store is not None

@@ -1,11 +1,10 @@
 """What a merchant's system does with its live stores: read, change, pause, mark items as sold out, notify."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from mercato import errors
 from mercato.catalog import ingest
@@ -13,6 +12,7 @@ from mercato.catalog import queries as catalogs
 from mercato.catalog.compiled import CompiledCatalogs
 from mercato.catalog.runs import Owner, Run
 from mercato.clock import Clock, MakeId, rfc3339
+from mercato.db.audit import audit
 from mercato.db.changes import announce
 from mercato.db.engine import Database
 from mercato.partners.model import Caller
@@ -35,8 +35,7 @@ from mercato.wire.checks import refuse, uri_fault
 from mercato.wire.cursor import page_of
 
 
-@dataclass(frozen=True, slots=True)
-class Stores:
+class Stores(Struct, frozen=True):
     """Live stores of merchants."""
 
     db: Database
@@ -91,6 +90,7 @@ class Stores:
             assert after is not None
             if "address" in values:
                 await places.enqueue_move(tx, after)
+            await audit(tx, "store", store_id, detail={"changed": sorted(values)})
             await changed(tx, store_id, self.on_change)
         return store_of(after, now)
 
@@ -107,6 +107,7 @@ class Stores:
         async with self.db.write() as tx:
             if not await queries.move_store(tx, caller.partner_id, store_id, **values, updated_at=now):
                 raise errors.StoreNotFound(store_id)
+            await audit(tx, "store", store_id, detail={"status": request.status})
             await changed(tx, store_id, self.on_change)
             row = await queries.find_store(tx, store_id)
         assert row is not None
@@ -125,6 +126,7 @@ class Stores:
             if row is None:
                 raise errors.StoreNotFound(store_id)
             await queries.replace_sold_out(tx, store_id, gone=gone, back=back)
+            await audit(tx, "store", store_id, detail={"soldOut": len(gone), "available": len(back)})
             await announce(tx, TOPIC, str(store_id))
             after = await queries.find_store(tx, store_id)
         assert after is not None
@@ -135,7 +137,7 @@ class Stores:
         store = await self.cache.get_own(caller, store_id)
         refuse([("/callbackUrl", uri_fault(callback_url, "callbackUrl"))])
         async with self.db.write() as tx:
-            return await ingest.accept_notified(
+            run = await ingest.accept_notified(
                 tx,
                 Owner(id=store.onboarding_id, store_id=store.id, partner_id=store.partner_id),
                 callback_url,
@@ -144,6 +146,8 @@ class Stores:
                 now=self.clock(),
                 run_id=self.new_id(),
             )
+            await audit(tx, "run", run.id, detail={"storeId": store.id})
+            return run
 
     async def get_run(self, caller: Caller, store_id: UUID, run_id: UUID) -> Run:
         """Return a run of the caller's store. Raises StoreNotFound, CatalogIngestNotFound."""

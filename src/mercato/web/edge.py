@@ -18,6 +18,7 @@ from mercato.errors import Problem
 from mercato.partners.model import Caller
 from mercato.runtime import Runtime
 from mercato.settings import MiB
+from mercato.telemetry.acting import Acting, act_as
 from mercato.web import problems
 from mercato.web.body import Body, Message, Receive
 from mercato.web.head import Head
@@ -73,6 +74,8 @@ class Edge:
             caller = await self._caller(operation, head)
             self._count(caller, operation.rate, answered)
         ids, named = _path(operation, texts)
+        if operation.access is not Access.PUBLIC:
+            act_as(_acting(operation, caller, ids, head))
         query = operation.decode_query(head.query) if operation.decode_query is not None else None
         body: Any = None
         if operation.reads_body:
@@ -145,6 +148,18 @@ def _token(head: Head) -> bytes:
     if scheme.lower() != b"bearer" or not token:
         raise errors.Unauthenticated("The Authorization header must be: Bearer <your key>.", sent=True)
     return token
+
+
+def _acting(operation: Operation, caller: Caller, ids: dict[str, UUID], head: Head) -> Acting:
+    return Acting(
+        action=operation.id,
+        key_id=caller.key_id,
+        surface=caller.surface,
+        partner_id=caller.partner_id,
+        store_id=ids.get("storeId"),
+        request_id=head.request_id,
+        trace_id=head.trace_id,
+    )
 
 
 def _path(operation: Operation, texts: list[str]) -> tuple[dict[str, UUID], dict[str, str]]:

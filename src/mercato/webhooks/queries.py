@@ -153,13 +153,14 @@ async def insert_failing(tx: Write, partner_id: UUID, url: str, *, since: dateti
     )
 
 
-async def disable(tx: Write, partner_id: UUID, url: str, *, reason: str, now: datetime) -> None:
-    """Call the endpoint no more; the first reason stays."""
-    await tx.execute(
+async def disable(tx: Write, partner_id: UUID, url: str, *, reason: str, now: datetime) -> bool:
+    """Call the endpoint no more; the first reason stays. Return whether it was called until now."""
+    result = await tx.execute(
         update(endpoints)
         .where(*_endpoint(partner_id, url), endpoints.c.disabled_at.is_(None))
         .values(disabled_at=now, disabled_reason=reason)
     )
+    return result.rowcount == 1
 
 
 async def forget_failures(tx: Write, partner_id: UUID, url: str) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 import structlog
 
 from mercato.clock import Clock
+from mercato.db.audit import audit
 from mercato.db.engine import Database, Write
 from mercato.jobs import Done, Handler, Job, enqueue, fence
 from mercato.outbound.client import CallFailed, Outbound
@@ -205,8 +206,11 @@ async def _settle_endpoint(
         await queries.forget_failures(tx, partner, url)
         return
     await queries.insert_failing(tx, partner, url, since=at)
-    if isinstance(verdict, GiveUp) and verdict.disable:
-        await queries.disable(tx, partner, url, reason=verdict.reason, now=now)
+    if not isinstance(verdict, GiveUp) or not verdict.disable:
+        return
+    if await queries.disable(tx, partner, url, reason=verdict.reason, now=now):
+        detail = {"enabled": False, "deliveryId": delivery.id}
+        await audit(tx, "endpoint", partner_id=partner, detail=detail)
 
 
 async def _enqueue_next(tx: Write, delivery: Delivery, wait: timedelta) -> None:

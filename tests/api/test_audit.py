@@ -1,0 +1,128 @@
+"""Who changed what is written down in the transaction of the change: for every operation that changes something."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from tests.api.table import GUARDED, call
+from tests.api.test_every_operation import World, ids_for, target, world
+from tests.databases import only_sqlite
+from tests.service import CATALOG, Client, Merchant, Service
+
+from mercato import clock
+from mercato.db.audit import Entry, list_entries, prune
+from mercato.partners.callers import Callers
+from mercato.web.operations import Access, Operation, Rate
+
+__all__ = ["world"]
+
+CHANGES_NOTHING = {"validateCatalogSet"}
+"""What counts as a write and only checks."""
+
+WRITING = [one for one in GUARDED if one.rate is Rate.WRITE and one.id not in CHANGES_NOTHING]
+
+
+async def entries(mercato: Service, **wanted: str) -> Sequence[Entry]:
+    async with mercato.app.db.read() as tx:
+        return await list_entries(tx, limit=1000, **wanted)  # type: ignore[arg-type]
+
+
+async def in_state(world: World, mercato: Service, shop: Merchant) -> dict[str, dict[str, str]]:
+    """Return, for the operations that need it, an id of something in the state that they ask for."""
+    client = world.owner[Access.COMMERCE]
+    synced = "/v1/commerce/webhook-deliveries?type=catalog.sync.succeeded"
+    delivery = (await client.get(synced)).json()["deliveries"][0]["id"]
+    none = shop.base + "/none"
+    needed = {"cancelOnboarding": none, "retryOnboarding": none, "activateStore": shop.host(CATALOG)}
+    return {"redeliverCommerceWebhook": {"deliveryId": delivery}} | {
+        name: {"onboardingId": (await mercato.onboard(client, url, name=name))["onboardingId"]}
+        for name, url in needed.items()
+    }
+
+
+async def test_every_writing_operation_leaves_one_entry_and_every_other_none(
+    world: World, mercato: Service, shop: Merchant
+):
+    prepared = await in_state(world, mercato, shop)
+    ids = {operation.id: await ids_for(world, operation) for operation in GUARDED}
+    before = len(await entries(mercato))
+    # Storefronts first: merchants go on to sell items out and to pause the store.
+    for operation in sorted(GUARDED, key=lambda one: one.access is Access.COMMERCE):
+        its = ids[operation.id] | prepared.get(operation.id, {})
+        client = world.owner[operation.access]
+        reply = await call(client, operation, target(operation, its, store=its["storeId"]), its)
+        assert reply.status < 300, (operation.id, reply.body)
+        there = await entries(mercato)
+        new, before = there[: len(there) - before], len(there)
+        assert [one.action for one in new] == ([operation.id] if operation in WRITING else []), operation.id
+        for one in new:
+            await assert_tells_who(mercato, client, operation, one, reply.headers["X-Request-Id"])
+            named = [its[name] for name in operation.names] or [one.subject_id]
+            assert one.subject_id in {*named, its["storeId"], new_store(reply.body)}, operation.id
+
+
+async def assert_tells_who(
+    mercato: Service, client: Client, operation: Operation, one: Entry, request_id: str
+) -> None:
+    assert client.key is not None
+    callers: Callers = mercato.app.callers
+    caller = await callers.get(client.key.encode())
+    assert (one.actor, one.partner_id) == (f"key:{caller.key_id}", caller.partner_id), operation.id
+    assert (one.surface, one.request_id) == (operation.access.value, request_id), operation.id
+    assert abs(clock.now() - one.at) < timedelta(minutes=1)
+
+
+def new_store(body: bytes) -> str | None:
+    """Return the id of the store that an activation has made."""
+    _, found, rest = body.decode().partition('"storeId":"')
+    return rest[:36] if found else None
+
+
+@only_sqlite
+async def test_nothing_of_a_customer_nor_a_secret_stands_in_the_trail(world: World, mercato: Service):
+    ids = world.ids
+    for operation in WRITING:
+        path = target(operation, await ids_for(world, operation), store=ids["storeId"])
+        await call(world.owner[operation.access], operation, path, ids)
+    told = repr(await entries(mercato))
+    for hidden in (
+        "Ada",
+        "a@example.com",
+        "+15550100",
+        "1 Main St",
+        "203.0.113.7",
+        "Ring twice",
+        "whsec_",
+        "mk_",
+    ):
+        assert hidden not in told, hidden
+
+
+@only_sqlite
+async def test_what_is_refused_leaves_no_entry(world: World, mercato: Service):
+    before = await entries(mercato)
+    for operation in WRITING:
+        path = target(operation, await ids_for(world, operation), store=world.ids["storeId"])
+        reply = await world.stranger[operation.access].call(operation.method, path, b"[")
+        assert reply.status >= 400, operation.id
+    assert await entries(mercato) == before
+
+
+@only_sqlite
+async def test_what_a_repeat_does_not_change_leaves_no_entry(world: World, mercato: Service):
+    update = next(one for one in GUARDED if one.id == "updateOrderStatus")
+    client = world.owner[Access.COMMERCE]
+    for _ in range(2):
+        assert (await call(client, update, target(update, world.ids), world.ids)).status == 200
+    assert len(await entries(mercato, action="updateOrderStatus")) == 1
+
+
+@only_sqlite
+async def test_entries_are_deleted_after_their_time(mercato: Service):
+    await mercato.partner()
+    made = await entries(mercato)
+    for later, left in ((timedelta(days=-1), len(made)), (timedelta(minutes=1), 0)):
+        async with mercato.app.db.write() as tx:
+            await prune(tx, before=clock.now() + later, limit=100)
+        assert len(await entries(mercato)) == left
+    assert made
+    assert {one.actor for one in made} == {"service"}
