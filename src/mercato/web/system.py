@@ -75,7 +75,7 @@ async def docs(_call: Call[None, None]) -> Answer:
     "/docs/assets/{name}",
     summary="Asset of the API reference",
     returns=str,
-    media_type="text/plain",
+    media_type="text/*",
     problems=(errors.NotFound,),
 )
 async def docs_asset(call: Call[None, None]) -> Answer:
