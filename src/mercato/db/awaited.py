@@ -56,6 +56,11 @@ class Connection:
     def __init__(self, sync: SyncConnection) -> None:
         self._sync = sync
 
+    @property
+    def driver(self) -> Any:
+        """The driver's own connection."""
+        return self._sync.connection.driver_connection
+
     async def execute(
         self, statement: Executable, parameters: Parameters | None = None
     ) -> CursorResult[*tuple[Any, ...]]:

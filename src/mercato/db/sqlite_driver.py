@@ -58,6 +58,20 @@ class Connection(aiosqlite.Connection):
         """Begin a transaction with the next statement."""
         self._phase = _Phase.PENDING
 
+    @property
+    def plain(self) -> sqlite3.Connection:
+        """The driver's own connection, for who has begun a transaction with `begin_now`."""
+        return self._conn
+
+    async def begin_now(self) -> None:
+        """Begin a transaction at once; until its end, statements may be executed on `plain`."""
+        self._phase = _Phase.PENDING
+        try:
+            await self.hop(lambda _connection: None)
+        except BaseException:
+            self._phase = _Phase.NONE
+            raise
+
     def cursor(self) -> "Cursor":  # type: ignore[override]  # what SQLAlchemy needs of it is there
         return Cursor(self)
 

@@ -1,0 +1,117 @@
+"""Blocks: short transactions that are run together, each for itself."""
+
+import asyncio
+
+import pytest
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from mercato.clock import new_id, now
+from mercato.db.engine import Database, Write
+from mercato.db.prepared import prepared_insert
+from mercato.db.tables import endpoints
+
+PREPARED = prepared_insert(endpoints, "partner_id", "url", "failing_since")
+
+
+def row(url: str) -> dict[str, object]:
+    return {"partner_id": new_id(), "url": url, "failing_since": now()}
+
+
+async def count(db: Database) -> int:
+    async with db.read() as tx:
+        found: int = await tx.scalar(select(func.count()).select_from(endpoints))
+    return found
+
+
+async def test_a_block_returns_what_it_wrote_and_the_row_is_there_for_all(db: Database) -> None:
+    given = row("here")
+
+    async def block(tx: Write) -> str:
+        assert (await tx.execute(PREPARED, given)).rowcount == 1
+        found = await tx.first(select(endpoints).where(endpoints.c.partner_id == given["partner_id"]))
+        assert found is not None
+        assert found.failing_since == given["failing_since"]
+        moved = update(endpoints).values(url="there").returning(endpoints.c.url)
+        return str((await tx.execute(moved)).scalar())
+
+    assert await db.atomically(block) == "there"
+    assert await count(db) == 1
+
+
+async def test_of_many_blocks_those_that_fail_leave_nothing_and_take_nothing_with_them(db: Database) -> None:
+    async def block(tx: Write, number: int) -> int:
+        await tx.execute(PREPARED, row(str(number)))
+        if number % 3 == 0:
+            raise ValueError(number)
+        return number
+
+    ended = await asyncio.gather(
+        *(db.atomically(lambda tx, number=number: block(tx, number)) for number in range(90)),  # type: ignore[misc]  # the loop's own
+        return_exceptions=True,
+    )
+    assert [number for number in ended if isinstance(number, int)] == [n for n in range(90) if n % 3]
+    assert [error.args for error in ended if isinstance(error, ValueError)] == [(n,) for n in range(0, 90, 3)]
+    assert await count(db) == 60
+
+
+async def test_blocks_and_transactions_wait_for_each_other(db: Database) -> None:
+    async def block(tx: Write) -> None:
+        await tx.execute(PREPARED, row("block"))
+
+    async def plain() -> None:
+        async with db.write() as tx:
+            await tx.execute(insert(endpoints).values(row("plain")))
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*(db.atomically(block) for _ in range(20)), *(plain() for _ in range(20)))
+    assert await count(db) == 40
+
+
+async def test_what_the_schema_refuses_is_raised_as_everywhere(db: Database) -> None:
+    given = row("twice")
+
+    async def block(tx: Write) -> None:
+        await tx.execute(PREPARED, given)
+        await tx.execute(PREPARED, given)
+
+    with pytest.raises(IntegrityError):
+        await db.atomically(block)
+    assert await count(db) == 0
+
+
+async def test_callbacks_come_after_the_commit_and_never_after_a_failure(db: Database) -> None:
+    heard: list[str] = []
+
+    async def block(tx: Write, *, fails: bool) -> None:
+        tx.after_commit(lambda: heard.append(f"fails={fails}"))
+        if fails:
+            raise ValueError
+
+    with pytest.raises(ValueError, match=r"^$"):
+        await db.atomically(lambda tx: block(tx, fails=True))
+    await db.atomically(lambda tx: block(tx, fails=False))
+    assert heard == ["fails=False"]
+
+
+async def test_a_block_whose_caller_has_left_before_it_began_is_not_run(db: Database) -> None:
+    async def block(tx: Write) -> None:
+        await tx.execute(PREPARED, row("left"))
+
+    async with db.write():
+        waiting = asyncio.create_task(db.atomically(block))
+        await asyncio.sleep(0)
+        waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert await count(db) == 0
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"])
+async def test_on_sqlite_a_block_that_waits_for_something_else_is_refused(db: Database) -> None:
+    async def block(tx: Write) -> None:
+        await tx.execute(PREPARED, row("waits"))
+        await asyncio.sleep(0)
+
+    with pytest.raises(RuntimeError, match="waits for something else"):
+        await db.atomically(block)
+    assert await count(db) == 0
