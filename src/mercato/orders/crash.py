@@ -1,0 +1,25 @@
+"""Named places of a placement, at which a test can have this process killed as the system kills: at once.
+
+Without `MERCATO_TEST_CRASH_AT` in the environment, `point` does nothing.
+"""
+
+import os
+import signal
+from typing import Final
+
+VARIABLE: Final = "MERCATO_TEST_CRASH_AT"
+
+_AT: Final = os.environ.get(VARIABLE)
+
+
+def _pass(_name: str) -> None:
+    """Go on: nobody wants a crash."""
+
+
+def _crash(name: str) -> None:
+    if name == _AT:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+point: Final = _pass if _AT is None else _crash
+"""Call it with the name of the place that was reached."""

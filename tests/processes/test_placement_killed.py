@@ -1,0 +1,216 @@
+"""Decisions §8: kill -9 at every step of a placement; a retry ends with one order on both sides, and one reply."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from tests.api.trade import MERCHANT, PLACE, VALIDATE, tea
+from tests.catalog.documents import cafe
+from tests.databases import only_postgresql, only_sqlite
+from tests.processes.test_serve import mercato, serving, until_status
+from tests.service import Client, Merchant, Reply, merchant
+
+from mercato.orders.crash import VARIABLE
+
+DURING_THE_CALL = "store.called"
+"""Not a point in the service: there the store itself has the process killed."""
+
+POINTS = (
+    "key.unclaimed", "key.claimed", "store.agreed", "order.written", "order.stored", DURING_THE_CALL,
+    "store.answered", "reply.written", "reply.stored",
+)  # fmt: skip
+WITH_A_TOKEN = tuple(point for point in POINTS if point not in {"key.claimed", "store.agreed"})
+"""Its store is not asked: the key is claimed and the order stored in one transaction."""
+
+# A claim of a process that is gone ends five seconds after the calls' time.
+QUICK = {"MERCATO_PLACE_SECONDS": "0.5"}
+
+
+@dataclass
+class Till:
+    """A store that takes each order once, whatever comes how often, and can have the asking process killed."""
+
+    server: Merchant
+    taken: dict[str, str] = field(default_factory=dict)
+    bodies: dict[str, set[bytes]] = field(default_factory=dict)
+    victims: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
+
+    async def place(self, request: web.Request, body: bytes) -> web.Response:
+        order_id = request.headers["webhook-id"]
+        self.bodies.setdefault(order_id, set()).add(body)
+        victim = self.victims.pop(who(json.loads(body)["data"]["order"]), None)
+        if victim is not None:
+            victim.kill()
+            await victim.wait()
+        number = self.taken.setdefault(order_id, f"P-{len(self.taken) + 1}")
+        return web.json_response({"accepted": True, "partnerOrderId": number})
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network at rest, with a live store: where its data is, and its partner's keys."""
+
+    data_dir: Path
+    settings: dict[str, str]
+    store: Any
+    keys: Any
+    till: Till
+    # Who starts alone starts soon: the others wait here and not for a processor.
+    starts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(3))
+
+    def order(self, name: str) -> dict[str, Any]:
+        cart = {
+            "storeId": self.store["storeId"],
+            "catalogSetId": self.store["catalogSetId"],
+            "lineItems": [tea()],
+        }
+        return {
+            "cart": cart,
+            "clientContext": {"ip": "203.0.113.7", "userAgent": name},
+            "fulfillment": {"mode": "PICKUP", "scheduleType": "ASAP"},
+            "payment": {"type": "cardOnFile", "cardToken": f"tok_{name}"},
+        }
+
+    @asynccontextmanager
+    async def serving(self, **settings: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+        async with AsyncExitStack() as stack:
+            async with self.starts:
+                run = serving(self.data_dir, **self.settings, **settings)
+                process, base = await stack.enter_async_context(run)
+            yield process, base
+
+    def copied(self, name: str) -> "Network":
+        """Return the same network with data of its own, as far as that is in its directory."""
+        to = self.data_dir.with_name(name)
+        shutil.copytree(self.data_dir, to)
+        return replace(self, data_dir=to)
+
+
+def who(order: Any) -> str:
+    """Return which test an order is of."""
+    name: str = order["clientContext"]["userAgent"]
+    return name
+
+
+@asynccontextmanager
+async def opened(data_dir: Path, **settings: str) -> AsyncIterator[Network]:
+    async with merchant() as server, aiohttp.ClientSession() as session:
+        till = Till(server)
+        server.answers |= {"validate": {"isValid": True}, "place": till.place}
+        settings = QUICK | settings
+        create = ("partner", "create", "Both", "--kind", "both", "--json", "--data-dir", data_dir)
+        code, out, err = await mercato(*create, **settings)
+        assert code == 0, err
+        keys = json.loads(out)
+        async with serving(data_dir, **settings) as (_, base):
+            store = await live(Client(base, keys["commerceKey"], session), server)
+        yield Network(data_dir, settings, store, keys, till)
+
+
+async def live(pos: Client, server: Merchant) -> Any:
+    body = {"partnerStoreId": "1", "name": "S", "address": {}, "catalogCallbackUrl": server.host(cafe())}
+    body["webhookUrl"] = server.base + "/hooks"
+    path = (await pos.post("/v1/commerce/onboarding/stores", body)).headers["Location"]
+    await until_status(pos, path, {"ready_to_activate"})
+    return (await pos.post(f"{path}/activate")).json()
+
+
+async def killed_and_retried(network: Network, point: str, *, token: bool = False) -> Reply:
+    """Place an order in a process that dies at the point, retry in a new one; return the one reply."""
+    name = f"{point}{' with a token' if token else ''}"
+    order, headers = network.order(name), {"Idempotency-Key": name}
+    crash = {} if point == DURING_THE_CALL else {VARIABLE: point}
+    async with aiohttp.ClientSession() as session:
+        async with network.serving(**crash) as (process, base):
+            front = Client(base, network.keys["marketfrontKey"], session)
+            if token:
+                order["validatedOrderToken"] = (await front.post(VALIDATE, order)).json()[
+                    "validatedOrderToken"
+                ]
+            if point == DURING_THE_CALL:
+                network.till.victims[name] = process
+            with pytest.raises(aiohttp.ClientError):
+                await front.post(PLACE, order, headers=headers)
+            async with asyncio.timeout(10):
+                assert await process.wait() == -9, name
+        async with network.serving() as (_, base):
+            front = Client(base, network.keys["marketfrontKey"], session)
+            reply = await retried(front, order, headers)
+            again = await front.post(PLACE, order, headers=headers)
+            assert (again.status, again.body) == (reply.status, reply.body), name
+            assert again.headers["Idempotent-Replayed"] == "true"
+            mine = await front.get(f"/v1/marketfront/orders/{reply.json()['orderId']}")
+            assert mine.status == 200
+            pos = Client(base, network.keys["commerceKey"], session)
+            listed = (await pos.get(MERCHANT)).json()["orders"]
+            assert [one["orderId"] for one in listed if who(one) == name] == [reply.json()["orderId"]], name
+    return reply
+
+
+async def retried(front: Client, order: Any, headers: dict[str, str]) -> Reply:
+    """Repeat the request until it is answered: it is told to wait while the dead one's claim lasts."""
+    async with asyncio.timeout(30):
+        while True:
+            reply = await front.post(PLACE, order, headers=headers)
+            if reply.status == 201:
+                return reply
+            assert reply.json()["errorCode"] == "REQUEST_IN_PROGRESS", reply.body
+            assert int(reply.headers["Retry-After"]) > 0
+            await asyncio.sleep(0.2)
+
+
+def one_order_on_both_sides(network: Network, replies: list[Reply]) -> None:
+    """Assert that the store has exactly the orders of the replies, and was told each with the same bytes."""
+    orders = {reply.json()["orderId"]: reply.json()["partnerOrderId"] for reply in replies}
+    assert network.till.taken == orders
+    assert {len(bodies) for bodies in network.till.bodies.values()} == {1}
+
+
+async def killed_at(network: Network, *points: str, copies: bool, token: bool = False) -> None:
+    """Kill a placement at each of the points at one time, and see what the retries come to."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(
+                killed_and_retried(network.copied(point) if copies else network, point, token=token)
+            )
+            for point in points
+        ]
+    one_order_on_both_sides(network, [task.result() for task in tasks])
+
+
+@only_sqlite
+async def test_killed_at_any_point_a_retry_ends_with_one_order_and_one_reply(
+    tmp_path: Path, database_kind: str
+):
+    async with opened(tmp_path / "data") as network:
+        await killed_at(network, *POINTS, copies=True)
+
+
+@pytest.mark.long
+@only_sqlite
+async def test_killed_at_any_point_of_a_placement_with_a_token(tmp_path: Path, database_kind: str):
+    async with opened(tmp_path / "data") as network:
+        await killed_at(network, *WITH_A_TOKEN, copies=True, token=True)
+
+
+@only_postgresql
+async def test_killed_on_postgresql_while_another_works_on_the_same_database(
+    tmp_path: Path, database_url: str, database_kind: str
+):
+    async with opened(tmp_path / "data", MERCATO_DATABASE_URL=database_url) as network:
+        await killed_at(network, "order.written", "store.answered", copies=False)
+
+
+@pytest.mark.long
+@only_postgresql
+async def test_killed_at_any_point_on_postgresql(tmp_path: Path, database_url: str, database_kind: str):
+    async with opened(tmp_path / "data", MERCATO_DATABASE_URL=database_url) as network:
+        await killed_at(network, *POINTS, copies=False)
