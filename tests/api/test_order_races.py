@@ -1,0 +1,226 @@
+"""Decisions §8: what happens to orders when many ask at once, and when the store changes meanwhile."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.api.trade import MERCHANT, Trade, trade
+from tests.catalog.documents import TEA, cafe
+from tests.service import Client, Merchant, Reply, service
+
+MANY = 50
+
+
+@pytest.fixture
+async def here(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Trade]:
+    async with service(database_url, tmp_path / "data", place_seconds=10.0) as mercato:
+        yield await trade(mercato, shop)
+
+
+@pytest.fixture
+async def two(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[tuple[Trade, Client]]:
+    """A trade, and its storefront's client at another service on the same database."""
+    async with AsyncExitStack() as stack:
+        services = [
+            await stack.enter_async_context(service(database_url, tmp_path / "data", place_seconds=10.0))
+            for _ in range(2)
+        ]
+        here = await trade(services[0], shop)
+        yield here, Client(services[1].base, here.front.key, here.front.session)
+
+
+def counted(replies: Iterable[Reply]) -> Counter[tuple[int, str | None]]:
+    return Counter((r.status, r.json()["errorCode"] if r.status >= 400 else None) for r in replies)
+
+
+async def until_settled(ask: Awaitable[Reply], again: Any) -> Reply:
+    """Return the reply, having asked again for as long as the same request was still running elsewhere."""
+    reply = await ask
+    async with asyncio.timeout(20):
+        while reply.status == 409 and reply.json()["errorCode"] == "REQUEST_IN_PROGRESS":
+            await asyncio.sleep(0.02)
+            reply = await again()
+    return reply
+
+
+def told(shop: Merchant) -> Counter[str]:
+    """Return how often the shop was told of each order."""
+    calls = [shop.received.get_nowait() for _ in range(shop.received.qsize())]
+    return Counter(headers["webhook-id"] for path, headers, _ in calls if path.endswith("/place"))
+
+
+async def listed(here: Trade) -> list[Any]:
+    orders: list[Any] = (await here.pos.get(f"{MERCHANT}?limit=100")).json()["orders"]
+    return orders
+
+
+async def test_fifty_places_with_one_key_are_one_order_and_one_reply(here: Trade):
+    order = here.order()
+    replies = await asyncio.gather(
+        *(until_settled(here.place(order, key="k"), lambda: here.place(order, key="k")) for _ in range(MANY))
+    )
+    assert counted(replies) == {(201, None): MANY}
+    assert len({reply.body for reply in replies}) == 1
+    assert Counter("Idempotent-Replayed" in reply.headers for reply in replies) == {True: MANY - 1, False: 1}
+    assert told(here.shop) == {replies[0].json()["orderId"]: 1}
+    assert len(await listed(here)) == 1
+
+
+@pytest.mark.parametrize("with_token", [True, False], ids=["token", "no token"])
+async def test_while_one_of_fifty_runs_the_others_are_told_to_wait(here: Trade, with_token: bool):
+    order = here.order()
+    if with_token:
+        order["validatedOrderToken"] = await here.token(order)
+    go = asyncio.Event()
+
+    async def slowly(_request: web.Request, _body: bytes) -> web.Response:
+        await go.wait()
+        return web.json_response({"accepted": True})
+
+    here.shop.answers["place"] = slowly
+    asked = [asyncio.create_task(here.place(order, key="k")) for _ in range(MANY)]
+    done, left = await asyncio.wait(asked, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+    while len(left) > 1:
+        more, left = await asyncio.wait(left, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        assert more, "somebody else than the first waits for the store"
+        done |= more
+    assert counted(task.result() for task in done) == {(409, "REQUEST_IN_PROGRESS"): MANY - 1}
+    go.set()
+    assert (await left.pop()).status == 201
+    assert sum(told(here.shop).values()) == 1
+
+
+async def test_fifty_places_with_one_token_are_one_order_and_the_others_are_shown_it(here: Trade):
+    order = here.order(validatedOrderToken=await here.token(here.order()))
+    replies = await asyncio.gather(*(here.place(order, key=f"k{n}") for n in range(MANY)))
+    assert counted(replies) == {(201, None): 1, (409, "ORDER_ALREADY_PLACED"): MANY - 1}
+    ids = {reply.json()["orderId"] for reply in replies}
+    assert len(ids) == 1
+    assert told(here.shop) == {ids.pop(): 1}
+    assert len(await listed(here)) == 1
+
+
+async def test_fifty_places_with_fifty_keys_are_fifty_orders(here: Trade):
+    replies = await asyncio.gather(*(here.place(here.order(), key=f"k{n}") for n in range(MANY)))
+    assert counted(replies) == {(201, None): MANY}
+    assert set(told(here.shop).values()) == {1}
+    assert {reply.json()["orderId"] for reply in replies} == {one["orderId"] for one in await listed(here)}
+
+
+async def test_two_services_on_one_database_place_the_order_of_a_key_once(two: tuple[Trade, Client]):
+    here, other = two
+    for number in range(5):
+        order, key = here.order(), f"k{number}"
+
+        def ask(client: Client, order: Any = order, key: str = key) -> Awaitable[Reply]:
+            return here.place(order, key=key, front=client)
+
+        replies = await asyncio.gather(
+            *(
+                until_settled(ask(client), lambda client=client, ask=ask: ask(client))
+                for client in (here.front, other) * 4
+            )
+        )
+        assert counted(replies) == {(201, None): 8}
+        assert len({reply.body for reply in replies}) == 1
+        assert told(here.shop) == {replies[0].json()["orderId"]: 1}
+
+
+async def test_two_services_on_one_database_use_a_token_once(two: tuple[Trade, Client]):
+    here, other = two
+    for number in range(5):
+        order = here.order(validatedOrderToken=await here.token(here.order()))
+        replies = await asyncio.gather(
+            *(
+                here.place(order, key=f"{number}-{n}", front=client)
+                for n, client in enumerate((here.front, other) * 4)
+            )
+        )
+        assert counted(replies) == {(201, None): 1, (409, "ORDER_ALREADY_PLACED"): 7}
+        assert len({reply.json()["orderId"] for reply in replies}) == 1
+        assert sum(told(here.shop).values()) == 1
+
+
+async def test_a_reply_of_one_service_is_given_again_by_the_other(two: tuple[Trade, Client]):
+    here, other = two
+    order = here.order()
+
+    here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "A"}
+    first = await here.place(order, key="k", front=other)
+    again = await here.place(order, key="k")
+    assert again.body == first.body
+    # The Location names the address that the first request was sent to.
+    assert again.headers["Location"] == first.headers["Location"]
+
+
+async def test_a_catalog_switch_meets_placements_and_every_order_has_the_prices_of_one_catalog(here: Trade):
+    prices = {here.store["catalogSetId"]: "5.80"}
+    dearer = cafe()
+    for round_ in range(4):
+        dearer["items"][TEA]["basePrice"] = f"3.{round_}0"
+        validated = await here.validate(here.order())
+        with_token = here.order(validatedOrderToken=validated["validatedOrderToken"])
+        run, *replies = await asyncio.gather(
+            here.mercato.run(here.pos, here.store["storeId"], here.shop.host(dearer)),
+            *(here.place(here.order(), key=f"{round_}-{n}") for n in range(8)),
+            here.place(with_token, key=f"{round_}-token"),
+            *(here.place(here.order(amounts={"total": "5.80"}), key=f"{round_}-{n}") for n in range(8, 12)),
+        )
+        assert run["status"] == "succeeded"
+        current = (await here.validate(here.order()))["order"]
+        prices[current["cart"]["catalogSetId"]] = current["amounts"]["total"]
+        assert set(counted(replies)) <= {(201, None), (400, "ORDER_TOTAL_DIFFERENT")}
+        for reply in replies:
+            if reply.status == 201:
+                placed = reply.json()
+                assert placed["amounts"]["total"] == prices[placed["cart"]["catalogSetId"]]
+        token = replies[8]
+        if token.status == 201:
+            assert token.json()["amounts"] == validated["order"]["amounts"]
+    assert {one["orderId"] for one in await listed(here)} == set(told(here.shop))
+
+
+async def test_a_pause_meets_placements_and_what_is_placed_after_it_is_refused(here: Trade):
+    path = f"/v1/commerce/stores/{here.store['storeId']}/status"
+    for round_ in range(4):
+        asked = [asyncio.create_task(here.place(here.order(), key=f"{round_}-{n}")) for n in range(8)]
+        assert (await here.pos.post(path, {"status": "paused"})).status == 200
+        after = await asyncio.gather(*(here.place(here.order(), key=f"{round_}-after-{n}") for n in range(4)))
+        assert counted(after) == {(400, "STORE_CLOSED"): 4}
+        assert set(counted(await asyncio.gather(*asked))) <= {(201, None), (400, "STORE_CLOSED")}
+        assert (await here.pos.post(path, {"status": "online"})).status == 200
+    orders = await listed(here)
+    assert {one["orderId"] for one in orders} == set(told(here.shop))
+
+
+async def test_updates_at_once_move_an_order_only_forward_and_each_event_has_its_number(
+    database_url: str, tmp_path: Path, shop: Merchant
+):
+    async with service(database_url, tmp_path / "data") as mercato:
+        here = await trade(mercato, shop, event_url=shop.base + "/events")
+        placed = await here.placed()
+        replies = await asyncio.gather(
+            *(here.update(placed, status=status) for status in ("confirmed", "preparing", "ready") * 10)
+        )
+        assert set(counted(replies)) <= {(200, None), (409, "INVALID_STATUS_TRANSITION")}
+        order = (await here.pos.get(f"{MERCHANT}/{placed['orderId']}")).json()
+        assert order["status"] == "ready"
+        closed = await asyncio.gather(
+            *(here.update(placed, state="completed") for _ in range(5)),
+            *(here.update(placed, state="cancelled", cancelReason="x") for _ in range(5)),
+        )
+        assert counted(closed) == {(200, None): 5, (409, "ORDER_CLOSED"): 5}
+        entries = (await here.pos.get(f"{MERCHANT}/{placed['orderId']}/timeline")).json()["entries"]
+        changes = [one for one in entries if one["type"] not in {"placed", "webhook.attempt"}]
+        sequences: set[int] = set()
+        while len(sequences) < len(changes):
+            path, _, body = await shop.webhook()
+            if path == "/events":
+                sequences.add(json.loads(body)["data"]["sequence"])
+        assert sequences == set(range(1, len(changes) + 1))
