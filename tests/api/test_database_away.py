@@ -23,7 +23,6 @@ from mercato.web.operations import Access
 STORES = "/v1/commerce/stores"
 # Of this test's own database: the server is shared by tests that run beside it.
 BLOCKED = "FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-NAMES = ("storeId", "onboardingId", "catalogIngestId", "deliveryId")
 
 
 def assert_away(reply: Reply) -> None:
@@ -95,7 +94,7 @@ async def test_every_operation_is_503_while_the_database_is_away_and_answers_aga
         cable.cut()
         for operation in GUARDED:
             if operation.access is Access.COMMERCE:
-                path = target(operation, {name: str(uuid4()) for name in NAMES}, store=str(uuid4()))
+                path = target(operation, {name: str(uuid4()) for name in operation.names}, store=str(uuid4()))
                 assert_away(await call(pos, operation, path))
         assert_away(await mercato.anonymous().get("/readyz"))
         assert (await mercato.anonymous().get("/healthz")).status == 200
