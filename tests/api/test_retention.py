@@ -10,6 +10,7 @@ from tests.service import Merchant, Service
 
 from mercato import clock
 from mercato.db import tables
+from mercato.db.audit import list_entries
 from mercato.orders.forgetting import forget_customer
 from mercato.upkeep import Upkeep
 
@@ -82,6 +83,9 @@ async def test_a_customer_is_erased_at_once_and_nobody_else_is(here: Trade):
     async with here.mercato.app.db.write() as tx:
         assert await forget_customer(tx, "ADA@example.com", after=None, limit=10) == (1, None)
     assert "ada@example.com" not in await everything(here)
+    async with here.mercato.app.db.read() as tx:
+        (entry,) = await list_entries(tx, limit=1)
+    assert (entry.subject_id, entry.detail) == (placed["orderId"], {"customer": "erased"})
     assert (await here.front.get(f"{ORDERS}/{kept['orderId']}")).json()["customer"]["firstName"] == "Grace"
     again = await here.front.post(PLACE, order, headers=headers)
     assert (again.status, again.json()["orderId"]) == (201, placed["orderId"]), "no second order"

@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 import structlog
-from sqlalchemy import text
 from tests.databases import only_postgresql, only_sqlite, with_database
 
 from mercato.cli import run
 from mercato.db.changes import ChangeFeed
 from mercato.db.engine import Database
-from mercato.db.migrate import HEAD
 from mercato.partners import accounts
 from mercato.partners.callers import Callers
 from mercato.partners.keys import is_whole
@@ -52,19 +50,10 @@ class Shell:
 
 
 @pytest.fixture
-async def migrated(database_url: str) -> str:
-    """A database as `mercato migrate` leaves it: the template has its tables, and not the note of who made them."""
-    async with Database.open(database_url) as db, db.write() as tx:
-        await tx.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
-        await tx.execute(text("INSERT INTO alembic_version VALUES (:head)").bindparams(head=HEAD))
-    return database_url
-
-
-@pytest.fixture
 def shell(
-    migrated: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Any:
-    monkeypatch.setenv("MERCATO_DATABASE_URL", migrated)
+    monkeypatch.setenv("MERCATO_DATABASE_URL", database_url)
     yield Shell(tmp_path, capsys)
     structlog.reset_defaults()
 
@@ -313,10 +302,10 @@ def environment(**settings: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("MERCATO_")} | settings
 
 
-def test_the_command_itself_prints_json_and_nothing_else(migrated: str, tmp_path: Path) -> None:
+def test_the_command_itself_prints_json_and_nothing_else(database_url: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [MERCATO, "partner", "create", "Acme", "--kind", "both", "--json", "--data-dir", tmp_path],
-        env=environment(MERCATO_DATABASE_URL=migrated, MERCATO_LOG_LEVEL="debug"),
+        env=environment(MERCATO_DATABASE_URL=database_url, MERCATO_LOG_LEVEL="debug"),
         capture_output=True,
         check=True,
         timeout=60,

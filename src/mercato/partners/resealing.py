@@ -6,6 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import select, update
 
+from mercato.db.audit import audit
 from mercato.db.engine import Write
 from mercato.db.tables import partners, signing_secrets
 from mercato.partners.accounts import secret_context, token_context
@@ -38,6 +39,8 @@ async def reseal(tx: Write, vault: Vault, *, after: UUID | None, limit: int) -> 
             )
             count += 1
     count += await _secrets(tx, vault, [row.id for row in owners])
+    if count:
+        await audit(tx, "database", detail={"resealed": count})
     return Resealed(count, owners[-1].id if len(owners) == limit else None)
 
 

@@ -1,0 +1,164 @@
+"""Whatever a command changes stands in the audit trail, with the name of who typed it; and how it is listed."""
+
+import asyncio
+import json
+import os
+import pwd
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cyclopts import App
+from sqlalchemy import update
+from tests.partners.test_commands import Shell, fresh, shell
+
+from mercato import clock
+from mercato.cli import app
+from mercato.db import tables
+from mercato.db.audit import audit, first_id
+from mercato.db.engine import Database
+from mercato.partners import accounts
+from mercato.partners.vault import FILE
+from mercato.telemetry.acting import Acting, act_as
+from mercato.webhooks import queries
+
+__all__ = ["fresh", "shell"]
+
+READS = {
+    ("audit",),
+    ("backup",),
+    ("key", "list"),
+    ("partner", "list"),
+    ("secret", "list"),
+}
+"""Commands that change nothing."""
+
+PROCESSES = {("serve",), ("serve-one",), ("worker",), ("migrate",), ("demo",)}
+"""Those that partners' requests and jobs act in, or that make the tables that a trail could stand in."""
+
+ELSEWHERE = {("customer", "erase"), ("restore",), ("secret", "reseal")}
+"""Those that need more than a partner to have an effect, each with a test of its own below or with orders."""
+
+URL = "http://pos.example/hooks?signed=hush"
+
+CHANGES: dict[tuple[str, ...], list[str]] = {
+    ("partner", "create"): ["Second", "--kind", "both"],
+    ("partner", "update"): [
+        "Acme",
+        "--reads",
+        "5",
+        "--webhook-token",
+        "hush",
+        "--event-url",
+        "https://e.example",
+    ],
+    ("key", "create"): ["Acme", "--surface", "commerce", "--description", "hush"],
+    ("key", "roll"): ["{commerceKeyId}"],
+    ("key", "revoke"): ["{marketfrontKeyId}"],
+    ("secret", "rotate"): ["Acme"],
+    ("webhooks", "enable"): ["Acme", URL],
+}
+
+
+def commands(of: App = app, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    names = [name for name in of if not name.startswith("-")]
+    for name in names:
+        yield from commands(of[name], (*path, name))
+    if not names:
+        yield path
+
+
+def trail(shell: Shell, *options: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = shell.json("audit", *options)["entries"]
+    return listed
+
+
+async def disable(database_url: str, partner: str) -> None:
+    async with Database.open(database_url) as db, db.write() as tx:
+        owner = await accounts.get_partner_named(tx, partner)
+        await queries.insert_failing(tx, owner.id, URL, since=clock.now())
+        assert await queries.disable(tx, owner.id, URL, reason="down", now=clock.now())
+
+
+def test_every_command_is_one_that_reads_or_one_that_is_audited() -> None:
+    assert set(commands()) == READS | PROCESSES | ELSEWHERE | set(CHANGES)
+
+
+@pytest.mark.parametrize("command", CHANGES, ids=" ".join)
+def test_a_command_that_changes_something_leaves_who_typed_it(
+    shell: Shell, database_url: str, command: tuple[str, ...]
+) -> None:
+    made = shell.json("partner", "create", "Acme", "--kind", "both")
+    asyncio.run(disable(database_url, made["partnerId"]))
+    shell(*command, *(one.format(**made) for one in CHANGES[command]))
+    newest = trail(shell, "--action", " ".join(command))[0]
+    assert newest["actor"] == f"cli:{pwd.getpwuid(os.getuid()).pw_name}"
+    assert newest["requestId"] is newest["surface"] is None
+    if command != ("partner", "create"):
+        assert newest["partnerId"] == made["partnerId"]
+    told = shell("audit")
+    for hidden in ("hush", "whsec_", made["commerceKey"], made["signingSecret"]):
+        assert hidden not in told
+
+
+def test_what_was_refused_leaves_nothing(shell: Shell) -> None:
+    shell("partner", "create", "", "--kind", "both", code=1)
+    assert trail(shell) == []
+    assert "Nothing was changed" in shell("audit")
+
+
+def test_entries_are_listed_newest_first_in_pages_and_by_partner_and_action(shell: Shell) -> None:
+    made = [shell.json("partner", "create", f"P{number}", "--kind", "commerce") for number in range(3)]
+    shell("secret", "rotate", "P1")
+    assert [one["partnerId"] for one in trail(shell, "--action", "partner create")] == [
+        one["partnerId"] for one in reversed(made)
+    ]
+    assert {one["action"] for one in trail(shell, "--partner", "P1")} == {"partner create", "secret rotate"}
+    first = json.loads(shell("audit", "--limit", "3", "--json"))
+    rest = json.loads(shell("audit", "--before", first["nextBefore"], "--json"))
+    assert rest["nextBefore"] is None
+    assert [*first["entries"], *rest["entries"]] == trail(shell)
+    assert "mercato audit --before" in (shell("audit", "--limit", "1"), shell.err)[1]
+
+
+def test_since_leaves_out_what_is_older(shell: Shell, database_url: str) -> None:
+    shell.json("partner", "create", "Old", "--kind", "commerce")
+
+    async def age() -> None:
+        then = clock.now() - timedelta(days=3)
+        async with Database.open(database_url) as db, db.write() as tx:
+            await tx.execute(update(tables.audit).values(id=first_id(then), at=then))
+
+    asyncio.run(age())
+    new = shell.json("partner", "create", "New", "--kind", "commerce")["partnerId"]
+    assert [one["partnerId"] for one in trail(shell, "--since", "2d")] == [new]
+    assert len(trail(shell, "--since", "4d")) == 2
+
+
+def test_sealing_anew_with_another_key_is_audited(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.json("partner", "create", "Acme", "--kind", "commerce")
+    old = (shell.data_dir / FILE).read_text().strip()
+    monkeypatch.setenv("MERCATO_ENCRYPTION_KEYS", f"{'A' * 43},{old}")
+    shell("secret", "reseal")
+    shell("secret", "reseal")
+    assert [one["detail"] for one in trail(shell, "--action", "secret reseal")] == [{"resealed": 1}]
+
+
+def test_a_restored_database_says_so(fresh: Shell, tmp_path: Path) -> None:
+    fresh.json("partner", "create", "Acme", "--kind", "commerce")
+    fresh("backup", str(tmp_path / "copy.db"))
+    fresh("restore", str(tmp_path / "copy.db"), "--replace")
+    newest = trail(fresh)[0]
+    assert (newest["action"], newest["subjectType"]) == ("restore", "database")
+    assert newest["detail"] == {"from": "copy.db"}
+
+
+async def test_what_nobody_asked_for_is_the_services(database_url: str) -> None:
+    async with Database.open(database_url) as db, db.write() as tx:
+        act_as(Acting(action="webhook.deliver"))
+        await audit(tx, "endpoint", detail={"enabled": False})
+        row = await tx.first(tables.audit.select())
+    assert row is not None
+    assert (row.actor, row.action) == ("service", "webhook.deliver")
