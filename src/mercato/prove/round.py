@@ -47,7 +47,7 @@ REST_SECONDS: Final = 120.0
 MOST_BETWEEN: Final = 40
 """Answers to partners between two kills at most."""
 
-LONGEST_GAP: Final = 3.0
+LONGEST_GAP: Final = 4.0
 """Seconds between two kills, however little was answered: those that are just starting die, too."""
 
 PROGRAMS: Final = {"sqlite": ("serve", "worker"), "postgresql": ("serve", "serve", "worker", "worker")}
@@ -159,15 +159,20 @@ class _Day:
         """Run the partners' servers and make the partners."""
         self.server.base = await stack.enter_async_context(_listening(self.server.application()))
         self.storefront.base = await stack.enter_async_context(_listening(self.storefront.application()))
-        for name in ("a", "b"):
-            made = await self._partner(name, "commerce", "--webhook-token", "t")
+        url = f"{self.storefront.base}/events"
+        # The first makes the database.
+        makes = [await self._partner("a", "commerce", "--webhook-token", "t")]
+        makes += await asyncio.gather(
+            self._partner("b", "commerce", "--webhook-token", "t"),
+            self._partner("front", "marketfront", "--event-url", url),
+        )
+        for name, made in zip(("a", "b"), makes[:2], strict=True):
             inbox = Inbox()
             inbox.trust(made["signingSecret"])
             self.server.inboxes.append(inbox)
             self.selling.partners.append(Partner(self.calls, made["commerceKey"], self._chance(name)))
-        made = await self._partner("front", "marketfront", "--event-url", f"{self.storefront.base}/events")
-        self.storefront.inbox.trust(made["signingSecret"])
-        self.front_key = made["marketfrontKey"]
+        self.storefront.inbox.trust(makes[2]["signingSecret"])
+        self.front_key = makes[2]["marketfrontKey"]
 
     async def _partner(self, name: str, kind: str, *options: str) -> dict[str, str]:
         made: dict[str, str] = await ask(

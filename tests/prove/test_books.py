@@ -1,0 +1,189 @@
+"""A proof that cannot fail proves nothing: every way in which the books can disagree is found, and named."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mercato.prove.books import (
+    Asked,
+    Books,
+    Event,
+    MerchantBook,
+    ServiceBook,
+    ServiceOrder,
+    ServiceRun,
+    Shop,
+    StorefrontBook,
+    Taken,
+)
+from mercato.prove.compare import CHECKS, compare
+from mercato.prove.model import KINDS, Counts, Violation
+
+
+def order(name: str, **values: Any) -> ServiceOrder:
+    facts = {
+        "answer": "accepted",
+        "state": "completed",
+        "status": "ready",
+        "number": f"n-{name}",
+        "sequence": 2,
+    }
+    return ServiceOrder(**({"id": name, "key": f"key-{name}"} | facts | values))
+
+
+def reply(status: int, **said: Any) -> tuple[int, bytes]:
+    return status, json.dumps(said).encode()
+
+
+def books() -> Books:
+    """Return books of a day on which every promise was kept, and everything happened once."""
+    service = ServiceBook(
+        orders={
+            "taken": order("taken"),
+            "silent": order("silent", answer="given_up", state="cancelled", status="pending", number=None),
+            "refused": order("refused", answer="refused", state="cancelled", number=None, sequence=0),
+        },
+        runs={
+            "r1": ServiceRun(id="r1", store_id="s", status="succeeded", set_id="set1"),
+            "r2": ServiceRun(id="r2", store_id="s", status="succeeded", set_id="set2"),
+            "r3": ServiceRun(id="r3", store_id="s", status="failed", set_id=None),
+        },
+        serves={"s": ("set2", 2)},
+        stores={"s": "a-1"},
+        paused={"s": False},
+    )
+    service.found.update(["s"])
+    shop = Shop("a-1", 0, store_id="s", version=3, broken={3}, runs={"r1": 1, "r2": 2, "r3": 3}, paused=False)
+    merchants = MerchantBook(
+        shops={"a-1": shop},
+        orders={
+            "taken": Taken("a-1", True, (200, {}), "n-taken", status="ready", state="completed"),
+            "refused": Taken("a-1", False, (402, {}), None),
+        },
+        cancelled={"silent"},
+        synced={"r1": "succeeded", "r2": "succeeded", "r3": "failed"},
+    )
+    merchants.mail.note("w1", b"sync")
+    front = StorefrontBook(
+        keys={
+            "key-taken": Asked({}, "token", [reply(201, orderId="taken")] * 2, {"taken"}),
+            "key-again": Asked({}, "token", [reply(409, errorCode="ORDER_ALREADY_PLACED")]),
+            "key-silent": Asked(
+                {}, None, [reply(409, errorCode="ORDER_CLOSED", orderId="silent")], {"silent"}
+            ),
+            "key-refused": Asked({}, None, [reply(400, errorCode="PAYMENT_DECLINED")], {"refused"}),
+        }
+    )
+    for name, state, status in (("taken", "completed", "ready"), ("silent", "cancelled", "pending")):
+        front.events[name][1] = {Event(f"{name}-1", "d1", "open", "pending")}
+        front.events[name][2] = {Event(f"{name}-2", "d2", state, status)}
+    return Books(service=service, merchants=merchants, storefront=front)
+
+
+def moved(books: Books, name: str, **values: Any) -> None:
+    books.service.orders[name] = replace(books.service.orders[name], **values)
+
+
+def second_order(books: Books, **values: Any) -> None:
+    """Put an order into all books that is as good as the first."""
+    books.service.orders["second"] = order("second", **values)
+    books.merchants.orders["second"] = replace(books.merchants.orders["taken"], number="n-second")
+    books.storefront.events["second"] = books.storefront.events["taken"]
+
+
+def keys(books: Books) -> dict[str, Asked]:
+    return books.storefront.keys
+
+
+WRONG: dict[str, tuple[str, Callable[[Books], Any]]] = {
+    "a job is left": ("stuck", lambda b: b.service.unfinished.append("job 1")),
+    "an order waits": ("stuck", lambda b: moved(b, "taken", answer="waiting")),
+    "a key has no answer": ("stuck", lambda b: keys(b)["key-again"].finals.clear()),
+    "a store is not live": ("stuck", lambda b: setattr(b.merchants.shops["a-1"], "store_id", None)),
+    "a key has two answers": (
+        "doubled",
+        lambda b: keys(b)["key-taken"].finals.append(reply(201, orderId="taken", more=1)),
+    ),
+    "a key has two orders": ("doubled", lambda b: second_order(b, key="key-taken")),
+    "a token has two orders": ("doubled", lambda b: second_order(b, key="key-again")),
+    "a refused key has an order": ("doubled", lambda b: second_order(b, key="key-refused")),
+    "only the merchant has it": (
+        "doubled",
+        lambda b: b.merchants.orders.setdefault("ghost", Taken("a-1", True, (200, {}), "n")),
+    ),
+    "two bodies under one id": ("doubled", lambda b: b.merchants.mail.note("w1", b"another")),
+    "two bodies for one number": (
+        "doubled",
+        lambda b: b.storefront.events["taken"][1].add(Event("taken-1", "d9", "open", "pending")),
+    ),
+    "a store is there twice": ("doubled", lambda b: b.service.stores.setdefault("s2", "a-1")),
+    "the reply names another": (
+        "lost",
+        lambda b: setattr(keys(b)["key-taken"], "finals", [reply(201, orderId="other")]),
+    ),
+    "an order is gone": ("lost", lambda b: b.service.orders.pop("taken")),
+    "an order told of is gone": ("lost", lambda b: keys(b)["key-again"].told.add("gone")),
+    "an order of an event is gone": ("lost", lambda b: b.storefront.events["gone"]),
+    "the merchant has it not": ("lost", lambda b: b.merchants.orders.pop("taken")),
+    "the merchant does not know of the end": ("lost", lambda b: b.merchants.cancelled.clear()),
+    "a status is lost": ("lost", lambda b: setattr(b.merchants.orders["taken"], "status", "inTransit")),
+    "an event is lost": ("lost", lambda b: b.storefront.events["taken"].pop(1)),
+    "the last event is lost": ("lost", lambda b: b.storefront.events["taken"].pop(2)),
+    "the newest event is old": (
+        "lost",
+        lambda b: b.storefront.events["taken"].update({2: {Event("taken-2", "d2", "open", "ready")}}),
+    ),
+    "a run is lost": ("lost", lambda b: b.service.runs.pop("r1")),
+    "a run has no webhook": ("lost", lambda b: b.merchants.synced.pop("r1")),
+    "the switch is lost": ("lost", lambda b: b.service.serves.update({"s": ("set1", 2)})),
+    "the content is old": ("lost", lambda b: b.service.serves.update({"s": ("set2", 1)})),
+    "the content is broken": ("lost", lambda b: b.service.serves.update({"s": ("set2", 3)})),
+    "a store is lost": ("lost", lambda b: b.service.stores.clear()),
+    "a pause is lost": ("lost", lambda b: setattr(b.merchants.shops["a-1"], "paused", True)),
+    "an odd refusal": (
+        "differs",
+        lambda b: setattr(keys(b)["key-again"], "finals", [reply(404, errorCode="STORE_NOT_FOUND")]),
+    ),
+    "refused here, taken there": ("differs", lambda b: moved(b, "taken", answer="refused")),
+    "a cancel that was none": ("differs", lambda b: b.merchants.cancelled.add("taken")),
+    "another number": ("differs", lambda b: moved(b, "taken", number="n-9")),
+    "a forged webhook": ("differs", lambda b: b.merchants.mail.forged.append("w9")),
+    "the webhook says otherwise": ("differs", lambda b: b.merchants.synced.update({"r3": "succeeded"})),
+    "a store is not found": ("differs", lambda b: b.service.found.clear()),
+    "something noticed": ("differs", lambda b: b.noticed.append(Violation("differs", "seen", "x"))),
+}
+
+
+def test_a_good_day_has_no_broken_promise():
+    assert compare(books()) == []
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_every_broken_promise_is_found(wrong: str):
+    kind, breaks = WRONG[wrong]
+    day = books()
+    breaks(day)
+    assert kind in {violation.kind for violation in compare(day)}
+
+
+def test_every_kind_is_among_them():
+    assert {kind for kind, _ in WRONG.values()} == set(KINDS)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_every_check_finds_something(check: Callable[[Books], Any]):
+    days = []
+    for _, breaks in WRONG.values():
+        day = books()
+        breaks(day)
+        days.append(day)
+    assert any(list(check(day)) for day in days)
+
+
+def test_counts_add_up():
+    assert Counts(rounds=1, kills=2, seconds=0.5).plus(Counts(kills=3, orders=4)) == Counts(
+        rounds=1, kills=5, orders=4, seconds=0.5
+    )
