@@ -10,14 +10,16 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, select
 
 from mercato import clock
 from mercato.db import tables
 from mercato.db.engine import Read, Write
+from mercato.db.prepared import prepared_insert
+from mercato.db.prepared import prepared_insert
 from mercato.telemetry.acting import SERVICE, Acting, acting_now
 
-_INSERT: Final = insert(tables.audit)
+_INSERT: Final = prepared_insert(tables.audit)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NOBODY: Final = Acting(action=SERVICE)
 
