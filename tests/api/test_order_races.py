@@ -7,12 +7,16 @@ from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from aiohttp import web
 from tests.api.trade import MERCHANT, Trade, trade
 from tests.catalog.documents import TEA, cafe
+from tests.databases import only_postgresql
 from tests.service import Client, Merchant, Reply, service
+
+from mercato.orders import queries
 
 MANY = 50
 
@@ -224,3 +228,21 @@ async def test_updates_at_once_move_an_order_only_forward_and_each_event_has_its
             if path == "/events":
                 sequences.add(json.loads(body)["data"]["sequence"])
         assert sequences == set(range(1, len(changes) + 1))
+
+
+@only_postgresql
+async def test_who_joins_an_order_does_not_wait_for_those_that_hold_it(here: Trade, database_kind: str):
+    """The holder would wait for the key in turn: neither would ever go on."""
+    app = here.mercato.app
+
+    async def down(_request: web.Request, _body: bytes) -> web.Response:
+        return web.Response(status=404, headers={"Retry-After": "60"})
+
+    here.shop.answers["place"] = down
+    order_id = (await here.place(here.order(), key="k")).json()["orderId"]
+    assert (await here.update({"orderId": order_id}, status="confirmed")).status == 200
+    async with app.db.write() as tx:
+        assert await queries.find_order_by_id(tx, UUID(order_id), lock=True)
+        async with asyncio.timeout(5):
+            reply = await here.place(here.order(), key="k")
+    assert (reply.status, reply.json()["status"]) == (201, "confirmed")

@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 from mercato import errors
 from mercato.clock import Clock, MakeId
 from mercato.db.audit import audit
-from mercato.db.engine import Database, Write
+from mercato.db.engine import Database, Read, Write
 from mercato.errors import Problem
 from mercato.jobs import enqueue
 from mercato.orders import amounts, crash, keys, queries
@@ -264,13 +264,22 @@ class Placements:
         return Told(claim, submission)
 
     async def _join(self, tx: Write, asked: Asked, claim: Claim, order_id: UUID) -> Reply | Told:
-        """Go on with the order that an earlier request with the key has made."""
-        order = await queries.find_order_by_id(tx, order_id, lock=True)
-        assert order is not None, "orders are never deleted"
+        """Go on with the order that an earlier request with the key has made.
+
+        The order is not held: who holds it while its store's answer is written waits for the key, which is ours.
+        """
+        order = await self._order(tx, order_id)
         submission = await self.submitter.find(tx, order)
         if submission is not None:
             return Told(claim, submission)
-        return await self._settle(tx, asked, claim, order)
+        # The answer may have been written since the order was read.
+        return await self._settle(tx, asked, claim, await self._order(tx, order_id))
+
+    @staticmethod
+    async def _order(tx: Read, order_id: UUID) -> OrderRow:
+        order = await queries.find_order_by_id(tx, order_id)
+        assert order is not None, "orders are never deleted"
+        return order
 
     async def _settle(self, tx: Write, asked: Asked, claim: Claim, order: OrderRow) -> Reply:
         """Return the reply that follows from the order; it is pinned once the store has answered."""
