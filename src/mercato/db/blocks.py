@@ -192,6 +192,7 @@ def _over(plain: sqlite3.Connection) -> SyncConnection:
         "sqlite+pysqlite://",
         creator=lambda: plain,
         poolclass=StaticPool,
+        pool_reset_on_return=None,
         isolation_level="AUTOCOMMIT",
         query_cache_size=2000,
         hide_parameters=True,

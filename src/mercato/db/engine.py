@@ -50,19 +50,19 @@ class Read:
         result: CursorResult[*tuple[Any, ...]] = await self._connection.execute(statement, parameters)
         return result
 
-    async def first(self, statement: Executable) -> AnyRow | None:
+    async def first(self, statement: Executable, parameters: Parameters | None = None) -> AnyRow | None:
         """Return the first row, or None if there is none."""
-        row: AnyRow | None = (await self._connection.execute(statement)).first()
+        row: AnyRow | None = (await self._connection.execute(statement, parameters)).first()
         return row
 
-    async def all(self, statement: Executable) -> Sequence[AnyRow]:
+    async def all(self, statement: Executable, parameters: Parameters | None = None) -> Sequence[AnyRow]:
         """Return every row: the statement is the one to bound how many there can be."""
-        rows: Sequence[AnyRow] = (await self._connection.execute(statement)).all()
+        rows: Sequence[AnyRow] = (await self._connection.execute(statement, parameters)).all()
         return rows
 
-    async def scalar(self, statement: Executable) -> Any:
+    async def scalar(self, statement: Executable, parameters: Parameters | None = None) -> Any:
         """Return the first column of the first row, or None if there is no row."""
-        return (await self._connection.execute(statement)).scalar()
+        return (await self._connection.execute(statement, parameters)).scalar()
 
 
 class Write(Read):

@@ -5,13 +5,25 @@ takes a tenth of that for one row.
 """
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
-from sqlalchemy import BindParameter, Executable, Insert, Table, bindparam, exc, insert
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Executable,
+    Insert,
+    Table,
+    Update,
+    bindparam,
+    exc,
+    insert,
+    update,
+)
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
 from mercato.db.awaited import Parameters
@@ -24,10 +36,7 @@ _known: Final[WeakSet[Executable]] = WeakSet()
 
 
 def prepared(statement: S) -> S:
-    """Return the statement, a constant of its module whose values are all `bindparam`s, known as one.
-
-    What it returns must be plain: numbers, texts, bytes, or nothing.
-    """
+    """Return the statement, a constant of its module whose values are all `bindparam`s, known as one."""
     _known.add(statement)
     return statement
 
@@ -38,12 +47,23 @@ def prepared_insert(table: Table, *columns: str) -> Insert:
     return prepared(insert(table).values(values))
 
 
+def prepared_update(table: Table, *columns: str, where: Sequence[ColumnElement[bool]]) -> Update:
+    """Return the prepared change of these columns; what `where` binds must have other names than columns."""
+    values: dict[str, Any] = {name: bindparam(name) for name in columns}
+    return prepared(update(table).where(*where).values(values))
+
+
+Convert = Callable[[Any], Any] | None
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A statement as SQLite's driver takes it: its text, and how each of its values is made of a parameter."""
+    """A statement as SQLite's driver takes it: its text, and how values are made of parameters and of columns."""
 
     sql: str
-    binds: tuple[tuple[str, Any, Callable[[Any], Any] | None], ...]
+    binds: tuple[tuple[str, Any, Convert], ...]
+    columns: tuple[Convert, ...]
+    row: Callable[[Iterable[Any]], Any]
 
     def values(self, given: Mapping[str, Any]) -> list[Any]:
         """Return the values in the text's order."""
@@ -58,8 +78,10 @@ class Result:
 
     __slots__ = ("_rows", "rowcount")
 
-    def __init__(self, cursor: sqlite3.Cursor) -> None:
-        self._rows: list[Any] = cursor.fetchall() if cursor.description is not None else []
+    def __init__(self, cursor: sqlite3.Cursor, text: Text) -> None:
+        self._rows: list[Any] = []
+        if cursor.description is not None:
+            self._rows = [text.row(_converted(row, text.columns)) for row in cursor.fetchall()]
         self.rowcount = cursor.rowcount
 
     def all(self) -> list[Any]:
@@ -76,8 +98,8 @@ def run(connection: sqlite3.Connection, text: Text, given: Parameters | None) ->
     """Execute a prepared statement, once for each set of parameters. Raises what SQLAlchemy would."""
     try:
         if isinstance(given, Mapping) or given is None:
-            return Result(connection.execute(text.sql, text.values(given or {})))
-        return Result(connection.executemany(text.sql, [text.values(one) for one in given]))
+            return Result(connection.execute(text.sql, text.values(given or {})), text)
+        return Result(connection.executemany(text.sql, [text.values(one) for one in given]), text)
     except sqlite3.Error as error:
         raise exc.DBAPIError.instance(
             text.sql, None, error, sqlite3.Error, hide_parameters=True, dialect=DIALECT
@@ -92,12 +114,23 @@ def find_text(statement: Executable) -> Text | None:
 @cache
 def _text(statement: Executable) -> Text:
     compiled: Any = statement.compile(dialect=DIALECT)  # type: ignore[attr-defined]  # every statement has it
-    return Text(str(compiled), tuple(_bind(name, compiled.binds[name]) for name in compiled.positiontup))
+    binds = tuple(_bind(name, compiled.binds[name]) for name in compiled.positiontup)
+    # The compiler knows what comes back of a RETURNING as well, which the statement does not tell.
+    columns = [(one.keyname, one.type) for one in compiled._result_columns]  # noqa: SLF001  # there is no other way
+    names = [name for name, _ in columns]
+    row: Any = namedtuple("row", names, rename=True)  # type: ignore[misc]  # noqa: PYI024  # made at run time
+    converts = tuple(kind.dialect_impl(DIALECT).result_processor(DIALECT, None) for _, kind in columns)
+    return Text(str(compiled), binds, converts, row._make)
 
 
-def _bind(name: str, bind: BindParameter[Any]) -> tuple[str, Any, Callable[[Any], Any] | None]:
+def _converted(row: Iterable[Any], columns: Iterable[Convert]) -> Iterable[Any]:
+    return [value if convert is None else convert(value) for value, convert in zip(row, columns, strict=True)]
+
+
+def _bind(name: str, bind: BindParameter[Any]) -> tuple[str, Any, Convert]:
     return bind.key if bind.unique is False else name, bind.effective_value, _converter(bind)
 
 
-def _converter(bind: BindParameter[Any]) -> Callable[[Any], Any] | None:
-    return bind.type.dialect_impl(DIALECT).bind_processor(DIALECT)
+def _converter(bind: BindParameter[Any]) -> Convert:
+    convert: Convert = bind.type.dialect_impl(DIALECT).bind_processor(DIALECT)
+    return convert

@@ -11,6 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from mercato.clock import new_id
 from mercato.db.clock import now_ms
 from mercato.db.engine import Write
+from mercato.db.prepared import prepared
 from mercato.db.tables import jobs, jobs_dedup
 from mercato.db.types import Instant
 
@@ -83,4 +84,7 @@ def _insert_and_notify() -> Executable:
     return select(added.c.id, func.pg_notify(CHANNEL, added.c.kind))
 
 
-_INSERT: Final[dict[str, Executable]] = {"sqlite": _insert(sqlite), "postgresql": _insert_and_notify()}
+_INSERT: Final[dict[str, Executable]] = {
+    "sqlite": prepared(_insert(sqlite)),
+    "postgresql": _insert_and_notify(),
+}

@@ -11,11 +11,12 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Row, and_, delete, or_, select, update
+from sqlalchemy import Row, and_, bindparam, delete, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato import errors
 from mercato.db.engine import Write
+from mercato.db.prepared import prepared, prepared_update
 from mercato.db.tables import idempotency_keys as keys
 
 LIFE: Final = timedelta(hours=24)
@@ -28,7 +29,18 @@ _FREE: Final = b""
 """The request of a key that is anybody's again. Its row stays: were the claims counted anew, one that was overtaken
 could take another's for its own."""
 
-_INSERT: Final[dict[str, Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+_COLUMNS: Final[dict[str, Any]] = {column.name: bindparam(column.name) for column in keys.c}
+_INSERT: Final[dict[str, Any]] = {
+    "sqlite": prepared(sqlite.insert(keys).values(_COLUMNS).on_conflict_do_nothing()),
+    "postgresql": postgresql.insert(keys).values(_COLUMNS).on_conflict_do_nothing(),
+}
+_MINE: Final = (
+    keys.c.partner_id == bindparam("its_partner"),
+    keys.c.key == bindparam("its_key"),
+    keys.c.claims == bindparam("its_number"),
+)
+_HOLD: Final = prepared_update(keys, "order_id", where=_MINE)
+_SETTLE: Final = prepared_update(keys, "status", "headers", "body", where=_MINE)
 _headers: Final = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 
 
@@ -70,11 +82,8 @@ async def claim(
         "body": None,
         "created_at": now,
     }
-    added = await tx.execute(
-        _INSERT[tx.dialect](keys)
-        .values(partner_id=partner_id, key=key, claims=1, **fresh)
-        .on_conflict_do_nothing()
-    )
+    first = {"partner_id": partner_id, "key": key, "claims": 1}
+    added = await tx.execute(_INSERT[tx.dialect], first | fresh)
     if added.rowcount == 1:
         return Claim(partner_id=partner_id, key=key, number=1)
     row = await tx.first(select(keys).where(_is(partner_id, key)).with_for_update())
@@ -108,7 +117,7 @@ def _settled(row: Row[Any], prints: Sequence[bytes], now: datetime) -> Reply | N
 
 async def hold(tx: Write, claim: Claim, *, order_id: UUID) -> None:
     """Write down the order that the claim's work has made. Raises RequestInProgress when it was overtaken."""
-    moved = await tx.execute(update(keys).where(_mine(claim)).values(order_id=order_id))
+    moved = await tx.execute(_HOLD, _said(claim) | {"order_id": order_id})
     if moved.rowcount != 1:
         raise errors.RequestInProgress(
             "Another request with the same key has taken over. Ask again with the same key.",
@@ -118,15 +127,9 @@ async def hold(tx: Write, claim: Claim, *, order_id: UUID) -> None:
 
 async def settle(tx: Write, claim: Claim, reply: Reply) -> None:
     """Pin the reply: from now on it is what the key gets. An overtaken claim pins nothing."""
-    await tx.execute(
-        update(keys)
-        .where(_mine(claim))
-        .values(
-            status=reply.status,
-            headers=msgspec.json.encode(reply.headers).decode(),
-            body=reply.body,
-        )
-    )
+    headers = msgspec.json.encode(reply.headers).decode()
+    said = {"status": reply.status, "headers": headers, "body": reply.body}
+    await tx.execute(_SETTLE, _said(claim) | said)
 
 
 async def release(tx: Write, claim: Claim, *, now: datetime) -> None:
@@ -153,6 +156,11 @@ async def prune(tx: Write, *, now: datetime, limit: int) -> int:
 
 def _is(partner_id: UUID, key: str) -> Any:
     return and_(keys.c.partner_id == partner_id, keys.c.key == key)
+
+
+def _said(claim: Claim) -> dict[str, Any]:
+    """Return what `_MINE` binds."""
+    return {"its_partner": claim.partner_id, "its_key": claim.key, "its_number": claim.number}
 
 
 def _mine(claim: Claim) -> Any:

@@ -34,7 +34,7 @@ from mercato.orders.record import Actor, OrderRow, StoreAnswer
 from mercato.orders.replies import Agreed
 from mercato.orders.resend import KIND, SubmitJob
 from mercato.orders.results import already_placed, claimed_total, result_of, total_different, unreachable
-from mercato.orders.submission import Submission, Submitter
+from mercato.orders.submission import Outcome, Submission, Submitter
 from mercato.orders.tokens import Seal, Validated, digest_of
 from mercato.orders.validation import Checked, Validations
 from mercato.partners.model import Caller
@@ -141,8 +141,8 @@ class Placements:
             assert isinstance(plan, Checked)
             plan = await self._asked_store(asked, plan)
             crash.point("store.agreed")
-            async with self.db.write() as tx:
-                stored = await self._advance(tx, asked, begun, plan)
+            claim = begun
+            stored = await self.db.atomically(lambda tx: self._advance(tx, asked, claim, plan))
             if isinstance(stored, Reply):
                 return stored
             assert isinstance(stored, Told)
@@ -151,11 +151,15 @@ class Placements:
         left = asked.until - asyncio.get_running_loop().time()
         outcome = await self.submitter.submit(begun.submission, seconds=max(left, 1.0))
         crash.point("store.answered")
-        async with self.db.write() as tx:
-            order = await self.submitter.settle(tx, begun.submission, outcome, tells_fault=True)
-            reply = await self._settle(tx, asked, begun.claim, order)
-            crash.point("reply.written")
+        told = begun
+        reply = await self.db.atomically(lambda tx: self._answered(tx, asked, told, outcome))
         crash.point("reply.stored")
+        return reply
+
+    async def _answered(self, tx: Write, asked: Asked, told: Told, outcome: Outcome) -> Reply:
+        order = await self.submitter.settle(tx, told.submission, outcome, tells_fault=True)
+        reply = await self._settle(tx, asked, told.claim, order)
+        crash.point("reply.written")
         return reply
 
     # --- before the key is claimed ------------------------------------------------------------
@@ -190,27 +194,29 @@ class Placements:
     async def _begin(self, asked: Asked, key: str, plan: Plan) -> Reply | Claim | Told:
         """Return the reply if the key has one, else the claim, and the order if it could be stored already."""
         for left in reversed(range(TRIES)):
-            now = self.clock()
             try:
-                async with self.db.write() as tx:
-                    claim = await keys.claim(
-                        tx,
-                        partner_id=asked.caller.partner_id,
-                        key=key,
-                        prints=self._fingerprints(asked.request),
-                        now=now,
-                        until=now + timedelta(seconds=self.seconds) + SLACK,
-                    )
-                    if isinstance(claim, Reply):
-                        return claim
-                    if claim.order_id is not None:
-                        return await self._join(tx, asked, claim, claim.order_id)
-                    return await self._advance(tx, asked, claim, plan)
+                return await self.db.atomically(lambda tx: self._claimed(tx, asked, key, plan))
             except IntegrityError:
                 # Another request has used the same token in this very moment.
                 if not left:
                     raise
         raise AssertionError("the loop returns or raises")
+
+    async def _claimed(self, tx: Write, asked: Asked, key: str, plan: Plan) -> Reply | Claim | Told:
+        now = self.clock()
+        claim = await keys.claim(
+            tx,
+            partner_id=asked.caller.partner_id,
+            key=key,
+            prints=self._fingerprints(asked.request),
+            now=now,
+            until=now + timedelta(seconds=self.seconds) + SLACK,
+        )
+        if isinstance(claim, Reply):
+            return claim
+        if claim.order_id is not None:
+            return await self._join(tx, asked, claim, claim.order_id)
+        return await self._advance(tx, asked, claim, plan)
 
     async def _advance(self, tx: Write, asked: Asked, claim: Claim, plan: Plan) -> Reply | Claim | Told:
         if isinstance(plan, Checked):

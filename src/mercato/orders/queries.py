@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Row, Select, delete, func, insert, select, update
+from sqlalchemy import Row, Select, Update, bindparam, delete, func, select
 
 from mercato.db.engine import Read, Write
+from mercato.db.prepared import prepared, prepared_insert, prepared_update
 from mercato.db.tables import order_history as history
 from mercato.db.tables import order_submissions as submissions
 from mercato.db.tables import orders, stores
@@ -36,6 +38,17 @@ _DOCUMENTS: Final[dict[str, Any]] = {
 }
 """The columns that hold a document as JSON."""
 
+_ITS_ID: Final = (orders.c.id == bindparam("its_id"),)
+_INSERT_ORDER: Final = prepared_insert(orders)
+_BY_ID: Final = prepared(select(orders).where(*_ITS_ID))
+_BY_ID_HELD: Final = prepared(_BY_ID.with_for_update())
+_OF_TOKEN: Final = prepared(select(orders.c.id).where(orders.c.token_id == bindparam("its_token")))
+_INSERT_SUBMISSION: Final = prepared_insert(submissions)
+_DELETE_SUBMISSION: Final = prepared(
+    delete(submissions).where(submissions.c.order_id == bindparam("its_order"))
+)
+_INSERT_ENTRY: Final = prepared_insert(history)
+
 _ENUMS: Final = {"state": OrderState, "status": OrderStatus, "answer": StoreAnswer}
 
 
@@ -45,7 +58,7 @@ _ENUMS: Final = {"state": OrderState, "status": OrderStatus, "answer": StoreAnsw
 async def insert_order(tx: Write, order: OrderRow) -> None:
     """Store an order. The unique index refuses a second one of the same validation token."""
     values = {name: getattr(order, name) for name in OrderRow.__slots__}
-    await tx.execute(insert(orders).values(**_stored(values)))
+    await tx.execute(_INSERT_ORDER, _stored(values))
 
 
 async def find_order(tx: Read, caller: Caller, order_id: UUID, *, lock: bool = False) -> OrderRow | None:
@@ -57,14 +70,13 @@ async def find_order(tx: Read, caller: Caller, order_id: UUID, *, lock: bool = F
 
 async def find_order_by_id(tx: Read, order_id: UUID, *, lock: bool = False) -> OrderRow | None:
     """Return the order whoever's it is: for work that was begun for its own partner."""
-    query = select(orders).where(orders.c.id == order_id)
-    row = await tx.first(query.with_for_update() if lock else query)
+    row = await tx.first(_BY_ID_HELD if lock else _BY_ID, {"its_id": order_id})
     return None if row is None else _order(row)
 
 
 async def find_order_of_token(tx: Read, token_id: UUID) -> UUID | None:
     """Return the order that was placed with the token."""
-    found: UUID | None = await tx.scalar(select(orders.c.id).where(orders.c.token_id == token_id))
+    found: UUID | None = await tx.scalar(_OF_TOKEN, {"its_token": token_id})
     return found
 
 
@@ -90,7 +102,13 @@ async def list_orders(
 
 async def move_order(tx: Write, order_id: UUID, **values: Any) -> None:
     """Change an order that the transaction holds."""
-    await tx.execute(update(orders).where(orders.c.id == order_id).values(**_stored(values)))
+    await tx.execute(_move(tuple(values)), {"its_id": order_id} | _stored(values))
+
+
+@cache
+def _move(columns: tuple[str, ...]) -> Update:
+    """Return the change of these columns: there are a handful of such sets."""
+    return prepared_update(orders, *columns, where=_ITS_ID)
 
 
 def _side(caller: Caller) -> Any:
@@ -105,7 +123,7 @@ def _stored(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _order(row: Row[Any]) -> OrderRow:
-    values = dict(row._mapping)  # noqa: SLF001  # SQLAlchemy's documented way to a row's columns by name
+    values = dict(row._asdict())
     for name, decoder in _DOCUMENTS.items():
         if values[name] is not None:
             values[name] = decoder.decode(values[name])
@@ -121,7 +139,8 @@ async def insert_submission(
     tx: Write, order_id: UUID, *, url: str, body: bytes, give_up_at: datetime
 ) -> None:
     """Keep what the store is told, sealed, until it has answered or is given up."""
-    await tx.execute(insert(submissions).values(order_id=order_id, url=url, body=body, give_up_at=give_up_at))
+    row = {"order_id": order_id, "url": url, "body": body, "give_up_at": give_up_at}
+    await tx.execute(_INSERT_SUBMISSION, row)
 
 
 async def find_submission(tx: Read, order_id: UUID) -> tuple[str, bytes, datetime] | None:
@@ -144,7 +163,7 @@ async def find_submission(tx: Read, order_id: UUID) -> tuple[str, bytes, datetim
 
 async def delete_submission(tx: Write, order_id: UUID) -> None:
     """Forget what the store was told: the card token goes with it."""
-    await tx.execute(delete(submissions).where(submissions.c.order_id == order_id))
+    await tx.execute(_DELETE_SUBMISSION, {"its_order": order_id})
 
 
 # --- history --------------------------------------------------------------------------------------
@@ -154,16 +173,8 @@ async def insert_entry(
     tx: Write, order_id: UUID, number: int, *, at: datetime, actor: str, type_: str, detail: dict[str, Any]
 ) -> None:
     """Write down what happened to an order."""
-    await tx.execute(
-        insert(history).values(
-            order_id=order_id,
-            number=number,
-            at=at,
-            actor=actor,
-            type=type_,
-            detail=as_json(detail).decode(),
-        )
-    )
+    row = {"order_id": order_id, "number": number, "at": at, "actor": actor, "type": type_}
+    await tx.execute(_INSERT_ENTRY, row | {"detail": as_json(detail).decode()})
 
 
 async def list_entries(tx: Read, order_id: UUID, *, limit: int) -> Sequence[Row[Any]]:

@@ -6,9 +6,10 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import ColumnElement, Row, and_, case, delete, insert, literal, or_, select, update
+from sqlalchemy import ColumnElement, Row, and_, bindparam, case, delete, insert, literal, or_, select, update
 
 from mercato.db.engine import Read, Write
+from mercato.db.prepared import prepared
 from mercato.db.tables import api_keys, partners, signing_secrets
 from mercato.db.types import Instant
 from mercato.partners.model import ApiKey, Limits, Partner, PartnerKind, SigningSecret, Surface
@@ -64,9 +65,12 @@ async def find_webhook_token(tx: Read, partner_id: UUID) -> bytes | None:
     return sealed
 
 
+_EVENT_URL = prepared(select(partners.c.event_url).where(partners.c.id == bindparam("its_id")))
+
+
 async def find_event_url(tx: Read, partner_id: UUID) -> str | None:
     """Return where the partner's order events go."""
-    url: str | None = await tx.scalar(select(partners.c.event_url).where(partners.c.id == partner_id))
+    url: str | None = await tx.scalar(_EVENT_URL, {"its_id": partner_id})
     return url
 
 

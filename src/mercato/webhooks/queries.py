@@ -5,16 +5,29 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, Select, and_, delete, insert, select, text, update
+from sqlalchemy import Row, Select, and_, bindparam, delete, literal_column, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.db.engine import Read, Write
+from mercato.db.prepared import prepared, prepared_insert
 from mercato.db.tables import deliveries, delivery_attempts, endpoints
 from mercato.db.types import to_ms
 from mercato.partners.model import Caller, Surface
 from mercato.webhooks.model import Called, DeliverJob, Delivery, DeliveryStatus, Outcome
 
 Attempts = Sequence[Row[Any]]
+
+_INSERT_DELIVERY = prepared_insert(deliveries)
+_ABSENT: dict[str, Any] = dict.fromkeys(deliveries.c.keys())
+_INSERT_ATTEMPT = prepared_insert(delivery_attempts)
+_OF_ORDER = prepared(
+    select(deliveries.c.id)
+    .where(deliveries.c.order_id == bindparam("its_order"), deliveries.c.type == bindparam("its_type"))
+    .order_by(deliveries.c.id)
+    .limit(literal_column("1"))
+)
+_ENDPOINT = (endpoints.c.partner_id == bindparam("its_partner"), endpoints.c.url == bindparam("its_url"))
+_DISABLED = prepared(select(endpoints.c.disabled_reason).where(*_ENDPOINT))
 
 
 _its_endpoint = and_(endpoints.c.partner_id == deliveries.c.partner_id, endpoints.c.url == deliveries.c.url)
@@ -24,7 +37,7 @@ _its_endpoint = and_(endpoints.c.partner_id == deliveries.c.partner_id, endpoint
 
 async def insert_delivery(tx: Write, **columns: Any) -> None:
     defaults = {"attempts": 0, "round": 0, "attempts_before_round": 0}
-    await tx.execute(insert(deliveries).values(defaults | columns))
+    await tx.execute(_INSERT_DELIVERY, _ABSENT | defaults | columns)
 
 
 async def find_open(tx: Read, job: DeliverJob) -> Delivery | None:
@@ -81,7 +94,7 @@ async def move_delivery(tx: Write, delivery: Delivery, *, now: datetime, **colum
 async def insert_attempt(
     tx: Write, delivery_id: UUID, number: int, outcome: Outcome, *, at: datetime
 ) -> None:
-    await tx.execute(insert(delivery_attempts).values(_attempt(delivery_id, number, outcome, at)))
+    await tx.execute(_INSERT_ATTEMPT, _attempt(delivery_id, number, outcome, at))
 
 
 def _attempt(delivery_id: UUID, number: int, made: Outcome | Called, at: datetime) -> dict[str, Any]:
@@ -105,7 +118,7 @@ async def insert_calls(tx: Write, delivery_id: UUID, calls: Sequence[Called], *,
         rows = [
             _attempt(delivery_id, number, called, called.at) for number, called in enumerate(calls, first)
         ]
-        await tx.execute(insert(delivery_attempts).values(rows))
+        await tx.execute(_INSERT_ATTEMPT, rows)
 
 
 async def move_recorded(tx: Write, delivery_id: UUID, *, more: int, columns: Mapping[str, Any]) -> int | None:
@@ -122,12 +135,7 @@ async def move_recorded(tx: Write, delivery_id: UUID, *, more: int, columns: Map
 
 async def find_of_order(tx: Read, order_id: UUID, type_: str) -> UUID | None:
     """Return the first delivery of the type about the order."""
-    found: UUID | None = await tx.scalar(
-        select(deliveries.c.id)
-        .where(deliveries.c.order_id == order_id, deliveries.c.type == type_)
-        .order_by(deliveries.c.id)
-        .limit(1)
-    )
+    found: UUID | None = await tx.scalar(_OF_ORDER, {"its_order": order_id, "its_type": type_})
     return found
 
 
@@ -136,9 +144,7 @@ async def find_of_order(tx: Read, order_id: UUID, type_: str) -> UUID | None:
 
 async def find_disabled_reason(tx: Read, partner_id: UUID, url: str) -> str | None:
     """Return why the endpoint is disabled, None while it is not."""
-    reason: str | None = await tx.scalar(
-        select(endpoints.c.disabled_reason).where(*_endpoint(partner_id, url))
-    )
+    reason: str | None = await tx.scalar(_DISABLED, {"its_partner": partner_id, "its_url": url})
     return reason
 
 
