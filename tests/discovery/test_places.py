@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.discovery.shelf import Shelf, haversine
 
 from mercato.discovery.model import MOST_RADIUS
-from mercato.discovery.places import cell_of, circle_of, metres_of, point_of
+from mercato.discovery.places import RINGS, cell_of, circle_of, metres_of, point_of, zones_of
 
 latitudes = st.floats(-90, 90) | st.sampled_from([-90.0, -89.999, 0.0, 89.999, 90.0])
 longitudes = st.floats(-180, 180) | st.sampled_from([-180.0, -179.999, 0.0, 179.999, 180.0])
@@ -37,9 +37,23 @@ def test_a_circle_holds_exactly_what_the_haversine_says(
         assert away((lat, lng), other) > circle.most
 
 
-@given(latitudes, longitudes, st.floats(0, MOST_RADIUS))
-def test_the_cells_of_a_circle_are_few_ranges(lat: float, lng: float, radius: float):
-    assert len(circle_of(lat, lng, radius).ranges) <= 2 * (2 * radius / 5_000 + 3)
+@given(latitudes, longitudes, near, near, st.floats(0, 300_000))
+def test_a_zone_inside_a_ring_lies_inside_it_and_zones_are_apart(
+    lat: float, lng: float, north: float, east: float, radius: float
+):
+    other = (
+        max(-90.0, min(90.0, lat + north * radius / 40_000)),
+        (lng + east * radius / 40_000 + 180) % 360 - 180,
+    )
+    circle = circle_of(lat, lng, radius)
+    inside, edge = zones_of(circle)
+    cell = cell_of(*other)
+    found = [zone for zone in (*inside, *edge) if zone.low <= cell <= zone.high]
+    covered = any(low <= cell <= high for low, high in circle.ranges)
+    assert len(found) == covered
+    for zone in found:
+        if zone in inside:
+            assert haversine((lat, lng), other) <= radius * RINGS[zone.ring] + 0.001
 
 
 def anywhere(chance: random.Random) -> tuple[float, float]:

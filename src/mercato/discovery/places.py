@@ -6,14 +6,20 @@ takes three multiplications where the haversine takes five functions.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 EARTH_RADIUS: Final = 6_371_008.8
 """Mean radius of the earth in metres."""
 
-CELL_DEGREES: Final = 0.05
-ROWS: Final = 3_600
-COLUMNS: Final = 7_200
+CELL_DEGREES: Final = 0.02
+"""Some two kilometres: small enough that most stores of a circle stand in cells that are all inside."""
+
+ROWS: Final = 9_000
+COLUMNS: Final = 18_000
+
+RINGS: Final = (0.16, 0.4, 1.0)
+"""Shares of a radius: when the smallest circles hold a page already, nobody sorts what is in the largest."""
 
 _MARGIN: Final = 1e-9
 """Degrees by which a circle is widened, so that rounding leaves no store outside."""
@@ -27,12 +33,29 @@ class Point(NamedTuple):
     z: float
 
 
+class Zone(NamedTuple):
+    """A range of cells. `ring` is the number of the smallest of RINGS' circles that holds all of them."""
+
+    low: int
+    high: int
+    ring: int
+
+
 class Circle(NamedTuple):
     """What is within so many metres of a place: ranges of cells that cover it, and the chord's largest square."""
 
+    latitude: float
+    longitude: float
+    metres: float
     centre: Point
-    ranges: tuple[tuple[int, int], ...]
     most: float
+    ranges: tuple[tuple[int, int], ...]
+
+    def inner(self, ring: int) -> "Circle":
+        """Return one of the circles inside; the last of RINGS is the circle itself."""
+        return (
+            self if RINGS[ring] == 1 else circle_of(self.latitude, self.longitude, self.metres * RINGS[ring])
+        )
 
 
 def cell_of(latitude: float, longitude: float) -> int:
@@ -48,15 +71,49 @@ def point_of(latitude: float, longitude: float) -> Point:
 
 def circle_of(latitude: float, longitude: float, metres: float) -> Circle:
     """Return the circle of a radius on the earth's surface around a place."""
-    angle = min(metres / EARTH_RADIUS, math.pi)
+    angle = _angle(metres)
     # A millimetre more, so that a store on the edge, as its distance is shown, is inside.
     chord = 2 * math.sin(min(angle + 0.001 / EARTH_RADIUS, math.pi) / 2)
-    return Circle(point_of(latitude, longitude), _ranges(latitude, longitude, angle), chord * chord)
+    ranges = [
+        part for row, _, covered in _rows(latitude, longitude, angle) for part in _wrapped(row, *covered)
+    ]
+    return Circle(latitude, longitude, metres, point_of(latitude, longitude), chord * chord, tuple(ranges))
+
+
+def zones_of(circle: Circle) -> tuple[list[Zone], list[Zone]]:
+    """Return a circle's cells: those that are all inside, by ring, and those that its edge goes through."""
+    inside: list[Zone] = []
+    edge: list[Zone] = []
+    last = len(RINGS) - 1
+    inner = [
+        {
+            row: held
+            for row, held, _ in _rows(circle.latitude, circle.longitude, _angle(circle.metres * share))
+        }
+        for share in RINGS[:-1]
+    ]
+    for row, held, (first, end) in _rows(circle.latitude, circle.longitude, _angle(circle.metres)):
+        # From the innermost outwards, each ring on both sides of what lies inside it.
+        known: tuple[int, int] | None = None
+        for ring, span in enumerate((*(rows.get(row) for rows in inner), held)):
+            if span is not None:
+                inside += _around(row, span, known, ring)
+                known = span
+        edge += _around(row, (first, end), known, last)
+    return inside, edge
 
 
 def metres_of(chord_squared: float) -> float:
     """Return the distance on the earth's surface that a chord stands for."""
     return 2 * EARTH_RADIUS * math.asin(min(math.sqrt(max(chord_squared, 0.0)) / 2, 1.0))
+
+
+Span = tuple[int, int]
+"""The first and the last of columns side by side, counted on beyond the antimeridian."""
+
+
+def _angle(metres: float) -> float:
+    return min(metres / EARTH_RADIUS, math.pi)
 
 
 def _row(latitude: float) -> int:
@@ -67,41 +124,64 @@ def _column(longitude: float) -> int:
     return math.floor((longitude + 180) / CELL_DEGREES) % COLUMNS
 
 
-def _ranges(latitude: float, longitude: float, angle: float) -> tuple[tuple[int, int], ...]:
+def _around(row: int, span: Span, known: Span | None, ring: int) -> list[Zone]:
+    """Return the zones of a span but for the part that is known."""
+    parts = [span] if known is None else [(span[0], known[0] - 1), (known[1] + 1, span[1])]
+    return [
+        Zone(low, high, ring)
+        for first, last in parts
+        if first <= last
+        for low, high in _wrapped(row, first, last)
+    ]
+
+
+def _wrapped(row: int, first: int, last: int) -> list[tuple[int, int]]:
+    """Return the cells of a span: two ranges where it crosses the antimeridian."""
+    base, count = row * COLUMNS, last - first + 1
+    if count >= COLUMNS:
+        return [(base, base + COLUMNS - 1)]
+    start = first % COLUMNS
+    over = start + count - COLUMNS
+    if over <= 0:
+        return [(base + start, base + start + count - 1)]
+    return [(base + start, base + COLUMNS - 1), (base, base + over - 1)]
+
+
+def _rows(latitude: float, longitude: float, angle: float) -> Iterator[tuple[int, Span | None, Span]]:
+    """Return each row that a circle touches: its number, the columns that are all inside, and all it touches."""
     reach = math.degrees(angle) + _MARGIN
-    found: list[tuple[int, int]] = []
-    for row in range(_row(latitude - reach), _row(latitude + reach) + 1):
-        base = row * COLUMNS
-        for first, last in _columns(longitude, _half_width(row, latitude, reach)):
-            found.append((base + first, base + last))
-    return tuple(found)
-
-
-def _columns(longitude: float, half: float) -> list[tuple[int, int]]:
-    """Return the ranges of columns that cover so many degrees on both sides of a longitude."""
-    if half >= 180 - CELL_DEGREES:
-        return [(0, COLUMNS - 1)]
-    first, last = _column(longitude - half), _column(longitude + half)
-    return [(first, last)] if first <= last else [(first, COLUMNS - 1), (0, last)]
-
-
-def _half_width(row: int, latitude: float, reach: float) -> float:
-    """Return how many degrees of longitude to each side the circle has where it is widest in the row."""
-    low, high = row * CELL_DEGREES - 90, (row + 1) * CELL_DEGREES - 90
-    bottom, top = max(low, latitude - reach), min(high, latitude + reach)
-    candidates = [bottom, top]
+    first, last = _row(latitude - reach), _row(latitude + reach)
     cosine = math.cos(math.radians(reach))
-    # The widest place of a circle lies nearer to the pole than its centre.
-    widest = math.sin(math.radians(latitude)) / cosine if cosine > 0 else 2.0
-    if abs(widest) <= 1:
-        candidates.append(min(max(math.degrees(math.asin(widest)), bottom), top))
-    return max(_width_at(at, latitude, cosine) for at in candidates) + _MARGIN
+    sine = math.sin(math.radians(latitude))
+    # The widest place of a circle lies nearer to the pole than its centre; one that holds a pole is widest there.
+    ratio = sine / cosine if cosine > 0 else math.copysign(2.0, sine)
+    widest = math.degrees(math.asin(ratio)) if abs(ratio) <= 1 else math.copysign(90.0, ratio)
+    edges = [_width_at(row * CELL_DEGREES - 90, latitude, cosine) for row in range(first, last + 2)]
+    for at, row in enumerate(range(first, last + 1)):
+        below, above = edges[at], edges[at + 1]
+        low, high = row * CELL_DEGREES - 90, (row + 1) * CELL_DEGREES - 90
+        most = _width_at(min(max(widest, low), high), latitude, cosine) + _MARGIN
+        touched = _touched(longitude, most)
+        yield row, _held(longitude, min(below, above) - 2 * _MARGIN), touched
+
+
+def _touched(longitude: float, half: float) -> Span:
+    first = math.floor((longitude - half + 180) / CELL_DEGREES)
+    last = math.floor((longitude + half + 180) / CELL_DEGREES)
+    return first, min(last, first + COLUMNS - 1)
+
+
+def _held(longitude: float, half: float) -> Span | None:
+    first = math.ceil((longitude - half + 180) / CELL_DEGREES)
+    last = math.floor((longitude + half + 180) / CELL_DEGREES) - 1
+    return (first, last) if half > 0 and first <= last else None
 
 
 def _width_at(at: float, latitude: float, cosine: float) -> float:
+    """Return how many degrees of longitude to each side a circle reaches at a latitude; nothing beyond it."""
     phi, beta = math.radians(latitude), math.radians(at)
     below = math.cos(phi) * math.cos(beta)
+    above = cosine - math.sin(phi) * math.sin(beta)
     if below < 1e-12:  # noqa: PLR2004  # at a pole all longitudes meet
-        return 180.0
-    ratio = (cosine - math.sin(phi) * math.sin(beta)) / below
-    return math.degrees(math.acos(min(max(ratio, -1.0), 1.0)))
+        return 180.0 if above <= 0 else 0.0
+    return math.degrees(math.acos(min(max(above / below, -1.0), 1.0)))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from mercato.db.engine import Read
 from mercato.discovery import statements
-from mercato.discovery.places import Circle
+from mercato.discovery.places import RINGS, Circle, zones_of
 from mercato.discovery.statements import Shape
 from mercato.discovery.text import Question, asked, without
 
@@ -32,43 +32,56 @@ class Hit(NamedTuple):
 
 
 class Hours(NamedTuple):
-    """Opening hours among the hits, and how many hits that are not paused have them."""
+    """Opening hours among the hits of a ring, and how many hits that are not paused have them."""
 
     key: int
     timezone: str
     spans: bytes
+    ring: int
     stores: int
+
+
+async def count_rings(tx: Read, search: Search) -> list[int]:
+    """Return how many hits by place there are in each ring's zones."""
+    shape, values = _shape(tx, search), _values(search) | _zones(tx, search)
+    found: dict[int, int] = {row[0]: row[1] for row in await tx.execute(statements.rings(shape), values)}
+    return [found.get(ring, 0) for ring in range(len(RINGS))]
 
 
 async def list_hours(tx: Read, search: Search) -> list[Hours]:
     """Return the opening hours of all hits that are not paused: as many rows as they differ."""
-    shape = _shape(tx, search, opened=False)
-    rows = await tx.execute(statements.hours(shape), _values(tx, search) | _words(tx, search.question))
-    return [Hours(*row) for row in rows]
+    shape = _shape(tx, search)
+    values = _values(search) | _words(tx, search.question)
+    if shape.by_cells:
+        values |= _zones(tx, search)
+    return [Hours(*row) for row in await tx.execute(statements.hours(shape), values)]
 
 
 async def list_hits(
     tx: Read, search: Search, *, offset: int, limit: int, keys: Sequence[int] | None = None
 ) -> tuple[int | None, list[Hit]]:
-    """Return the total and a page of hits. With `keys`, only those open by these hours, and no total."""
+    """Return the total and a page of hits. With `keys`, only those open by these hours.
+
+    There is no total with `keys`, nor by place without words: these are counted first.
+    """
     shape = _shape(tx, search, opened=keys is not None)
-    values = _values(tx, search) | {"offset": offset, "limit": limit}
+    values = _values(search) | _words(tx, search.question) | {"offset": offset, "limit": limit}
     if keys is not None:
         values["keys"] = list(keys) if tx.dialect == "postgresql" else json.dumps(keys)
-    values |= _words(tx, search.question)
+    if shape.by_cells and search.circle is not None:
+        values |= _ranges(tx, search.circle.ranges)
     if shape.words and not shape.place:
         values |= _tiers(tx, search.question) | {"top": offset + limit}
-    rows = await tx.execute(statements.page(shape), values)
     total: int | None = None
     hits = []
-    for count, *rest in rows:
+    for count, *rest in await tx.execute(statements.page(shape), values):
         total = count
         if rest[2] is not None:
             hits.append(Hit(*rest))
     return total, hits
 
 
-def _shape(tx: Read, search: Search, *, opened: bool) -> Shape:
+def _shape(tx: Read, search: Search, *, opened: bool = False) -> Shape:
     return Shape(
         dialect=tx.dialect,
         place=search.circle is not None,
@@ -79,17 +92,28 @@ def _shape(tx: Read, search: Search, *, opened: bool) -> Shape:
     )
 
 
-def _values(tx: Read, search: Search) -> dict[str, Any]:
+def _values(search: Search) -> dict[str, Any]:
     values: dict[str, Any] = {"now": search.now_ms}
-    if search.circle is None:
-        return values
-    values |= search.circle.centre._asdict() | {"most": search.circle.most}
-    if search.question is not None:
-        return values
+    if search.circle is not None:
+        values |= search.circle.centre._asdict() | {"most": search.circle.most}
+    return values
+
+
+def _zones(tx: Read, search: Search) -> dict[str, Any]:
+    assert search.circle is not None
+    inside, edge = zones_of(search.circle)
+    return _ranges(tx, inside, "inside") | _ranges(tx, edge, "edge")
+
+
+def _ranges(tx: Read, ranges: Sequence[tuple[int, ...]], name: str = "") -> dict[str, Any]:
     if tx.dialect == "sqlite":
-        return values | {"ranges": json.dumps(search.circle.ranges)}
-    lows, highs = zip(*search.circle.ranges, strict=True)
-    return values | {"lows": list(lows), "highs": list(highs)}
+        return {name or "ranges": json.dumps(ranges)}
+    columns = zip(*ranges, strict=True) if ranges else ((), (), ())
+    prefix = f"{name}_" if name else ""
+    return {
+        f"{prefix}{edge}": list(column)
+        for edge, column in zip(("lows", "highs", "rings"), columns, strict=False)
+    }
 
 
 def _words(tx: Read, question: Question | None) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """Discover stores: by place, by words, by what they offer, and by whether they are open."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 from uuid import UUID
 
@@ -8,12 +10,12 @@ import msgspec
 
 from mercato import errors
 from mercato.clock import Clock
-from mercato.db.engine import Database
+from mercato.db.engine import Database, Read
 from mercato.db.types import to_ms
 from mercato.discovery import queries
 from mercato.discovery.hours import Openings
 from mercato.discovery.model import RADIUS, DiscoverRequest, Found, Location
-from mercato.discovery.places import Circle, circle_of, metres_of
+from mercato.discovery.places import RINGS, Circle, circle_of, metres_of
 from mercato.discovery.queries import Hit, Search
 from mercato.discovery.text import question_of
 from mercato.errors import OrderError
@@ -49,23 +51,47 @@ class Discovery:
         )
         offset, limit = request.offset or 0, request.limit or LIMIT
         openings = Openings(now)
-        hits: list[Hit] = []
         async with self.db.read() as tx:
-            if request.open_now:
-                hours = await queries.list_hours(tx, search)
-                opened = [row for row in hours if openings.is_open(row.timezone, row.spans)]
-                total = sum(row.stores for row in opened)
-                if offset < total:
-                    keys = sorted(row.key for row in opened)
-                    _, hits = await queries.list_hits(tx, search, offset=offset, limit=limit, keys=keys)
-            else:
-                counted, hits = await queries.list_hits(tx, search, offset=offset, limit=limit)
-                total = counted or 0
+            total, hits = await _found(tx, search, openings, offset, limit, opened=bool(request.open_now))
         return Found(
             stores=[_shown(hit, search.now_ms, openings) for hit in hits],
             total_count=total,
             has_more=offset + len(hits) < total,
         )
+
+
+async def _found(
+    tx: Read, search: Search, openings: Openings, offset: int, limit: int, *, opened: bool
+) -> tuple[int, list[Hit]]:
+    """Return how many there are, and the page of them."""
+    keys: list[int] | None = None
+    if opened:
+        rows = [
+            row for row in await queries.list_hours(tx, search) if openings.is_open(row.timezone, row.spans)
+        ]
+        keys = sorted({row.key for row in rows})
+        rings = [sum(row.stores for row in rows if row.ring == ring) for ring in range(len(RINGS))]
+    elif search.circle is not None and search.question is None:
+        rings = await queries.count_rings(tx, search)
+    else:
+        counted, hits = await queries.list_hits(tx, search, offset=offset, limit=limit)
+        return counted or 0, hits
+    total = sum(rings)
+    if offset >= total:
+        return total, []
+    _, hits = await queries.list_hits(
+        tx, _narrowed(search, rings, offset + limit), offset=offset, limit=limit, keys=keys
+    )
+    return total, hits
+
+
+def _narrowed(search: Search, rings: Sequence[int], most: int) -> Search:
+    """Return the search by place within the smallest circle that has as many hits as are needed."""
+    if search.circle is None or search.question is not None:
+        return search
+    known = accumulate(rings)
+    enough = next((ring for ring, stores in enumerate(known) if stores >= most), len(RINGS) - 1)
+    return search._replace(circle=search.circle.inner(enough))
 
 
 def _shown(hit: Hit, now_ms: int, openings: Openings) -> msgspec.Raw:

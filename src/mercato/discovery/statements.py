@@ -1,6 +1,7 @@
 """The SQL of searches, put together from parts: one statement for each shape of a search, made once.
 
-Three ways lead to the hits. By place: an index of cells that holds everything a search looks at. By words: the
+Three ways lead to the hits. By place: an index of cells that holds everything a search looks at; cells that are all
+inside the circle are counted as they are, and a page is looked for in the smallest circle that fills it. By words: the
 full-text index, joined with the rows only for what it doesn't know. By name: over another index that holds
 everything, with a count that is added up from the opening hours.
 """
@@ -33,6 +34,16 @@ class Shape(NamedTuple):
         return self.words or self.marks
 
     @property
+    def by_cells(self) -> bool:
+        """Tell whether the index of cells is asked."""
+        return self.place and not self.indexed
+
+    @property
+    def counted(self) -> bool:
+        """Tell whether a search is counted before its page is asked for."""
+        return self.opened or self.by_cells
+
+    @property
     def by_name(self) -> bool:
         """Tell whether all stores are gone through, in order of their names."""
         return not (self.place or self.indexed)
@@ -40,12 +51,22 @@ class Shape(NamedTuple):
 
 _AWAY: Final = "((s.x - :x) * (s.x - :x) + (s.y - :y) * (s.y - :y) + (s.z - :z) * (s.z - :z))"
 
-# A CROSS JOIN is SQLite's word for "in this order".
+# The stores of each range, looked up range by range: a CROSS JOIN is SQLite's word for "in this order", OFFSET 0 is
+# PostgreSQL's, which otherwise takes the ranges for so many that it walks the whole index in parallel.
+_IN_RANGE: Final = {
+    "sqlite": "CROSS JOIN store_search s ON s.cell BETWEEN r.low AND r.high",
+    "postgresql": "CROSS JOIN LATERAL (SELECT number, x, y, z, pickup, delivery, hours_key, paused_until "
+    "FROM store_search WHERE cell BETWEEN r.low AND r.high OFFSET 0) s",
+}
 _BY_PLACE: Final = {
-    "sqlite": "json_each(:ranges) r CROSS JOIN store_search s "
-    "ON s.cell BETWEEN json_extract(r.value, '$[0]') AND json_extract(r.value, '$[1]')",
-    "postgresql": "unnest(:lows, :highs) AS r (low, high) "
-    "JOIN store_search s ON s.cell BETWEEN r.low AND r.high",
+    "sqlite": "(SELECT json_extract(value, '$[0]') AS low, json_extract(value, '$[1]') AS high "  # noqa: S608  # parts of this module
+    f"FROM json_each(:ranges)) r {_IN_RANGE['sqlite']}",  # parts of this module
+    "postgresql": f"unnest(:lows, :highs) AS r (low, high) {_IN_RANGE['postgresql']}",
+}
+_ZONES: Final = {
+    "sqlite": "(SELECT json_extract(value, '$[0]') AS low, json_extract(value, '$[1]') AS high, "
+    "json_extract(value, '$[2]') AS ring FROM json_each(:{0})) r",
+    "postgresql": "unnest(:{0}_lows, :{0}_highs, :{0}_rings) AS r (low, high, ring)",
 }
 _BY_WORDS: Final = {
     "sqlite": "store_words w CROSS JOIN store_search s ON s.number = w.rowid",
@@ -53,14 +74,17 @@ _BY_WORDS: Final = {
 }
 _WORDS_ALONE: Final = {"sqlite": "store_words w", "postgresql": "store_search s"}
 _NUMBER: Final = {"sqlite": "w.rowid", "postgresql": "s.number"}
+# FTS5 finds in this order. PostgreSQL must not walk by it, with a look into every store's words.
+_IN_ORDER: Final = {"sqlite": "w.rowid", "postgresql": "s.number + 0"}
 _MATCHES: Final = {
     "sqlite": "w.store_words MATCH {}",
     "postgresql": "s.words @@ CAST({} AS tsquery)",
 }
+_AWAKE: Final = "s.paused_until <= :now"
 _OPEN: Final = {
     # The sign keeps SQLite from walking by this column.
-    "sqlite": "s.paused_until <= :now AND +s.hours_key IN (SELECT value FROM json_each(:keys))",
-    "postgresql": "s.paused_until <= :now AND s.hours_key = ANY(:keys)",
+    "sqlite": f"{_AWAKE} AND +s.hours_key IN (SELECT value FROM json_each(:keys))",  # noqa: S608  # no input
+    "postgresql": f"{_AWAKE} AND s.hours_key = ANY(:keys)",
 }
 _SOLD_OUT: Final = {
     "sqlite": "group_concat(i.item_id)",
@@ -72,8 +96,11 @@ _TYPES: Final[dict[str, TypeEngine[Any]]] = {
     "y": Double(),
     "z": Double(),
     "most": Double(),
-    "lows": ARRAY(BigInteger()),
-    "highs": ARRAY(BigInteger()),
+    **{
+        f"{zones}{edge}": ARRAY(BigInteger())
+        for zones in ("", "inside_", "edge_")
+        for edge in ("lows", "highs", "rings")
+    },
     "now": BigInteger(),
     "top": BigInteger(),
     "limit": BigInteger(),
@@ -87,7 +114,7 @@ def page(shape: Shape) -> TextClause:
 
     `total` is null where it is known already. Where it is not there is always a row, of nulls but for it.
     """
-    total = "SELECT CAST(NULL AS BIGINT) AS total" if shape.opened else _total(shape)
+    total = "SELECT CAST(NULL AS BIGINT) AS total" if shape.counted else _total(shape)
     order = _order(shape)
     hits = f"hits AS ({_hits(shape)})," if not _streams(shape) else ""
     return _statement(
@@ -108,34 +135,56 @@ def page(shape: Shape) -> TextClause:
 
 
 @cache
+def rings(shape: Shape) -> TextClause:
+    """Return rows of (ring, stores): how many hits by place there are in zones of that ring."""
+    mode = f" AND s.{shape.mode}" if shape.mode else ""
+    counts = (
+        f"SELECT r.ring, (SELECT count(*) FROM store_search s WHERE s.cell BETWEEN r.low AND r.high{more}{mode}) AS n "  # noqa: S608  # parts of this module
+        f"FROM {_ZONES[shape.dialect].format(zones)}"
+        for zones, more in (("inside", ""), ("edge", f" AND {_AWAY} <= :most"))
+    )
+    return _statement(
+        shape,
+        f"SELECT ring, CAST(sum(n) AS BIGINT) FROM ({' UNION ALL '.join(counts)}) a GROUP BY ring",  # noqa: S608  # parts of this module
+    )
+
+
+@cache
 def hours(shape: Shape) -> TextClause:
-    """Return rows of (key, timezone, spans, stores): the opening hours of all hits that are not paused."""
+    """Return rows of (key, timezone, spans, ring, stores): the opening hours of all hits that are not paused."""
     if shape.by_name:
         mode = f" AND {shape.mode}" if shape.mode else ""
         return _statement(
             shape,
             f"""
-            SELECT h.key, h.timezone, h.spans, h.{shape.mode or "stores"} - coalesce(g.paused, 0)
+            SELECT h.key, h.timezone, h.spans, 0, h.{shape.mode or "stores"} - coalesce(g.paused, 0)
             FROM opening_hours h LEFT JOIN (
               SELECT hours_key, count(*) AS paused FROM store_search
               WHERE paused_until > 0 AND paused_until > :now{mode} GROUP BY hours_key
             ) g ON g.hours_key = h.key
             """,  # noqa: S608  # parts of this module
         )
+    group = f"SELECT 0 AS ring, s.hours_key, count(*) AS stores {_from(shape, _AWAKE)} GROUP BY s.hours_key"
+    if shape.by_cells:
+        mode = f" AND s.{shape.mode}" if shape.mode else ""
+        group = " UNION ALL ".join(
+            f"SELECT r.ring, s.hours_key, count(*) AS stores FROM {_ZONES[shape.dialect].format(zones)} "  # noqa: S608  # parts of this module
+            f"{_IN_RANGE[shape.dialect]} "
+            f"WHERE {_AWAKE}{more}{mode} GROUP BY r.ring, s.hours_key"
+            for zones, more in (("inside", ""), ("edge", f" AND {_AWAY} <= :most"))
+        )
     return _statement(
         shape,
         f"""
-        SELECT h.key, h.timezone, h.spans, g.stores
-        FROM (SELECT s.hours_key, count(*) AS stores {_from(shape, "s.paused_until <= :now")}
-              GROUP BY s.hours_key) g
+        SELECT h.key, h.timezone, h.spans, g.ring, g.stores FROM ({group}) g
         JOIN opening_hours h ON h.key = g.hours_key
         """,  # noqa: S608  # parts of this module
     )
 
 
 def _streams(shape: Shape) -> bool:
-    """Tell whether the page comes in order from an index, so that nothing but itself need be looked at."""
-    return not shape.place and (shape.words or shape.by_name)
+    """Tell whether a page is made without all hits: they come in order, or are counted already."""
+    return shape.by_cells or (not shape.place and (shape.words or shape.by_name))
 
 
 def _total(shape: Shape) -> str:
@@ -155,12 +204,13 @@ def _order(shape: Shape) -> str:
 def _page(shape: Shape) -> str:
     if not _streams(shape):
         return "SELECT * FROM hits p"
-    if shape.by_name:
-        return f"SELECT * FROM (SELECT s.number, s.name_key, NULL AS away {_from(shape)}) p"  # noqa: S608  # parts of this module
+    if shape.by_name or shape.by_cells:
+        by = f"{_AWAY} AS away" if shape.place else "NULL AS away, s.name_key"
+        return f"SELECT * FROM (SELECT s.number, {by} {_from(shape)}) p"  # noqa: S608  # parts of this module
     # First the stores that are called so, then those that have it elsewhere; of either as many as can be needed.
     best, rest = (
         f"SELECT * FROM (SELECT {_NUMBER[shape.dialect]} AS number, {tier} AS tier, NULL AS away "  # noqa: S608  # parts of this module
-        f"{_from(shape, words=words)} ORDER BY {_NUMBER[shape.dialect]} LIMIT :top) {name}"
+        f"{_from(shape, words=words)} ORDER BY {_IN_ORDER[shape.dialect]} LIMIT :top) {name}"
         for tier, name, words in ((0, "best", ":best"), (1, "rest", ":rest"))
     )
     return f"SELECT * FROM ({best} UNION ALL {rest}) p"  # noqa: S608  # parts of this module

@@ -20,7 +20,7 @@ _CATEGORY: Final = "\ue000c"
 _LACKS: Final = {"pickup": "\ue000x", "delivery": "\ue000y"}
 """Marked is the exception, because nearly every store has both."""
 
-_GRIDS: Final = (("\ue000f", 10), ("\ue000g", 100))
+_GRIDS: Final = (("\ue000f", 25), ("\ue000g", 250))
 """Cells of a grid's cell along each side: half a degree, and five."""
 
 _BEGINNING: Final = "\ue000p"
