@@ -24,14 +24,8 @@ from mercato.prove.model import KINDS, Counts, Violation
 
 
 def order(name: str, **values: Any) -> ServiceOrder:
-    facts = {
-        "answer": "accepted",
-        "state": "completed",
-        "status": "ready",
-        "number": f"n-{name}",
-        "sequence": 2,
-    }
-    return ServiceOrder(**({"id": name, "key": f"key-{name}"} | facts | values))
+    facts: dict[str, Any] = {"answer": "accepted", "state": "completed", "status": "ready", "sequence": 2}
+    return ServiceOrder(**({"id": name, "key": f"key-{name}", "number": f"n-{name}"} | facts | values))
 
 
 def reply(status: int, **said: Any) -> tuple[int, bytes]:

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from mercato import errors
+from mercato import crash, errors
 from mercato.catalog import queries
 from mercato.catalog.build import BuildFailed, Built, Unchanged
 from mercato.catalog.builder import Builder, BuildOverrunError
@@ -218,6 +218,7 @@ class Ingest:
         built: Built,
     ) -> Outcome:
         parts = await self._builder.compress(built)
+        crash.point("catalog.built")
         now = self._clock()
         async with self._db.write() as tx:
             await fence(tx, job)
@@ -240,6 +241,8 @@ class Ingest:
             if not await queries.switch(tx, run.owner.id, leaves=leaves, to=set_id, now=now):
                 raise JobLost("another run switched the owner")
             await self._end(tx, Finished(run, RunStatus.SUCCEEDED, (), now, built), set_id=set_id)
+            crash.point("catalog.written")
+        crash.point("catalog.switched")
         return Done()
 
     async def _move(self, job: Job[IngestJob], run: Run, status: RunStatus) -> bool:

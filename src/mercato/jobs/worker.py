@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import structlog
 
+from mercato import crash
 from mercato.db import postgresql
 from mercato.db.engine import Database
 from mercato.db.errors import is_unavailable, is_unique_violation
@@ -190,6 +191,8 @@ class Worker:
         place = self._places.get(kind, START)
         while (free := self._free(kind)) > 0 and not self._stopping.is_set():
             claimed = await self._claim_from(kind, place, free)
+            if claimed:
+                crash.point("job.claimed")
             for one in claimed:
                 self._start(one)
             if len(claimed) == free:
@@ -228,6 +231,7 @@ class Worker:
     async def _carry_out(self, run: Run) -> None:
         act_as(Acting(action=run.claimed.kind))
         verdict = await run.verdict()
+        crash.point("job.done")
         await settle(self._database, run.job, run.handler, verdict)
 
     def _finished(self, task: asyncio.Task[None]) -> None:

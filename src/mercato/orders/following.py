@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Row
 
-from mercato import errors
+from mercato import crash, errors
 from mercato.clock import Clock
 from mercato.db.audit import audit
 from mercato.db.engine import Database, Write
@@ -82,6 +82,7 @@ class Orders:
             change = progress.change(_progress(row), request, now)
             if change is not None:
                 row = await self._move(tx, row, change)
+                crash.point("order.moved")
                 await audit(tx, "order", row.id, detail={"state": row.state, "status": row.status})
         return OrderStatusResponse(
             order_id=row.id, state=row.state, status=row.status, updated_at=instant(row.updated_at) or ""

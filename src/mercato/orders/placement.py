@@ -17,13 +17,13 @@ import structlog
 from msgspec import UNSET
 from sqlalchemy.exc import IntegrityError
 
-from mercato import errors
+from mercato import crash, errors
 from mercato.clock import Clock, MakeId
 from mercato.db.audit import audit
 from mercato.db.engine import Database, Read, Write
 from mercato.errors import Problem
 from mercato.jobs import enqueue
-from mercato.orders import amounts, crash, keys, queries
+from mercato.orders import amounts, keys, queries
 from mercato.orders.bodies import place_body
 from mercato.orders.changes import Changes
 from mercato.orders.keys import Claim, Reply

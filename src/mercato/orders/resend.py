@@ -7,6 +7,7 @@ from uuid import UUID
 
 import structlog
 
+from mercato import crash
 from mercato.clock import Clock
 from mercato.db.engine import Database, Write
 from mercato.jobs import Again, Done, Handler, Job, Outcome, fence
@@ -72,6 +73,7 @@ class Resender:
                 await self._cancel(tx, submission.order_id, submission.base_url)
             return Done()
         called, said = await self.submitter.attempt(submission, seconds=self.seconds)
+        crash.point("order.resent")
         async with self.db.write() as tx:
             await fence(tx, job)
             await self.submitter.settle(tx, submission, Told(said, (called,)), tells_fault=False)

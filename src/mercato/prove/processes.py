@@ -1,7 +1,6 @@
 """The service's real processes: started, killed, and started again."""
 
 import asyncio
-import ctypes
 import json
 import os
 import random
@@ -9,23 +8,18 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from mercato import crash
+from mercato.processes import die_with
 
 START_SECONDS: Final = 60.0
 """How long a process may take until it says that it is there, on a machine that is busy otherwise."""
 
-STOP_SECONDS: Final = 40.0
-
-CRASH_AT: Final = "MERCATO_TEST_CRASH_AT"
-"""Names the point of the code at which a process kills itself."""
-
-_PR_SET_PDEATHSIG: Final = 1
-
-
-def _die_with_parent() -> None:
-    """Nothing of a proof that was killed itself goes on."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+ARMED: Final = 0.4
+"""The share of starts that are told to die at a named point."""
 
 
 def command(*arguments: str) -> list[str]:
@@ -64,7 +58,7 @@ class Program:
 
     async def start(self, *, crash_at: str | None = None) -> None:
         """Start it; it is not yet there when this returns."""
-        extra = {} if crash_at is None else {CRASH_AT: crash_at}
+        extra = {} if crash_at is None else {crash.VARIABLE: crash_at}
         arguments = ["serve", "--port", "0"] if self.role == "serve" else ["worker"]
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
@@ -72,7 +66,8 @@ class Program:
                 env=environment({**self.settings, **extra}),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
-                preexec_fn=_die_with_parent,
+                # Nothing of a proof that was killed itself goes on.
+                preexec_fn=partial(die_with, os.getpid()),
             )
 
     async def listen(self) -> None:
@@ -103,7 +98,6 @@ class Fleet:
 
     programs: list[Program]
     chance: random.Random
-    points: tuple[str, ...] = ()
     kills: int = 0
     at_points: int = 0
     chaos: bool = True
@@ -151,10 +145,6 @@ class Fleet:
                 await program.process.wait()
 
     def _point(self) -> str | None:
-        if self.points and self.chaos and self.chance.random() < ARMED:
-            return self.chance.choice(self.points)
+        if self.chaos and self.chance.random() < ARMED:
+            return self.chance.choice(crash.POINTS)
         return None
-
-
-ARMED: Final = 0.3
-"""The share of starts that are told to die at a named point."""

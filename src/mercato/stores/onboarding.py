@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Struct
 
-from mercato import errors
+from mercato import crash, errors
 from mercato.catalog import ingest
 from mercato.catalog import queries as catalogs
 from mercato.catalog.runs import Owner, Run
@@ -117,6 +117,7 @@ class Onboardings(Struct, frozen=True):
             await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
             await changed(tx, onboarding.store_id, self.on_change)
             store = await queries.find_store(tx, onboarding.store_id)
+            crash.point("store.written")
         assert store is not None
         return store
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Struct
 
-from mercato import errors
+from mercato import crash, errors
 from mercato.catalog import ingest
 from mercato.catalog import queries as catalogs
 from mercato.catalog.compiled import CompiledCatalogs
@@ -147,6 +147,7 @@ class Stores(Struct, frozen=True):
                 run_id=self.new_id(),
             )
             await audit(tx, "run", run.id, detail={"storeId": store.id})
+            crash.point("run.written")
             return run
 
     async def get_run(self, caller: Caller, store_id: UUID, run_id: UUID) -> Run:

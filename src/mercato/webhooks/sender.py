@@ -7,6 +7,7 @@ from typing import Final
 
 import structlog
 
+from mercato import crash
 from mercato.clock import Clock
 from mercato.db.audit import audit
 from mercato.db.engine import Database, Write
@@ -128,6 +129,7 @@ class Sender:
         attempt = await self._prepare(job)
         if attempt is not None:
             outcome = await perform(self._outbound, attempt, seconds=self._seconds)
+            crash.point("webhook.sent")
             await self._settle(job, attempt, outcome)
         return Done()
 
@@ -181,6 +183,7 @@ class Sender:
                 await _settle_endpoint(tx, delivery, verdict, attempt.at, now)
                 if isinstance(verdict, Retry):
                     await _enqueue_next(tx, delivery, verdict.at - now)
+            crash.point("webhook.written")
         _note(delivery, outcome, verdict)
 
 

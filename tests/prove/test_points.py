@@ -1,0 +1,15 @@
+"""The places at which a proof can kill are those that the code has."""
+
+import re
+from pathlib import Path
+
+import mercato
+from mercato import crash
+
+
+def test_every_named_point_is_in_the_code_once_and_every_one_in_the_code_is_named():
+    sources = Path(mercato.__file__).parent.rglob("*.py")
+    found = [
+        name for source in sources for name in re.findall(r'crash\.point\("(.+?)"\)', source.read_text())
+    ]
+    assert sorted(found) == sorted(crash.POINTS)
