@@ -7,7 +7,7 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-long prove test-clients check format bench docs clean
+.PHONY: help run demo test test-long prove test-clients check format bench bench-large docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -60,6 +60,9 @@ format: $(VENV)/.dev ## let the tools rewrite what they can
 
 bench: $(VENV)/.dev ## the benchmarks: ratios against a floor measured in the same run
 	$(BIN)/python -m benchmarks
+
+bench-large: $(VENV)/.dev ## discovery over a million stores on both databases; takes half an hour
+	$(BIN)/python -m benchmarks discovery_large
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist site $(CLIENT)/node_modules

@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-ALL = ("ingest_cpu", "runs", "reads", "start")
+ALL = ("ingest_cpu", "runs", "reads", "start", "discovery")
 
 for name in sys.argv[1:] or ALL:
     print(f"\n{name}", flush=True)

@@ -1,7 +1,8 @@
 """Discover Stores over 100,000 stores on both databases: the whole operation against its bare SQL, in one run.
 
 The floor is the same statements with the same parameters through the plain driver (sqlite3, asyncpg) in a process that
-does nothing else, rows fetched. `--large` makes a million stores and compares their p99 with that of 100,000.
+does nothing else, rows fetched. `discovery_large` makes a million stores, too, and compares their p99 with that of
+100,000.
 """
 
 import asyncio
@@ -69,8 +70,7 @@ KINDS_OF_REQUEST: dict[str, Kind] = {
 }
 
 
-def main() -> None:
-    large = "--large" in sys.argv
+def main(*, large: bool = False) -> None:
     for dialect in ("sqlite", "postgresql"):
         print(f"\n{dialect}", flush=True)
         small = measured(dialect, STORES)
