@@ -29,6 +29,7 @@ __all__ = ["fresh", "shell"]
 READS = {
     ("audit",),
     ("backup",),
+    ("doctor",),
     ("key", "list"),
     ("partner", "list"),
     ("secret", "list"),

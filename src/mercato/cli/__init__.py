@@ -31,6 +31,7 @@ app.command("mercato.cli.keys:key", name="key", help="API keys: create, list, ro
 app.command("mercato.cli.secrets:secret", name="secret", help="Signing secrets: rotate, list.")
 app.command("mercato.cli.webhooks:webhooks", name="webhooks", help="Webhooks: enable.")
 app.command("mercato.cli.customers:customer", name="customer", help="Customers: erase.")
+app.command("mercato.cli.doctor:doctor", name="doctor", help="What is wrong, and what to do about it.")
 app.command("mercato.cli.audit:audit", name="audit", help="Who changed what, newest first.")
 app.command("mercato.cli.backup:backup", name="backup", help="Copy the embedded database while it is in use.")
 app.command("mercato.cli.backup:restore", name="restore", help="Put such a copy in its place.")

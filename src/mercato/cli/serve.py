@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from mercato.cli.limits import raise_open_files
 from mercato.settings import Settings, load
 
 
@@ -63,6 +64,7 @@ def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], *
     from mercato.telemetry import configure_logs
 
     settings = load(os.environ, **overrides)
+    raise_open_files()
     configure_logs(level=settings.log_level, form=settings.log_format)
     uvloop.run(_until_signalled(what, settings))
     return 0

@@ -42,3 +42,18 @@ class Ownership:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def is_owned(database: Database) -> bool:
+    """Tell whether a process runs the jobs of an embedded database; nothing is made or taken by asking."""
+    path = Path(f"{sqlite.path_of(database.url)}.jobs.lock")
+    if not path.exists():
+        return False
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False

@@ -7,10 +7,10 @@ from uuid import UUID
 from sqlalchemy import select, update
 
 from mercato.db.audit import audit
-from mercato.db.engine import Write
+from mercato.db.engine import Read, Write
 from mercato.db.tables import partners, signing_secrets
 from mercato.partners.accounts import secret_context, token_context
-from mercato.partners.vault import Vault
+from mercato.partners.vault import Vault, VaultError
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,29 @@ async def _secrets(tx: Write, vault: Vault, owners: Iterable[UUID]) -> int:
             )
             count += 1
     return count
+
+
+async def count_unreadable(tx: Read, vault: Vault, *, most: int) -> int:
+    """Return how many of the newest secrets and tokens, at most so many of each, none of the keys opens."""
+    secrets = await tx.all(
+        select(signing_secrets.c.id, signing_secrets.c.secret)
+        .order_by(signing_secrets.c.id.desc())
+        .limit(most)
+    )
+    tokens = await tx.all(
+        select(partners.c.id, partners.c.webhook_token).order_by(partners.c.id.desc()).limit(most)
+    )
+    sealed = [(row.secret, secret_context(row.id)) for row in secrets]
+    sealed += [(row.webhook_token, token_context(row.id)) for row in tokens if row.webhook_token is not None]
+    return sum(not _opens(vault, one, context) for one, context in sealed)
+
+
+def _opens(vault: Vault, sealed: bytes, context: str) -> bool:
+    try:
+        vault.open(sealed, context=context)
+    except VaultError:
+        return False
+    return True
 
 
 def _anew(vault: Vault, sealed: bytes, context: str) -> bytes:

@@ -1,0 +1,69 @@
+"""`mercato doctor`: what is wrong, and what to do about it."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from mercato.cli import FAILED, UNUSABLE
+from mercato.cli.checks import Check, State, checks
+from mercato.cli.console import print_json
+from mercato.cli.failures import explain
+from mercato.cli.options import DataDir, Json
+from mercato.cli.session import Session, opened
+from mercato.settings import SettingsError, load
+from mercato.wire import Wire
+
+_CODES: Final = {State.OK: 0, State.NOTE: 0, State.WRONG: FAILED, State.UNUSABLE: UNUSABLE}
+
+
+class Report(Wire):
+    """All checks; `ok` unless one of them is wrong."""
+
+    ok: bool
+    checks: list[Check]
+
+
+async def doctor(*, json: Json = False, data_dir: DataDir = None) -> int:
+    """Look at settings, database, clock, keys and background work, and say what to do. Changes nothing.
+
+    Exit code 0: all is well; 1: something is wrong; 2: nothing works.
+    """
+    found = await _found(data_dir)
+    code = max(_CODES[one.state] for one in found)
+    if json:
+        print_json(Report(ok=code == 0, checks=found))
+        return code
+    width = max(len(one.name) for one in found)
+    for one in found:
+        print(f"{one.state.upper():<8}  {one.name:<{width}}  {one.said}")
+        for line in one.advice.splitlines() if one.advice else ():
+            print(f"{'':<8}  {'':<{width}}  → {line}")
+    return code
+
+
+async def _found(data_dir: Path | None) -> list[Check]:
+    try:
+        load(os.environ, data_dir=data_dir)
+    except SettingsError as error:
+        return [_failed("settings", error)]
+    found = [Check(name="settings", state=State.OK, said="they can be read")]
+    try:
+        async with opened(data_dir) as session:
+            await _look(session, found)
+    except Exception as error:  # noqa: BLE001  # whatever keeps us from the database is what is asked for
+        found.append(_failed("database", error))
+    return found
+
+
+async def _look(session: Session, found: list[Check]) -> None:
+    async with session.db.read() as tx:
+        async for one in checks(tx, session.settings):
+            found.append(one)  # noqa: PERF401  # what was found stays when a later check fails
+
+
+def _failed(name: str, error: Exception) -> Check:
+    """Return the check that an error stands for. Raises it again if it is a bug."""
+    failure = explain(error)
+    if failure is None:
+        raise error
+    return Check(name=name, state=State.UNUSABLE, said="cannot be used", advice=failure.message)

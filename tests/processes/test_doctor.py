@@ -1,0 +1,207 @@
+"""`mercato doctor` says what is wrong and what to do: each trouble is made here, and none where there is none."""
+
+import asyncio
+import json
+import resource
+import shutil
+import sys
+from collections import namedtuple
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import insert, update
+from tests.databases import only_sqlite
+from tests.partners.test_commands import MERCATO, Shell, fresh, shell
+from tests.processes.test_serve import environment
+
+from mercato import clock
+from mercato.cli import checks, limits
+from mercato.db import health, tables
+from mercato.db.engine import Database, Read
+from mercato.jobs.worker import Worker
+from mercato.partners.vault import FILE
+from mercato.runtime import GRACE
+
+__all__ = ["fresh", "shell"]
+
+ALL = [
+    "settings",
+    "schema",
+    "storage",
+    "clock",
+    "open files",
+    "encryption",
+    "workers",
+    "due work",
+    "dead work",
+]
+
+
+def report(shell: Shell, *, code: int) -> dict[str, Any]:
+    """Return the checks by name."""
+    said = json.loads(shell("doctor", "--json", code=code))
+    assert said["ok"] is (code == 0)
+    return {one["name"]: one for one in said["checks"]}
+
+
+async def examined(shell: Shell, url: str, *, code: int, works: bool = True) -> dict[str, Any]:
+    """Return what the doctor says while a worker runs, or none does."""
+    async with Database.open(url) as db:
+        worker = Worker(db, {})
+        running = asyncio.create_task(worker.run())
+        if works:
+            await until_at_work(db)
+        else:
+            await worker.stop(grace=GRACE)
+        try:
+            return await asyncio.to_thread(report, shell, code=code)
+        finally:
+            await worker.stop(grace=GRACE)
+            await running
+
+
+async def until_at_work(db: Database) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            async with db.read() as tx:
+                if (await checks._workers(tx)).state is checks.State.OK:
+                    return
+            await asyncio.sleep(0.01)
+
+
+async def write(url: str, *statements: Any) -> None:
+    async with Database.open(url) as db, db.write() as tx:
+        for statement in statements:
+            await tx.execute(statement)
+
+
+def job(**columns: Any) -> Any:
+    then = clock.now() - timedelta(minutes=5)
+    row = {"kind": "webhook.deliver", "lane": "l", "group_key": "", "payload": "{}", "run_at": then}
+    return insert(tables.jobs).values(**row | {"enqueued_at": then} | columns)
+
+
+def test_a_healthy_service_has_nothing_wrong(shell: Shell, database_url: str) -> None:
+    shell.json("partner", "create", "Acme", "--kind", "both", "--webhook-token", "t")
+    found = asyncio.run(examined(shell, database_url, code=0))
+    assert list(found) == [*ALL, "endpoints"]
+    assert {one["state"] for one in found.values()} == {"ok"}
+    assert not any("advice" in one for one in found.values())
+
+
+def test_work_that_nobody_does_is_told_with_its_age_and_its_kind(shell: Shell, database_url: str) -> None:
+    asyncio.run(write(database_url, job(state="ready"), job(state="dead", lane="m")))
+    shell.json("partner", "create", "Acme", "--kind", "both")
+    found = asyncio.run(examined(shell, database_url, code=1, works=False))
+    assert found["workers"]["state"] == found["due work"]["state"] == found["dead work"]["state"] == "wrong"
+    assert "mercato worker" in found["workers"]["advice"]
+    assert "due for 30" in found["due work"]["said"]
+    assert "1 of webhook.deliver" in found["dead work"]["said"]
+
+
+def test_a_disabled_address_is_worth_a_note_and_no_failure(shell: Shell, database_url: str) -> None:
+    made = shell.json("partner", "create", "Acme", "--kind", "both")
+    row = {"partner_id": UUID(made["partnerId"]), "url": "http://x", "failing_since": clock.now()}
+    disabled = insert(tables.endpoints).values(**row, disabled_at=clock.now(), disabled_reason="down")
+    asyncio.run(write(database_url, disabled))
+    found = asyncio.run(examined(shell, database_url, code=0))
+    assert found["endpoints"]["state"] == "note"
+    assert "mercato webhooks enable" in found["endpoints"]["advice"]
+
+
+def test_a_key_that_opens_nothing_is_told(
+    shell: Shell, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.json("partner", "create", "Acme", "--kind", "both", "--webhook-token", "t")
+    monkeypatch.setenv("MERCATO_ENCRYPTION_KEYS", "A" * 43)
+    found = asyncio.run(examined(shell, database_url, code=1))
+    assert found["encryption"]["said"].startswith("2 stored secrets")
+    monkeypatch.setenv("MERCATO_ENCRYPTION_KEYS", "short")
+    assert asyncio.run(examined(shell, database_url, code=2))["encryption"]["state"] == "unusable"
+
+
+def test_asking_makes_no_encryption_key(shell: Shell, database_url: str) -> None:
+    found = asyncio.run(examined(shell, database_url, code=0))
+    assert found["encryption"]["state"] == "note"
+    assert not (shell.data_dir / FILE).exists()
+
+
+def test_clocks_that_differ_are_told(
+    shell: Shell, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ahead(_tx: Read) -> Any:
+        return clock.now() + timedelta(seconds=40)
+
+    monkeypatch.setattr(health, "find_clock", ahead)
+    found = asyncio.run(examined(shell, database_url, code=1))
+    assert found["clock"]["said"] == "the database's clock is 40.0 s ahead"
+
+
+def test_a_schema_of_another_version_is_unusable_and_nothing_of_it_is_read(
+    shell: Shell, database_url: str
+) -> None:
+    from mercato.db.migrate import _VERSION
+
+    asyncio.run(write(database_url, update(_VERSION).values(version_num="9999")))
+    found = report(shell, code=2)
+    assert found["schema"]["state"] == "unusable"
+    assert list(found) == ALL[:5]
+
+
+@only_sqlite
+def test_a_full_disk_and_a_long_log_are_told(
+    shell: Shell, database_url: str, database_kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")  # noqa: PYI024  # as shutil has it
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage(10**12, 10**12, 1000))
+    assert "Make room" in asyncio.run(examined(shell, database_url, code=1))["storage"]["advice"]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage(10**12, 0, 10**12))
+    monkeypatch.setattr(health, "_size", lambda _path: 10**9)
+    assert "restart" in asyncio.run(examined(shell, database_url, code=1))["storage"]["advice"]
+
+
+def test_few_open_files_are_told(shell: Shell, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _what: (256, 1024))
+    found = asyncio.run(examined(shell, database_url, code=1))
+    assert "LimitNOFILE" in found["open files"]["advice"]
+    monkeypatch.setattr(resource, "getrlimit", lambda _what: (256, resource.RLIM_INFINITY))
+    assert limits.most_open_files() > limits.WANTED
+
+
+def test_what_cannot_be_used_at_all_is_exit_code_2(
+    fresh: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert "There is no database" in report(fresh, code=2)["database"]["advice"]
+    monkeypatch.setenv("MERCATO_PORTT", "1")
+    monkeypatch.setenv("MERCATO_PORT", "x")
+    told = fresh("doctor", code=2)
+    assert "MERCATO_PORTT is not a setting" in told
+    assert "MERCATO_PORT:" in told
+    monkeypatch.delenv("MERCATO_PORTT")
+    monkeypatch.delenv("MERCATO_PORT")
+    monkeypatch.setenv("MERCATO_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")
+    assert report(fresh, code=2)["database"]["state"] == "unusable"
+
+
+@pytest.mark.parametrize("command", [["serve", "--port", "0"], ["worker"]], ids=lambda one: one[0])
+async def test_a_server_and_a_worker_take_as_many_open_files_as_they_may(command: list[str], tmp_path: Path):
+    limited = (
+        f"import os, resource as r; r.setrlimit(r.RLIMIT_NOFILE, (256, 2048)); os.execv({str(MERCATO)!r}, "
+    )
+    limited += f"{['mercato', *command, '--data-dir', str(tmp_path)]!r})"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", limited, stdout=asyncio.subprocess.PIPE, env=environment()
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(30):
+            assert await process.stdout.readline()
+        lines = Path(f"/proc/{process.pid}/limits").read_text().splitlines()
+        (files,) = [line.split()[3:5] for line in lines if line.startswith("Max open files")]
+        assert files == ["2048", "2048"]
+    finally:
+        process.kill()
+        await process.communicate()
