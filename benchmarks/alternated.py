@@ -32,9 +32,7 @@ def against(
     for number in range(rounds):
         turns = [(floor, floor_requests or requests), (ours, requests)]
         loads = {
-            server.port: hammer(
-                server.process, server.port, made(), seconds=SECONDS, connections=connections
-            )
+            server.port: hammer(server.process, server.port, made(), seconds=SECONDS, connections=connections)
             for server, made in (turns if number % 2 else reversed(turns))
         }
         pairs.append((loads[floor.port], loads[ours.port]))

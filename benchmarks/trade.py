@@ -34,6 +34,7 @@ class Trade:
     store: Any
     catalog: Any
     hooks: str
+    catalog_url: str
 
     def post(self, path: str, body: Any, **headers: str) -> bytes:
         """Return the bytes of the storefront's request."""
@@ -59,7 +60,12 @@ class Trade:
             "cart": cart,
             "clientContext": {"ip": "203.0.113.7", "userAgent": "shop/1.0"},
             "fulfillment": {"mode": "PICKUP", "scheduleType": "ASAP"},
-            "customer": {"email": "a@example.com", "firstName": "Ada", "lastName": "L.", "phone": "+15550100"},
+            "customer": {
+                "email": "a@example.com",
+                "firstName": "Ada",
+                "lastName": "L.",
+                "phone": "+15550100",
+            },
         }
 
     def placements(self, order: Any, count: int) -> list[bytes]:
@@ -104,7 +110,7 @@ def trading(*, url: str | None = None, event_url: str | None = None) -> Iterator
         store = server.live(key, catalog_url, "bench")
         server.call("PUT", f"/v1/commerce/stores/{store['storeId']}", {"webhookUrl": hooks}, key=key)
         front = storefront(server, url, event_url)
-        yield Trade(server, key, front, store, json.loads(document), hooks)
+        yield Trade(server, key, front, store, json.loads(document), hooks, catalog_url)
 
 
 def storefront(server: Server, url: str | None, event_url: str | None) -> str:

@@ -16,7 +16,6 @@ from mercato import clock
 from mercato.db import tables
 from mercato.db.engine import Read, Write
 from mercato.db.prepared import prepared_insert
-from mercato.db.prepared import prepared_insert
 from mercato.telemetry.acting import SERVICE, Acting, acting_now
 
 _INSERT: Final = prepared_insert(tables.audit)
