@@ -47,8 +47,11 @@ REST_SECONDS: Final = 120.0
 MOST_BETWEEN: Final = 40
 """Answers to partners between two kills at most."""
 
-LONGEST_GAP: Final = 4.0
-"""Seconds between two kills, however little was answered: those that are just starting die, too."""
+AT_ONCE: Final = 0.2
+"""The share of kills that follow the one before within a moment: those that are just starting die, too."""
+
+LONGEST_GAP: Final = 20.0
+"""Seconds between two kills, however little was answered."""
 
 PROGRAMS: Final = {"sqlite": ("serve", "worker"), "postgresql": ("serve", "serve", "worker", "worker")}
 
@@ -203,15 +206,20 @@ class _Day:
 
     async def _kill(self) -> None:
         """Kill at random instants. What was answered is the clock, so that a slow machine gets as far as a fast one."""
-        chance, calls = self._chance("gaps"), self.calls
+        chance = self._chance("gaps")
         await self._live()
         while self.fleet.kills < self.plan.kills:
-            until, latest = calls.answered + chance.randint(0, MOST_BETWEEN), monotonic() + LONGEST_GAP
-            while calls.answered < until and monotonic() < latest:  # noqa: ASYNC110  # bounded by the gap
-                await asyncio.sleep(0.01)
-            await asyncio.sleep(chance.uniform(0, 0.1))
+            await asyncio.sleep(chance.uniform(0, 0.2))
+            if chance.random() > AT_ONCE:
+                await self._answered(chance.randint(1, MOST_BETWEEN))
             self.fleet.kill_one()
         self.fleet.chaos = False
+
+    async def _answered(self, more: int) -> None:
+        """Return when so many more requests were answered, or when something holds them up."""
+        until, latest = self.calls.answered + more, monotonic() + LONGEST_GAP
+        while self.calls.answered < until and monotonic() < latest:  # noqa: ASYNC110  # many count it up
+            await asyncio.sleep(0.01)
 
     async def _live(self) -> None:
         """Return when a first store is live: before that there is nothing to lose."""
