@@ -21,7 +21,7 @@ from mercato.clock import Clock, MakeId
 from mercato.db.changes import ChangeFeed
 from mercato.db.engine import Database
 from mercato.db.errors import DatabaseAway
-from mercato.db.url import database_url
+from mercato.db.url import open_database
 from mercato.discovery.index import refresh
 from mercato.discovery.service import Discovery
 from mercato.jobs import Handler, Handlers, Worker
@@ -112,7 +112,7 @@ async def running(
     `policy` says which addresses pulls and webhooks may reach; by default the settings do.
     """
     async with AsyncExitStack() as stack:
-        db = await stack.enter_async_context(Database.open(database_url(settings)))
+        db = await stack.enter_async_context(open_database(settings))
         feed = ChangeFeed(db)
         outbound = Outbound(policy or AddressPolicy(allow_private=settings.allow_private_networks))
         stack.push_async_callback(outbound.close)
@@ -276,6 +276,7 @@ def _limiter(settings: Settings, now: Clock) -> Limiter | None:
         reads=settings.rate_limit_reads,
         writes=settings.rate_limit_writes,
         discovery=settings.rate_limit_discovery,
+        workers=settings.workers,
         clock=now,
     )
 

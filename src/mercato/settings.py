@@ -65,6 +65,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Secret | None,
         _doc("`postgresql://user:password@host/name`; without it SQLite in the data directory."),
     ] = None
+    database_pool: Annotated[
+        int,
+        _doc(
+            "Connections of one process for reading; on PostgreSQL as many again for writing, and one to listen.",
+            ge=1,
+            le=500,
+        ),
+    ] = 10
+    database_pool_seconds: Annotated[
+        Seconds, _doc("Seconds a request waits for one of these connections before it is answered 503.")
+    ] = 5.0
+    database_statement_seconds: Annotated[
+        float,
+        _doc(
+            "Seconds PostgreSQL works on one statement; 2 more, and the connection counts as lost.",
+            gt=0,
+            le=30,
+        ),
+    ] = 15.0
+    database_lock_seconds: Annotated[
+        Seconds, _doc("Seconds a statement waits for a lock; on SQLite, for another process that writes.")
+    ] = 5.0
     host: Annotated[str, _doc("The address to listen on.")] = "127.0.0.1"
     port: Annotated[int, _doc("The port to listen on; 0 takes a free one.", ge=0, le=65535)] = 8000
     workers: Annotated[int, _doc("Processes of `serve`, each with API and background work.", ge=1, le=64)] = 1

@@ -5,7 +5,6 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -38,6 +37,8 @@ class Wire:
         self._socket = socket
         self._ends: set[asyncio.StreamWriter] = set()
         self.down = False
+        self.speaks = asyncio.Event()
+        self.speaks.set()
 
     @asynccontextmanager
     async def laid(self) -> AsyncIterator[int]:
@@ -47,6 +48,7 @@ class Wire:
             yield server.sockets[0].getsockname()[1]
         finally:
             server.close()
+            self.speaks.set()
             self.cut()
 
     def cut(self) -> None:
@@ -65,6 +67,8 @@ class Wire:
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while data := await reader.read(65536):
+                # Silent, it takes what it is given and passes nothing on, as a firewall does that has forgotten us.
+                await self.speaks.wait()
                 writer.write(data)
                 await writer.drain()
         except OSError:
@@ -129,6 +133,64 @@ async def test_a_connection_that_is_lost_in_the_middle_of_a_request_is_503(
 
 
 @only_postgresql
+async def test_a_network_that_falls_silent_ends_requests_with_503_and_is_found_again(
+    wire: tuple[Wire, str], tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(postgresql, "GRACE", timedelta(seconds=0.2))
+    monkeypatch.setattr(postgresql, "CONNECT_SECONDS", 0.5)
+    cable, url = wire
+    hasty: dict[str, Any] = {"database_statement_seconds": 0.3, "database_pool_seconds": 0.5}
+    async with service(url, tmp_path / "data", **hasty) as mercato:
+        _, pos = await mercato.partner()
+        store = await mercato.live(pos, shop.host(CATALOG))
+        path = f"{STORES}/{store['storeId']}"
+        cable.speaks.clear()
+        async with asyncio.timeout(5):
+            for reply in await asyncio.gather(
+                *(pos.call("PUT", path, {"name": "Lost"}) for _ in range(20)),
+                *(pos.get(STORES) for _ in range(20)),
+            ):
+                assert_away(reply)
+            assert_away(await mercato.anonymous().get("/readyz"))
+        cable.speaks.set()
+        async with asyncio.timeout(10):
+            while (await pos.call("PUT", path, {"name": "Kept"})).status != 200:
+                await asyncio.sleep(0.02)
+        # Every connection that had been lost has been given up: the pools are whole again.
+        async with asyncio.timeout(10):
+            while {reply.status for reply in await asyncio.gather(*[pos.get(STORES) for _ in range(30)])} != {
+                200
+            }:
+                await asyncio.sleep(0.02)
+
+
+@only_postgresql
+async def test_a_statement_that_waits_too_long_for_a_lock_is_503(
+    database_url: str, tmp_path: Path, shop: Merchant
+):
+    async with service(database_url, tmp_path / "data", database_lock_seconds=0.1) as mercato:
+        _, pos = await mercato.partner()
+        store = await mercato.live(pos, shop.host(CATALOG))
+        path = f"{STORES}/{store['storeId']}"
+        async with Database.open(database_url) as other, other.write() as tx:
+            await tx.execute(text("SELECT id FROM stores FOR UPDATE"))
+            assert_away(await pos.call("PUT", path, {"name": "Lost"}))
+        assert (await pos.call("PUT", path, {"name": "Kept"})).json()["name"] == "Kept"
+
+
+@only_postgresql
+async def test_a_connection_that_has_died_unseen_costs_no_request(wire: tuple[Wire, str], tmp_path: Path):
+    cable, url = wire
+    async with service(url, tmp_path / "data", works=False) as mercato:
+        _, pos = await mercato.partner()
+        await asyncio.gather(*(pos.get(STORES) for _ in range(20)))
+        cable.cut()
+        # For the news to arrive, which nobody asked for.
+        await asyncio.sleep(0.2)
+        assert (await pos.get(STORES)).status == 200
+
+
+@only_postgresql
 async def test_a_request_that_the_operator_ends_is_503(
     database_url: str, mercato: Any, pos: Client, shop: Merchant
 ):
@@ -144,11 +206,9 @@ async def test_a_request_that_the_operator_ends_is_503(
 
 @only_sqlite
 async def test_a_database_that_another_process_keeps_busy_is_503_for_writes_alone(
-    database_url: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+    database_url: str, tmp_path: Path, shop: Merchant
 ):
-    hasty = partial(Database.open, busy_timeout=timedelta(milliseconds=50))
-    monkeypatch.setattr(Database, "open", hasty)
-    async with service(database_url, tmp_path / "data") as mercato:
+    async with service(database_url, tmp_path / "data", database_lock_seconds=0.05) as mercato:
         _, pos = await mercato.partner()
         store = await mercato.live(pos, shop.host(CATALOG))
         path = f"{STORES}/{store['storeId']}"

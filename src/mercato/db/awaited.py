@@ -5,10 +5,10 @@ nobody here opens. What it does for Core is done here in the same way: the drive
 above them runs in a greenlet that is left while a driver waits.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection as SyncConnection
 from sqlalchemy import CursorResult, Executable, Transaction
@@ -20,18 +20,35 @@ _T = TypeVar("_T")
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
+class Watched(Protocol):
+    """A driver's connection that ends itself unless it is told in time that what was asked is answered."""
+
+    def watch(self, seconds: float) -> None: ...
+
+    def unwatch(self) -> None: ...
+
+
 class Engine:
-    """A pool of connections; `sync` is made by `create_engine` with the URL of an asynchronous driver."""
+    """A pool of connections; `sync` is made by `create_engine` with the URL of an asynchronous driver.
 
-    __slots__ = ("_sync",)
+    `patience` is how many seconds a connection may take for anything that it is asked, if it is a `Watched` one.
+    """
 
-    def __init__(self, sync: SyncEngine) -> None:
+    __slots__ = ("_patience", "_sync")
+
+    def __init__(self, sync: SyncEngine, *, patience: float | None = None) -> None:
         assert sync.dialect.is_async
         self._sync = sync
+        self._patience = patience
 
     async def connect(self) -> "Connection":
         """Return a connection of the pool, which goes back with `close`."""
-        return Connection(await greenlet_spawn(self._sync.connect))
+        sync = await greenlet_spawn(self._sync.connect)
+        if self._patience is None:
+            return Connection(sync)
+        watched: Watched = sync.connection.driver_connection  # type: ignore[assignment]  # whoever sets patience knows
+        watched.unwatch()
+        return WatchedConnection(sync, watched, self._patience)
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator["Connection"]:
@@ -56,6 +73,9 @@ class Connection:
     def __init__(self, sync: SyncConnection) -> None:
         self._sync = sync
 
+    async def _ask(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        return await greenlet_spawn(function, *arguments)
+
     @property
     def driver(self) -> Any:
         """The driver's own connection."""
@@ -65,33 +85,52 @@ class Connection:
         self, statement: Executable, parameters: Parameters | None = None
     ) -> CursorResult[*tuple[Any, ...]]:
         """Return the result; its rows have been read."""
-        return await greenlet_spawn(self._sync.execute, statement, parameters)
+        return await self._ask(self._sync.execute, statement, parameters)
 
     async def run_sync(self, function: Callable[[SyncConnection], _T]) -> _T:
         """Call what knows the ordinary connection alone, such as Alembic."""
-        return await greenlet_spawn(function, self._sync)
+        return await self._ask(function, self._sync)
 
     def begin(self) -> "_Transaction":
         """Return a block that is a transaction: committed at its end, rolled back if it raises."""
-        return _Transaction(self._sync)
+        return _Transaction(self._sync, self._ask)
 
     async def close(self) -> None:
         """Give the connection back; a transaction that is open is rolled back."""
-        await greenlet_spawn(self._sync.close)
+        await self._ask(self._sync.close)
+
+
+class WatchedConnection(Connection):
+    """A connection that is lost, and says so, when a network swallows what is sent: nobody waits for ever."""
+
+    __slots__ = ("_patience", "_watched")
+
+    def __init__(self, sync: SyncConnection, watched: Watched, patience: float) -> None:
+        super().__init__(sync)
+        self._watched = watched
+        self._patience = patience
+
+    async def _ask(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        self._watched.watch(self._patience)
+        try:
+            return await greenlet_spawn(function, *arguments)
+        finally:
+            self._watched.unwatch()
 
 
 class _Transaction:
-    __slots__ = ("_connection", "_sync")
+    __slots__ = ("_ask", "_connection", "_sync")
 
-    def __init__(self, connection: SyncConnection) -> None:
+    def __init__(self, connection: SyncConnection, ask: Callable[..., Awaitable[Any]]) -> None:
         self._connection = connection
+        self._ask = ask
         self._sync: Transaction | None = None
 
     async def __aenter__(self) -> None:
-        self._sync = (await greenlet_spawn(self._connection.begin)).__enter__()
+        self._sync = (await self._ask(self._connection.begin)).__enter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._sync is not None
-        await greenlet_spawn(self._sync.__exit__, kind, error, trace)
+        await self._ask(self._sync.__exit__, kind, error, trace)

@@ -107,15 +107,23 @@ class Database:
         pool_size: int = 10,
         pool_timeout: timedelta = timedelta(seconds=10),
         busy_timeout: timedelta = timedelta(seconds=5),
+        statement_timeout: timedelta = timedelta(seconds=30),
     ) -> "Database":
         """Return the database at `sqlite:///file`, a plain path, or `postgresql://…`.
 
         `pool_size` bounds the connections for reading, and on PostgreSQL those for writing as well;
         `pool_timeout` is how long a block waits for one before it raises `DatabaseAway`;
-        `busy_timeout` is how long SQLite waits for another process that is writing.
+        `busy_timeout` is how long a statement waits for another's lock: on SQLite for another process that writes;
+        `statement_timeout` is how long PostgreSQL works on one, at most 30 s: the change feed counts on it.
         """
         if postgresql.is_url(url):
-            readers, writer = postgresql.engines(url, pool_size=pool_size, pool_timeout=pool_timeout)
+            bounds = postgresql.Bounds(
+                pool_size=pool_size,
+                pool_timeout=pool_timeout,
+                statement_timeout=statement_timeout,
+                lock_timeout=busy_timeout,
+            )
+            readers, writer = postgresql.engines(url, bounds)
             return cls("postgresql", url, readers=readers, writer=writer)
         path = sqlite.path_of(url)
         readers, writer = sqlite.engines(

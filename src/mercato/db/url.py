@@ -1,7 +1,9 @@
 """Which database the settings mean."""
 
+from datetime import timedelta
 from typing import Final
 
+from mercato.db.engine import Database
 from mercato.settings import Settings
 
 FILE: Final = "mercato.db"
@@ -12,3 +14,14 @@ def database_url(settings: Settings) -> str:
     if settings.database_url is not None:
         return settings.database_url.reveal()
     return f"sqlite:///{settings.data_dir.absolute() / FILE}"
+
+
+def open_database(settings: Settings) -> Database:
+    """Return the database with the pools and the time-outs of the settings."""
+    return Database.open(
+        database_url(settings),
+        pool_size=settings.database_pool,
+        pool_timeout=timedelta(seconds=settings.database_pool_seconds),
+        busy_timeout=timedelta(seconds=settings.database_lock_seconds),
+        statement_timeout=timedelta(seconds=settings.database_statement_seconds),
+    )
