@@ -94,6 +94,7 @@ def keys(books: Books) -> dict[str, Asked]:
 
 WRONG: dict[str, tuple[str, Callable[[Books], Any]]] = {
     "a job is left": ("stuck", lambda b: b.service.unfinished.append("job 1")),
+    "an order is read otherwise": ("differs", lambda b: b.service.misread.append("taken")),
     "an order waits": ("stuck", lambda b: moved(b, "taken", answer="waiting")),
     "a key has no answer": ("stuck", lambda b: keys(b)["key-again"].finals.clear()),
     "a store is not live": ("stuck", lambda b: setattr(b.merchants.shops["a-1"], "store_id", None)),

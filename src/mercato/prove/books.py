@@ -144,6 +144,8 @@ class ServiceBook:
     paused: dict[str, bool] = field(default_factory=dict)
     found: Counter[str] = field(default_factory=Counter)
     """How often discovery shows each store."""
+    misread: list[str] = field(default_factory=list)
+    """Orders that one side reads otherwise than the other, or than they are stored."""
     unfinished: list[str] = field(default_factory=list)
     """Whatever still waits to be done: jobs, runs, deliveries, submissions, claimed keys."""
 

@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -74,17 +74,19 @@ def _report(database: str, seed: int, result: Result, *, total: int, of: int) ->
 
 
 async def prove_once(database: str, server: str, *, seed: int, kills: int) -> Result:
-    """Run one round on a new database. The logs of a round that broke a promise are kept."""
-    directory = Path(tempfile.mkdtemp(prefix=f"mercato-prove-{seed}-"))
-    if database == "sqlite":
-        result = await rounds.run(
-            Plan(database=database, url=None, seed=seed, kills=kills, directory=directory)
-        )
-    else:
-        async with _new_database(server, f"mercato_prove_{seed}") as url:
+    """Run one round on a new database. The logs of a round that broke a promise, or broke off, are kept."""
+    directory = Path(tempfile.mkdtemp(prefix=f"mercato-prove-{database}-{seed}-"))
+    async with AsyncExitStack() as stack:
+        url = None
+        if database == "postgresql":
+            url = await stack.enter_async_context(_new_database(server, f"mercato_prove_{seed}"))
+        try:
             result = await rounds.run(
                 Plan(database=database, url=url, seed=seed, kills=kills, directory=directory)
             )
+        except asyncio.CancelledError:
+            shutil.rmtree(directory)
+            raise
     if result.violations:
         print(f"  logs: {directory}", file=sys.stderr)
     else:

@@ -37,6 +37,12 @@ def nothing_is_left(books: Books) -> Found:
         yield Violation("stuck", "still waits to be done", what)
 
 
+def both_sides_read_the_same(books: Books) -> Found:
+    """Merchant and storefront read an order as it is stored."""
+    for order_id in books.service.misread:
+        yield Violation("differs", "an order is not read as it is stored", order_id)
+
+
 def each_key_has_one_answer(books: Books) -> Found:
     """Every key has a final reply, and it is the same bytes whenever it is given."""
     for key, asked in books.storefront.keys.items():
@@ -206,6 +212,7 @@ def stores_are_there_once(books: Books) -> Found:
 
 CHECKS: Final[tuple[Callable[[Books], Found], ...]] = (
     nothing_is_left,
+    both_sides_read_the_same,
     each_key_has_one_answer,
     each_key_has_one_order,
     each_token_has_one_order,

@@ -74,6 +74,10 @@ async def read_book(
     shown = {order["orderId"]: order for one in merchants for order in await _all_orders(one)}
     async with db.read() as tx:
         await _read_rows(tx, book, shown)
+    for order_id, order in shown.items():
+        theirs = await front.until_final("GET", f"/v1/marketfront/orders/{order_id}")
+        if theirs.json() != order:
+            book.misread.append(order_id)
     for shop in shops:
         if shop.store_id is not None and shop.store_id in book.stores:
             await _read_store(book, shop, merchants[shop.merchant], front)
@@ -88,7 +92,7 @@ async def _read_rows(tx: Read, book: ServiceBook, shown: dict[str, Any]) -> None
         order_id = str(row.id)
         order = shown.get(order_id, {})
         if (order.get("state"), order.get("status")) != (row.state, row.status):
-            book.unfinished.append(f"order {order_id} is {row.state}/{row.status}, and not shown so")
+            book.misread.append(order_id)
         book.orders[order_id] = ServiceOrder(
             id=order_id,
             key=(order.get("customer") or {}).get("partnerUserId"),
