@@ -132,17 +132,16 @@ def filled(dialect: Dialect, stores: int) -> Iterator[Place]:
 @contextmanager
 def serving(place: Place) -> Iterator[tuple[psutil.Process, int, str]]:
     """Run the server over it; give a storefront's key."""
-    extra = {"MERCATO_DATABASE_URL": place.url} if place.url else {}
     mercato = Path(sys.executable).with_name("mercato")
     made = subprocess.run(
         [
             mercato, "partner", "create", "Bench", "--kind", "marketfront", "--json", "--data-dir", place.data_dir
         ],
-        check=True, capture_output=True, env=environment() | extra,
+        check=True, capture_output=True, env=environment(place.url),
     )  # fmt: skip
     key = json.loads(made.stdout)["marketfrontKey"]
     command = [mercato, "serve", "--port", "0", "--data-dir", place.data_dir]
-    with started(command, **extra) as (process, port):
+    with started(command, place.url) as (process, port):
         yield process, port, key
 
 
