@@ -60,10 +60,14 @@ def named(request: AddCartItemRequest | RemoveCartItemRequest | UpdateCartItemRe
         return Named(cart.store_id, cart.catalog_set_id)
     store_id = request.store_id or (None if cart is None else cart.store_id)
     if store_id is None:
-        raise errors.MissingStoreId("A new cart needs a store: send its storeId beside the item.")
+        words = "A new cart needs a store: send its storeId beside the item."
+        reason = OrderError(code=errors.MissingStoreId.code, message=words, pointer="/storeId")
+        raise errors.MissingStoreId(words, errors=[reason])
     set_id = request.catalog_set_id or (None if cart is None else cart.catalog_set_id)
     if set_id is None:
-        raise errors.CatalogSetRequired("A new cart needs the store's catalogSetId beside the item.")
+        words = "A new cart needs the store's catalogSetId beside the item."
+        reason = OrderError(code=errors.CatalogSetRequired.code, message=words, pointer="/catalogSetId")
+        raise errors.CatalogSetRequired(words, errors=[reason])
     return Named(store_id, set_id)
 
 

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from mercato import errors
-from mercato.errors import Problem
+from mercato.errors import OrderError, Problem
 from mercato.orders import amounts
 from mercato.orders.amounts import Sums
 from mercato.orders.model import Order
@@ -49,16 +49,16 @@ def already_placed(order_id: UUID) -> errors.OrderAlreadyPlaced:
     )
 
 
-def total_different(sums: Sums) -> errors.OrderTotalDifferent:
-    """Return the refusal that says what the order costs now."""
+def total_different(sums: Sums, at: str = "/validatedOrderToken") -> errors.OrderTotalDifferent:
+    """Return the refusal that says what the order costs now, and which member says otherwise."""
     total = amounts.wire(sums).total
-    return errors.OrderTotalDifferent(
-        f"The order's total is {total} {sums.currency} now. Validate it again and show the customer the new total."
-    )
+    words = f"The order's total is {total} {sums.currency} now. Validate it again and show the customer the new total."
+    reason = OrderError(code=errors.OrderTotalDifferent.code, message=words, pointer=at)
+    return errors.OrderTotalDifferent(words, errors=[reason])
 
 
 def claimed_total(found: Review, agreed: Agreed) -> Problem | None:
     """Return the refusal if the request names another total than the order has."""
     if found.total is None or found.total == agreed.sums.total:
         return None
-    return total_different(agreed.sums)
+    return total_different(agreed.sums, "/amounts/total")

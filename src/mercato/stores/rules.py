@@ -7,10 +7,8 @@ from uuid import UUID, uuid5
 import msgspec
 from msgspec import UNSET
 
-from mercato import errors
 from mercato.catalog.model import CompiledCatalog
 from mercato.catalog.money import MoneyError, to_minor
-from mercato.errors import OrderError
 from mercato.stores.model import (
     AddressRequest,
     ItemAvailabilityEntry,
@@ -24,6 +22,8 @@ from mercato.stores.model import (
 )
 from mercato.wire import parse_instant, parse_uuid
 from mercato.wire.checks import refuse, timezone_fault, uri_fault
+from mercato.wire.decode import refusal
+from mercato.wire.walk import Found
 
 CLEARABLE: Final = ("phone", "logo_url", "description", "webhook_url", "minimum_order_amount")
 """Members of a StoreUpdate that null clears; null on any other is the same as absent."""
@@ -92,29 +92,39 @@ def status_values(request: StoreStatusUpdate, now: datetime) -> dict[str, Any]:
     wanted = request.status.lower()
     if wanted == StoreStatusValue.ONLINE.value:
         return {"paused": False, "pause_reason": None, "resume_at": None}
-    if wanted != StoreStatusValue.PAUSED.value:
-        raise errors.ValidationFailed.at("/status", "status must be online or paused.")
+    known = None if wanted == StoreStatusValue.PAUSED.value else "status must be online or paused."
     reason, resume = request.pause_reason, request.resume_at
-    for name, value in (("pauseReason", reason), ("resumeAt", resume)):
-        if value is not None and not isinstance(value, str):
-            message = f"{name} must be a string or null."
-            raise errors.InvalidRequest(
-                message,
-                errors=[OrderError(code=errors.InvalidRequest.code, message=message, pointer=f"/{name}")],
-            )
-    at = None if resume is None else parse_instant(resume)
-    refuse([("/pauseReason", _reason_fault(reason)), ("/resumeAt", _resume_fault(resume, at, now))])
+    at = parse_instant(resume) if isinstance(resume, str) else None
+    found = [
+        *_value_faults("/status", known),
+        *_type_faults("pauseReason", reason),
+        *_type_faults("resumeAt", resume),
+        *_value_faults("/pauseReason", _reason_fault(reason)),
+        *_value_faults("/resumeAt", _resume_fault(resume, at, now)),
+    ]
+    if found:
+        raise refusal(found)
     return {"paused": True, "pause_reason": reason, "resume_at": at}
 
 
-def _reason_fault(reason: str | None) -> str | None:
-    if reason is not None and ("\x00" in reason or len(reason) > REASON_LENGTH):
+def _type_faults(name: str, value: Any) -> list[Found]:
+    """Return what the decoder would have found, had the other member not decided whether this one is read."""
+    fits = value is None or isinstance(value, str)
+    return [] if fits else [Found(f"/{name}", f"{name} must be a string or null.", form=True)]
+
+
+def _value_faults(pointer: str, fault: str | None) -> list[Found]:
+    return [] if fault is None else [Found(pointer, fault, form=False)]
+
+
+def _reason_fault(reason: Any) -> str | None:
+    if isinstance(reason, str) and ("\x00" in reason or len(reason) > REASON_LENGTH):
         return f"pauseReason may have at most {REASON_LENGTH} characters, and no NUL."
     return None
 
 
-def _resume_fault(text: str | None, at: datetime | None, now: datetime) -> str | None:
-    if text is None:
+def _resume_fault(text: Any, at: datetime | None, now: datetime) -> str | None:
+    if not isinstance(text, str):
         return None
     if at is None:
         return "resumeAt must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."

@@ -67,7 +67,7 @@ class StoreQuery(Wire):
 class CatalogSetNotification(Wire):
     """Where the CatalogSet is to be pulled from."""
 
-    callback_url: str
+    callback_url: Annotated[str, Meta(extra_json_schema={"format": "uri", "minLength": 1})]
 
 
 class CatalogIngestAccepted(Wire):

@@ -77,6 +77,8 @@ class Edge:
         if operation.access is not Access.PUBLIC:
             act_as(_acting(operation, caller, ids, head))
         query = operation.decode_query(head.query) if operation.decode_query is not None else None
+        if operation.checks_head is not None:
+            operation.checks_head(head)
         body: Any = None
         if operation.reads_body:
             raw = await self._body(operation, head, body_in)

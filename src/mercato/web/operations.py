@@ -84,7 +84,8 @@ Handler = Callable[[Any], Awaitable[Any]]
 class Operation:
     """What an operation is. `returns` None means no body; a `raw_body` is the handler's to read.
 
-    `reads` names the credentials that a public operation looks at by itself.
+    `reads` names the credentials that a public operation looks at by itself. `checks_head` refuses by the headers,
+    before there is a body.
     """
 
     id: str
@@ -112,6 +113,7 @@ class Operation:
     body_type: str = "application/json"
     refusals: Refusals = PROBLEM_DETAILS
     reads: tuple[str, ...] = ()
+    checks_head: Callable[[Head], object] | None = None
 
     def __post_init__(self) -> None:
         names: Final = tuple(re.findall(r"\{(\w+)\}", self.path))

@@ -1,7 +1,7 @@
 """Orders: validated, placed and followed by storefronts; read and moved on by merchants."""
 
 import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from uuid import UUID
 
 from msgspec import Meta
@@ -21,6 +21,7 @@ from mercato.orders.model import (
     ValidateOrderResponse,
 )
 from mercato.web import problems
+from mercato.web.head import Head
 from mercato.web.operations import Access, Answer, Call, Operations, Rate
 from mercato.wire import Wire, as_json
 from mercato.wire.cursor import PAGE, PageLimit, read_cursor
@@ -55,6 +56,20 @@ REASONS: Final = (
 # --- storefronts ----------------------------------------------------------------------------------
 
 
+def _key(head: Head) -> str:
+    """Return the Idempotency-Key. Raises MissingIdempotencyKey, ValidationFailed."""
+    key = head.headers.get(b"idempotency-key", b"").strip()
+    if not key:
+        raise errors.MissingIdempotencyKey(
+            "Send the header Idempotency-Key: a new UUID for each order, the same one when you repeat a request."
+        )
+    if not _KEY.fullmatch(key):
+        raise errors.ValidationFailed.at(
+            None, "Idempotency-Key may have 1 to 255 printable ASCII characters."
+        )
+    return key.decode()
+
+
 @marketfront_orders.post(
     MARKETFRONT + "/validate",
     summary="Validate order",
@@ -80,6 +95,7 @@ async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
     status=201,
     reply_headers=("Location", "Idempotent-Replayed"),
     request_headers=("Idempotency-Key",),
+    checks_head=_key,
     problems=(
         errors.MissingIdempotencyKey,
         errors.IdempotencyKeyReused,
@@ -100,7 +116,7 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer:
     A repeat within 24 hours gets the first answer again, byte for byte, with `Idempotent-Replayed: true`. While the
     store has not answered, 503 with `orderId`: the order is kept, and a repeat with the same key joins it.
     """
-    key = _key(call)
+    key = _key(call.head)
     base = call.head.base_url
 
     def present(result: Order | Problem) -> Reply:
@@ -145,20 +161,6 @@ async def get_marketfront_order(call: Call[None, None]) -> Order:
 async def get_marketfront_timeline(call: Call[None, None]) -> OrderTimeline:
     """Return who did what to an order when, every webhook attempt included, oldest first."""
     return await call.app.orders.timeline(call.caller, call.ids["orderId"])
-
-
-def _key(call: Call[Any, Any]) -> str:
-    """Return the Idempotency-Key. Raises MissingIdempotencyKey, ValidationFailed."""
-    key = call.headers.get(b"idempotency-key", b"").strip()
-    if not key:
-        raise errors.MissingIdempotencyKey(
-            "Send the header Idempotency-Key: a new UUID for each order, the same one when you repeat a request."
-        )
-    if not _KEY.fullmatch(key):
-        raise errors.ValidationFailed.at(
-            None, "Idempotency-Key may have 1 to 255 printable ASCII characters."
-        )
-    return key.decode()
 
 
 def _answer(reply: Reply) -> Answer:

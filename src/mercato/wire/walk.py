@@ -12,6 +12,7 @@ import msgspec
 from msgspec import inspect as info
 
 from mercato.wire.base import parse_instant, parse_uuid
+from mercato.wire.checks import uri_fault
 
 MOST_COLLECTED: Final = 1000
 """Faults collected before the walk stops: a bound on work, far above what is shown."""
@@ -63,8 +64,8 @@ def raw_members(kind: info.Type) -> list[tuple[str, str]]:
 
 def _from_text(text: str, kind: info.Type) -> Any:
     wanted = {type(part) for part in _alternatives(kind)}
-    if info.IntType in wanted and re.fullmatch(r"-?\d{1,19}", text, re.ASCII):
-        return int(text)
+    if info.IntType in wanted and re.fullmatch(r"-?\d{1,19}(\.0{1,9})?", text, re.ASCII):
+        return int(text.partition(".")[0])
     if info.BoolType in wanted and text.lower() in {"true", "false", "1", "0"}:
         return text.lower() in {"true", "1"}
     return text
@@ -104,9 +105,9 @@ class _Walk:
         structs = [option for option in matching if isinstance(option, info.StructType)]
         if len(structs) > 1:
             return self._tagged(value, structs, pointer, name)
-        return self._one(value, matching[0], pointer, name)
+        return self._one(value, matching[0], pointer, name, form=_format(kind))
 
-    def _one(self, value: Any, kind: info.Type, pointer: str, name: str) -> Any:
+    def _one(self, value: Any, kind: info.Type, pointer: str, name: str, *, form: str | None) -> Any:
         match kind:
             case info.StructType():
                 return self._struct(value, kind, pointer)
@@ -117,6 +118,7 @@ class _Walk:
                 return {k: self.value(v, item, f"{pointer}/{escape(k)}") for k, v in value.items()}
             case info.StrType():
                 self._text(value, kind, pointer, name)
+                self._form(value, form, pointer, name)
             case info.IntType():
                 value = int(value)
                 self._range(value, kind, pointer, name)
@@ -169,6 +171,15 @@ class _Walk:
             self.bad(pointer, f"{name} does not have the form {kind.pattern}")
         self._length(len(value), kind, pointer, name, "characters")
 
+    def _form(self, value: str, form: str | None, pointer: str, name: str) -> None:
+        """Note a text that is not what its documented format says: who reads it later would not come to that."""
+        if form == "uri" and value and (fault := uri_fault(value, name)) is not None:
+            self.bad(pointer, fault)
+        if form == "date-time" and parse_instant(value) is None:
+            self.bad(
+                pointer, f"{name} must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+            )
+
     def _length(
         self, size: int, kind: info.StrType | info.ListType, pointer: str, name: str, of: str
     ) -> None:
@@ -192,6 +203,18 @@ def _alternatives(kind: info.Type) -> Iterator[info.Type]:
             yield from _alternatives(part)
     else:
         yield kind
+
+
+def _format(kind: info.Type) -> str | None:
+    """Return the format that a type is documented with."""
+    match kind:
+        case info.Metadata(type=inner, extra_json_schema=extra):
+            form = (extra or {}).get("format")
+            return form if isinstance(form, str) else _format(inner)
+        case info.UnionType(types=types):
+            return next((form for form in map(_format, types) if form is not None), None)
+        case _:
+            return None
 
 
 def _fits(value: Any, kind: info.Type) -> bool:
