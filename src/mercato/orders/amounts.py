@@ -172,10 +172,13 @@ def taken(sums: Sums, raw_amounts: StoreAmounts | None) -> Sums | StoreFault | P
 
 
 def remark(sums: Sums, raw_amounts: StoreAmounts | None) -> str | None:
-    """Return what is odd about amounts that are not to be taken over any more, in words for a log; or None."""
+    """Return what is odd about amounts that are not to be taken over any more, in words for a log; or None.
+
+    They repeat nothing that the store sent: it has seen the payment.
+    """
     match taken(sums, raw_amounts):
-        case StoreFault(words):
-            return words
+        case StoreFault():
+            return "The store's amounts can't be read, or don't add up."
         case PriceChanged(error):
             return error.message
         case Sums() as said if said.total != sums.total:
