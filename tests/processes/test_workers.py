@@ -10,7 +10,7 @@ import aiohttp
 import psutil
 import pytest
 from tests.processes.test_serve import mercato, partner, serving, until_status
-from tests.service import CATALOG, Client, Merchant, merchant
+from tests.service import CATALOG, Client, Merchant, Reply, merchant
 
 STORES = "/v1/commerce/onboarding/stores"
 
@@ -72,6 +72,39 @@ async def test_a_worker_that_is_killed_is_replaced_and_the_port_never_stops_list
         assert (await anyone.get("/readyz", timeout=aiohttp.ClientTimeout(total=30))).status == 200
         await until(lambda: len(workers_of(process)) == 2)
         assert {one.pid for one in workers_of(process)}.isdisjoint(one.pid for one in before)
+
+
+async def test_the_figures_are_those_of_all_workers_and_never_go_back(tmp_path: Path):
+    async with (
+        serving(tmp_path, MERCATO_WORKERS="2") as (process, base),
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
+    ):
+        anyone = Client(base, None, session)
+
+        async def asked() -> float:
+            return figure(
+                await anyone.get("/metrics"), 'mercato_requests_total{operation="healthz",status="200"}'
+            )
+
+        for _ in range(40):
+            assert (await anyone.get("/healthz")).status == 200
+        assert {await asked() for _ in range(20)} == {40.0}
+        histogram = figure(await anyone.get("/metrics"), 'mercato_request_seconds_count{operation="healthz"}')
+        assert histogram == 40.0
+        before = workers_of(process)
+        before[0].kill()
+        await until(lambda: len(workers_of(process)) == 2 and before[0] not in workers_of(process))
+        for _ in range(20):
+            assert (await anyone.get("/healthz")).status == 200
+        assert {await asked() for _ in range(20)} == {60.0}
+        gauge = figure(await anyone.get("/metrics"), "mercato_store_breakers_open")
+        assert gauge == 0
+
+
+def figure(reply: Reply, name: str) -> float:
+    """Return one figure of the page."""
+    (line,) = [line for line in reply.body.decode().splitlines() if line.startswith(f"{name} ")]
+    return float(line.rpartition(" ")[2])
 
 
 async def test_kill_9_of_the_parent_leaves_no_worker_behind(tmp_path: Path):

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
@@ -31,12 +32,15 @@ def serve(
 def serve_one(
     handle: Annotated[int, Parameter(help="File descriptor of the socket that listens.")],
     parent: Annotated[int, Parameter(help="The process that started this one.")],
+    place: Annotated[int, Parameter(help="Its place among those that share the socket.")],
     /,
 ) -> int:
     """Be one of the processes of `mercato serve --workers`, which starts it and dies with it."""
     from mercato.processes import die_with
+    from mercato.telemetry import shared
 
     die_with(parent)
+    shared.join(place)
     return _run(partial(_serve_one, handle=handle))
 
 
@@ -107,7 +111,8 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
         if settings.workers > 1:
             from mercato.cli.workers import Workers
 
-            await Workers(settings, listener).run(stop)
+            with tempfile.TemporaryDirectory(prefix="mercato-figures-") as figures:
+                await Workers(settings, listener, Path(figures)).run(stop)
             return
         await _serve_on(listener, settings, stop, ready=f"listening on {url_of(listener)}")
     print("stopped", flush=True)

@@ -6,11 +6,13 @@ import signal
 import socket
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import structlog
 
 from mercato.settings import Settings
+from mercato.telemetry import shared
 
 log = structlog.get_logger("mercato.workers")
 
@@ -37,6 +39,8 @@ class Workers:
 
     settings: Settings
     listener: socket.socket
+    figures: Path
+    """Where the processes keep their figures, so that each can answer for all."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Start all, say where they listen, and keep them running until asked to stop.
@@ -45,37 +49,45 @@ class Workers:
         """
         from mercato.web.server import url_of
 
-        first = await asyncio.gather(*(self._start() for _ in range(self.settings.workers)))
+        places = range(self.settings.workers)
+        first = await asyncio.gather(*map(self._start, places))
         print(f"listening on {url_of(self.listener)}", flush=True)
-        keepers = [asyncio.create_task(self._keep(process, stop)) for process in first]
+        keepers = [
+            asyncio.create_task(self._keep(place, process, stop))
+            for place, process in zip(places, first, strict=True)
+        ]
         await stop.wait()
         # Each ends by itself, having drained; none is started again.
         await asyncio.gather(*keepers)
         print("stopped", flush=True)
 
-    async def _keep(self, process: asyncio.subprocess.Process | None, stop: asyncio.Event) -> None:
+    async def _keep(
+        self, place: int, process: asyncio.subprocess.Process | None, stop: asyncio.Event
+    ) -> None:
         """Keep one process running: another takes its place when it ends."""
         loop = asyncio.get_running_loop()
         pause, began = FIRST_PAUSE, loop.time()
         while process is not None and not await _ended(process, stop):
             log.error("worker ended", pid=process.pid, code=process.returncode)
             pause = FIRST_PAUSE if loop.time() - began > LIVED_SECONDS else min(pause * 2, LONGEST_PAUSE)
-            process = await self._start_again(pause, stop)
+            process = await self._start_again(place, pause, stop)
             began = loop.time()
         if process is not None:
             await _stop(process)
 
-    async def _start_again(self, pause: float, stop: asyncio.Event) -> asyncio.subprocess.Process | None:
+    async def _start_again(
+        self, place: int, pause: float, stop: asyncio.Event
+    ) -> asyncio.subprocess.Process | None:
         """Return another process once one has started; None when it is time to stop."""
         while not await _waited(stop, pause):
             try:
-                return await self._start()
+                return await self._start(place)
             except WorkerFailedError:
                 pause = min(pause * 2, LONGEST_PAUSE)
         return None
 
-    async def _start(self) -> asyncio.subprocess.Process:
-        """Return a process that serves. Raises WorkerFailedError."""
+    async def _start(self, place: int) -> asyncio.subprocess.Process:
+        """Return a process that serves, in one of the places. Raises WorkerFailedError."""
         handle = self.listener.fileno()
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -84,6 +96,7 @@ class Workers:
             "serve-one",
             str(handle),
             str(os.getpid()),
+            str(place),
             stdout=asyncio.subprocess.PIPE,
             pass_fds=[handle],
             # A Ctrl-C is ours to pass on: told twice, a process would not wait for its requests.
@@ -101,6 +114,7 @@ class Workers:
         return {
             "MERCATO_DATA_DIR": str(self.settings.data_dir.absolute()),
             "MERCATO_WORKERS": str(self.settings.workers),
+            shared.DIRECTORY: str(self.figures),
         }
 
 
