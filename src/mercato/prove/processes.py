@@ -18,6 +18,9 @@ from mercato.processes import die_with
 START_SECONDS: Final = 60.0
 """How long a process may take until it says that it is there, on a machine that is busy otherwise."""
 
+MOST_ODD_ENDS: Final = 10
+"""Processes of a round that may end by themselves until it is broken off."""
+
 ARMED: Final = 0.4
 """The share of starts that are told to die at a named point."""
 
@@ -113,12 +116,17 @@ class Fleet:
             await program.listen()
             code = await program.end()
             if code != -signal.SIGKILL:
-                self.odd_ends.append(f"{program.name} ended with {code}: {program.log}")
+                self._note_odd_end(program, code)
             else:
                 self.kills += 1
                 self.at_points += program.name not in self._asked
             self._asked.discard(program.name)
             await asyncio.sleep(self.chance.uniform(0, 0.5) if self.chaos else 0)
+
+    def _note_odd_end(self, program: Program, code: int) -> None:
+        self.odd_ends.append(f"{program.name} ended with {code}: {program.log}")
+        if len(self.odd_ends) > MOST_ODD_ENDS:
+            raise RuntimeError(f"{program.name} does not stay: see {program.log}")
 
     def kill_one(self) -> None:
         """Kill any process, in whatever it is doing."""

@@ -47,6 +47,9 @@ REST_SECONDS: Final = 120.0
 MOST_BETWEEN: Final = 40
 """Answers to partners between two kills at most."""
 
+ROUND_SECONDS: Final = 3600.0
+"""How long a round may take altogether, on a machine that has much else to do."""
+
 AT_ONCE: Final = 0.2
 """The share of kills that follow the one before within a moment: those that are just starting die, too."""
 
@@ -86,7 +89,7 @@ async def run(plan: Plan) -> Result:
         await day.prepare(stack)
         url = plan.url or f"sqlite:///{plan.directory / 'data' / 'mercato.db'}"
         db = await stack.enter_async_context(Database.open(url))
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.timeout(ROUND_SECONDS), asyncio.TaskGroup() as group:
             keepers = [group.create_task(day.fleet.keep(one)) for one in day.fleet.programs]
             await day.trade(group)
             await _rest(db)
