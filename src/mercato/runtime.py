@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -25,6 +26,7 @@ from mercato.db.url import open_database
 from mercato.discovery.index import refresh
 from mercato.discovery.service import Discovery
 from mercato.jobs import Handler, Handlers, Worker
+from mercato.jobs.upkeep import read_queue
 from mercato.orders import placement, resend
 from mercato.orders import tokens as order_tokens
 from mercato.orders.changes import Changes
@@ -51,6 +53,7 @@ from mercato.stores.onboarding import Onboardings
 from mercato.stores.places import MoveJob, PlaceJob, Placer
 from mercato.stores.service import Stores
 from mercato.telemetry import Metrics
+from mercato.telemetry.exposition import exposed
 from mercato.upkeep import Upkeep
 from mercato.webhooks import deliveries
 from mercato.webhooks.calls import StoreCalls
@@ -122,6 +125,7 @@ async def running(
         async with db.read() as tx:
             # With a key of its own a process would seal what no other can open: better not to start.
             await check_vault(tx, app.vault)
+        await stack.enter_async_context(_measured(app))
         await stack.enter_async_context(_alongside(feed.run(), "changes"))
         await stack.enter_async_context(_alongside(app.callers.run(), "callers"))
         if works:
@@ -139,6 +143,22 @@ async def running(
         yield app
 
 
+@asynccontextmanager
+async def _measured(app: Runtime) -> AsyncIterator[None]:
+    """Let the figures be read, on a port of their own if one is set."""
+    app.metrics.watch_cache("callers", app.callers.lookups)
+    app.metrics.watch_cache("stores", app.cache.lookups)
+    app.metrics.watch_cache("catalogs", app.compiled.lookups)
+    app.metrics.watch_cache("bodies", app.bodies.lookups)
+    app.metrics.watch_queue(partial(read_queue, app.db))
+    port, token = app.settings.metrics_port, _revealed(app.settings.metrics_token)
+    if port is None:
+        yield
+        return
+    async with exposed(app.metrics, host=app.settings.host, port=port, token=token):
+        yield
+
+
 def _wire(
     settings: Settings, *, now: Clock, db: Database, feed: ChangeFeed, outbound: Outbound, builder: Builder
 ) -> Runtime:
@@ -146,6 +166,7 @@ def _wire(
     cache = StoreCache(db, feed)
     compiled = CompiledCatalogs(db)
     limits = _pull_limits(settings)
+    metrics = Metrics()
     ingest = Ingest(
         db=db,
         outbound=outbound,
@@ -155,6 +176,7 @@ def _wire(
         clock=now,
         new_id=clock.new_id,
         on_finished=StoreEvents(clock.new_id, refresh).finished,
+        metrics=metrics,
     )
     sender = Sender(
         db=db,
@@ -163,8 +185,9 @@ def _wire(
         clock=now,
         chance=random.random,
         seconds=settings.webhook_seconds,
+        metrics=metrics,
     )
-    metrics, menus = Metrics(), Menus(db, cache, compiled)
+    menus = Menus(db, cache, compiled)
     calls = StoreCalls(
         outbound=outbound,
         credentials=WebhookCredentials(db, feed, vault, now),
@@ -198,7 +221,11 @@ def _wire(
         validations=ordering.placements.validations,
         placements=ordering.placements,
         orders=ordering.orders,
-        worker=Worker(db, _handlers(settings, ingest, Placer(db, refresh), sender, ordering.resender)),
+        worker=Worker(
+            db,
+            _handlers(settings, ingest, Placer(db, refresh), sender, ordering.resender),
+            observe=metrics.ran,
+        ),
     )
 
 

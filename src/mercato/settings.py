@@ -162,6 +162,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log_format: Annotated[
         Literal["json", "console", "auto"], _doc("`auto`: console on a terminal, else json.")
     ] = "auto"
+    metrics_port: Annotated[
+        int | None,
+        _doc(
+            "A port for `/metrics` alone, on the same address; where it is taken, the first free one after it. "
+            "For `mercato worker`, which answers nothing else.",
+            ge=1,
+            le=65535,
+        ),
+    ] = None
     metrics_token: Annotated[
         Secret | None, _doc("Bearer token of `/metrics`; without it only a loopback address serves them.")
     ] = None

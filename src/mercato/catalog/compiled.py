@@ -9,6 +9,7 @@ from mercato.catalog import queries
 from mercato.catalog.compile import unpack
 from mercato.catalog.model import CompiledCatalog
 from mercato.db.engine import Database
+from mercato.telemetry import Lookups
 
 MOST_BYTES: Final = 256 * 1024 * 1024
 """Bytes of compiled catalogs held, as measured where they are stored; in memory each is a few times that."""
@@ -22,12 +23,15 @@ class CompiledCatalogs:
         self._most = most_bytes
         self._held: OrderedDict[UUID, tuple[int, CompiledCatalog]] = OrderedDict()
         self._bytes = 0
+        self.lookups = Lookups()
 
     def cached(self, set_id: UUID) -> CompiledCatalog | None:
         """Return the catalog if it is in memory."""
         held = self._held.get(set_id)
         if held is None:
+            self.lookups.misses += 1
             return None
+        self.lookups.hits += 1
         self._held.move_to_end(set_id)
         return held[1]
 

@@ -6,6 +6,7 @@ Whoever wants to know of a run's end is called inside the transaction that ends 
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from mercato.clock import Clock, MakeId
 from mercato.db.engine import Database, Write
 from mercato.jobs import Done, Job, JobLost, Outcome, enqueue, fence
 from mercato.outbound.client import NotModified, Outbound, Pulled, PullFailed, PullLimits
+from mercato.telemetry import Metrics
 from mercato.wire import Wire
 
 log = structlog.get_logger("mercato.catalog")
@@ -132,6 +134,7 @@ class Ingest:
         clock: Clock,
         new_id: MakeId,
         on_finished: Listener,
+        metrics: Metrics | None = None,
     ) -> None:
         self._db = db
         self._outbound = outbound
@@ -141,6 +144,7 @@ class Ingest:
         self._clock = clock
         self._new_id = new_id
         self._on_finished = on_finished
+        self._metrics = metrics or Metrics()
 
     async def handle(self, job: Job[IngestJob]) -> Outcome:
         """Bring the job's run to its end. A crash at any point leaves the run to be carried out again."""
@@ -177,21 +181,23 @@ class Ingest:
         # The tag is good for the document it came with: another URL may use the same one for something else.
         same = current is not None and current.source_url == run.callback_url
         etag = current.source_etag if current is not None and same else None
-        return await self._outbound.pull(run.callback_url, limits=self._limits, etag=etag)
+        with self._metrics.stage("pull"):
+            return await self._outbound.pull(run.callback_url, limits=self._limits, etag=etag)
 
     async def _process(
         self, job: Job[IngestJob], run: Run, current: CurrentSet | None, pulled: Pulled
     ) -> Outcome:
         set_id = self._new_id()
         try:
-            result = await self._builder.build(
-                pulled.body,
-                onboarding_id=run.owner.id,
-                catalog_set_id=set_id,
-                store_id=run.owner.store_id,
-                default_currency=self._currency,
-                previous_hash=None if current is None else current.content_hash,
-            )
+            with self._metrics.stage("build"):
+                result = await self._builder.build(
+                    pulled.body,
+                    onboarding_id=run.owner.id,
+                    catalog_set_id=set_id,
+                    store_id=run.owner.store_id,
+                    default_currency=self._currency,
+                    previous_hash=None if current is None else current.content_hash,
+                )
         except BuildOverrunError:
             return await self._fail(job, run, (_OVERRUN,))
         if isinstance(result, BuildFailed):
@@ -199,7 +205,8 @@ class Ingest:
         if isinstance(result, Unchanged):
             assert current is not None
             return await self._unchanged(job, run, current, pulled)
-        return await self._switch(job, run, current, pulled, set_id, result)
+        with self._metrics.stage("store"):
+            return await self._switch(job, run, current, pulled, set_id, result)
 
     async def _unchanged(self, job: Job[IngestJob], run: Run, current: CurrentSet, pulled: Pulled) -> Outcome:
         async with self._db.write() as tx:
@@ -217,7 +224,8 @@ class Ingest:
         set_id: UUID,
         built: Built,
     ) -> Outcome:
-        parts = await self._builder.compress(built)
+        with self._metrics.stage("compress"):
+            parts = await self._builder.compress(built)
         crash.point("catalog.built")
         now = self._clock()
         async with self._db.write() as tx:
@@ -275,6 +283,7 @@ class Ingest:
         )
         if ended:
             await self._on_finished(tx, finished)
+            tx.after_commit(partial(self._metrics.ingested, finished.status.value))
 
 
 async def abandon(tx: Write, owner_id: UUID, *, now: datetime) -> None:

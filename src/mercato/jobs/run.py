@@ -19,6 +19,14 @@ MAX_LOSSES: Final = 20
 
 _REASON_LENGTH: Final = 1_000
 
+_WORDS: Final = {
+    "Again": "again",
+    "Dead": "dead",
+    "Failed": "failed",
+    "Postponed": "postponed",
+    "Unreadable": "unreadable",
+}
+
 
 class Failed(Struct, frozen=True):
     """The run raised, overran, or gave no answer."""
@@ -96,6 +104,13 @@ class Run:
             return _blame(self.job, error)
         finally:
             self._handling = None
+
+
+def outcome_of(verdict: Verdict) -> str:
+    """Return the one word for what came of a run that is counted."""
+    if isinstance(verdict, Interrupted):
+        return verdict.value
+    return _WORDS.get(type(verdict).__name__, "done")
 
 
 def _job(claimed: Claimed, handler: Handler[Any], payload: Any = None) -> Job[Any]:

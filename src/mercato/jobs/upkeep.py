@@ -1,5 +1,6 @@
 """What operators see of the jobs, and what they may do about the dead ones."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -9,10 +10,13 @@ from sqlalchemy import Integer, delete, func, select, update
 
 from mercato.db.clock import now_ms
 from mercato.db.engine import Database, Read, Write
+from mercato.db.errors import is_unavailable
 from mercato.db.tables import jobs
 from mercato.jobs.queries import BATCH, in_state
+from mercato.telemetry.metrics import Depth
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_READ_SECONDS: Final = 2.0
 
 
 class Gauge(Struct, frozen=True, kw_only=True):
@@ -57,6 +61,28 @@ async def list_gauges(tx: Read) -> list[Gauge]:
         if row.state == "ready":
             gauge["oldest"] = max(row.age * _MILLISECOND, timedelta(0))
     return [Gauge(kind=kind, **gauge) for kind, gauge in sorted(kinds.items())]
+
+
+async def read_queue(database: Database) -> Sequence[Depth] | None:
+    """Return every kind's backlog as figures, or None of a database that does not answer."""
+    try:
+        async with asyncio.timeout(_READ_SECONDS), database.read() as tx:
+            gauges = await list_gauges(tx)
+    except Exception as error:
+        if not isinstance(error, TimeoutError) and not is_unavailable(error):
+            raise
+        return None
+    return [
+        Depth(
+            kind=one.kind,
+            ready=one.ready,
+            waiting=one.waiting,
+            running=one.running,
+            dead=one.dead,
+            oldest=one.oldest.total_seconds(),
+        )
+        for one in gauges
+    ]
 
 
 async def list_dead(tx: Read, *, limit: int = 100) -> Sequence[DeadJob]:

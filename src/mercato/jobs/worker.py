@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
+from time import monotonic
 from typing import Final
 from uuid import uuid4
 
@@ -26,7 +27,7 @@ from mercato.jobs.claim import START, Claimed, Place, claim
 from mercato.jobs.entry import CHANNEL, TOPIC
 from mercato.jobs.model import Handlers
 from mercato.jobs.ownership import Ownership
-from mercato.jobs.run import Interrupted, Run
+from mercato.jobs.run import Interrupted, Run, outcome_of
 from mercato.jobs.settle import settle
 from mercato.jobs.upkeep import prune
 from mercato.telemetry.acting import Acting, act_as
@@ -64,8 +65,12 @@ class Worker:
         heartbeat: timedelta = timedelta(seconds=5),
         poll: timedelta = timedelta(seconds=1),
         keep_dead: timedelta = timedelta(days=30),
+        observe: Callable[[str, str, float], None] = lambda _kind, _outcome, _seconds: None,
     ) -> None:
-        """`lease` is how long a vanished worker's jobs stay its own, and `poll` how late a word may be missed."""
+        """`lease` is how long a vanished worker's jobs stay its own, and `poll` how late a word may be missed.
+
+        `observe` is told of every run: its kind, what came of it, and the seconds it took.
+        """
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         self._database = database
         self._handlers = handlers
@@ -73,6 +78,7 @@ class Worker:
         self._heartbeat = heartbeat.total_seconds()
         self._poll = poll.total_seconds()
         self._keep_dead = keep_dead
+        self._observe = observe
         self._ownership = Ownership(database)
         self._orphans = False
         self._places: dict[str, Place] = {}
@@ -230,7 +236,9 @@ class Worker:
 
     async def _carry_out(self, run: Run) -> None:
         act_as(Acting(action=run.claimed.kind))
+        began = monotonic()
         verdict = await run.verdict()
+        self._observe(run.claimed.kind, outcome_of(verdict), monotonic() - began)
         crash.point("job.done")
         await settle(self._database, run.job, run.handler, verdict)
 

@@ -23,6 +23,7 @@ from mercato.partners import keys, queries
 from mercato.partners.credentials import TOPIC
 from mercato.partners.model import ApiKey, Caller, KeyState, Limits, Surface
 from mercato.partners.tokens import LIFE, AccessToken, Claims, Tokens, looks_like_token
+from mercato.telemetry import Lookups
 
 log = structlog.get_logger("mercato.partners")
 
@@ -83,13 +84,18 @@ class Callers:
         self._refused: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
         # Bumped at every change: what was read before a change must not be kept after it.
         self._changes = 0
+        self.lookups = Lookups()
         self._reads = asyncio.Semaphore(MOST_READS)
         feed.subscribe(TOPIC, self._forget)
 
     def cached(self, token: bytes) -> Caller | None:
         """Return the caller of a key or token if memory has it and may be believed; no database, no waiting."""
         known = self._find(self._handle(token))
-        return None if known is None else known.caller
+        if known is None:
+            self.lookups.misses += 1
+            return None
+        self.lookups.hits += 1
+        return known.caller
 
     async def get(self, token: bytes) -> Caller:
         """Return the caller of a key or token. Raises Unauthenticated, with what helps its owner and never the key.

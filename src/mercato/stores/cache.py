@@ -10,6 +10,7 @@ from mercato.db.engine import Database
 from mercato.partners.model import Caller
 from mercato.stores import queries
 from mercato.stores.model import StoreRow
+from mercato.telemetry import Lookups
 
 TOPIC: Final = "store"
 """The topic under which a change of a store, or of the set it serves, is announced."""
@@ -25,6 +26,7 @@ class StoreCache:
         self._db = db
         self._most = most
         self._rows: OrderedDict[UUID, StoreRow] = OrderedDict()
+        self.lookups = Lookups()
         # Bumped at every change: a row that was read before a change must not be kept after it.
         self._changes = 0
         feed.subscribe(TOPIC, self._forget)
@@ -32,7 +34,10 @@ class StoreCache:
     def cached(self, store_id: UUID) -> StoreRow | None:
         """Return the store if it is in memory."""
         row = self._rows.get(store_id)
-        if row is not None:
+        if row is None:
+            self.lookups.misses += 1
+        else:
+            self.lookups.hits += 1
             self._rows.move_to_end(store_id)
         return row
 

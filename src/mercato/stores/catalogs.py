@@ -13,6 +13,7 @@ from mercato.catalog.compress import CODINGS, decompress
 from mercato.clock import Clock
 from mercato.db.engine import Database
 from mercato.stores import queries
+from mercato.telemetry import Lookups
 
 MOST_BYTES: Final = 64 * 1024 * 1024
 """Bytes of bodies held in memory, least recently used out."""
@@ -42,6 +43,7 @@ class CatalogBodies:
         self._most = most_bytes
         self._held: OrderedDict[tuple[UUID, str], Body] = OrderedDict()
         self._bytes = 0
+        self.lookups = Lookups()
 
     async def get(self, set_id: UUID, coding: str) -> Body:
         """Return the set's bytes in a coding of CODINGS, or as they are. Raises CatalogSetNotFound.
@@ -50,8 +52,10 @@ class CatalogBodies:
         """
         held = self._held.get((set_id, coding))
         if held is not None and held.until > self._clock():
+            self.lookups.hits += 1
             self._held.move_to_end((set_id, coding))
             return held
+        self.lookups.misses += 1
         async with self._db.read() as tx:
             content_hash = await queries.find_live_set(tx, set_id)
             stored = coding if coding != IDENTITY else CODINGS[0]

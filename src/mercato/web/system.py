@@ -55,7 +55,7 @@ async def readyz(call: Call[None, None]) -> Health:
 async def metrics(call: Call[None, None]) -> Answer:
     """Return figures for Prometheus: with `MERCATO_METRICS_TOKEN` as bearer, else on a loopback address only."""
     _may_read_metrics(call.app.settings, call.headers.get(b"authorization", b""))
-    return Answer(raw=call.app.metrics.render(), media_type=METRICS_TYPE.encode())
+    return Answer(raw=await call.app.metrics.read(), media_type=METRICS_TYPE.encode())
 
 
 @system.get("/docs", summary="API reference", returns=str, media_type="text/html")

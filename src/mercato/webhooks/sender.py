@@ -17,6 +17,7 @@ from mercato.outbound.signing import webhook_headers
 from mercato.partners.accounts import get_signing_secrets, get_webhook_token
 from mercato.partners.model import Surface
 from mercato.partners.vault import Vault
+from mercato.telemetry import Metrics
 from mercato.webhooks import queries
 from mercato.webhooks.deliveries import KIND, not_called
 from mercato.webhooks.model import (
@@ -38,6 +39,8 @@ log = structlog.get_logger("mercato.webhooks")
 
 _SLACK: Final = timedelta(seconds=15)
 """What a run may take beside the call itself: reading, signing, and waiting for the writer."""
+
+_COUNTED: Final[dict[type, str]] = {Succeeded: "succeeded", Retry: "retried", GiveUp: "given_up"}
 
 _OURS: Final = "A fault on our side kept it from being sent. Redeliver it."
 
@@ -100,6 +103,7 @@ class Sender:
         clock: Clock,
         chance: Callable[[], float],
         seconds: float,
+        metrics: Metrics | None = None,
     ) -> None:
         """`chance` returns a number in [0, 1); `seconds` bound one call, connecting included."""
         self._db = db
@@ -108,6 +112,7 @@ class Sender:
         self._clock = clock
         self._chance = chance
         self._seconds = seconds
+        self._metrics = metrics or Metrics()
 
     def handler(self, *, concurrency: int, per_partner: int | None = None) -> Handler[DeliverJob]:
         """Return what the worker needs for the kind `KIND`.
@@ -185,6 +190,7 @@ class Sender:
                     await _enqueue_next(tx, delivery, verdict.at - now)
             crash.point("webhook.written")
         _note(delivery, outcome, verdict)
+        self._metrics.delivered(_COUNTED[type(verdict)], outcome.ms / 1000)
 
 
 def _columns(verdict: Verdict, outcome: Outcome) -> dict[str, object]:
