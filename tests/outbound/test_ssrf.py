@@ -1,0 +1,239 @@
+"""No partner's URL leads inside: not itself, not by what its name resolves to, not by where it redirects.
+
+The connections are made of stubs: the public server stands on loopback, and the maker of sockets judges every address
+that would be connected to, but nothing is ever connected to any of them.
+"""
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from tests.outbound import zoo
+from tests.outbound.conftest import Naps
+from tests.servers import Server, StubDns, Tls, raw, reply, self_signed, serve
+
+from mercato.outbound.client import CallFailed, Fault, Outbound, PullFailed
+from mercato.outbound.guard import AddressPolicy, AddressRefused, socket_factory
+
+OPEN = "93.184.215.14"
+REFUSED = Fault.REFUSED_ADDRESS
+
+Ask = Callable[[Outbound, str], Any]
+
+
+async def pull(outbound: Outbound, url: str) -> Fault | None:
+    """Pull a catalog; return what it failed of."""
+    try:
+        await outbound.pull(url)
+    except PullFailed as failed:
+        return failed.fault
+    return None
+
+
+async def post(outbound: Outbound, url: str) -> Fault | None:
+    """Deliver an event; return what it failed of."""
+    try:
+        await outbound.post(url, headers={}, body=b"{}", timeout=5)
+    except CallFailed as failed:
+        return failed.reason
+    return None
+
+
+async def ask(outbound: Outbound, url: str) -> Fault | None:
+    """Ask a store about an order; return what it failed of."""
+    try:
+        await outbound.ask(url, headers={}, body=b"{}", seconds=5)
+    except CallFailed as failed:
+        return failed.reason
+    return None
+
+
+WAYS = {"pull": pull, "post": post, "ask": ask}
+
+
+class Wire:
+    """In place of the network: whatever public address is connected to, one loopback server answers."""
+
+    def __init__(self) -> None:
+        self.server: Server | None = None
+        self.reached: list[str] = []
+
+    async def connect(self, *, addr_infos: Any, socket_factory: Any, loop: Any, **_: Any) -> socket.socket:
+        for info in addr_infos:
+            socket_factory(info).close()  # its word is the last; the socket is never connected
+        self.reached += [info[4][0] for info in addr_infos]
+        assert self.server is not None, f"{self.reached} would have been connected to"
+        plug = socket.socket()
+        plug.setblocking(False)
+        await loop.sock_connect(plug, (self.server.host, self.server.port))
+        return plug
+
+
+@pytest.fixture(autouse=True)
+def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
+    made = Wire()
+    monkeypatch.setattr("aiohttp.connector.aiohappyeyeballs.start_connection", made.connect)
+    return made
+
+
+@pytest.fixture(scope="module")
+def tls() -> Tls:
+    return self_signed("menu.example")
+
+
+@asynccontextmanager
+async def outside(dns: StubDns, tls: Tls | None = None, *, private: bool = False) -> AsyncIterator[Outbound]:
+    """Give a client as production has it, but for its resolver and for who signs certificates."""
+    policy = AddressPolicy(allow_private=private)
+    async with Outbound(
+        policy, resolver=dns, tls=tls.client if tls else None, sleep=Naps(), dns_seconds=0
+    ) as outbound:
+        yield outbound
+
+
+def test_the_zoo_is_as_large_as_it_should_be() -> None:
+    assert len(zoo.HOSTS) + len(zoo.NAMES) >= 120
+    assert len(set(zoo.ADDRESSES.values())) >= 60
+
+
+@pytest.mark.parametrize("way", ["pull", "post"])
+@pytest.mark.parametrize("form", zoo.HOSTS)
+async def test_a_url_that_leads_inside_is_neither_opened_nor_looked_up(
+    wire: Wire, form: str, way: str
+) -> None:
+    dns = StubDns({})
+    async with outside(dns) as outbound:
+        for url in (f"https://{zoo.HOSTS[form]}/menu.json", f"https://{zoo.HOSTS[form]}:8443"):
+            assert await WAYS[way](outbound, url) is REFUSED
+    assert (wire.reached, dns.asked) == ([], [])
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("form", zoo.NAMES)
+async def test_a_name_of_an_address_inside_is_looked_up_and_not_opened(
+    wire: Wire, form: str, way: str
+) -> None:
+    class Everywhere(StubDns):
+        async def resolve(self, host: str, *options: Any) -> Any:
+            self._table[host] = [["127.0.0.1"]]
+            return await super().resolve(host, *options)
+
+    async with outside(Everywhere({})) as outbound:
+        assert await WAYS[way](outbound, f"https://{zoo.NAMES[form]}/") is REFUSED
+    assert wire.reached == []
+
+
+@pytest.mark.parametrize("way", ["pull", "post"])
+@pytest.mark.parametrize("form", zoo.ADDRESSES)
+async def test_one_address_inside_spoils_a_name_wherever_it_stands_among_its_answers(
+    wire: Wire, form: str, way: str
+) -> None:
+    inside = zoo.ADDRESSES[form]
+    for answer in ([inside], [OPEN, inside], [inside, OPEN], [OPEN] * 20 + [inside]):
+        async with outside(StubDns({"menu.example": [answer]})) as outbound:
+            assert await WAYS[way](outbound, "https://menu.example/") is REFUSED
+    assert wire.reached == []
+
+
+@pytest.mark.parametrize("form", zoo.ADDRESSES)
+def test_an_address_that_changes_between_check_and_connection_gets_no_socket(form: str) -> None:
+    family = socket.AF_INET6 if ":" in zoo.ADDRESSES[form] else socket.AF_INET
+    with pytest.raises(AddressRefused):
+        socket_factory(AddressPolicy())((family, socket.SOCK_STREAM, 6, "", (zoo.ADDRESSES[form], 443)))
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_name_that_is_public_once_and_inside_afterwards_is_reached_once(
+    wire: Wire, way: str, tls: Tls
+) -> None:
+    dns = StubDns({"menu.example": [[OPEN], ["10.0.0.1"]]})
+    async with (
+        serve(reply(200, b"{}", connection="close"), tls=tls.server) as wire.server,
+        outside(dns, tls) as outbound,
+    ):
+        assert await WAYS[way](outbound, "https://menu.example/") is None
+        assert await WAYS[way](outbound, "https://menu.example/") is REFUSED
+    assert wire.reached == [OPEN]
+
+
+def location(form: str) -> bytes | None:
+    """Return the form as bytes of a header; None where a header can't hold it."""
+    host = zoo.HOSTS[form] if form in zoo.HOSTS else zoo.NAMES[form]
+    try:
+        said = f"://{host}/inside".encode()
+    except UnicodeEncodeError:
+        return None
+    return None if any(byte in b"\r\n\0" for byte in said) else said
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_redirect_leads_inside_by_no_form_of_any_address(wire: Wire, scheme: str, tls: Tls) -> None:
+    forms = [form for form in [*zoo.HOSTS, *zoo.NAMES] if location(form) is not None]
+    answers = {
+        "menu.example": [[OPEN]],
+        "localhost": [["127.0.0.1"]],
+        "metadata.google.internal": [["10.9.8.7"]],
+    }
+    got: dict[str, Fault | None] = {}
+    async with outside(StubDns(answers), tls) as outbound:
+        for number, form in enumerate(forms):
+            status = (301, 302, 303, 307, 308)[number % 5]
+            to = scheme.encode() + (location(form) or b"")
+            head = b"HTTP/1.1 %d Found\r\nContent-Length: 0\r\nLocation: %b\r\n\r\n" % (status, to)
+            async with serve(raw(head), tls=tls.server if scheme == "https" else None) as wire.server:
+                got[form] = await pull(outbound, f"{scheme}://menu.example/")
+    # Without a host it leads back to where it is, in a circle.
+    assert got.pop("no host") is Fault.REDIRECT
+    # A name that nobody knows, or bytes that are no header: no way inside either.
+    assert set(got.values()) <= {REFUSED, Fault.DNS, Fault.PROTOCOL}
+    assert sum(fault is REFUSED for fault in got.values()) > 100
+    assert set(wire.reached) == {OPEN}
+
+
+@pytest.mark.parametrize("form", zoo.ADDRESSES)
+async def test_a_redirect_to_a_name_with_an_address_inside_is_not_followed(wire: Wire, form: str) -> None:
+    dns = StubDns({"menu.example": [[OPEN]], "inside.example": [[OPEN, zoo.ADDRESSES[form]]]})
+    head = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: http://inside.example/\r\n\r\n"
+    async with serve(raw(head)) as wire.server, outside(dns) as outbound:
+        assert await pull(outbound, "http://menu.example/") is REFUSED
+    assert wire.reached == [OPEN]
+
+
+async def test_a_webhook_follows_no_redirect_at_all(wire: Wire, tls: Tls) -> None:
+    head = b"HTTP/1.1 307 Temporary\r\nContent-Length: 0\r\nLocation: https://menu.example/else\r\n\r\n"
+    async with (
+        serve(raw(head), tls=tls.server) as wire.server,
+        outside(StubDns({"menu.example": [[OPEN]]}), tls) as outbound,
+    ):
+        for way in (post, ask):
+            assert await way(outbound, "https://menu.example/hook") is None
+        assert [request.path for request in wire.server.requests] == ["/hook", "/hook"]
+
+
+@pytest.mark.parametrize("form", zoo.PUBLIC)
+async def test_what_is_really_outside_is_reached(wire: Wire, form: str) -> None:
+    address = zoo.PUBLIC[form]
+    async with (
+        serve(reply(200, b"{}")) as wire.server,
+        outside(StubDns({"menu.example": [[address]]})) as outbound,
+    ):
+        literal = f"[{address}]" if ":" in address else address
+        assert await pull(outbound, f"http://{literal}/") is None
+        assert await pull(outbound, "http://menu.example/") is None
+    assert len(wire.reached) == 2
+
+
+@pytest.mark.parametrize(
+    "form", [name for name in zoo.ADDRESSES if "metadata" in name or "link-local" in name]
+)
+async def test_development_opens_no_metadata_service(wire: Wire, form: str) -> None:
+    address = zoo.ADDRESSES[form]
+    async with outside(StubDns({"menu.example": [[address]]}), private=True) as outbound:
+        literal = f"[{quote(address)}]" if ":" in address else address
+        for url in (f"http://{literal}/latest/meta-data/", "http://menu.example/"):
+            assert await pull(outbound, url) is REFUSED
+            assert await post(outbound, url) is REFUSED
+    assert wire.reached == []
