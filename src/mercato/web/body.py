@@ -22,14 +22,21 @@ class Body:
     def __init__(self, receive: Receive, head: Head, *, seconds: float) -> None:
         self._receive = receive
         self._declared = head.content_length or 0
-        self._sent = self._declared > 0 or b"transfer-encoding" in head.headers
+        coding = head.headers.get(b"transfer-encoding")
+        self._sent = self._declared > 0 or coding is not None
+        # Of a body in two transfer codings, as HTTP allows it, only the outer one has been taken off.
+        self._coded = coding is not None and coding.strip().lower() != b"chunked"
         self._waits = b"expect" in head.headers
         self._seconds = seconds
         self._until: float | None = None
         self._more = True
 
     async def read(self, limit: int) -> bytes:
-        """Return the body. Raises PayloadTooLarge, or InvalidRequest when it is slow or breaks off."""
+        """Return the body. Raises PayloadTooLarge, or InvalidRequest when it is slow, breaks off or is coded."""
+        if self._coded:
+            raise InvalidRequest(
+                "The one Transfer-Encoding that is read is: chunked. Send the body as it is."
+            )
         parts: list[bytes] = []
         size = 0
         try:

@@ -30,8 +30,11 @@ class Head(Struct, frozen=True):
 
     @classmethod
     def scan(cls, scope: Any, public_url: str | None) -> "Head":
-        """Return the head of an ASGI scope. A header that is sent twice counts as its last value."""
-        headers = dict(scope["headers"])
+        """Return the head of an ASGI scope. A header that is sent twice counts as the list of its values."""
+        sent = scope["headers"]
+        headers = dict(sent)
+        if len(headers) != len(sent):
+            headers = _combined(sent)
         trace_id, flags = _trace(headers.get(b"traceparent"))
         return cls(
             path=scope["path"],
@@ -69,6 +72,18 @@ class Head(Struct, frozen=True):
         """The declared size, if it is one; the server has refused what is none."""
         declared = self.headers.get(b"content-length", b"")
         return int(declared) if declared.isdigit() and len(declared) < 20 else None  # noqa: PLR2004  # of 64 bits
+
+
+def _combined(sent: Any) -> dict[bytes, bytes]:
+    """Return headers of which some are repeated, as RFC 9110 (5.3) reads them.
+
+    Whoever stands in front may have looked at the first of two and we at the last: put together, two keys, hosts
+    or types are none, while a list stays a list.
+    """
+    headers: dict[bytes, bytes] = {}
+    for name, value in sent:
+        headers[name] = headers[name] + b", " + value if name in headers else value
+    return headers
 
 
 def _request_id(sent: bytes | None) -> str:

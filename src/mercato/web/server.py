@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import resource
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -15,8 +17,18 @@ from granian.server.embed import Server
 HEAD_MILLISECONDS: Final = 10_000
 """How long a client may take to send a request's head; the body's time is the edge's."""
 
+HEAD_BYTES: Final = 64 * 1024
+"""How long a request's head may be. Each connection may hold so much: a hundred headers need a fraction of it."""
+
 BACKLOG: Final = 1024
 """Connections that wait to be taken."""
+
+CONNECTIONS: Final = 16_384
+"""Connections that one process holds open at a time. Idle ones count, so that it must be more than anybody opens in
+the seconds until they are closed; each costs a file descriptor and a few KiB."""
+
+FILES_BESIDE: Final = 2_048
+"""File descriptors left for what is not a client's connection: those to partners' servers and to the database."""
 
 START_SECONDS: Final = 30.0
 DRAIN_SECONDS: Final = 20.0
@@ -59,6 +71,21 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def connections() -> int:
+    """Return how many connections to hold, having raised the limit of open files as far as this process may."""
+    soft, hard = (_files(limit) for limit in resource.getrlimit(resource.RLIMIT_NOFILE))
+    wanted = min(CONNECTIONS + FILES_BESIDE, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    files = max(soft, wanted)
+    # With few files to be had, half of them: a server that cannot open its database serves nobody.
+    return min(CONNECTIONS, max(files - FILES_BESIDE, files // 2))
+
+
+def _files(limit: int) -> int:
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit
+
+
 def url_of(listener: socket.socket) -> str:
     """Return where the socket listens, as clients write it."""
     host, port = listener.getsockname()[:2]
@@ -83,7 +110,9 @@ async def serving(
         http=HTTPModes.http1,
         websockets=False,
         backlog=BACKLOG,
-        http1_settings=HTTP1Settings(header_read_timeout=HEAD_MILLISECONDS),
+        # Its own default is the backlog: a thousand idle connections would keep everybody else waiting.
+        backpressure=connections(),
+        http1_settings=HTTP1Settings(header_read_timeout=HEAD_MILLISECONDS, max_buffer_size=HEAD_BYTES),
         log_enabled=False,
     )
     task = asyncio.create_task(server.serve(), name="granian")

@@ -1,0 +1,70 @@
+"""Bytes to the running service and back, as no HTTP client would send them."""
+
+import asyncio
+import contextlib
+import re
+from dataclasses import dataclass
+
+from tests.service import Service
+
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: [^\r\n]*)?")
+
+LAST = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+"""A request after which the connection closes: sent behind another, it is answered if that one's end was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One answer; header names are lower-case, with all values that each has."""
+
+    status: int
+    headers: dict[bytes, list[bytes]]
+    body: bytes
+
+
+async def connect(mercato: Service) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, _, port = mercato.base.removeprefix("http://").rpartition(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+async def exchange(mercato: Service, sent: bytes, *, seconds: float = 20) -> bytes:
+    """Send bytes as they are; return everything that is answered before the connection closes."""
+    reader, writer = await connect(mercato)
+    got = b""
+    try:
+        async with asyncio.timeout(seconds):
+            # Whoever is refused half-way through may find the connection reset.
+            with contextlib.suppress(ConnectionError):
+                writer.write(sent)
+                await writer.drain()
+                while part := await reader.read(65_536):
+                    got += part
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+    return got
+
+
+def answers(got: bytes) -> list[Answered]:
+    """Return the answers to requests that were no HEAD, in their order; what is no answer raises."""
+    found = []
+    while got:
+        head, _, rest = got.partition(b"\r\n\r\n")
+        first, *lines = head.split(b"\r\n")
+        status = _STATUS.fullmatch(first)
+        assert status is not None, got[:200]
+        headers: dict[bytes, list[bytes]] = {}
+        for line in lines:
+            name, colon, value = line.partition(b":")
+            assert colon, line
+            headers.setdefault(name.lower(), []).append(value.strip())
+        (length,) = headers[b"content-length"]
+        found.append(Answered(int(status[1]), headers, rest[: int(length)]))
+        got = rest[int(length) :]
+    return found
+
+
+def statuses(got: bytes) -> list[int]:
+    """Return the status of each answer, in their order."""
+    return [answer.status for answer in answers(got)]
