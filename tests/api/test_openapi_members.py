@@ -1,16 +1,22 @@
 """Decisions §1, §8, §9: the OpenAPI document as an integrator reads it, member by member."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from tests.catalog.documents import STORE, built, cafe, outcome
 from tests.databases import only_sqlite
-from tests.service import Service
+from tests.service import ITEM, Service
 
 from mercato import errors
+from mercato.catalog.build import Built
 from mercato.web.app import document, operations
+from mercato.web.catalogs import CatalogSet
 from mercato.web.examples import EXAMPLES
 from mercato.wire import Decoder
 
@@ -137,6 +143,34 @@ def test_every_event_is_a_webhook_of_the_document(event: str, types: list[str]):
         "Idempotency-Key",
         "traceparent",
     } <= headers
+
+
+def published() -> list[Path]:
+    """Return menus that others have published, where there are any beside the repository."""
+    menus = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
+    return [path for path in sorted(menus.glob("*.json")) if not path.stem.endswith("-broken")]
+
+
+EMPTYISH: dict[str, Any] = {
+    "currency": None,
+    "catalogs": [{"catalogId": "a", "name": None, "sectionIds": None, "availability": None}],
+    "sections": None,
+    "items": {ITEM: {"itemId": None, "name": None, "basePrice": None, "tags": None, "isAvailable": None}},
+    "modifierGroups": [],
+}
+
+
+@pytest.mark.parametrize("document", [cafe(), {"items": {}}, EMPTYISH], ids=["café", "least", "nulls"])
+def test_every_served_catalog_set_has_the_type_that_the_document_gives_it(document: dict[str, Any]):
+    assert msgspec.json.decode(built(document).body, type=CatalogSet).store_id == STORE
+
+
+@pytest.mark.skipif(not published(), reason="no published menus: set MERCATO_TEST_MENUS")
+def test_published_menus_are_served_in_the_type_that_the_document_gives_them():
+    for path in published():
+        made = outcome(path.read_bytes())
+        assert isinstance(made, Built), path.name
+        assert msgspec.json.decode(made.body, type=CatalogSet).items, path.name
 
 
 @only_sqlite

@@ -6,7 +6,7 @@
 import json
 import sys
 import time
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID, uuid4
 
 from mercato_client import AuthenticatedClient
@@ -25,6 +25,7 @@ from mercato_client.models import (
     AddCartItemRequest,
     AddressRequest,
     Cart,
+    CatalogSet,
     ClientContext,
     Coordinates,
     Customer,
@@ -96,8 +97,9 @@ def bought(front: AuthenticatedClient, store_id: UUID) -> Order:
     shown = get_marketfront_store.sync(store_id, client=front)
     assert shown is not None
     assert not isinstance(shown, ProblemDetail), shown
-    catalog: Any = get_catalog_set.sync(shown.catalog_set_id, client=front)
-    item = next(id_ for id_, one in catalog["items"].items() if one["name"] == "Tea")
+    catalog = of(CatalogSet, get_catalog_set.sync(shown.catalog_set_id, client=front))
+    items = catalog.items.additional_properties
+    item = next(id_ for id_, one in items.items() if one.name == "Tea")
     added = AddCartItemRequest(
         item=LineItem(item_id=UUID(item), modifier_groups=[], quantity=2),
         store_id=store_id,

@@ -12,6 +12,7 @@ from mercato.catalog.model import CompiledCatalog
 from mercato.stores.catalogs import IDENTITY, Body
 from mercato.stores.model import StoreRow
 from mercato.stores.storefront import MarketfrontStore, StoreAvailability, availability_of, storefront_of
+from mercato.web.catalogs import CatalogSet
 from mercato.web.operations import Access, Answer, Call, Operations
 from mercato.wire import Wire, parse_instant
 
@@ -25,7 +26,7 @@ _WEIGHT: Final = re.compile(r"\s*q\s*=\s*(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*", r
 @marketfront.get(
     "/v1/marketfront/catalog-sets/{catalogSetId}",
     summary="Get CatalogSet",
-    returns=dict[str, Any],
+    returns=CatalogSet,
     also=(304,),
     reply_headers=("ETag",),
     request_headers=("If-None-Match",),

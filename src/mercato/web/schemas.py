@@ -104,6 +104,8 @@ def _tidied(schema: Any, named: dict[str, Any]) -> Any:
         del out["default"]
     if "enum" in out:
         out.setdefault("type", "string")
+    if out.get("type") == "array":
+        out.setdefault("items", {})
     if _is_open(out):
         out.setdefault("additionalProperties", True)
     if out.get("required") == []:

@@ -1,0 +1,88 @@
+"""What a served CatalogSet looks like, for readers of the OpenAPI document: the bytes themselves are made at ingest."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from msgspec import UNSET, Meta, UnsetType
+
+from mercato.carts.model import Amount
+from mercato.stores.storefront import AvailabilityWindow
+from mercato.wire import Wire
+
+Text = str | UnsetType | None
+
+
+class CatalogSet(Wire, kw_only=True):
+    """What a store sells: four dictionaries by id, with every reference resolved.
+
+    Members that are not named here stand where the merchant has put them, as they were.
+    """
+
+    catalog_set_id: UUID
+    store_id: UUID
+    currency: (
+        Annotated[str, Meta(description="ISO 4217; absent, it is the service's own.")] | UnsetType | None
+    ) = UNSET
+    catalogs: dict[str, "CatalogEntry"]
+    sections: dict[str, "CatalogSection"] | UnsetType | None = UNSET
+    items: dict[str, "CatalogItem"]
+    modifier_groups: dict[str, "CatalogModifierGroup"] | UnsetType | None = UNSET
+
+
+class CatalogEntry(Wire, kw_only=True):
+    """A catalog: its sections, and when they are on offer."""
+
+    catalog_id: Text = UNSET
+    name: Text = UNSET
+    description: Text = UNSET
+    section_ids: list[str] | UnsetType | None = UNSET
+    availability: Annotated[
+        list[AvailabilityWindow], Meta(description="In the store's time zone; an empty list is never.")
+    ]
+
+
+class CatalogSection(Wire, kw_only=True):
+    """Items under one heading, and sections within it."""
+
+    section_id: Text = UNSET
+    name: Text = UNSET
+    description: Text = UNSET
+    image_url: Text = UNSET
+    item_ids: list[str] | UnsetType | None = UNSET
+    section_ids: list[str] | UnsetType | None = UNSET
+
+
+class CatalogItem(Wire, kw_only=True):
+    """Something that can be had, by itself or as a modifier. Without `basePrice` it can't be sold by itself."""
+
+    item_id: Text = UNSET
+    name: Text = UNSET
+    description: Text = UNSET
+    image_url: Text = UNSET
+    base_price: Amount | UnsetType | None = UNSET
+    modifier_group_ids: list[str] | UnsetType | None = UNSET
+    is_available: Annotated[bool, Meta(description="Absent or null is true.")] | UnsetType | None = UNSET
+    tags: list[Any] | UnsetType | None = UNSET
+    partner_item_id: Annotated[str, Meta(description="The merchant's own id.")] | UnsetType | None = UNSET
+    maximum_quantity: int | UnsetType | None = UNSET
+
+
+class CatalogModifierGroup(Wire, kw_only=True):
+    """Choices for an item. The bounds count units."""
+
+    modifier_group_id: Text = UNSET
+    name: Text = UNSET
+    minimum_allowed: Annotated[int, Meta(description="Absent or null is 0.")] | UnsetType | None = UNSET
+    maximum_allowed: Annotated[int, Meta(description="Absent or null is no limit.")] | UnsetType | None = (
+        UNSET
+    )
+    item_ids: list[str] | UnsetType | None = UNSET
+    maximum_per_item: Annotated[int, Meta(description="Units of one choice.")] | UnsetType | None = UNSET
+    free_quantity: (
+        Annotated[int, Meta(description="So many of the cheapest units cost nothing.")] | UnsetType | None
+    ) = UNSET
+    price_overrides: (
+        Annotated[dict[str, Amount | None], Meta(description="Prices in this group, by item.")]
+        | UnsetType
+        | None
+    ) = UNSET
