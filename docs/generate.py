@@ -13,6 +13,7 @@ from mercato import errors, settings
 from mercato.cli import app as command
 from mercato.errors import Problem
 from mercato.settings import Settings
+from mercato.telemetry import Metrics
 from mercato.web.app import document, operations
 from mercato.web.openapi import problems_of
 from mercato.web.operations import Access, Operation
@@ -40,6 +41,7 @@ def pages() -> dict[str, str]:
         "errors.md": _errors_page(),
         "settings.md": _settings_page(),
         "cli.md": _cli_page(),
+        "metrics.md": _metrics_page(),
     }
 
 
@@ -308,6 +310,22 @@ def _cli_page() -> str:
         "130 interrupted. Whatever is not given as an option comes from the [settings](settings.md)."
     )
     return _page("Commands", intro, (listed + rest).strip())
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+
+def _metrics_page() -> str:
+    intro = (
+        "What `/metrics` answers, in the text format of Prometheus. No label tells whose it is: partners, stores and "
+        "orders are in the logs and in `mercato audit`. A histogram is read as `…_bucket`, `…_sum` and `…_count`, in "
+        "seconds. Besides these there are the `process_…` figures of every Prometheus client: memory, CPU, open files."
+    )
+    rows = [
+        (f"`{one.name}`", one.kind, ", ".join(f"`{label}`" for label in one.labels), one.help)
+        for one in Metrics().described()
+    ]
+    return _page("Metrics", intro, _table(["Name", "Type", "Labels", "Meaning"], rows))
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ def _doc(description: str, **bounds: Any) -> Meta:
 
 
 Positive = Annotated[int, Meta(ge=1)]
+Port = Annotated[int, Meta(ge=1, le=65535)]
 Seconds = Annotated[float, Meta(gt=0, le=3600)]
 
 
@@ -163,12 +164,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Literal["json", "console", "auto"], _doc("`auto`: console on a terminal, else json.")
     ] = "auto"
     metrics_port: Annotated[
-        int | None,
+        Port | None,
         _doc(
             "A port for `/metrics` alone, on the same address; where it is taken, the first free one after it. "
-            "For `mercato worker`, which answers nothing else.",
-            ge=1,
-            le=65535,
+            "For `mercato worker`, which answers nothing else."
         ),
     ] = None
     metrics_token: Annotated[

@@ -1,0 +1,177 @@
+"""What `/metrics` tells: how the service does, by operation, stage, kind and outcome; and nothing of whose it is."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.databases import only_sqlite
+from tests.processes.test_serve import MERCATO, environment
+from tests.service import CATALOG, Client, Merchant, Service
+
+from mercato.jobs import upkeep
+from mercato.telemetry import Metrics
+from mercato.telemetry.exposition import exposed
+from mercato.telemetry.metrics import Depth
+
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-")
+
+
+def read(text: str) -> dict[str, dict[tuple[str, ...], float]]:
+    """Return each figure by its name and the values of its labels."""
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return found
+
+
+async def figures(mercato: Service) -> dict[str, dict[tuple[str, ...], float]]:
+    return read((await mercato.anonymous().get("/metrics")).body.decode())
+
+
+async def lived(mercato: Service, shop: Merchant, pos: Client) -> None:
+    """Do a little of everything: a run that is taken, one that changes nothing, one that fails, and their webhooks."""
+    store = await mercato.live(pos, shop.host(CATALOG), webhook=shop.base + "/hooks")
+    for document, path in ((CATALOG, "/catalog.json"), (b"{", "/broken.json")):
+        await mercato.run(pos, store["storeId"], shop.host(document, path))
+        await shop.webhook()
+    await pos.get("/v1/commerce/stores/x")
+    for _ in range(2):
+        await pos.get(f"/v1/commerce/stores/{store['storeId']}")
+
+
+async def test_everything_that_is_declared_is_told_and_nothing_names_a_partner(
+    mercato: Service, shop: Merchant, pos: Client
+):
+    await lived(mercato, shop, pos)
+    text = (await mercato.anonymous().get("/metrics")).body.decode()
+    for one in mercato.app.metrics.described():
+        assert f"# TYPE {one.name} {one.kind}\n" in text, one.name
+        assert f"# HELP {one.name} {one.help}\n" in text, one.name
+        assert not {"partner", "store", "order", "key"} & set(one.labels)
+    assert not UUID.search(text)
+    for told in ("127.0.0.1", "mk_commerce", "Test"):
+        assert told not in text
+
+
+async def test_requests_runs_jobs_deliveries_and_caches_are_counted(
+    mercato: Service, shop: Merchant, pos: Client
+):
+    await lived(mercato, shop, pos)
+
+    def settled(now: dict[str, dict[tuple[str, ...], float]]) -> bool:
+        return now["mercato_deliveries_total"].get(("succeeded",), 0) >= 2
+
+    async with asyncio.timeout(10):
+        while not settled(now := await figures(mercato)):
+            await asyncio.sleep(0.02)
+    assert now["mercato_requests_total"]["getStore", "404"] == 1
+    assert now["mercato_requests_total"]["getStore", "200"] == 2
+    assert now["mercato_request_seconds_count"]["getStore",] == 3
+    assert now["mercato_ingest_runs_total"] == {("succeeded",): 2, ("failed",): 1}
+    stages = now["mercato_ingest_stage_seconds_count"]
+    assert (stages["pull",], stages["build",], stages["compress",], stages["store",]) == (3, 3, 1, 1)
+    assert now["mercato_job_runs_total"]["catalog.ingest", "done"] == 3
+    assert now["mercato_delivery_seconds_count"][()] == now["mercato_deliveries_total"]["succeeded",]
+    hits = now["mercato_cache_lookups_total"]
+    assert hits["callers", "hit"] > hits["callers", "miss"] >= 1
+    assert hits["stores", "hit"] >= 1
+    assert now["mercato_database_up"] == {(): 1}
+
+
+async def test_the_queue_is_told_by_kind_and_asked_for_once_in_five_seconds(db: Any):
+    asked = []
+
+    async def queue() -> list[Depth]:
+        asked.append(1)
+        return [Depth(kind="webhook.deliver", ready=3, waiting=2, running=1, dead=4, oldest=7.5)]
+
+    metrics = Metrics()
+    metrics.watch_queue(queue)
+    for _ in range(2):
+        now = read((await metrics.read()).decode())
+    assert len(asked) == 1
+    states = {"ready": 3, "waiting": 2, "running": 1, "dead": 4}
+    assert now["mercato_jobs"] == {("webhook.deliver", name): count for name, count in states.items()}
+    assert now["mercato_jobs_oldest_seconds"] == {("webhook.deliver",): 7.5}
+
+
+@only_sqlite
+async def test_a_database_that_is_away_costs_the_queue_and_nothing_else(
+    mercato: Service, database_kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    async def away(_tx: Any) -> Any:
+        raise TimeoutError
+
+    monkeypatch.setattr(upkeep, "list_gauges", away)
+    now = await figures(mercato)
+    assert now["mercato_database_up"] == {(): 0}
+    assert "mercato_jobs" not in now
+    assert "process_open_fds" in now
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    made = Metrics()
+    made.called_store("answered")
+    return made
+
+
+async def ask(port: int, text: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(text)
+    said = await reader.read()
+    writer.close()
+    return said
+
+
+async def test_a_worker_has_a_port_for_its_figures_and_the_next_one_the_next(metrics: Metrics):
+    async with (
+        exposed(metrics, host="127.0.0.1", port=20_000, token=None) as first,
+        exposed(metrics, host="127.0.0.1", port=first, token=None) as second,
+    ):
+        assert second > first
+        for port in (first, second):
+            said = await ask(port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert said.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert b'mercato_store_calls_total{outcome="answered"} 1.0' in said
+        assert (await ask(first, b"GET /other HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404 ")
+        # Whoever says too much is not listened to.
+        assert await ask(first, b"x" * 100_000) == b""
+
+
+async def test_with_a_token_figures_are_for_who_has_it(metrics: Metrics):
+    async with exposed(metrics, host="127.0.0.1", port=20_100, token="hush") as port:
+        for header, status in (
+            (b"", b"401"),
+            (b"Authorization: Bearer no\r\n", b"401"),
+            (b"authorization:  Bearer hush\r\n", b"200"),
+        ):
+            said = await ask(port, b"GET /metrics HTTP/1.1\r\n" + header + b"\r\n")
+            assert said.split()[1] == status
+            assert b"hush" not in said
+
+
+async def test_a_worker_process_tells_of_its_jobs(tmp_path: Path):
+    process = await asyncio.create_subprocess_exec(
+        MERCATO, "worker", "--data-dir", tmp_path,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment(MERCATO_METRICS_PORT="20200", MERCATO_LOG_FORMAT="json"),
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        async with asyncio.timeout(30):
+            line = json.loads(await process.stderr.readline())
+            assert await process.stdout.readline() == b"working\n"
+            said = await ask(line["port"], b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert b"mercato_database_up 1.0" in said
+        assert line["event"] == "metrics are served"
+    finally:
+        process.kill()
+        await process.communicate()
