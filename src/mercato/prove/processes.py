@@ -33,6 +33,8 @@ def command(*arguments: str) -> list[str]:
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
     """Return an environment with these settings of Mercato and no others."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MERCATO_")}
+    # Starts are most of what a proof does: each would compile everything anew.
+    clean.pop("PYTHONDONTWRITEBYTECODE", None)
     return clean | dict(settings)
 
 
