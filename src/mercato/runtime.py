@@ -128,6 +128,7 @@ async def running(
         await stack.enter_async_context(_measured(app))
         await stack.enter_async_context(_alongside(feed.run(), "changes"))
         await stack.enter_async_context(_alongside(app.callers.run(), "callers"))
+        await stack.enter_async_context(_alongside(app.metrics.run(), "metrics"))
         if works:
             upkeep = Upkeep(
                 db,
