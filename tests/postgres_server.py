@@ -1,7 +1,8 @@
 """A PostgreSQL for one run of the tests: `python postgres_server.py DIRECTORY WATCHED_PID [NAME=VALUE…]`.
 
 Listens on a socket in the directory, writes `ready` there, and stops when asked to or when the watched
-process is gone, so that not even a killed run leaves a server behind.
+process is gone, so that not even a killed run leaves a server behind. Started again in the same directory, it goes on
+with the data that are there.
 """
 
 import os
@@ -39,14 +40,25 @@ def main() -> None:
     user = _user(directory)
     binaries = Path(_commands.POSTGRES_BIN_PATH)
     data = directory / "data"
-    log = (directory / "log").open("wb")
-    subprocess.run(
-        [binaries / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--encoding=utf8", "--no-sync"],
-        check=True,
-        user=user,
-        stdout=log,
-        stderr=log,
-    )
+    (directory / "ready").unlink(missing_ok=True)
+    log = (directory / "log").open("ab")
+    if not data.exists():
+        subprocess.run(
+            [
+                binaries / "initdb",
+                "-D",
+                data,
+                "-U",
+                "postgres",
+                "--auth=trust",
+                "--encoding=utf8",
+                "--no-sync",
+            ],
+            check=True,
+            user=user,
+            stdout=log,
+            stderr=log,
+        )
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     server = subprocess.Popen(
         [binaries / "postgres", "-D", data, "-k", directory, *options], user=user, stdout=log, stderr=log

@@ -1,0 +1,61 @@
+"""A PostgreSQL of one's own, to be stopped and started again while others use it."""
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+# What was committed survives the immediate stop, which the shared server does not promise.
+DURABLE = ("synchronous_commit=on",)
+
+
+@dataclass
+class OwnPostgres:
+    """A server with one database, `postgres`, on a socket in a directory."""
+
+    home: Path
+    options: tuple[str, ...] = DURABLE
+    process: asyncio.subprocess.Process | None = None
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@/postgres?host={self.home}"
+
+    async def start(self) -> None:
+        """Return when it answers."""
+        (self.home / "ready").unlink(missing_ok=True)
+        script = Path(__file__).with_name("postgres_server.py")
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable, script, self.home, str(os.getpid()), *self.options, start_new_session=True
+        )
+        async with asyncio.timeout(60):
+            while not (self.home / "ready").exists():
+                assert self.process.returncode is None, (self.home / "log").read_text()
+                await asyncio.sleep(0.02)
+
+    async def stop(self) -> None:
+        """Stop it at once, as `pg_ctl stop -m immediate` does: connections are cut, and it recovers when it starts."""
+        if self.process is not None and self.process.returncode is None:
+            self.process.terminate()
+            await self.process.wait()
+
+
+@asynccontextmanager
+async def own_postgres(*options: str) -> AsyncIterator[OwnPostgres]:
+    """Run a server while the block runs, where the other tests have theirs."""
+    with tempfile.TemporaryDirectory(
+        prefix="own-", dir=os.environ.get("MERCATO_TEST_DIRECTORY"), ignore_cleanup_errors=True
+    ) as directory:
+        Path(directory).chmod(0o755)
+        home = Path(directory) / "postgresql"
+        home.mkdir()
+        server = OwnPostgres(home, (*DURABLE, *options))
+        await server.start()
+        try:
+            yield server
+        finally:
+            await server.stop()
