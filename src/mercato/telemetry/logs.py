@@ -25,7 +25,7 @@ def configure_logs(*, level: str, form: str) -> None:
         _without_rows,
     ]
     last: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+        [_without_controls, structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if console
         else [structlog.processors.JSONRenderer()]
     )
@@ -55,3 +55,20 @@ def _without_rows(
     if isinstance(event.get("exception"), str):
         event["exception"] = _DETAIL.sub("DETAIL: (left out)", event["exception"])
     return event
+
+
+def _without_controls(
+    _logger: object, _name: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Leave nothing in a traceback that a terminal obeys, and no line that could pass for one of the log.
+
+    Values are quoted by the form itself.
+    """
+    if isinstance(event.get("exception"), str):
+        lines = event["exception"].split("\n")
+        event["exception"] = "\n".join(f"  {''.join(map(_shown, line))}" for line in lines)
+    return event
+
+
+def _shown(char: str) -> str:
+    return char if char.isprintable() else ascii(char)[1:-1]
