@@ -25,8 +25,7 @@ _PAGE: Final = 100
 
 
 def _unfinished() -> dict[str, Select[Any]]:
-    """Return a question for each kind of thing that must not be left."""
-    waiting = and_(idempotency_keys.c.status.is_(None), idempotency_keys.c.request != b"")
+    """Return a question for each kind of thing that the service finishes by itself."""
     return {
         "job": select(jobs.c.id, jobs.c.kind, jobs.c.state, jobs.c.attempt, jobs.c.run_at, jobs.c.error),
         "run": select(catalog_runs.c.id, catalog_runs.c.status).where(
@@ -37,8 +36,13 @@ def _unfinished() -> dict[str, Select[Any]]:
         ).where(or_(deliveries.c.status == "pending", _failed_event())),
         "submission": select(order_submissions.c.order_id),
         "order": select(orders.c.id, orders.c.answer).where(orders.c.answer == "waiting"),
-        "key": select(idempotency_keys.c.key, idempotency_keys.c.order_id).where(waiting),
     }
+
+
+def _unanswered() -> Select[Any]:
+    """Keys whose request has begun and has no reply: one remains of a customer who never asked again."""
+    waiting = and_(idempotency_keys.c.status.is_(None), idempotency_keys.c.request != b"")
+    return select(idempotency_keys.c.key, idempotency_keys.c.order_id).where(waiting)
 
 
 def _failed_event() -> Any:
@@ -56,12 +60,13 @@ async def count_unfinished(db: Database) -> int:
     return sum(counts)
 
 
-async def list_unfinished(db: Database) -> list[str]:
-    """Return a line for each thing that still waits to be done."""
+async def list_unfinished(db: Database, *, keys: bool) -> list[str]:
+    """Return a line for each thing that still waits to be done; with `keys`, for keys without a reply, too."""
+    asked = _unfinished() | ({"key": _unanswered()} if keys else {})
     async with db.read() as tx:
         return [
             f"{kind} {' '.join(map(str, row))}"
-            for kind, one in _unfinished().items()
+            for kind, one in asked.items()
             for row in await tx.all(one.limit(MOST_NAMED))
         ]
 
@@ -70,7 +75,7 @@ async def read_book(
     db: Database, *, merchants: list[Partner], front: Partner, shops: list[Shop]
 ) -> ServiceBook:
     """Return the service's book."""
-    book = ServiceBook(unfinished=await list_unfinished(db))
+    book = ServiceBook(unfinished=await list_unfinished(db, keys=True))
     shown = {order["orderId"]: order for one in merchants for order in await _all_orders(one)}
     async with db.read() as tx:
         await _read_rows(tx, book, shown)

@@ -92,19 +92,12 @@ async def run(plan: Plan) -> Result:
         async with asyncio.timeout(ROUND_SECONDS), asyncio.TaskGroup() as group:
             keepers = [group.create_task(day.fleet.keep(one)) for one in day.fleet.programs]
             await day.trade(group)
-            await _rest(db)
+            await day.rest(db)
+            await day.ask_again(db)
             service = await day.read(db)
             for keeper in keepers:
                 keeper.cancel()
         return day.result(service, seconds=monotonic() - began)
-
-
-async def _rest(db: Database) -> None:
-    """Return when nothing waits to be done any more, or when that takes too long."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(REST_SECONDS):
-            while await reading.count_unfinished(db):  # noqa: ASYNC110  # other processes' work
-                await asyncio.sleep(0.3)
 
 
 @asynccontextmanager
@@ -143,6 +136,8 @@ class _Day:
         self.selling = Selling(self.merchants, self.server, [], self.closing)
         self.buying = Buying(self.storefront.book, self.shops, self.closing)
         self.front_key = ""
+        self.stuck: list[str] = []
+        """What was not finished by itself."""
 
     def _chance(self, whose: str) -> random.Random:
         return random.Random(f"{self.plan.seed} {whose}")  # noqa: S311  # it has to be repeatable
@@ -201,8 +196,6 @@ class _Day:
         try:
             async with asyncio.timeout(REST_SECONDS):
                 await asyncio.wait(at_work)
-                await self._ask_again()
-                await self.selling.cooked()
         except TimeoutError:
             for task in at_work:
                 task.cancel()
@@ -229,12 +222,23 @@ class _Day:
         while all(shop.store_id is None for shop in self.shops):  # noqa: ASYNC110  # for a moment
             await asyncio.sleep(0.05)
 
-    async def _ask_again(self) -> None:
-        """Ask once more with every key, those included that nobody waited for."""
+    async def rest(self, db: Database) -> None:
+        """Return when nothing waits to be done any more, though nobody asks; what does after a while is stuck."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REST_SECONDS):
+                while self.selling.cooking or await reading.count_unfinished(db):
+                    await asyncio.sleep(0.3)
+        self.stuck += await reading.list_unfinished(db, keys=False)
+
+    async def ask_again(self, db: Database) -> None:
+        """Ask once more with every key, those included that nobody waited for; what that begins is finished, too."""
         me = self.customer("last")
-        for key in self.storefront.book.keys:
-            await self.buying.settle(me, key)
-            await self.buying.ask_once(me, key)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REST_SECONDS):
+                for key in self.storefront.book.keys:
+                    await self.buying.settle(me, key)
+                    await self.buying.ask_once(me, key)
+        await self.rest(db)
 
     async def read(self, db: Database) -> ServiceBook:
         """Return the service's book."""
@@ -247,6 +251,7 @@ class _Day:
         """Return what happened, and whatever is wrong with it."""
         noticed = [Violation("differs", "an answer that should not be", odd) for odd in self.selling.odd]
         noticed += [Violation("differs", "an answer that should not be", odd) for odd in self.calls.odd]
+        noticed += [Violation("stuck", "was not finished by itself", stuck) for stuck in self.stuck]
         noticed += [Violation("differs", "a process ended by itself", odd) for odd in self.fleet.odd_ends]
         books = Books(
             service=service, merchants=self.merchants, storefront=self.storefront.book, noticed=noticed

@@ -111,12 +111,17 @@ class Selling:
         """Have an order cooked."""
         task = asyncio.create_task(self._cook(order_id))
         self._cooking.add(task)
-        task.add_done_callback(self._cooking.discard)
+        task.add_done_callback(self._cooked)
 
-    async def cooked(self) -> None:
-        """Return when no order is being cooked."""
-        while self._cooking:
-            await asyncio.gather(*self._cooking)
+    @property
+    def cooking(self) -> bool:
+        """Tell whether some order is being cooked."""
+        return bool(self._cooking)
+
+    def _cooked(self, task: asyncio.Task[None]) -> None:
+        self._cooking.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.odd.append(f"a kitchen broke: {error!r}")
 
     async def _cook(self, order_id: str) -> None:
         taken = self.book.orders[order_id]
