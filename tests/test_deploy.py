@@ -1,0 +1,151 @@
+"""What stands in deploy/ fits the service: names of figures, settings, commands and ports are the ones there are."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]  # its types are a package of their own
+from prometheus_client import CollectorRegistry, ProcessCollector
+
+from mercato.cli import app
+from mercato.settings import PREFIX, Settings
+from mercato.telemetry import Metrics
+from mercato.telemetry.metrics import Depth
+
+DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
+DASHBOARD = DEPLOY / "grafana/dashboard.json"
+ALERTS = DEPLOY / "prometheus/alerts.yaml"
+
+NAME = re.compile(r"\b(?:mercato|process)_[a-z_]+\b")
+SELECTOR = re.compile(r"\b((?:mercato|process)_[a-z_]+)\{([^}]*)\}")
+GROUPED = re.compile(r"by \(([^)]*)\) \(")
+GIVEN = {"job", "instance", "le"}
+"""Labels that Prometheus puts to every figure, or that a histogram's buckets have."""
+
+
+def loaded(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
+
+
+def figures() -> dict[str, set[str]]:
+    """Return the labels of everything that can be asked for, by name."""
+    known: dict[str, set[str]] = {}
+    for one in Metrics().described():
+        names = (
+            [f"{one.name}_{end}" for end in ("bucket", "sum", "count")]
+            if one.kind == "histogram"
+            else [one.name]
+        )
+        known |= {name: set(one.labels) for name in names}
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    for family in registry.collect():
+        known |= {sample.name: set() for sample in family.samples}
+    return known
+
+
+def expressions() -> Iterator[str]:
+    for panel in json.loads(DASHBOARD.read_text())["panels"]:
+        for target in panel["targets"]:
+            yield target["expr"]
+    for group in loaded(ALERTS)["groups"]:
+        for rule in group["rules"]:
+            yield rule["expr"]
+
+
+@pytest.mark.parametrize("expression", list(expressions()), ids=lambda text: re.sub(r"\W+", "-", text)[:60])
+def test_dashboard_and_alerts_ask_for_figures_and_labels_that_there_are(expression: str):
+    known = figures()
+    names = NAME.findall(expression)
+    assert names or expression.startswith("up{")
+    for name in names:
+        assert name in known, name
+    for name, selector in SELECTOR.findall(expression):
+        labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", selector))
+        assert labels <= known[name] | GIVEN, name
+    there = set().union(*(known[name] for name in names)) | GIVEN
+    for labels in GROUPED.findall(expression):
+        assert set(re.split(r",\s*", labels)) <= there
+    assert expression.count("(") == expression.count(")")
+
+
+def test_every_figure_of_ours_is_on_the_dashboard():
+    shown = " ".join(expressions())
+    for one in Metrics().described():
+        assert one.name in shown, one.name
+
+
+def test_the_values_of_labels_that_are_asked_for_are_ones_that_are_told():
+    """Nobody would notice an alert for a state that has another name."""
+    states = set(Depth.__struct_fields__)
+    for expression in expressions():
+        for values in re.findall(r'state=~?"([^"]*)"', expression):
+            assert set(values.split("|")) <= states
+
+
+def test_every_alert_says_what_to_do_and_how_bad_it_is():
+    rules = [rule for group in loaded(ALERTS)["groups"] for rule in group["rules"]]
+    assert len({rule["alert"] for rule in rules}) == len(rules) >= 8
+    for rule in rules:
+        assert rule["labels"]["severity"] in {"page", "ticket"}
+        assert rule["annotations"].keys() == {"summary", "action"}
+
+
+def test_the_compose_file_uses_commands_settings_and_an_image_that_there_are():
+    composed = loaded(DEPLOY / "compose.yaml")
+    assert composed["services"].keys() == {"postgres", "migrate", "api", "worker"}
+    for name, one in composed["services"].items():
+        if name == "postgres":
+            continue
+        command, *options = one["command"]
+        assert command in app, name
+        for option in options:
+            assert not option.startswith("--") or option in app[command].generate_docs(), option
+        for variable in one["environment"]:
+            assert variable.removeprefix(PREFIX).lower() in Settings.__struct_fields__, variable
+        assert (DEPLOY / one["build"]["context"] / one["build"]["dockerfile"]).exists()
+    assert composed["services"]["worker"]["environment"]["MERCATO_METRICS_PORT"] == "9100"
+    assert set(composed["volumes"]) == {"postgres"}
+
+
+def test_the_image_is_made_of_files_that_there_are_and_starts_a_command():
+    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    root = DEPLOY.parent
+    sent = {
+        line[1:] for line in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines() if line[:1] == "!"
+    }
+    for line in lines:
+        word, *rest = line.split() or [""]
+        if word == "COPY" and not rest[0].startswith("--"):
+            for name in rest[:-1]:
+                assert (root / name).exists(), name
+                assert name in sent, name
+        if word == "ENV":
+            for setting in re.findall(r"MERCATO_\w+", line):
+                assert setting.removeprefix(PREFIX).lower() in Settings.__struct_fields__, setting
+    assert 'ENTRYPOINT ["mercato"]' in lines
+    assert 'CMD ["serve"]' in lines
+
+
+def test_every_line_of_what_is_deployed_stands_under_a_comment():
+    for name in ("Dockerfile", "mercato.service"):
+        for block in (DEPLOY / name).read_text().split("\n\n"):
+            assert "#" in block or block.startswith("[Install]"), block
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
+def test_the_unit_is_one_that_systemd_reads(tmp_path: Path):
+    mercato = Path(sys.executable).with_name("mercato")
+    unit = tmp_path / "mercato.service"
+    text = (DEPLOY / "mercato.service").read_text()
+    assert "/opt/mercato/bin/mercato serve --data-dir /var/lib/mercato" in text
+    # The one thing that a machine without the service lacks.
+    unit.write_text(text.replace("/opt/mercato/bin/mercato", str(mercato)))
+    said = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stderr) == (0, "")
