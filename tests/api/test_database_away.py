@@ -12,11 +12,13 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 from tests.api.table import GUARDED, call, target
+from tests.api.trade import tea, trade
 from tests.databases import only_postgresql, only_sqlite, run
 from tests.service import CATALOG, Client, Merchant, Reply, service
 
 from mercato.db import postgresql
 from mercato.db.engine import Database
+from mercato.partners import callers
 from mercato.web.operations import Access
 
 STORES = "/v1/commerce/stores"
@@ -107,6 +109,27 @@ async def test_every_operation_is_503_while_the_database_is_away_and_answers_aga
             while (await pos.get(STORES)).status != 200:
                 await asyncio.sleep(0.02)
         assert (await mercato.anonymous().get("/readyz")).status == 200
+
+
+@only_postgresql
+async def test_known_keys_are_honoured_for_a_minute_while_the_database_is_away_and_no_longer(
+    wire: tuple[Wire, str], tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+):
+    cable, url = wire
+    async with service(url, tmp_path / "data") as mercato:
+        there = await trade(mercato, shop)
+        cart = {"storeId": there.store["storeId"], "catalogSetId": there.store["catalogSetId"], "item": tea()}
+        add = "/v1/marketfront/carts/add"
+        assert (await there.front.post(add, cart)).status == 200
+        cable.down = True
+        cable.cut()
+        assert (await there.front.post(add, cart)).status == 200
+        assert_away(await mercato.anonymous().get("/readyz"))
+        age = mercato.app.feed.age
+        monkeypatch.setattr(mercato.app.feed, "age", lambda: age() + callers.TRUST_SECONDS - 5)
+        assert (await there.front.post(add, cart)).status == 200
+        monkeypatch.setattr(mercato.app.feed, "age", lambda: age() + callers.TRUST_SECONDS)
+        assert_away(await there.front.post(add, cart))
 
 
 @only_postgresql
