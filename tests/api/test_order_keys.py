@@ -40,7 +40,7 @@ def time() -> Time:
 
 @pytest.fixture
 async def here(database_url: str, tmp_path: Path, shop: Merchant, time: Time) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", now=time, place_seconds=0.8) as mercato:
+    async with service(database_url, tmp_path / "data", now=time, place_seconds=15.0) as mercato:
         yield await trade(mercato, shop)
 
 

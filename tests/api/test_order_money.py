@@ -26,7 +26,7 @@ def priced(currency: str, tea_: str, milk: str, lemon: str) -> dict[str, Any]:
 @pytest.fixture
 async def mercato(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Service]:
     assert shop.base
-    async with service(database_url, tmp_path / "data", place_seconds=0.5) as running:
+    async with service(database_url, tmp_path / "data", place_seconds=1.4) as running:
         yield running
 
 

@@ -31,7 +31,7 @@ def document() -> dict[str, Any]:
 
 @pytest.fixture
 async def here(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Trade]:
-    async with service(database_url, tmp_path / "data", place_seconds=0.8) as mercato:
+    async with service(database_url, tmp_path / "data", place_seconds=1.4) as mercato:
         yield await trade(mercato, shop, catalog=document())
 
 

@@ -13,7 +13,7 @@ from tests.databases import only_sqlite
 from tests.servers import Script, drip, drop, endless, hang, head, raw, redirect, reply, serve
 from tests.service import Merchant, Reply, Service, service
 
-SECONDS = 0.5
+SECONDS = 1.4
 
 
 @pytest.fixture

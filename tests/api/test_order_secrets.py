@@ -51,7 +51,7 @@ def _everything_is_logged(request: pytest.FixtureRequest, caplog: pytest.LogCapt
 
 @asynccontextmanager
 async def trading(database_url: str, tmp_path: Path, shop: Merchant, **options: Any) -> AsyncIterator[Trade]:
-    settings = {"place_seconds": 0.3, "validate_seconds": 0.3} | options
+    settings = {"place_seconds": 1.4, "validate_seconds": 1.4} | options
     async with service(database_url, tmp_path / "data", **settings) as mercato:
         yield await trade(mercato, shop, event_url=shop.base + "/events")
 

@@ -30,7 +30,7 @@ def _background_work_begins_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def running(database_url: str, data: Path, shop: Merchant, **options: Any) -> AsyncIterator[Trade]:
-    settings = {"place_seconds": 0.3, "place_resend_seconds": 600.0} | options
+    settings = {"place_seconds": 1.4, "place_resend_seconds": 600.0} | options
     async with service(database_url, data, **settings) as mercato:
         yield await trade(mercato, shop, event_url=shop.base + "/events")
 
@@ -40,6 +40,13 @@ async def foreground(database_url: str, tmp_path: Path, shop: Merchant) -> Async
     """A trade in which nobody works in the background once the store is live."""
     async with running(database_url, tmp_path / "data", shop) as here:
         await here.mercato.app.worker.stop(grace=placement.SLACK)
+        yield here
+
+
+@pytest.fixture
+async def patient(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Trade]:
+    """A trade in which the store may take its time."""
+    async with running(database_url, tmp_path / "data", shop, place_seconds=15.0) as here:
         yield here
 
 
@@ -221,7 +228,7 @@ async def test_an_order_that_nobody_took_is_cancelled_and_both_sides_are_told(
 async def test_an_answer_after_the_cancel_comes_too_late(database_url: str, tmp_path: Path, shop: Merchant):
     """The store's answer hangs while the order is given up: it stays cancelled, and the store is told so."""
     async with running(
-        database_url, tmp_path / "data", shop, place_seconds=3.0, place_resend_seconds=0.2
+        database_url, tmp_path / "data", shop, place_seconds=15.0, place_resend_seconds=0.2
     ) as here:
         go, calls = asyncio.Event(), 0
 
@@ -245,8 +252,8 @@ async def test_an_answer_after_the_cancel_comes_too_late(database_url: str, tmp_
         assert (order["state"], order["partnerOrderId"]) == ("cancelled", None)
 
 
-async def test_a_merchant_who_is_faster_than_its_own_answer_is_heard(foreground: Trade):
-    here = foreground
+async def test_a_merchant_who_is_faster_than_its_own_answer_is_heard(patient: Trade):
+    here = patient
 
     async def updates_first(_request: web.Request, body: bytes) -> web.Response:
         order_id = json.loads(body)["data"]["orderId"]
@@ -267,8 +274,8 @@ async def test_a_merchant_who_is_faster_than_its_own_answer_is_heard(foreground:
     assert await submissions(here) == 0
 
 
-async def test_a_merchant_who_cancels_before_its_own_no_has_cancelled(foreground: Trade):
-    here = foreground
+async def test_a_merchant_who_cancels_before_its_own_no_has_cancelled(patient: Trade):
+    here = patient
 
     async def cancels_first(_request: web.Request, body: bytes) -> web.Response:
         order_id = json.loads(body)["data"]["orderId"]
@@ -300,7 +307,7 @@ async def test_a_store_that_repeats_its_answer_changes_nothing_the_second_time(f
     async def late_then_again(_request: web.Request, body: bytes) -> web.StreamResponse:
         calls.append(body)
         if len(calls) == 1:
-            await asyncio.sleep(1.1)  # longer than any attempt: the answer comes when nobody waits
+            await asyncio.sleep(1.8)  # longer than any attempt: the answer comes when nobody waits
         return web.json_response({"accepted": True, "partnerOrderId": "first"})
 
     here.shop.answers["place"] = late_then_again
