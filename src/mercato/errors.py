@@ -232,7 +232,7 @@ class StoreNotFound(Problem):
     title = "No such store in this account"
 
     def __init__(self, store_id: object) -> None:
-        super().__init__(f"No store {_shown(store_id)} is known to this account. List Stores shows the ids.")
+        super().__init__(f"No store {_shown(store_id)} is known to this account. Check the storeId.")
 
 
 class CatalogSetNotFound(Problem):

@@ -159,7 +159,6 @@ async def test_a_reply_of_one_service_is_given_again_by_the_other(two: tuple[Tra
     first = await here.place(order, key="k", front=other)
     again = await here.place(order, key="k")
     assert again.body == first.body
-    # The Location names the address that the first request was sent to.
     assert again.headers["Location"] == first.headers["Location"]
 
 

@@ -117,7 +117,6 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer:
     store has not answered, 503 with `orderId`: the order is kept, and a repeat with the same key joins it.
     """
     key = _key(call.head)
-    base = call.head.base_url
 
     def present(result: Order | Problem) -> Reply:
         if isinstance(result, Problem):
@@ -127,7 +126,7 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer:
             )
         headers_out = (
             ("content-type", "application/json"),
-            ("location", f"{base}{MARKETFRONT}/{result.order_id}"),
+            ("location", f"{MARKETFRONT}/{result.order_id}"),
         )
         return Reply(status=201, headers=headers_out, body=as_json(result))
 
@@ -183,7 +182,7 @@ class OrdersQuery(Wire):
     """Which orders, and how many of them."""
 
     store_id: UUID | None = None
-    state: OrderState | None = None
+    state: Annotated[str, Meta(description="`open`, `completed` or `cancelled`, in any case.")] | None = None
     limit: PageLimit = PAGE
     cursor: Annotated[str, Meta(max_length=200)] | None = None
 
@@ -200,10 +199,19 @@ async def list_orders(call: Call[None, OrdersQuery]) -> OrderPage:
     return await call.app.orders.list(
         call.caller,
         store_id=query.store_id,
-        state=query.state,
+        state=_state(query.state),
         before=read_cursor(query.cursor),
         limit=query.limit,
     )
+
+
+def _state(text: str | None) -> OrderState | None:
+    if text is None:
+        return None
+    try:
+        return OrderState(text.lower())
+    except ValueError:
+        raise errors.ValidationFailed.at(None, "state must be open, completed or cancelled.") from None
 
 
 @commerce_orders.get(
