@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from sqlalchemy import text
@@ -43,7 +43,7 @@ from mercato.partners.callers import Callers
 from mercato.partners.limits import Failures, Limiter
 from mercato.partners.tokens import PURPOSE, Tokens
 from mercato.partners.vault import Vault, load_keys
-from mercato.settings import Secret, Settings
+from mercato.settings import Secret, Settings, SettingsError
 from mercato.stores import places
 from mercato.stores.cache import StoreCache
 from mercato.stores.catalogs import CatalogBodies
@@ -59,6 +59,10 @@ from mercato.webhooks import deliveries
 from mercato.webhooks.calls import StoreCalls
 from mercato.webhooks.credentials import WebhookCredentials
 from mercato.webhooks.sender import Sender
+
+if TYPE_CHECKING:
+    # Only where it is set: it imports what is installed on request.
+    from mercato.partners.shared_limits import SharedLimiter
 
 log = structlog.get_logger("mercato.runtime")
 
@@ -81,6 +85,7 @@ class Runtime:
     vault: Vault
     callers: Callers
     limiter: Limiter | None
+    shared_limiter: "SharedLimiter | None"
     failures: Failures | None
     outbound: Outbound
     builder: Builder
@@ -129,6 +134,9 @@ async def running(
         await stack.enter_async_context(_alongside(feed.run(), "changes"))
         await stack.enter_async_context(_alongside(app.callers.run(), "callers"))
         await stack.enter_async_context(_alongside(app.metrics.run(), "metrics"))
+        if app.shared_limiter is not None:
+            await app.shared_limiter.start()
+            stack.push_async_callback(app.shared_limiter.close)
         if works:
             upkeep = Upkeep(
                 db,
@@ -196,6 +204,7 @@ def _wire(
         metrics=metrics,
     )
     ordering = _ordering(settings, db=db, now=now, vault=vault, menus=menus, calls=calls)
+    limiter = _limiter(settings, now)
     return Runtime(
         settings=settings,
         clock=now,
@@ -206,7 +215,8 @@ def _wire(
         vault=vault,
         callers=Callers(db, feed, Tokens(vault.derive(PURPOSE)), now),
         failures=Failures(now) if settings.rate_limits else None,
-        limiter=_limiter(settings, now),
+        limiter=limiter,
+        shared_limiter=_shared_limiter(settings, now, limiter),
         outbound=outbound,
         builder=builder,
         cache=cache,
@@ -307,6 +317,17 @@ def _limiter(settings: Settings, now: Clock) -> Limiter | None:
         workers=settings.workers,
         clock=now,
     )
+
+
+def _shared_limiter(settings: Settings, now: Clock, own: Limiter | None) -> "SharedLimiter | None":
+    """Return what counts requests in Redis, if that is set. Raises SettingsError."""
+    if settings.redis_url is None or own is None:
+        return None
+    try:
+        from mercato.partners.shared_limits import SharedLimiter
+    except ImportError:
+        raise SettingsError("MERCATO_REDIS_URL needs an extra: pip install 'mercato[redis]'") from None
+    return SharedLimiter(settings.redis_url.reveal(), own, now)
 
 
 @asynccontextmanager

@@ -117,6 +117,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     rate_limit_writes: Annotated[Positive, _doc("Writes a minute for each partner.")] = 100
     rate_limit_discovery: Annotated[Positive, _doc("Discovery requests a minute for each partner.")] = 60
 
+    redis_url: Annotated[
+        Secret | None,
+        _doc(
+            "`redis://host:6379/0` of a Redis or Valkey: rate limits are counted by all servers together. "
+            "Needs the extra `mercato[redis]`. Without it each server counts its share."
+        ),
+    ] = None
+
     body_limit: Annotated[Positive, _doc("Bytes a request body may have.")] = MiB
     body_seconds: Annotated[Seconds, _doc("Seconds a request body may take to arrive.")] = 15.0
 

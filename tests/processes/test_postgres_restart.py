@@ -149,13 +149,18 @@ async def trading(base: str, shop: Merchant, session: aiohttp.ClientSession, **s
     keys = [await partner(kind, **settings) for kind in ("commerce", "marketfront")]
     pos = Client(base, keys[0]["commerceKey"], session)
     front = Client(base, keys[1]["marketfrontKey"], session)
-    stores = []
+    stores: list[Any] = []
     for name in ("busy", "quiet"):
-        body = {"partnerStoreId": name, "name": "Cafe", "address": {}, "webhookUrl": shop.base}
+        body: dict[str, Any] = {
+            "partnerStoreId": name,
+            "name": "Cafe",
+            "address": {},
+            "webhookUrl": shop.base,
+        }
         reply = await pos.post(STORES, body | {"catalogCallbackUrl": shop.host(cafe())})
         await until_status(pos, reply.headers["Location"], {"ready_to_activate"})
         stores.append((await pos.post(reply.headers["Location"] + "/activate")).json())
-    trade = Trade(pos, front, *stores, shop)
+    trade = Trade(pos, front, stores[0], stores[1], shop)
     shop.answers |= {"validate": {"isValid": True}, "place": trade.take}
     return trade
 

@@ -69,8 +69,7 @@ class Limiter:
         minute = second // WINDOW
         if minute != self._minute:
             self._turn_to(minute)
-        own: int | None = getattr(caller.limits, rate)
-        limit = self._limits[rate] if own is None else own
+        limit = self.limit_of(caller, rate)
         share = -(-limit // self._workers)
         counts, partner = self._taken[rate], caller.partner_id.int
         taken = counts.get(partner, 0)
@@ -81,6 +80,11 @@ class Limiter:
             counts.clear()
         counts[partner] = taken + 1
         return Quota(limit, share - taken - 1, reset)
+
+    def limit_of(self, caller: Caller, rate: str) -> int:
+        """Return how many requests of a kind the caller's partner has in a minute, of all servers together."""
+        own: int | None = getattr(caller.limits, rate)
+        return self._limits[rate] if own is None else own
 
     def _turn_to(self, minute: int) -> None:
         self._minute = minute

@@ -72,7 +72,7 @@ class Edge:
         caller = NOBODY
         if operation.access is not Access.PUBLIC:
             caller = await self._caller(operation, head)
-            self._count(caller, operation.rate, answered)
+            await self._count(caller, operation.rate, answered)
         ids, named = _path(operation, texts)
         if operation.access is not Access.PUBLIC:
             act_as(_acting(operation, caller, ids, head))
@@ -105,11 +105,12 @@ class Edge:
             )
         return caller
 
-    def _count(self, caller: Caller, rate: Rate | None, answered: Headers) -> None:
+    async def _count(self, caller: Caller, rate: Rate | None, answered: Headers) -> None:
         limiter = self._app.limiter
         if limiter is None or rate is None:
             return
-        quota = limiter.take(caller, rate.value)
+        shared = self._app.shared_limiter
+        quota = limiter.take(caller, rate.value) if shared is None else await shared.take(caller, rate.value)
         answered += [
             (b"x-ratelimit-limit", b"%d" % quota.limit),
             (b"x-ratelimit-remaining", b"%d" % quota.remaining),

@@ -1,0 +1,126 @@
+"""Requests a minute, counted by all servers together: in Redis or Valkey, one round trip for each request.
+
+What counts must not stop what is counted: without an answer in time a server counts its own share by itself, and
+tries in the background to reach the others' counts again.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from mercato.clock import Clock
+from mercato.partners.limits import WINDOW, Limiter, Quota
+from mercato.partners.model import Caller
+from mercato.settings import SettingsError
+
+log = structlog.get_logger("mercato.partners")
+
+SECONDS: Final = 0.05
+"""How long a request waits to be counted."""
+
+CONNECT_SECONDS: Final = 2.0
+"""How long a connection may take, for which no request waits."""
+
+AGAIN_SECONDS: Final = 1.0
+"""Between two tries to reach it again."""
+
+CONNECTIONS: Final = 16
+"""Of one process: with a round trip of 1 ms they count 16,000 requests a second."""
+
+_TROUBLE: Final = (RedisError, OSError, TimeoutError)
+
+
+class SharedLimiter:
+    """Counts the requests of all servers that are given the same address; `own` is what one counts without it."""
+
+    def __init__(self, url: str, own: Limiter, clock: Clock) -> None:
+        """Raises SettingsError for an address that is none."""
+        try:
+            pool = BlockingConnectionPool.from_url(
+                url,
+                max_connections=CONNECTIONS,
+                timeout=CONNECT_SECONDS,
+                socket_timeout=CONNECT_SECONDS,
+                socket_connect_timeout=CONNECT_SECONDS,
+                retry=Retry(NoBackoff(), 0),
+            )
+        except ValueError:
+            # It may hold a password: it is not repeated.
+            raise SettingsError(
+                "MERCATO_REDIS_URL is no address of a server: redis://host:6379/0, rediss:// or unix://"
+            ) from None
+        self._redis: Redis = Redis.from_pool(pool)
+        self._own = own
+        self._clock = clock
+        self._reaching: asyncio.Task[None] | None = None
+
+    @property
+    def reached(self) -> bool:
+        """Whether requests are counted together at present."""
+        return self._reaching is None
+
+    async def start(self) -> None:
+        """Connect; if that fails, say so and go on trying."""
+        try:
+            await self._ping()
+        except _TROUBLE as error:
+            self._go_alone(error)
+
+    async def take(self, caller: Caller, rate: str) -> Quota:
+        """Count one request (`reads`, `writes` or `discovery`) of the caller's partner; a `wait` refuses it."""
+        if self._reaching is not None:
+            return self._own.take(caller, rate)
+        second = int(self._clock().timestamp())
+        minute = second // WINDOW
+        reset = (minute + 1) * WINDOW
+        try:
+            async with asyncio.timeout(SECONDS):
+                taken = await self._count(f"mercato:{rate}:{caller.partner_id.hex}:{minute}")
+        except _TROUBLE as error:
+            self._go_alone(error)
+            return self._own.take(caller, rate)
+        limit = self._own.limit_of(caller, rate)
+        if taken > limit:
+            return Quota(limit, 0, reset, reset - second)
+        return Quota(limit, limit - taken, reset)
+
+    async def close(self) -> None:
+        """Stop trying, and disconnect."""
+        if self._reaching is not None:
+            self._reaching.cancel()
+            await asyncio.gather(self._reaching, return_exceptions=True)
+        await self._redis.aclose(close_connection_pool=True)
+
+    async def _count(self, key: str) -> int:
+        # For a time and not until an instant: its clock may be another. Not one transaction, which would cost more:
+        # both are sent at once, and the next request of the minute says it again.
+        async with self._redis.pipeline(transaction=False) as pipe:
+            pipe.incr(key)
+            pipe.expire(key, 2 * WINDOW)
+            taken, _ = await pipe.execute()
+        return int(taken)
+
+    def _go_alone(self, error: Exception) -> None:
+        if self._reaching is None:
+            log.warning("rate limits are counted by each server: no Redis", error=type(error).__name__)
+            self._reaching = asyncio.create_task(self._reach(), name="shared limits")
+
+    async def _reach(self) -> None:
+        while True:
+            try:
+                await self._ping()
+            except _TROUBLE:
+                await asyncio.sleep(AGAIN_SECONDS)
+            else:
+                log.info("rate limits are counted by all servers together")
+                self._reaching = None
+                return
+
+    async def _ping(self) -> None:
+        async with asyncio.timeout(2 * CONNECT_SECONDS):
+            await self._redis.ping()
