@@ -187,10 +187,11 @@ def _wire(
         on_finished=StoreEvents(clock.new_id, refresh).finished,
         metrics=metrics,
     )
+    credentials = WebhookCredentials(db, feed, vault, now)
     sender = Sender(
         db=db,
         outbound=outbound,
-        vault=vault,
+        credentials=credentials,
         clock=now,
         chance=random.random,
         seconds=settings.webhook_seconds,
@@ -199,7 +200,7 @@ def _wire(
     menus = Menus(db, cache, compiled)
     calls = StoreCalls(
         outbound=outbound,
-        credentials=WebhookCredentials(db, feed, vault, now),
+        credentials=credentials,
         clock=now,
         metrics=metrics,
     )

@@ -13,6 +13,7 @@ from sqlalchemy import select, update
 
 from mercato import clock
 from mercato.clock import new_id
+from mercato.db.changes import ChangeFeed
 from mercato.db.engine import AnyRow, Database, Write
 from mercato.db.tables import deliveries as delivery_rows
 from mercato.db.tables import jobs
@@ -27,6 +28,7 @@ from mercato.partners.accounts import NewPartner
 from mercato.partners.model import Caller, Limits, PartnerKind, Surface
 from mercato.partners.vault import Vault
 from mercato.webhooks import deliveries
+from mercato.webhooks.credentials import WebhookCredentials
 from mercato.webhooks.deliveries import KIND, push
 from mercato.webhooks.model import DeliverJob
 from mercato.webhooks.sender import Sender
@@ -51,7 +53,7 @@ class House:
         return Sender(
             db=self.db,
             outbound=self.outbound,
-            vault=self.vault,
+            credentials=WebhookCredentials(self.db, ChangeFeed(self.db), self.vault, lambda: self.now),
             clock=lambda: self.now,
             chance=chance,
             seconds=seconds,

@@ -55,7 +55,8 @@ class _Writer:
     def __init__(self, unavailable: frozenset[int], new_id: MakeId) -> None:
         self._unavailable = unavailable
         self._new_id = new_id
-        self._given: set[UUID] = set()
+        # As numbers: a UUID's own hash is Python code.
+        self._given: set[int] = set()
 
     def line(self, line: LineItem, amounts: LineItemAmounts | UnsetType = UNSET) -> PricedLineItem:
         return PricedLineItem(
@@ -78,6 +79,6 @@ class _Writer:
             wanted = self._new_id()
         given = self._given
         before = len(given)
-        given.add(wanted)
+        given.add(wanted.int)
         # An id that was there already leaves the set as large as it was: one look-up a line, not two.
         return wanted if len(given) > before else self._id(None)

@@ -33,9 +33,26 @@ def check_bounds(lines: Iterable[LineItem], places: Iterable[Place]) -> None:
 
     It comes before everything else and stops at the first fault, so that all that follows is bounded.
     """
+    lines = list(lines)
+    if _size(lines, 0) <= MOST_LINES:
+        return
+    # Only a refusal says where it is: the places are made for it alone.
     count = 0
     for line, place in zip(lines, places, strict=True):
         count = _counted(line, place, depth=0, count=count)
+
+
+def _size(lines: Sequence[LineItem], depth: int) -> int:
+    """Return how many lines there are, modifiers included; more than may be when they stand too deep."""
+    if depth > MOST_DEPTH and lines:
+        return MOST_LINES + 1
+    count = len(lines)
+    for line in lines:
+        for group in line.modifier_groups:
+            count += _size(group.line_items, depth + 1)
+        if count > MOST_LINES:
+            break
+    return count
 
 
 def _counted(line: LineItem, place: Place, *, depth: int, count: int) -> int:

@@ -118,13 +118,21 @@ def _text(statement: Executable) -> Text:
     # The compiler knows what comes back of a RETURNING as well, which the statement does not tell.
     columns = [(one.keyname, one.type) for one in compiled._result_columns]  # noqa: SLF001  # there is no other way
     names = [name for name, _ in columns]
+    if not names:  # of a text nobody knows what it returns: its rows are the driver's
+        return Text(str(compiled), binds, (), tuple)
     row: Any = namedtuple("row", names, rename=True)  # type: ignore[misc]  # noqa: PYI024  # made at run time
     converts = tuple(kind.dialect_impl(DIALECT).result_processor(DIALECT, None) for _, kind in columns)
     return Text(str(compiled), binds, converts, row._make)
 
 
 def _converted(row: Iterable[Any], columns: Iterable[Convert]) -> Iterable[Any]:
-    return [value if convert is None else convert(value) for value, convert in zip(row, columns, strict=True)]
+    return (
+        row
+        if not columns
+        else [
+            value if convert is None else convert(value) for value, convert in zip(row, columns, strict=True)
+        ]
+    )
 
 
 def _bind(name: str, bind: BindParameter[Any]) -> tuple[str, Any, Convert]:

@@ -1,8 +1,8 @@
 """Work to be done later: `enqueue` in your own transaction, a table of handlers, a `Worker` to run them."""
 
 from mercato.jobs.entry import enqueue
-from mercato.jobs.model import Again, Dead, Done, Handler, Handlers, Job, JobLost, Outcome
-from mercato.jobs.queries import fence
+from mercato.jobs.model import Again, Dead, Done, Finished, Handler, Handlers, Job, JobLost, Outcome
+from mercato.jobs.queries import delete_waiting, fence, finish
 from mercato.jobs.upkeep import DeadJob, Gauge, list_dead, list_gauges, revive
 from mercato.jobs.worker import Worker
 
@@ -11,6 +11,7 @@ __all__ = [
     "Dead",
     "DeadJob",
     "Done",
+    "Finished",
     "Gauge",
     "Handler",
     "Handlers",
@@ -18,8 +19,10 @@ __all__ = [
     "JobLost",
     "Outcome",
     "Worker",
+    "delete_waiting",
     "enqueue",
     "fence",
+    "finish",
     "list_dead",
     "list_gauges",
     "revive",

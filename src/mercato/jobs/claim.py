@@ -15,6 +15,7 @@ from sqlalchemy import BigInteger, TextClause, bindparam, func, select, text
 
 from mercato.db.clock import NOW, Dialect
 from mercato.db.engine import Write
+from mercato.db.prepared import prepared
 from mercato.db.tables import jobs
 from mercato.db.types import from_ms
 from mercato.jobs.model import Handler
@@ -202,7 +203,7 @@ def _statement(dialect: Dialect, *, blocking: bool) -> TextClause:
     for name, part in parts.items():
         statement = statement.replace(name, part)
     numbers = [bindparam(name, type_=BigInteger) for name in ("free", "lease", "per_group", "steps")]
-    return text(statement).bindparams(*numbers)
+    return prepared(text(statement).bindparams(*numbers))
 
 
 _CLAIM: Final = {

@@ -45,7 +45,12 @@ class Dead(Struct, frozen=True):
     reason: str
 
 
-Outcome = Done | Again | Dead
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The job is finished, and its row is gone: the handler has called `finish` in a transaction of its own."""
+
+
+Outcome = Done | Again | Dead | Finished
 
 
 class JobLost(Exception):  # noqa: N818  # a state of the world, as `Problem` is

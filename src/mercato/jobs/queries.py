@@ -20,11 +20,13 @@ from sqlalchemy import (
     literal_column,
     null,
     select,
+    text,
     update,
 )
 
 from mercato.db.clock import now_ms
 from mercato.db.engine import Read, Write
+from mercato.db.prepared import prepared
 from mercato.db.tables import jobs
 from mercato.db.types import Instant
 from mercato.jobs.entry import CHANNEL
@@ -97,6 +99,36 @@ async def fence(tx: Write, job: Job[Any]) -> None:
     held = select(jobs.c.id).where(*_mine(job)).with_for_update()
     if await tx.scalar(held) is None:
         raise JobLost(f"job {job.id} ({job.kind}) is no longer attempt {job.attempt}'s")
+
+
+async def finish(tx: Write, job: Job[Any]) -> None:
+    """Fence the job, and end it with the transaction: its handler then answers `Finished`.
+
+    It spares the transaction that would do nothing else.
+    """
+    if (await tx.execute(_FINISH, {"its_id": job.id, "its_attempt": job.attempt})).rowcount != 1:
+        raise JobLost(f"job {job.id} ({job.kind}) is no longer attempt {job.attempt}'s")
+
+
+async def delete_waiting(tx: Write, kind: str, dedup: str) -> None:
+    """Take back a job that has become needless, if it still waits for its time; one that runs finds out itself."""
+    await tx.execute(_DELETE_WAITING, {"its_kind": kind, "its_dedup": dedup})
+
+
+_FINISH: Final = prepared(
+    delete(jobs).where(
+        jobs.c.id == bindparam("its_id"), jobs.c.attempt == bindparam("its_attempt"), in_state("running")
+    )
+)
+_DELETE_WAITING: Final = prepared(
+    delete(jobs).where(
+        jobs.c.kind == bindparam("its_kind"),
+        jobs.c.dedup == bindparam("its_dedup"),
+        # In the words of the index that finds it.
+        text("dedup IS NOT NULL AND state <> 'dead'"),
+        in_state("waiting"),
+    )
+)
 
 
 async def renew(tx: Write, worker: str, numbers: Collection[int], lease: timedelta) -> set[tuple[int, int]]:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mercato.db.errors import is_unavailable
 from mercato.jobs.claim import Claimed
-from mercato.jobs.model import Again, Dead, Done, Handler, Job, JobLost, Outcome
+from mercato.jobs.model import Again, Dead, Done, Finished, Handler, Job, JobLost, Outcome
 
 log = structlog.get_logger("mercato.jobs")
 
@@ -126,7 +126,7 @@ def _job(claimed: Claimed, handler: Handler[Any], payload: Any = None) -> Job[An
 
 
 def _checked(outcome: Any) -> Verdict:
-    if isinstance(outcome, Done | Again | Dead):
+    if isinstance(outcome, Done | Again | Dead | Finished):
         return outcome
     return Failed(f"the handler answered {outcome!r} instead of Done, Again or Dead"[:_REASON_LENGTH])
 

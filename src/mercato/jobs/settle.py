@@ -9,7 +9,7 @@ import structlog
 from mercato.db.engine import Database, Write
 from mercato.db.errors import is_unavailable
 from mercato.jobs import queries
-from mercato.jobs.model import Again, Dead, Done, Handler, Job, JobLost
+from mercato.jobs.model import Again, Dead, Done, Finished, Handler, Job, JobLost
 from mercato.jobs.run import Failed, Interrupted, Postponed, Unreadable, Verdict
 
 log = structlog.get_logger("mercato.jobs")
@@ -24,6 +24,8 @@ _UNSETTLED: Final = timedelta(seconds=60)
 
 async def settle(database: Database, job: Job[Any], handler: Handler[Any], verdict: Verdict) -> None:
     """Write the verdict down, or leave the row to the end of its lease if that cannot be done. Never raises."""
+    if isinstance(verdict, Finished):
+        return
     if verdict is Interrupted.LOST:
         log.warning("job lost to another worker", job=job.id, kind=job.kind, attempt=job.attempt)
         return
@@ -40,8 +42,11 @@ async def settle(database: Database, job: Job[Any], handler: Handler[Any], verdi
 async def _try_often(database: Database, job: Job[Any], handler: Handler[Any], verdict: Verdict) -> None:
     for delay in (*_DELAYS, None):
         try:
-            async with database.write() as tx:
-                await _write(tx, job, handler, verdict)
+            if isinstance(verdict, Done):
+                await database.atomically(lambda tx: queries.settle_done(tx, job))
+            else:  # `on_dead` may take its time
+                async with database.write() as tx:
+                    await _write(tx, job, handler, verdict)
         except Exception as error:
             if delay is None or not is_unavailable(error):
                 raise
@@ -60,8 +65,6 @@ async def _try_once_more(database: Database, job: Job[Any]) -> None:
 
 async def _write(tx: Write, job: Job[Any], handler: Handler[Any], verdict: Verdict) -> None:
     match verdict:
-        case Done():
-            await queries.settle_done(tx, job)
         case Again():
             await queries.settle_again(tx, job, verdict)
         case Dead(reason):

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 from typing import Final
 from uuid import uuid4
@@ -212,16 +213,16 @@ class Worker:
     async def _claim_from(self, kind: str, place: Place, free: int) -> list[Claimed]:
         for wanted in (free, free, 1):
             try:
-                async with self._database.write() as tx:
-                    return await claim(
-                        tx,
-                        kind,
-                        self._handlers[kind],
-                        worker=self.name,
-                        lease=self._lease,
-                        free=wanted,
-                        after=place,
-                    )
+                claims = partial(
+                    claim,
+                    kind=kind,
+                    handler=self._handlers[kind],
+                    worker=self.name,
+                    lease=self._lease,
+                    free=wanted,
+                    after=place,
+                )
+                return await self._database.atomically(claims)
             except Exception as error:
                 # Another worker was quicker in some lane.
                 if not is_unique_violation(error, jobs_one_running_per_lane):

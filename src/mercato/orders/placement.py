@@ -22,7 +22,7 @@ from mercato.clock import Clock, MakeId
 from mercato.db.audit import audit
 from mercato.db.engine import Database, Read, Write
 from mercato.errors import Problem
-from mercato.jobs import enqueue
+from mercato.jobs import delete_waiting, enqueue
 from mercato.orders import amounts, keys, queries
 from mercato.orders.bodies import place_body
 from mercato.orders.changes import Changes
@@ -158,6 +158,9 @@ class Placements:
 
     async def _answered(self, tx: Write, asked: Asked, told: Told, outcome: Outcome) -> Reply:
         order = await self.submitter.settle(tx, told.submission, outcome, tells_fault=True)
+        if order.answer is not StoreAnswer.WAITING:
+            # It would find nothing to do, and there is one for each order.
+            await delete_waiting(tx, KIND, order.id.hex)
         reply = await self._settle(tx, asked, told.claim, order)
         crash.point("reply.written")
         return reply
@@ -265,7 +268,7 @@ class Placements:
         await self.submitter.store(tx, submission)
         later = timedelta(seconds=self.seconds) + SLACK
         job = SubmitJob(order_id=order.id)
-        await enqueue(tx, KIND, job, run_at=later, group=order.store_id.hex)
+        await enqueue(tx, KIND, job, run_at=later, group=order.store_id.hex, dedup=order.id.hex)
         crash.point("order.written")
         return Told(claim, submission)
 

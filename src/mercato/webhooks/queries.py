@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, Select, and_, bindparam, delete, literal_column, select, text, update
+from sqlalchemy import Row, Select, Update, and_, bindparam, delete, literal_column, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.db.engine import Read, Write
-from mercato.db.prepared import prepared, prepared_insert
+from mercato.db.prepared import prepared, prepared_insert, prepared_update
 from mercato.db.tables import deliveries, delivery_attempts, endpoints
 from mercato.db.types import to_ms
 from mercato.partners.model import Caller, Surface
@@ -27,6 +28,7 @@ _OF_ORDER = prepared(
     .limit(literal_column("1"))
 )
 _ENDPOINT = (endpoints.c.partner_id == bindparam("its_partner"), endpoints.c.url == bindparam("its_url"))
+_FORGET = prepared(delete(endpoints).where(*_ENDPOINT, endpoints.c.disabled_at.is_(None)))
 _DISABLED = prepared(select(endpoints.c.disabled_reason).where(*_ENDPOINT))
 
 
@@ -42,19 +44,8 @@ async def insert_delivery(tx: Write, **columns: Any) -> None:
 
 async def find_open(tx: Read, job: DeliverJob) -> Delivery | None:
     """Return the delivery while the job's attempt is the one it waits for."""
-    columns = [
-        *(deliveries.c[name] for name in _FROM_DELIVERIES),
-        endpoints.c.failing_since,
-        endpoints.c.disabled_reason,
-    ]
-    row = await tx.first(
-        select(*columns)
-        .join(endpoints, _its_endpoint, isouter=True)
-        .where(deliveries.c.id == job.delivery_id, *_before(job))
-    )
-    if row is None:
-        return None
-    return Delivery(**{**row._mapping, "surface": Surface(row.surface)})  # noqa: SLF001  # SQLAlchemy's API
+    row = await tx.first(_OPEN, _next(job.delivery_id, job))
+    return None if row is None else Delivery(**row._asdict() | {"surface": Surface(row.surface)})
 
 
 _FROM_DELIVERIES = (
@@ -72,22 +63,39 @@ _FROM_DELIVERIES = (
 )
 
 
-def _before(attempt: DeliverJob | Delivery) -> tuple[Any, ...]:
-    """Return what holds as long as just this attempt is the next one to be made."""
-    return (
-        deliveries.c.status == DeliveryStatus.PENDING,
-        deliveries.c.round == attempt.round,
-        deliveries.c.attempts == attempt.attempts,
+# What holds as long as just this attempt is the next one to be made.
+_NEXT = (
+    deliveries.c.id == bindparam("its_id"),
+    deliveries.c.status == literal_column("'pending'"),
+    deliveries.c.round == bindparam("its_round"),
+    deliveries.c.attempts == bindparam("its_attempts"),
+)
+_OPEN = prepared(
+    select(
+        *(deliveries.c[name] for name in _FROM_DELIVERIES),
+        endpoints.c.failing_since,
+        endpoints.c.disabled_reason,
     )
+    .join(endpoints, _its_endpoint, isouter=True)
+    .where(*_NEXT)
+)
+
+
+def _next(delivery_id: UUID, attempt: DeliverJob | Delivery) -> dict[str, Any]:
+    """Return what `_NEXT` binds."""
+    return {"its_id": delivery_id, "its_round": attempt.round, "its_attempts": attempt.attempts}
+
+
+@cache
+def _move(columns: tuple[str, ...]) -> Update:
+    """Return the change of these columns: there are a few such sets."""
+    return prepared_update(deliveries, *columns, where=_NEXT)
 
 
 async def move_delivery(tx: Write, delivery: Delivery, *, now: datetime, **columns: Any) -> bool:
     """Write what became of the delivery as it was read; False when somebody else has moved it since."""
-    moved = await tx.execute(
-        update(deliveries)
-        .where(deliveries.c.id == delivery.id, *_before(delivery))
-        .values(updated_at=now, **columns)
-    )
+    values = columns | {"updated_at": now}
+    moved = await tx.execute(_move(tuple(values)), _next(delivery.id, delivery) | values)
     return moved.rowcount == 1
 
 
@@ -171,7 +179,7 @@ async def disable(tx: Write, partner_id: UUID, url: str, *, reason: str, now: da
 
 async def forget_failures(tx: Write, partner_id: UUID, url: str) -> None:
     """Note that the endpoint works; a disabled one stays so, whatever a call in flight brought."""
-    await tx.execute(delete(endpoints).where(*_endpoint(partner_id, url), endpoints.c.disabled_at.is_(None)))
+    await tx.execute(_FORGET, {"its_partner": partner_id, "its_url": url})
 
 
 async def enable(tx: Write, partner_id: UUID, url: str) -> bool:

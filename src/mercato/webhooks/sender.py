@@ -11,14 +11,13 @@ from mercato import crash
 from mercato.clock import Clock
 from mercato.db.audit import audit
 from mercato.db.engine import Database, Write
-from mercato.jobs import Done, Handler, Job, enqueue, fence
+from mercato.jobs import Done, Finished, Handler, Job, enqueue, fence, finish
 from mercato.outbound.client import CallFailed, Outbound
 from mercato.outbound.signing import webhook_headers
-from mercato.partners.accounts import get_signing_secrets, get_webhook_token
 from mercato.partners.model import Surface
-from mercato.partners.vault import Vault
 from mercato.telemetry import Metrics
 from mercato.webhooks import queries
+from mercato.webhooks.credentials import WebhookCredentials
 from mercato.webhooks.deliveries import KIND, not_called
 from mercato.webhooks.model import (
     REPLY_KEPT,
@@ -99,7 +98,7 @@ class Sender:
         *,
         db: Database,
         outbound: Outbound,
-        vault: Vault,
+        credentials: WebhookCredentials,
         clock: Clock,
         chance: Callable[[], float],
         seconds: float,
@@ -108,7 +107,7 @@ class Sender:
         """`chance` returns a number in [0, 1); `seconds` bound one call, connecting included."""
         self._db = db
         self._outbound = outbound
-        self._vault = vault
+        self._credentials = credentials
         self._clock = clock
         self._chance = chance
         self._seconds = seconds
@@ -129,13 +128,14 @@ class Sender:
             on_dead=self.give_up,
         )
 
-    async def handle(self, job: Job[DeliverJob]) -> Done:
+    async def handle(self, job: Job[DeliverJob]) -> Done | Finished:
         """Make one attempt. A crash before it is settled makes it again, with the same webhook-id."""
         attempt = await self._prepare(job)
         if attempt is not None:
             outcome = await perform(self._outbound, attempt, seconds=self._seconds)
             crash.point("webhook.sent")
             await self._settle(job, attempt, outcome)
+            return Finished()
         return Done()
 
     async def give_up(self, tx: Write, job: Job[DeliverJob], reason: str) -> None:
@@ -148,15 +148,13 @@ class Sender:
     async def _prepare(self, job: Job[DeliverJob]) -> Attempt | None:
         """Return the call to make; None when there is none to be made any more."""
         now = self._clock()
-        async with self._db.read() as tx:
-            delivery = await queries.find_open(tx, job.payload)
-            if delivery is None:
-                return None
-            if delivery.disabled_reason is None:
-                partner = delivery.partner_id
-                secrets = await get_signing_secrets(tx, self._vault, partner, now=lambda: now)
-                token = await get_webhook_token(tx, self._vault, partner)
-                return prepare(delivery, secrets=secrets, token=token, now=now)
+        # Not a block that only reads: this one is run together with those that settle.
+        delivery = await self._db.atomically(lambda tx: queries.find_open(tx, job.payload))
+        if delivery is None:
+            return None
+        if delivery.disabled_reason is None:
+            signs = await self._credentials.get(delivery.partner_id)
+            return prepare(delivery, secrets=signs.secrets, token=signs.token, now=now)
         await self._leave(job, delivery, delivery.disabled_reason)
         return None
 
@@ -177,8 +175,9 @@ class Sender:
             now=now,
             chance=self._chance(),
         )
-        async with self._db.write() as tx:
-            await fence(tx, job)
+
+        async def settle(tx: Write) -> None:
+            await finish(tx, job)
             moved = await queries.move_delivery(
                 tx, delivery, now=now, attempts=delivery.attempts + 1, **_columns(verdict, outcome)
             )
@@ -189,6 +188,8 @@ class Sender:
                 if isinstance(verdict, Retry):
                     await _enqueue_next(tx, delivery, verdict.at - now)
             crash.point("webhook.written")
+
+        await self._db.atomically(settle)
         _note(delivery, outcome, verdict)
         self._metrics.delivered(_COUNTED[type(verdict)], outcome.ms / 1000)
 
