@@ -16,12 +16,14 @@ from mercato.partners import accounts, credentials, queries
 from mercato.partners.credentials import OVERLAP, NewKey
 from mercato.partners.model import ApiKey, KeyState, Partner, Surface
 from mercato.wire import Instant, Wire, instant
+from mercato.wire.unshown import unshown
 
 key = App(name="key", help="API keys: what partners send to be known.")
 
 MOST_DAYS = 36_500
 
 
+@unshown("key")
 class Made(Wire):
     """A new key, shown this once."""
 

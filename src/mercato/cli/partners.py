@@ -15,6 +15,7 @@ from mercato.partners import accounts, queries
 from mercato.partners.accounts import NewPartner
 from mercato.partners.model import Limits, Partner, PartnerKind
 from mercato.wire import Instant, Wire, instant
+from mercato.wire.unshown import unshown
 
 partner = App(name="partner", help="Partners: organisations that use the network.")
 
@@ -23,6 +24,7 @@ PAGE = 1000
 EventUrl = Annotated[str | None, Parameter(help="Where order events go (marketfront partners).")]
 
 
+@unshown("commerce_key", "marketfront_key", "signing_secret")
 class Credentials(Wire, kw_only=True):
     """All that a new partner needs to begin."""
 

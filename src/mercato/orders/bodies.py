@@ -23,6 +23,7 @@ from mercato.orders.review import Review
 from mercato.stores.model import StoreRow
 from mercato.webhooks.model import envelope
 from mercato.wire import Wire
+from mercato.wire.unshown import unshown
 
 VALIDATE: Final = "order.validate"
 PLACE: Final = "order.place"
@@ -46,6 +47,7 @@ class ValidateData(Wire, kw_only=True):
     order: OrderTold
 
 
+@unshown("payment")
 class PlaceData(Wire, kw_only=True):
     """The data of `order.place`. The payment is what the storefront sent, byte for byte."""
 

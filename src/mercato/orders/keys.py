@@ -5,7 +5,7 @@ from each other: what an overtaken one still writes goes nowhere.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -50,7 +50,7 @@ class Reply:
 
     status: int
     headers: tuple[tuple[str, str], ...]
-    body: bytes
+    body: bytes = field(repr=False)
     replayed: bool = False
 
 

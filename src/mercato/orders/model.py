@@ -11,6 +11,7 @@ from mercato.carts.model import DECIMAL, Amount, Cart, CartAmounts, LineItemAmou
 from mercato.errors import OrderError
 from mercato.stores.storefront import FulfillmentMode
 from mercato.wire import Instant, Wire
+from mercato.wire.unshown import unshown
 
 Decimal = Annotated[
     str, Meta(pattern=DECIMAL, max_length=64, description="Decimal in the currency's own scale.")
@@ -123,6 +124,7 @@ class OrderCore(Wire, kw_only=True):
     customer: Customer | None = None
 
 
+@unshown("validated_order_token", "payment")
 class PlaceOrderRequest(Wire, kw_only=True):
     """An order to be placed, with the token of its validation, if there was one."""
 
@@ -206,6 +208,7 @@ class CheckedOrder(Wire, kw_only=True):
     errors: tuple[OrderError, ...] = ()
 
 
+@unshown("validated_order_token")
 class ValidateOrderResponse(Wire):
     """Whether the order can be placed; the token, which is for fifteen minutes and one order, places it."""
 

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from mercato.wire import Wire, as_json
+from mercato.wire.unshown import unshown
 
 LEAST_SECRET: Final = 4
 """Characters of a text in a payment from which on it is blotted out where a store repeats it."""
@@ -29,6 +30,7 @@ class _Envelope(Wire):
     data: _Data
 
 
+@unshown("payment")
 class _Payment(Wire):
     payment: msgspec.Raw | UnsetType = UNSET
 

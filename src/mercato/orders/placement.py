@@ -7,7 +7,7 @@ request joins it.
 import asyncio
 import hmac
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -107,7 +107,7 @@ class Placements:
     submitter: Submitter
     changes: Changes
     seal: Seal
-    secrets: Sequence[bytes]
+    secrets: Sequence[bytes] = field(repr=False)
     seconds: float
     resend: timedelta
 

@@ -5,7 +5,7 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -107,7 +107,7 @@ def digest(
 class Seal:
     """Signs with its first key and verifies with any, so that keys can be replaced one after the other."""
 
-    keys: Sequence[bytes]
+    keys: Sequence[bytes] = field(repr=False)
     new_id: MakeId
 
     def issue(self, terms: Terms, *, now: datetime) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 from weakref import WeakSet
@@ -106,8 +106,8 @@ class _Call:
     """The state of one call, so that what had arrived when time ran out isn't lost."""
 
     caller: Caller
-    headers: Mapping[str, str]
-    body: bytes
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
     max_reply: int
     truncate: bool
     started: float

@@ -8,12 +8,15 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
+from mercato.wire.unshown import unshown
+
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 _TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?")
 _HOST: Final = re.compile(rb"[A-Za-z0-9.-]{1,253}(?::\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::\d{1,5})?")
 _NO_TRACE: Final = b"0" * 32
 
 
+@unshown("headers")
 class Head(Struct, frozen=True):
     """The parts of a request's head that operations and refusals need.
 

@@ -14,6 +14,7 @@ from mercato.errors import Problem
 from mercato.web.operations import Access, Answer, Call, Operations
 from mercato.web.problems import Context, ProblemDetail, Refusals, headers_of, members_of
 from mercato.wire import Wire, as_json, parse_uuid
+from mercato.wire.unshown import unshown
 
 oauth = Operations(access=Access.PUBLIC, tag="Tokens")
 
@@ -28,6 +29,7 @@ _ERRORS: Final = {401: "invalid_client", 429: "temporarily_unavailable", 503: "t
 _OURS: Final = ("grant_type", "client_id", "client_secret", "scope")
 
 
+@unshown("client_secret")
 class TokenRequest(Wire, rename="lower"):
     """A form. The client's id and secret stand here or in HTTP Basic, not in both."""
 
@@ -37,6 +39,7 @@ class TokenRequest(Wire, rename="lower"):
     scope: Annotated[str, Meta(description="There are no scopes: empty.")] | UnsetType = UNSET
 
 
+@unshown("access_token")
 class TokenResponse(Wire, rename="lower"):
     """An access token, to be sent as `Authorization: Bearer` for so many seconds."""
 

@@ -39,8 +39,8 @@ class Credentials:
 
 @dataclass(slots=True)
 class _Entry:
-    secrets: list[tuple[str, datetime | None]]
-    token: str | None
+    secrets: list[tuple[str, datetime | None]] = field(repr=False)
+    token: str | None = field(repr=False)
     until: float  # in monotonic seconds
 
     def at(self, now: datetime) -> Credentials:

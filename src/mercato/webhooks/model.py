@@ -223,7 +223,7 @@ class Delivery:
     surface: Surface
     webhook_id: UUID
     url: str
-    body: bytes
+    body: bytes = field(repr=False)
     traceparent: str
     lane: str
     round: int
