@@ -52,7 +52,7 @@ from mercato.stores.menus import Menus
 from mercato.stores.onboarding import Onboardings
 from mercato.stores.places import MoveJob, PlaceJob, Placer
 from mercato.stores.service import Stores
-from mercato.telemetry import Metrics
+from mercato.telemetry import Metrics, tracing
 from mercato.telemetry.exposition import exposed
 from mercato.upkeep import Upkeep
 from mercato.webhooks import deliveries
@@ -120,6 +120,7 @@ async def running(
     `policy` says which addresses pulls and webhooks may reach; by default the settings do.
     """
     async with AsyncExitStack() as stack:
+        stack.enter_context(tracing.exported(settings.traces_endpoint, share=settings.traces_share))
         db = await stack.enter_async_context(open_database(settings))
         feed = ChangeFeed(db)
         outbound = Outbound(policy or AddressPolicy(allow_private=settings.allow_private_networks))

@@ -178,6 +178,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "For `mercato worker`, which answers nothing else."
         ),
     ] = None
+    traces_endpoint: Annotated[
+        str | None,
+        _doc("Where traces go by OTLP over HTTP, as `http://collector:4318`; needs `mercato[otel]`."),
+    ] = None
+    traces_share: Annotated[
+        float, _doc("The share of traces that begin here and are exported, from 0 to 1.", ge=0, le=1)
+    ] = 1.0
     metrics_token: Annotated[
         Secret | None, _doc("Bearer token of `/metrics`; without it only a loopback address serves them.")
     ] = None

@@ -24,7 +24,8 @@ from mercato.clock import Clock, MakeId
 from mercato.db.engine import Database, Write
 from mercato.jobs import Done, Job, JobLost, Outcome, enqueue, fence
 from mercato.outbound.client import NotModified, Outbound, Pulled, PullFailed, PullLimits
-from mercato.telemetry import Metrics
+from mercato.telemetry import Metrics, tracing
+from mercato.telemetry.acting import act_for
 from mercato.wire import Wire
 
 log = structlog.get_logger("mercato.catalog")
@@ -152,6 +153,12 @@ class Ingest:
         if begun is None:
             return Done()
         run, current = begun
+        owner = run.owner
+        act_for(partner_id=owner.partner_id, store_id=owner.store_id, traceparent=run.traceparent)
+        with tracing.span("catalog.ingest", parent=run.traceparent, kind="CONSUMER", run_id=run.id):
+            return await self._carry_out(job, run, current)
+
+    async def _carry_out(self, job: Job[IngestJob], run: Run, current: CurrentSet | None) -> Outcome:
         try:
             pulled = await self._pull(run, current)
         except PullFailed as failure:

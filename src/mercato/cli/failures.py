@@ -14,6 +14,7 @@ from mercato.db.migrate import SchemaIsNewer
 from mercato.partners.model import AccountError
 from mercato.partners.vault import VaultError
 from mercato.settings import SettingsError
+from mercato.telemetry.tracing import TracingUnavailableError
 
 _AWAY: Final = "The database is busy or away, and nothing was changed. Is it running? Then try again."
 _OLD: Final = "The database does not have the tables of this version. Make them with: mercato migrate"
@@ -36,7 +37,7 @@ def explain(error: Exception) -> Failure | None:
     match error:
         case UnusableError() | SettingsError() | UnusableUrl():
             return Failure(str(error), UNUSABLE)
-        case AccountError() | VaultError() | BackupError() | WorkerFailedError():
+        case TracingUnavailableError() | AccountError() | VaultError() | BackupError() | WorkerFailedError():
             return Failure(str(error))
         case SchemaIsNewer():
             return Failure(f"{_sentence(str(error))} Install a newer version of mercato.")

@@ -18,6 +18,7 @@ from mercato.orders.replies import Fault
 from mercato.orders.submission import Outcome as Told
 from mercato.orders.submission import Submission, Submitter, end_record
 from mercato.wire import Wire
+from mercato.telemetry.acting import act_for
 
 log = structlog.get_logger("mercato.orders")
 
@@ -67,6 +68,11 @@ class Resender:
                 submission = await self.submitter.find(tx, order)
         if submission is None:
             return Done()
+        act_for(
+            partner_id=submission.partner_id,
+            store_id=submission.store_id,
+            traceparent=submission.traceparent,
+        )
         if self.clock() >= submission.give_up_at:
             async with self.db.write() as tx:
                 await fence(tx, job)

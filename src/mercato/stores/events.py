@@ -11,6 +11,7 @@ from mercato.db.engine import Write
 from mercato.partners.model import Surface
 from mercato.stores import queries
 from mercato.stores.changes import OnChange, changed
+from mercato.telemetry import tracing
 from mercato.webhooks.deliveries import CATALOG_SYNC, push
 from mercato.wire import Wire
 
@@ -58,6 +59,6 @@ class StoreEvents:
             ),
             occurred_at=finished.at,
             now=finished.at,
-            traceparent=run.traceparent,
+            traceparent=tracing.current(run.traceparent),
             surface=Surface.COMMERCE,
         )

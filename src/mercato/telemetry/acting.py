@@ -9,6 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 SERVICE: Final = "service"
 """The actor of what nobody asked for: a job that gives up, a receiver that is called no more."""
@@ -45,8 +46,16 @@ class Acting(Struct, frozen=True, kw_only=True):
 
 _acting: ContextVar[Acting | None] = ContextVar("acting", default=None)
 
-act_as = _acting.set
+
+def act_for(*, partner_id: UUID, store_id: UUID | None = None, traceparent: str) -> None:
+    """Say whose the job is that this task carries out, once its row has told."""
+    acting = _acting.get() or Acting(action=SERVICE)
+    trace_id = traceparent[3:35] or None
+    _acting.set(replace(acting, partner_id=partner_id, store_id=store_id, trace_id=trace_id))
+
+
+act_as: Final = _acting.set
 """Say who is at work from here on in this task, and in the tasks that it starts."""
 
-acting_now = _acting.get
+acting_now: Final = _acting.get
 """Return who is at work; None where nobody said."""

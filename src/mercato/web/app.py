@@ -3,6 +3,7 @@
 from functools import cache
 
 from mercato.runtime import Runtime
+from mercato.telemetry import tracing
 from mercato.web import openapi
 from mercato.web.carts import carts
 from mercato.web.commerce import commerce
@@ -13,6 +14,7 @@ from mercato.web.oauth import oauth
 from mercato.web.operations import Access, Answer, Call, Operation, Operations, Routes
 from mercato.web.orders import commerce_orders, marketfront_orders
 from mercato.web.system import document_bytes, system, version
+from mercato.web.traced import Traced
 from mercato.web.webhooks import commerce_webhooks, marketfront_webhooks
 
 about = Operations(access=Access.PUBLIC, tag="System")
@@ -47,6 +49,7 @@ def document() -> bytes:
     return document_bytes(openapi.document(operations(), version=version()))
 
 
-def application(app: Runtime) -> Edge:
+def application(app: Runtime) -> Edge | Traced:
     """Return the ASGI application."""
-    return Edge(app, Routes(operations()))
+    edge = Edge(app, Routes(operations()))
+    return Traced(edge) if tracing.is_on() else edge

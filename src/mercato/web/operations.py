@@ -11,6 +11,7 @@ from uuid import UUID
 from mercato import errors
 from mercato.errors import Problem
 from mercato.partners.model import Caller, Surface
+from mercato.telemetry import tracing
 from mercato.web.head import Head
 from mercato.web.problems import PROBLEM_DETAILS, Context, Refusals, context_of
 from mercato.wire import Decoder, QueryDecoder, Wire
@@ -53,7 +54,7 @@ class Call(Generic[B, Q]):
     @property
     def trace(self) -> str:
         """A `traceparent` for what this request causes."""
-        return self.head.child()
+        return tracing.current(self.head.child())
 
     @property
     def context(self) -> Context:

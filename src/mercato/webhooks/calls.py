@@ -15,7 +15,7 @@ import structlog
 from mercato.clock import Clock
 from mercato.outbound.client import CallFailed, Fault, Outbound, Reply
 from mercato.outbound.signing import webhook_headers
-from mercato.telemetry import Metrics
+from mercato.telemetry import Metrics, tracing
 from mercato.webhooks.breaker import Breaker, Permit
 from mercato.webhooks.credentials import Credentials, WebhookCredentials
 from mercato.webhooks.model import REPLY_KEPT, Called, StoreCall, error_of, excerpt, masked
@@ -162,7 +162,10 @@ class StoreCalls:
             traceparent=call.traceparent,
         )
         try:
-            reply = await self._outbound.ask(call.url, headers=headers, body=call.body, seconds=seconds)
+            told = {"partner_id": call.partner_id, "store_id": call.store_id}
+            with tracing.span("store.call", parent=call.traceparent, kind="CLIENT", **told):
+                headers["traceparent"] = tracing.current(call.traceparent)
+                reply = await self._outbound.ask(call.url, headers=headers, body=call.body, seconds=seconds)
         except CallFailed as failed:
             return Called(
                 at=at, ms=failed.ms, status=failed.status, error=failed.message

@@ -15,7 +15,8 @@ from mercato.jobs import Done, Finished, Handler, Job, enqueue, fence, finish
 from mercato.outbound.client import CallFailed, Outbound
 from mercato.outbound.signing import webhook_headers
 from mercato.partners.model import Surface
-from mercato.telemetry import Metrics
+from mercato.telemetry import Metrics, tracing
+from mercato.telemetry.acting import act_for
 from mercato.webhooks import queries
 from mercato.webhooks.credentials import WebhookCredentials
 from mercato.webhooks.deliveries import KIND, not_called
@@ -70,15 +71,18 @@ def prepare(delivery: Delivery, *, secrets: Sequence[str], token: str | None, no
 
 async def perform(outbound: Outbound, attempt: Attempt, *, seconds: float) -> Outcome:
     """Make the call and return what came of it, at most `seconds` later."""
+    delivery = attempt.delivery
+    told = {"delivery_id": delivery.id, "partner_id": delivery.partner_id}
     try:
-        reply = await outbound.post(
-            attempt.delivery.url,
-            headers=attempt.headers,
-            body=attempt.delivery.body,
-            timeout=seconds,
-            max_reply=REPLY_KEPT,
-            truncate=True,
-        )
+        with tracing.span("webhook.deliver", parent=delivery.traceparent, kind="CLIENT", **told):
+            reply = await outbound.post(
+                delivery.url,
+                headers=attempt.headers | {"traceparent": tracing.current(delivery.traceparent)},
+                body=delivery.body,
+                timeout=seconds,
+                max_reply=REPLY_KEPT,
+                truncate=True,
+            )
     except CallFailed as failed:
         return Outcome(ms=failed.ms, status=failed.status, error=failed.message)
     return Outcome(
@@ -152,6 +156,7 @@ class Sender:
         delivery = await self._db.atomically(lambda tx: queries.find_open(tx, job.payload))
         if delivery is None:
             return None
+        act_for(partner_id=delivery.partner_id, traceparent=delivery.traceparent)
         if delivery.disabled_reason is None:
             signs = await self._credentials.get(delivery.partner_id)
             return prepare(delivery, secrets=signs.secrets, token=signs.token, now=now)
