@@ -150,6 +150,14 @@ async def test_an_expired_token_is_refused(here: Trade, time: Time):
     assert "expired" in refused(reply, "ORDER_TOKEN_INVALID")["detail"]
 
 
+async def test_a_used_token_says_so_even_when_it_has_expired(here: Trade, time: Time):
+    order = here.order(validatedOrderToken=await here.token(here.order()))
+    placed = (await here.place(order)).json()
+    time.ahead = timedelta(minutes=16)
+    said = refused(await here.place(order), "ORDER_ALREADY_PLACED", 409)
+    assert said["orderId"] == placed["orderId"]
+
+
 async def test_anothers_token_is_refused(here: Trade):
     token = await here.token(here.order())
     other = (await here.mercato.partner(PartnerKind.MARKETFRONT))[1]

@@ -35,7 +35,7 @@ from mercato.orders.replies import Agreed
 from mercato.orders.resend import KIND, SubmitJob
 from mercato.orders.results import already_placed, claimed_total, result_of, total_different, unreachable
 from mercato.orders.submission import Outcome, Submission, Submitter
-from mercato.orders.tokens import Seal, Validated, digest_of
+from mercato.orders.tokens import Seal, TokenExpired, Validated, digest_of
 from mercato.orders.validation import Checked, Validations
 from mercato.partners.model import Caller
 
@@ -177,6 +177,8 @@ class Placements:
                 return Refusing(refusal(reasons)) if reasons else checked
             digest = digest_of(asked.caller.partner_id, checked.store.id, checked.review)
             terms = self.seal.read(token, digest=digest, now=self.clock())
+        except TokenExpired as problem:
+            return Refusing(problem, problem.token_id)
         except Problem as problem:
             return Refusing(problem)
         return _held_to(checked, terms)

@@ -150,7 +150,7 @@ class Seal:
                 "The token was made for another fulfillment. Validate the order again with this one."
             )
         if expires_at <= now:
-            raise _invalid(f"The token expired at {rfc3339(expires_at)}. Validate the order again.")
+            raise TokenExpired(claims.token_id, expires_at)
         return _validated(claims, expires_at)
 
     def _claims(self, text: str) -> _Claims | None:
@@ -172,9 +172,21 @@ class Seal:
         return hmac.digest(key, said, "sha256")
 
 
+class TokenExpired(OrderTokenInvalid):
+    """The token was good once. An order may have been placed with it all the same."""
+
+    def __init__(self, token_id: UUID, expires_at: datetime) -> None:
+        message = f"The token expired at {rfc3339(expires_at)}. Validate the order again."
+        super().__init__(message, errors=[_fault(message)])
+        self.token_id = token_id
+
+
 def _invalid(message: str) -> OrderTokenInvalid:
-    code, at = OrderTokenInvalid.code, "/validatedOrderToken"
-    return OrderTokenInvalid(message, errors=[OrderError(code=code, message=message, pointer=at)])
+    return OrderTokenInvalid(message, errors=[_fault(message)])
+
+
+def _fault(message: str) -> OrderError:
+    return OrderError(code=OrderTokenInvalid.code, message=message, pointer="/validatedOrderToken")
 
 
 # --- one spelling of everything -------------------------------------------------------------------
