@@ -45,7 +45,7 @@ class Call(Generic[B, Q]):
 
     app: "Runtime"
     caller: Caller
-    body: B
+    body: B = field(repr=False)
     query: Q
     ids: Mapping[str, UUID]
     texts: Mapping[str, str]

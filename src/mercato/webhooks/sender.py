@@ -1,7 +1,7 @@
 """One attempt of a delivery: prepare (what is sent), perform (the only network), settle (what follows)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -50,8 +50,8 @@ class Attempt:
     """A call that is ready to be made."""
 
     delivery: Delivery
-    headers: dict[str, str]
-    token: str | None
+    headers: dict[str, str] = field(repr=False)
+    token: str | None = field(repr=False)
     at: datetime
 
 

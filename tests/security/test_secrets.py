@@ -1,0 +1,189 @@
+"""Keys, tokens, secrets and payments are shown by nothing that shows a value: not by what has them, nor by what ran."""
+
+import dataclasses
+import importlib
+import json
+import logging
+import pkgutil
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import structlog
+from tests.api.trade import Trade, trade
+from tests.databases import only_sqlite
+from tests.service import Merchant, Service
+
+import mercato as package
+from mercato.partners import accounts, credentials
+from mercato.partners.keys import PATTERN
+from mercato.partners.model import PartnerKind
+from mercato.settings import Secret
+from mercato.telemetry import configure_logs
+from mercato.web.app import document
+
+SECRET = re.compile(r"(?:\w+_)?(?:keys?|tokens?|secrets?|payment|authorization|headers|password|body|text)")
+"""Names of members that may hold what is secret; `…_id`, `has_…` and the like don't match or are told below."""
+
+HARMLESS = {
+    "catalog.build.Built.body": "a catalog, as it is served to everybody",
+    "catalog.scan._Frame.keys": "names of a document's members",
+    "cli.keys.Entries.keys": "entries without the keys",
+    "cli.partners.Entry.has_webhook_token": "yes or no",
+    "cli.secrets.Entries.secrets": "entries, which hide their own",
+    "orders.keys.Claim.key": "an Idempotency-Key opens nothing",
+    "orders.keys.Reply.headers": "of the answer, which has no credentials",
+    "outbound.outcomes.Pulled.body": "a catalog",
+    "outbound.outcomes.Reply.body": "what a partner's server answered",
+    "partners.accounts.NewPartner.keys": "keys, which hide their own text",
+    "partners.model.Partner.has_webhook_token": "yes or no",
+    "web.events.Event.body": "a type",
+    "web.operations.Answer.headers": "of the answer, which has no credentials",
+    "web.operations.Operation.request_headers": "names",
+    "web.operations.Operation.reply_headers": "names",
+    "web.operations.Operation.catalog_body": "yes or no",
+    "web.operations.Operation.raw_body": "yes or no",
+    "webhooks.trials.Match.key": "a Key, of which the secret is hidden",
+    "webhooks.wire.WebhookDeliveryDetail.body": "what its partner may read, without a payment",
+}
+
+NOT_SERVED = ("mercato.prove", "mercato.sandbox", "mercato.db.migrations")
+
+
+def kinds() -> Iterator[type[Any]]:
+    """Yield every dataclass and Struct of the service."""
+    for found in pkgutil.walk_packages(package.__path__, "mercato."):
+        if found.name.startswith(NOT_SERVED):
+            continue
+        module = importlib.import_module(found.name)
+        for kind in vars(module).values():
+            if isinstance(kind, type) and kind.__module__ == module.__name__ and members(kind):
+                yield kind
+
+
+def members(kind: type[Any]) -> dict[str, Any]:
+    if dataclasses.is_dataclass(kind):
+        return {member.name: member.type for member in dataclasses.fields(kind) if member.init}
+    if issubclass(kind, msgspec.Struct):
+        return {member.name: member.type for member in msgspec.structs.fields(kind)}
+    return {}
+
+
+def shown(kind: type[Any]) -> set[str]:
+    """Return the members that could be secret and that the kind's repr shows."""
+    suspects = {name for name in members(kind) if SECRET.fullmatch(name)}
+    prefix = f"{kind.__module__.removeprefix('mercato.')}.{kind.__name__}."
+    suspects -= {name for name in suspects if prefix + name in HARMLESS}
+    if not suspects:
+        return set()
+    # A member of a type that hides itself is given one; any other a text to be found again.
+    values: dict[str, Any] = {
+        name: Secret(f"<{name}>") if "Secret" in str(hint) else f"<{name}>"
+        for name, hint in members(kind).items()
+    }
+    one = kind(**values)
+    told = f"{one!r} {one}"
+    return {prefix + name for name in suspects if f"<{name}>" in told}
+
+
+def test_no_dataclass_and_no_struct_shows_what_could_be_secret():
+    found = list(kinds())
+    assert len(found) > 200
+    assert set().union(*map(shown, found)) == set()
+
+
+def test_a_secret_is_shown_by_no_way_of_making_it_a_text():
+    secret = Secret("hush")
+    for text in (repr(secret), str(secret), f"{secret}", f"{secret!r}", f"{[secret]}", "%s" % secret):  # noqa: UP031
+        assert "hush" not in text
+    with pytest.raises(TypeError):
+        json.dumps(secret)
+    with pytest.raises(TypeError):
+        msgspec.json.encode(secret)
+    assert not hasattr(secret, "__dict__")
+
+
+def test_the_api_document_has_examples_and_no_key_that_could_be_one():
+    text = document().decode()
+    # A scanner for leaked keys finds nothing in it, nor in what is copied from it.
+    assert re.search(PATTERN, text) is None
+    assert re.search(r"whsec_[0-9A-Za-z+/]{43}=", text) is None
+    assert re.search(r"\bmt_[0-9A-Za-z_-]{92}", text) is None
+    assert re.search(r"\bvo_[0-9A-Za-z_-]{60}", text) is None
+
+
+@pytest.fixture
+async def here(mercato: Service, shop: Merchant) -> Trade:
+    return await trade(mercato, shop, event_url=shop.base + "/events")
+
+
+@only_sqlite
+async def test_a_day_of_trade_leaves_no_credential_in_the_logs_nor_in_the_database(
+    here: Trade, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(
+        logging.WARNING
+    )  # libraries log values at debug, and the service leaves their level as it is
+    configure_logs(level="debug", form="json")
+    try:
+        secrets = await a_day(here)
+    finally:
+        structlog.reset_defaults()
+    output = capsys.readouterr()
+    told = output.out + output.err + caplog.text
+    stored = b"".join(
+        [
+            bytes(value) if isinstance(value, memoryview | bytes) else str(value).encode()
+            for value in await rows(here)
+        ]
+    )
+    assert "delivery_id" in told
+    for secret in secrets:
+        assert secret not in told
+        assert secret.encode() not in stored
+        assert secret.removeprefix("whsec_").encode() not in stored
+
+
+async def a_day(here: Trade) -> list[str]:
+    """Use every kind of credential, rightly and wrongly; return them."""
+    app, front = here.mercato.app, here.front
+    assert here.pos.key is not None
+    assert front.key is not None
+    async with app.db.write() as tx:
+        key = await credentials.get_key(tx, front.key)
+        rolled = await credentials.roll_key(tx, key)
+        secret = await accounts.rotate_signing_secret(tx, app.vault, key.partner_id)
+        other = await accounts.create_partner(
+            tx, app.vault, name="Other", kind=PartnerKind.BOTH, webhook_token="tok-of-other"
+        )
+    form = {"grant_type": "client_credentials", "client_id": str(rolled.id), "client_secret": rolled.text}
+    token = (await front.call("POST", "/v1/oauth/token", data=form)).json()["access_token"]
+    await front.call("POST", "/v1/oauth/token", data=form | {"client_secret": rolled.text[:-1] + "!"})
+    order = here.order(payment={"type": "cardOnFile", "cardToken": "card-on-file-1", "processorType": "x"})
+    order_token = await here.token(order)
+    await here.place(order | {"validatedOrderToken": order_token})
+    here.shop.answers["place"] = {
+        "errors": [{"code": "PAYMENT_DECLINED", "message": "no"}],
+        "accepted": False,
+    }
+    await here.place(order)
+    bearer = {"Authorization": f"Bearer {token}"}
+    await here.mercato.anonymous().get("/v1/marketfront/orders/none", headers=bearer)
+    await here.mercato.anonymous().get("/metrics", headers={"Authorization": "Bearer the-metrics-token"})
+    return [
+        here.pos.key, front.key, rolled.text, token, order_token, "card-on-file-1", "from-pos", "tok-of-other",
+        other.signing_secret, secret, *(one.text for one in other.keys), "the-metrics-token",
+    ]  # fmt: skip
+
+
+async def rows(here: Trade) -> list[Any]:
+    """Return every value that the database holds."""
+    from mercato.db.tables import metadata
+
+    found: list[Any] = []
+    async with here.mercato.app.db.read() as tx:
+        for table in metadata.sorted_tables:
+            found += [value for row in await tx.all(table.select()) for value in row]
+    return found
