@@ -21,7 +21,7 @@ START_SECONDS: Final = 60.0
 MOST_ODD_ENDS: Final = 10
 """Processes of a round that may end by themselves until it is broken off."""
 
-ARMED: Final = 0.4
+ARMED: Final = 0.6
 """The share of starts that are told to die at a named point."""
 
 

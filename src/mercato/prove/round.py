@@ -226,7 +226,8 @@ class _Day:
         """Return when nothing waits to be done any more, though nobody asks; what does after a while is stuck."""
         with suppress(TimeoutError):
             async with asyncio.timeout(REST_SECONDS):
-                while self.selling.cooking or await reading.count_unfinished(db):
+                # Other processes' work, which tells nobody when it is over.
+                while self.selling.cooking or await reading.count_unfinished(db):  # noqa: ASYNC110
                     await asyncio.sleep(0.3)
         self.stuck += await reading.list_unfinished(db, keys=False)
 
