@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 import aiohttp
@@ -21,18 +22,21 @@ from benchmarks.load import bare, encoded, environment
 from benchmarks.report import row
 from mercato import settings
 from mercato.clock import new_id, now
+from mercato.db.engine import Write
 from mercato.db.migrate import migrate
 from mercato.db.tables import deliveries
 from mercato.db.url import database_url
 from mercato.partners.accounts import create_partner
 from mercato.partners.model import PartnerKind, Surface
 from mercato.runtime import Runtime, running
+from mercato.telemetry import configure_logs
 from mercato.webhooks.deliveries import push
 
 GOAL = 0.4
 ROUNDS = 5
 DELIVERIES = 600
 PARTNERS = 8
+PUSHED_AT_ONCE = 20
 AT_ONCE = 32
 """What the service has under way at most."""
 
@@ -41,6 +45,7 @@ DATA = {"storeId": str(UUID(int=7)), "catalogSetId": str(UUID(int=8)), "note": "
 
 def main(url: str | None = None) -> None:
     with bare("static", encoded(b"")) as sink, tempfile.TemporaryDirectory() as directory:
+        configure_logs(level="warning", form="json")
         told = environment(url) | {"MERCATO_DATA_DIR": directory}
         uvloop.run(compare(settings.load(told), f"http://127.0.0.1:{sink.port}/hooks"))
 
@@ -67,14 +72,14 @@ async def compare(chosen: settings.Settings, sink: str) -> None:
     report(pairs)
 
 
-async def measured(work: Callable[[], Awaitable[float]]) -> tuple[float, float]:
-    """Return seconds, those that do not count left out, and CPU seconds."""
+async def measured(work: Callable[[], Awaitable[None]]) -> tuple[float, float]:
+    """Return seconds and CPU seconds."""
     began, before = time.perf_counter(), time.process_time()
-    idle = await work()
-    return time.perf_counter() - began - idle, time.process_time() - before
+    await work()
+    return time.perf_counter() - began, time.process_time() - before
 
 
-async def posted(session: aiohttp.ClientSession, sink: str) -> float:
+async def posted(session: aiohttp.ClientSession, sink: str) -> None:
     """Post as often, with as many under way."""
     left = iter(range(DELIVERIES))
     body = b'{"type":"catalog.sync","data":{"note":"' + b"x" * 600 + b'"}}'
@@ -87,13 +92,13 @@ async def posted(session: aiohttp.ClientSession, sink: str) -> float:
                 await response.read()
 
     await asyncio.gather(*(loop() for _ in range(AT_ONCE)))
-    return 0.0
 
 
-async def delivered(app: Runtime, partners: list[UUID], sink: str, count: int) -> float:
-    """Push the events in one transaction, which counts as ours, and wait until all have arrived."""
-    async with app.db.write() as tx:
-        for number in range(count):
+async def delivered(app: Runtime, partners: list[UUID], sink: str, count: int) -> None:
+    """Push the events, which counts as ours, and wait until all have arrived."""
+
+    async def pushed(tx: Write, first: int) -> None:
+        for number in range(first, min(first + PUSHED_AT_ONCE, count)):
             await push(
                 tx,
                 delivery_id=new_id(),
@@ -109,11 +114,14 @@ async def delivered(app: Runtime, partners: list[UUID], sink: str, count: int) -
                 traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
                 now=now(),
             )
+
+    for first in range(0, count, PUSHED_AT_ONCE):
+        await app.db.atomically(partial(pushed, first=first))
     open_ones = select(func.count()).select_from(deliveries).where(deliveries.c.status != "succeeded")
     while True:
         async with app.db.read() as tx:
             if await tx.scalar(open_ones) == 0:
-                return 0.0
+                return
         await asyncio.sleep(0.02)
 
 
@@ -122,7 +130,12 @@ def report(pairs: list[tuple[tuple[float, float], tuple[float, float]]]) -> None
     cpu = statistics.median(floor[1] / ours[1] for floor, ours in pairs)
     seconds, spent = (statistics.median(ours[kind] for _, ours in pairs) / DELIVERIES for kind in (0, 1))
     least, bare_cpu = (statistics.median(floor[kind] for floor, _ in pairs) / DELIVERIES for kind in (0, 1))
-    row(f"deliveries a second ÷ bare ({1 / seconds:.0f} ÷ {1 / least:.0f})", rate, f"≥ {GOAL}", ok=met(rate, GOAL))
+    row(
+        f"deliveries a second ÷ bare ({1 / seconds:.0f} ÷ {1 / least:.0f})",
+        rate,
+        f"≥ {GOAL}",
+        ok=met(rate, GOAL),
+    )
     row(
         f"deliveries: bare CPU ÷ CPU ({bare_cpu * 1e6:.0f} µs ÷ {spent * 1e6:.0f} µs)",
         cpu,
