@@ -99,9 +99,9 @@ def test_every_alert_says_what_to_do_and_how_bad_it_is():
 
 def test_the_compose_file_uses_commands_settings_and_an_image_that_there_are():
     composed = loaded(DEPLOY / "compose.yaml")
-    assert composed["services"].keys() == {"postgres", "migrate", "api", "worker"}
+    assert composed["services"].keys() == {"postgres", "valkey", "migrate", "api", "worker"}
     for name, one in composed["services"].items():
-        if name == "postgres":
+        if name in {"postgres", "valkey"}:
             continue
         command, *options = one["command"]
         assert command in app, name

@@ -22,6 +22,7 @@ PAGES = (
     "verify-a-webhook.md",
     "redeliver-a-webhook.md",
     "rotate-keys-and-secrets.md",
+    "operate.md",
     "find-stores.md",
     "price-a-cart.md",
     "place-an-order.md",
