@@ -9,8 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import postgres_server
+
 # What was committed survives the immediate stop, which the shared server does not promise.
 DURABLE = ("synchronous_commit=on",)
+REPLICATED = ("wal_level=replica", "max_wal_senders=4")
 
 
 @dataclass
@@ -42,6 +45,19 @@ class OwnPostgres:
         if self.process is not None and self.process.returncode is None:
             self.process.terminate()
             await self.process.wait()
+
+    async def copy_to(self, home: Path) -> "OwnPostgres":
+        """Return a replica of this server, which needs `REPLICATED` among its options; it is not started yet."""
+        user = postgres_server.user_of(home)
+        copying = await asyncio.create_subprocess_exec(
+            postgres_server.BINARIES / "pg_basebackup",
+            "--host", self.home, "--username", "postgres", "--pgdata", home / "data",
+            "--checkpoint=fast", "--no-sync", "--write-recovery-conf", "--wal-method=stream",
+            user=user, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        _, said = await copying.communicate()
+        assert copying.returncode == 0, said.decode()
+        return OwnPostgres(home, self.options)
 
 
 @asynccontextmanager

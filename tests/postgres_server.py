@@ -34,11 +34,14 @@ FAST = {
 }
 
 
+BINARIES = Path(_commands.POSTGRES_BIN_PATH)
+
+
 def main() -> None:
     directory, watched = Path(sys.argv[1]), int(sys.argv[2])
     settings = FAST | dict(option.split("=", 1) for option in sys.argv[3:])
-    user = _user(directory)
-    binaries = Path(_commands.POSTGRES_BIN_PATH)
+    user = user_of(directory)
+    binaries = BINARIES
     data = directory / "data"
     (directory / "ready").unlink(missing_ok=True)
     log = (directory / "log").open("ab")
@@ -73,7 +76,7 @@ def main() -> None:
         time.sleep(0.2)
 
 
-def _user(directory: Path) -> str | None:
+def user_of(directory: Path) -> str | None:
     """PostgreSQL refuses to run as root: give it a user of its own and let that one reach its files."""
     if os.geteuid() != 0:
         return None

@@ -133,6 +133,8 @@ async def running(
             await check_vault(tx, app.vault)
         await stack.enter_async_context(_measured(app))
         await stack.enter_async_context(_alongside(feed.run(), "changes"))
+        if db.replica is not None:
+            await stack.enter_async_context(_alongside(db.replica.run(), "replica"))
         await stack.enter_async_context(_alongside(app.callers.run(), "callers"))
         await stack.enter_async_context(_alongside(app.metrics.run(), "metrics"))
         if app.shared_limiter is not None:

@@ -66,6 +66,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Secret | None,
         _doc("`postgresql://user:password@host/name`; without it SQLite in the data directory."),
     ] = None
+    database_replica_url: Annotated[
+        Secret | None,
+        _doc("A replica of a PostgreSQL database: discovery and catalogs are read there while it keeps up."),
+    ] = None
     database_pool: Annotated[
         int,
         _doc(

@@ -40,8 +40,7 @@ class CompiledCatalogs:
         catalog = self.cached(set_id)
         if catalog is not None:
             return catalog
-        async with self._db.read() as tx:
-            body = await queries.find_body(tx, set_id, queries.COMPILED)
+        body = await self._db.find_recent(lambda tx: queries.find_body(tx, set_id, queries.COMPILED))
         if body is None:
             raise errors.CatalogSetNotFound(set_id)
         return self._hold(set_id, body)

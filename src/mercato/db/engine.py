@@ -2,10 +2,11 @@
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from sqlalchemy import CursorResult, Executable, Row
 
@@ -13,10 +14,14 @@ from mercato.db import postgresql, sqlite
 from mercato.db.awaited import Connection, Engine, Parameters
 from mercato.db.blocks import Blocks
 from mercato.db.clock import Dialect
-from mercato.db.errors import DatabaseAway, connection_errors
+from mercato.db.errors import DatabaseAway, UnusableUrl, connection_errors, is_unavailable
+from mercato.db.replica import Replica
 from mercato.db.signals import Signals
 
 T = TypeVar("T")
+
+_HASTE: Final = timedelta(seconds=3)
+"""How long a replica may take for a connection, and for a statement."""
 
 AnyRow = Row[*tuple[Any, ...]]
 """A row with however many columns: its statement knows their types, the checker does not."""
@@ -91,9 +96,18 @@ class Write(Read):
 class Database:
     """Opened lazily: nothing is connected before the first block, so that a database may come up later."""
 
-    def __init__(self, dialect: Dialect, url: str, *, readers: Engine, writer: Engine) -> None:
+    def __init__(
+        self,
+        dialect: Dialect,
+        url: str,
+        *,
+        readers: Engine,
+        writer: Engine,
+        replica: Replica | None = None,
+    ) -> None:
         self.dialect: Dialect = dialect
         self.url = url
+        self.replica = replica
         self.signals = Signals()
         self._readers = readers
         self._writer = writer
@@ -108,6 +122,7 @@ class Database:
         pool_timeout: timedelta = timedelta(seconds=10),
         busy_timeout: timedelta = timedelta(seconds=5),
         statement_timeout: timedelta = timedelta(seconds=30),
+        replica_url: str | None = None,
     ) -> "Database":
         """Return the database at `sqlite:///file`, a plain path, or `postgresql://…`.
 
@@ -115,6 +130,7 @@ class Database:
         `pool_timeout` is how long a block waits for one before it raises `DatabaseAway`;
         `busy_timeout` is how long a statement waits for another's lock: on SQLite for another process that writes;
         `statement_timeout` is how long PostgreSQL works on one, at most 30 s: the change feed counts on it.
+        `replica_url` is a replica of a PostgreSQL database, for `read_recent`.
         """
         if postgresql.is_url(url):
             bounds = postgresql.Bounds(
@@ -124,7 +140,16 @@ class Database:
                 lock_timeout=busy_timeout,
             )
             readers, writer = postgresql.engines(url, bounds)
-            return cls("postgresql", url, readers=readers, writer=writer)
+            replica = None
+            if replica_url is not None:
+                # Who waits for a replica waits for the primary after it.
+                hasty = replace(bounds, pool_timeout=_HASTE, statement_timeout=_HASTE)
+                replica = Replica(postgresql.readers(replica_url, hasty), readers)
+            return cls("postgresql", url, readers=readers, writer=writer, replica=replica)
+        if replica_url is not None:
+            raise UnusableUrl(
+                "MERCATO_DATABASE_REPLICA_URL needs a PostgreSQL database at MERCATO_DATABASE_URL"
+            )
         path = sqlite.path_of(url)
         readers, writer = sqlite.engines(
             path, pool_size=pool_size, pool_timeout=pool_timeout, busy_timeout=busy_timeout
@@ -143,6 +168,29 @@ class Database:
             yield Read(self, connection)
         finally:
             await connection.close()
+
+    async def read_recent(self, block: Callable[[Read], Coroutine[Any, Any, T]]) -> T:
+        """Run a block that only reads, and may see what was there up to a second ago: on a replica if there is one.
+
+        The block may be run twice: again on the primary when the replica fails in the middle of it.
+        """
+        if self.replica is not None and self.replica.is_fresh():
+            try:
+                return await self.replica.read(lambda connection: block(Read(self, connection)))
+            except Exception as error:
+                if not is_unavailable(error):
+                    raise
+                self.replica.distrust(error)
+        async with self.read() as tx:
+            return await block(tx)
+
+    async def find_recent(self, block: Callable[[Read], Coroutine[Any, Any, T | None]]) -> T | None:
+        """Run a block as `read_recent` does, and on the primary if that finds nothing: for what never changes."""
+        found = await self.read_recent(block)
+        if found is None and self.replica is not None:
+            async with self.read() as tx:
+                found = await block(tx)
+        return found
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[Write]:
@@ -174,6 +222,8 @@ class Database:
     async def close(self) -> None:
         if self._blocks is not None:
             await self._blocks.close()
+        if self.replica is not None:
+            await self.replica.close()
         await self._readers.dispose()
         await self._writer.dispose()
 

@@ -24,4 +24,5 @@ def open_database(settings: Settings) -> Database:
         pool_timeout=timedelta(seconds=settings.database_pool_seconds),
         busy_timeout=timedelta(seconds=settings.database_lock_seconds),
         statement_timeout=timedelta(seconds=settings.database_statement_seconds),
+        replica_url=None if settings.database_replica_url is None else settings.database_replica_url.reveal(),
     )

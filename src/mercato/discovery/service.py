@@ -51,8 +51,10 @@ class Discovery:
         )
         offset, limit = request.offset or 0, request.limit or LIMIT
         openings = Openings(now)
-        async with self.db.read() as tx:
-            total, hits = await _found(tx, search, openings, offset, limit, opened=bool(request.open_now))
+        opened = bool(request.open_now)
+        total, hits = await self.db.read_recent(
+            lambda tx: _found(tx, search, openings, offset, limit, opened=opened)
+        )
         return Found(
             stores=[_shown(hit, search.now_ms, openings) for hit in hits],
             total_count=total,

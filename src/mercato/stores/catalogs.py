@@ -11,7 +11,7 @@ from mercato import errors
 from mercato.catalog import queries as catalogs
 from mercato.catalog.compress import CODINGS, decompress
 from mercato.clock import Clock
-from mercato.db.engine import Database
+from mercato.db.engine import Database, Read
 from mercato.stores import queries
 from mercato.telemetry import Lookups
 
@@ -56,13 +56,12 @@ class CatalogBodies:
             self._held.move_to_end((set_id, coding))
             return held
         self.lookups.misses += 1
-        async with self._db.read() as tx:
-            content_hash = await queries.find_live_set(tx, set_id)
-            stored = coding if coding != IDENTITY else CODINGS[0]
-            content = await catalogs.find_body(tx, set_id, stored) if content_hash is not None else None
-        if content is None or content_hash is None:
+        stored = coding if coding != IDENTITY else CODINGS[0]
+        found = await self._db.find_recent(lambda tx: _find(tx, set_id, stored))
+        if found is None:
             self._forget((set_id, coding))
             raise errors.CatalogSetNotFound(set_id)
+        content_hash, content = found
         if coding == IDENTITY:
             content = decompress(content, stored)
         return self._hold(set_id, coding, content, content_hash)
@@ -81,6 +80,13 @@ class CatalogBodies:
         gone = self._held.pop(key, None)
         if gone is not None:
             self._bytes -= len(gone.content)
+
+
+async def _find(tx: Read, set_id: UUID, coding: str) -> tuple[str, bytes] | None:
+    """Return the hash of a live store's set, and its bytes."""
+    content_hash = await queries.find_live_set(tx, set_id)
+    content = await catalogs.find_body(tx, set_id, coding) if content_hash is not None else None
+    return None if content is None or content_hash is None else (content_hash, content)
 
 
 def _tag(content_hash: str, coding: str) -> str:

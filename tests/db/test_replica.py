@@ -1,0 +1,213 @@
+"""Reads from a replica are never more than a second old; one that lags, is away or is none is not read from."""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+from tests.api.trade import tea, trade
+from tests.databases import only_postgresql, postgresql_server, run, with_database
+from tests.own_postgres import REPLICATED, OwnPostgres, own_postgres
+from tests.service import Merchant, merchant, service
+
+from mercato.catalog.compiled import CompiledCatalogs
+from mercato.db import replica as module
+from mercato.db.engine import Database, Read
+from mercato.db.errors import UnusableUrl
+from mercato.settings import Secret
+
+WITHIN = 1.0
+"""Seconds within which a write is seen everywhere."""
+
+
+async def on_replica(tx: Read) -> bool:
+    return bool(await tx.scalar(text("SELECT pg_is_in_recovery()")))
+
+
+async def value(tx: Read) -> int:
+    found: int = await tx.scalar(text("SELECT value FROM counter"))
+    return found
+
+
+@asynccontextmanager
+async def followed(db: Database) -> AsyncIterator[None]:
+    """Ask both how far they have come while the block runs."""
+    assert db.replica is not None
+    following = asyncio.create_task(db.replica.run())
+    try:
+        yield
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def shop() -> AsyncIterator[Merchant]:
+    async with merchant() as server:
+        yield server
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[tuple[OwnPostgres, OwnPostgres]]:
+    """A server and its replica."""
+    async with own_postgres(*REPLICATED) as primary:
+        with tempfile.TemporaryDirectory(dir=primary.home.parent, ignore_cleanup_errors=True) as directory:
+            Path(directory).chmod(0o755)
+            home = Path(directory) / "replica"
+            home.mkdir()
+            copy = await primary.copy_to(home)
+            await copy.start()
+            try:
+                yield primary, copy
+            finally:
+                await copy.stop()
+
+
+async def test_a_replica_is_read_from_while_it_keeps_up_and_no_read_is_older_than_a_second(
+    pair: tuple[OwnPostgres, OwnPostgres],
+):
+    primary, copy = pair
+    async with Database.open(primary.url, replica_url=copy.url) as db, followed(db):
+        replica = db.replica
+        assert replica is not None
+        async with db.write() as tx:
+            # Whoever asks how far the log has come need not be more than a user.
+            await tx.execute(text("CREATE ROLE plain LOGIN"))
+            await tx.execute(text("GRANT ALL ON SCHEMA public TO plain"))
+            await tx.execute(text("SET ROLE plain"))
+            await tx.execute(module._POSITION)
+            await tx.execute(text("CREATE TABLE counter (value INTEGER)"))
+            await tx.execute(text("INSERT INTO counter VALUES (0)"))
+        await until(replica.is_fresh)
+        assert await db.read_recent(on_replica)
+        # It stops replaying, without a word, as one does that is overloaded.
+        await run(copy.url, "SELECT pg_wal_replay_pause()")
+        async with db.write() as tx:
+            await tx.execute(text("UPDATE counter SET value = 1"))
+        written = time.monotonic()
+        seen: list[tuple[float, int]] = []
+        while time.monotonic() < written + WITHIN + 0.5:
+            began = time.monotonic()
+            seen.append((began - written, await db.read_recent(value)))
+            await asyncio.sleep(0.01)
+        assert {found for after, found in seen if after >= WITHIN} == {1}
+        # At first the replica was believed, and rightly: the test would notice if it were never read from.
+        assert seen[0][1] == 0
+        assert not replica.is_fresh()
+        await run(copy.url, "SELECT pg_wal_replay_resume()")
+        await until(replica.is_fresh)
+        assert await db.read_recent(on_replica)
+        await copy.stop()
+        for _ in range(5):
+            assert not await db.read_recent(on_replica)
+            await asyncio.sleep(0.05)
+        await copy.start()
+        await until(replica.is_fresh)
+        assert await db.read_recent(on_replica)
+
+
+@only_postgresql
+async def test_another_database_is_no_replica_however_alike_it_looks(database_url: str):
+    server = await postgresql_server()
+    name = f"other_{uuid4().hex[:12]}"
+    await run(server, f"CREATE DATABASE {name} TEMPLATE template_mercato STRATEGY wal_log")
+    try:
+        async with Database.open(database_url, replica_url=with_database(server, name)) as db:
+            assert db.replica is not None
+            await db.replica.check()
+            assert not db.replica.is_fresh()
+    finally:
+        await run(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@only_postgresql
+async def test_the_server_itself_may_stand_for_its_replica(database_url: str):
+    async with Database.open(database_url, replica_url=database_url) as db:
+        assert db.replica is not None
+        assert not db.replica.is_fresh()
+        await db.replica.check()
+        assert db.replica.is_fresh()
+
+
+@only_postgresql
+async def test_a_replica_that_is_away_costs_nothing_but_the_primary(database_url: str, tmp_path: Path):
+    async with Database.open(database_url, replica_url=f"postgresql://postgres@/x?host={tmp_path}") as db:
+        async with followed(db):
+            for _ in range(5):
+                assert await db.read_recent(on_replica) is False
+        # Even when it was fresh a moment ago.
+        assert db.replica is not None
+        db.replica._as_of = time.monotonic()
+        assert await db.read_recent(on_replica) is False
+        assert not db.replica.is_fresh()
+
+
+@only_postgresql
+async def test_stores_are_found_and_read_through_a_replica(
+    database_url: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+):
+    used = 0
+    read = module.Replica.read
+
+    async def counted(self: Any, block: Any) -> Any:
+        nonlocal used
+        used += 1
+        return await read(self, block)
+
+    monkeypatch.setattr(module.Replica, "read", counted)
+    # This is not about a machine that is too busy to ask.
+    monkeypatch.setattr(module, "MOST_BEHIND", 60)
+    async with service(database_url, tmp_path / "data", database_replica_url=Secret(database_url)) as mercato:
+        there = await trade(mercato, shop)
+        replica = mercato.app.db.replica
+        assert replica is not None
+        await until(replica.is_fresh)
+        found = (await there.front.post("/v1/marketfront/stores/discover", {})).json()
+        assert [store["storeId"] for store in found["stores"]] == [there.store["storeId"]]
+        assert used == 1
+        path = f"/v1/marketfront/catalog-sets/{there.store['catalogSetId']}"
+        assert (await there.front.get(path)).status == 200
+        assert used == 2
+        cart = {"storeId": there.store["storeId"], "catalogSetId": there.store["catalogSetId"], "item": tea()}
+        assert (await there.front.post("/v1/marketfront/carts/add", cart)).status == 200
+        assert used == 3
+
+
+@only_postgresql
+async def test_a_catalog_that_has_not_reached_the_replica_is_read_from_the_primary(
+    database_url: str, tmp_path: Path, shop: Merchant
+):
+    server = await postgresql_server()
+    name = f"empty_{uuid4().hex[:12]}"
+    await run(server, f"CREATE DATABASE {name} TEMPLATE template_mercato STRATEGY wal_log")
+    try:
+        async with service(database_url, tmp_path / "data") as mercato:
+            there = await trade(mercato, shop)
+            async with Database.open(database_url, replica_url=with_database(server, name)) as db:
+                assert db.replica is not None
+                # Believed, and empty: as one that is an instant behind.
+                db.replica._as_of = time.monotonic() + 60
+                set_id = there.store["catalogSetId"]
+                assert await CompiledCatalogs(db).get(set_id) is not None
+                mercato.app.bodies._db = db
+                path = f"/v1/marketfront/catalog-sets/{set_id}"
+                assert (await there.front.get(path)).status == 200
+    finally:
+        await run(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_a_replica_of_a_file_is_refused(tmp_path: Path):
+    with pytest.raises(UnusableUrl):
+        Database.open(str(tmp_path / "x.db"), replica_url="postgresql://x/y")
