@@ -1,0 +1,64 @@
+"""Hostile documents cut up and put together by chance: whatever comes of it, the build ends and nothing raises."""
+
+from functools import cache
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.catalog.documents import outcome
+from tests.catalog.hostile import documents
+
+from mercato.catalog.build import BuildFailed, Built
+
+MOST = 20_000
+"""Bytes of a document that is worked on: chance finds its way in small ones."""
+
+
+@cache
+def small() -> dict[str, bytes]:
+    return {name: document for name, document in documents().items() if len(document) <= MOST}
+
+
+@st.composite
+def mutants(draw: st.DrawFn) -> bytes:
+    """Return a document with pieces left out, doubled, changed, or taken from another."""
+    documents = small()
+    names = st.sampled_from(sorted(documents))
+    made = documents[draw(names)]
+    for _ in range(draw(st.integers(1, 6))):
+        begin, end = sorted((draw(st.integers(0, len(made))), draw(st.integers(0, len(made)))))
+        other = documents[draw(names)]
+        at = draw(st.integers(0, len(other)))
+        piece = draw(
+            st.sampled_from(
+                [b"", made[begin:end] * 2, other[at : at + 200], b'"', b"{", b"[", b",", b":", b"\\"]
+            )
+            | st.binary(max_size=8)
+        )
+        made = made[:begin] + piece + made[end:]
+    return made[: 4 * MOST]
+
+
+def check(document: bytes) -> None:
+    result = outcome(document)
+    assert isinstance(result, Built | BuildFailed)
+    if isinstance(result, BuildFailed):
+        assert 1 <= len(result.faults) <= 100
+        assert all(len(fault.message) < 2_000 and fault.message.isprintable() for fault in result.faults)
+        assert all(fault.path == "" or fault.path.startswith("/") for fault in result.faults)
+
+
+_SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=_SLOW)
+@given(mutants())
+def test_what_chance_makes_of_hostile_documents_ends_too(document: bytes):
+    check(document)
+
+
+@pytest.mark.long
+@settings(max_examples=20_000, deadline=None, suppress_health_check=_SLOW)
+@given(mutants())
+def test_what_chance_makes_of_hostile_documents_ends_too_however_often_it_tries(document: bytes):
+    check(document)

@@ -1,0 +1,100 @@
+"""Two hundred hostile documents, built by the very function that a worker calls: each ends, in its time and memory."""
+
+import multiprocessing
+import resource
+import time
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, Final
+
+import msgspec
+import pytest
+from tests.catalog.documents import outcome
+from tests.catalog.hostile import documents
+
+from mercato.catalog.build import BuildFailed, Built
+from mercato.catalog.builder import SMALL
+from mercato.catalog.compile import unpack
+from mercato.catalog.compress import compress
+
+SECONDS: Final = 4.0
+"""Processor time that any of them may take."""
+
+IN_PLACE_SECONDS: Final = 0.5
+"""What one may take that is small enough to be built where carts are priced. It is twenty times what most need, so that
+a busy machine fails no test: a document whose cost grows faster than its size is beyond it all the same."""
+
+MEMORY: Final = 1024 * 1024 * 1024
+"""Bytes of address space of the process that builds them all: the interpreter takes a third."""
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """What became of a document."""
+
+    faults: int | None
+    """None if it is served."""
+    longest: int
+    """Characters of its longest message or path."""
+    seconds: float
+    size: int
+
+
+def build_all() -> dict[str, Ended]:
+    """Build every document here; the first that raises is told by its name."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    return {name: ended(name, document) for name, document in documents().items()}
+
+
+def ended(name: str, document: bytes) -> Ended:
+    begun = time.process_time()
+    try:
+        result = outcome(document)
+        seconds = time.process_time() - begun
+        if isinstance(result, Built):
+            assert compress(result.body)
+            unpack(result.compiled)
+    except BaseException as error:
+        raise AssertionError(f"{name}: {type(error).__name__}") from error
+    assert isinstance(result, Built | BuildFailed)
+    faults = result.faults if isinstance(result, BuildFailed) else ()
+    said: list[Any] = [*faults, *result.warnings]
+    told = [text for one in said for text in (one.message, one.path)]
+    return Ended(
+        len(faults) if isinstance(result, BuildFailed) else None,
+        max(map(len, told), default=0),
+        seconds,
+        len(document),
+    )
+
+
+@pytest.fixture(scope="module")
+def ends() -> dict[str, Ended]:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(build_all).result(timeout=120)
+
+
+def test_two_hundred_documents_that_mean_harm_are_the_same_in_every_process(ends: dict[str, Ended]):
+    assert {name: len(document) for name, document in documents().items()} == {
+        name: end.size for name, end in ends.items()
+    }
+    assert len(ends) >= 200
+
+
+def test_each_ends_served_or_with_at_most_a_hundred_faults_and_none_raises(ends: dict[str, Ended]):
+    for name, end in ends.items():
+        assert end.faults is None or 1 <= end.faults <= 100, name
+    served = [name for name, end in ends.items() if end.faults is None]
+    assert 20 < len(served) < len(ends) - 100
+
+
+def test_each_ends_in_its_time(ends: dict[str, Ended]):
+    late = {name: end.seconds for name, end in ends.items() if end.seconds > SECONDS}
+    assert late == {}
+
+
+def test_none_that_is_built_among_requests_holds_them_up(ends: dict[str, Ended]):
+    late = {n: e.seconds for n, e in ends.items() if e.size <= SMALL and e.seconds > IN_PLACE_SECONDS}
+    assert late == {}
+
+
+def test_no_message_and_no_path_is_as_long_as_what_it_is_about(ends: dict[str, Ended]):
+    assert max(end.longest for end in ends.values()) < 2_000
