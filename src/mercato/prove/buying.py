@@ -19,7 +19,7 @@ DELIVERIES: Final = "/v1/marketfront/webhook-deliveries"
 
 _WITH_TOKEN: Final = 0.6
 _TWICE_AT_ONCE: Final = 0.15
-_LEFT_ALONE: Final = 0.06
+_LEFT_ALONE: Final = 0.12
 _ASKED_AGAIN: Final = 0.2
 _TOKEN_AGAIN: Final = 0.25
 _REDELIVERED: Final = 0.08

@@ -17,7 +17,7 @@ from mercato.sandbox.inbox import Inbox, Received
 DECLINED: Final = "tok_declined"
 FAILS_ONCE: Final = "tok_fails_once"
 
-SILENT: Final = 0.04
+SILENT: Final = 0.06
 """The share of orders that a store never answers, though it may have written them down."""
 
 

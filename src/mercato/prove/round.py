@@ -27,13 +27,13 @@ from mercato.prove.storefronts import Storefront
 from mercato.sandbox.inbox import Inbox
 
 SHOPS: Final = ("a-1", "a-2", "b-1", "b-2")
-CUSTOMERS: Final = 4
+CUSTOMERS: Final = 8
 
 SETTINGS: Final = {
     "MERCATO_ALLOW_PRIVATE_NETWORKS": "true",
     "MERCATO_RATE_LIMITS": "off",
-    "MERCATO_PLACE_SECONDS": "2",
-    "MERCATO_PLACE_RESEND_SECONDS": "9",
+    "MERCATO_PLACE_SECONDS": "1.5",
+    "MERCATO_PLACE_RESEND_SECONDS": "8",
     "MERCATO_VALIDATE_SECONDS": "2",
     "MERCATO_WEBHOOK_SECONDS": "5",
     "MERCATO_LOG_FORMAT": "json",
