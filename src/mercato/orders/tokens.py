@@ -213,12 +213,17 @@ def _choice(line: LineItem) -> bytes:
 
 def _units(units: dict[bytes, int]) -> bytes:
     """Return the counted things in one order, every part with its length, so that no two sets share a spelling."""
+    if not units:
+        return _SMALL[0]
     parts = [_number(len(thing)) + thing + _number(count) for thing, count in sorted(units.items())]
     return _number(len(parts)) + b"".join(parts)
 
 
 def _number(value: int) -> bytes:
-    return value.to_bytes(8, "big")
+    return _SMALL[value] if value < len(_SMALL) else value.to_bytes(8, "big")
+
+
+_SMALL: Final = tuple(value.to_bytes(8, "big") for value in range(256))
 
 
 def _packed(extras: Extras) -> _Packed:

@@ -2,6 +2,7 @@
 
 import re
 from datetime import MAXYEAR, MINYEAR
+from functools import lru_cache
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
@@ -95,6 +96,7 @@ async def _store(call: Call[None, Any]) -> tuple[StoreRow, CompiledCatalog]:
     return row, await call.app.compiled.get(row.catalog_set_id)
 
 
+@lru_cache(maxsize=256)
 def best_coding(accept_encoding: str) -> str:
     """Return the coding that the client likes best, ours in their order where it does not care."""
     weights: dict[str, float] = {}
@@ -109,5 +111,7 @@ def best_coding(accept_encoding: str) -> str:
 
 def _known(if_none_match: str, body: Body) -> bool:
     """Tell whether the client has these bytes, in whatever coding."""
+    if not if_none_match:
+        return False
     tags = {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}
     return "*" in tags or not tags.isdisjoint(body.tags)
