@@ -3,7 +3,18 @@
 import importlib
 import sys
 
-ALL = ("ingest_cpu", "runs", "reads", "start", "discovery")
+ALL = (
+    "ingest_cpu",
+    "runs",
+    "reads",
+    "start",
+    "discovery",
+    "carts",
+    "catalog_sets",
+    "orders",
+    "deliveries",
+    "dead_store",
+)
 
 for name in sys.argv[1:] or ALL:
     print(f"\n{name}", flush=True)
