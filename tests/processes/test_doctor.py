@@ -15,6 +15,7 @@ import pytest
 from sqlalchemy import insert, update
 from tests.databases import only_sqlite
 from tests.partners.test_commands import MERCATO, Shell, fresh, shell
+from tests.partners.test_shared_limits import redis
 from tests.processes.test_serve import environment
 
 from mercato import clock
@@ -169,6 +170,17 @@ def test_few_open_files_are_told(shell: Shell, database_url: str, monkeypatch: p
     assert "LimitNOFILE" in found["open files"]["advice"]
     monkeypatch.setattr(resource, "getrlimit", lambda _what: (256, resource.RLIM_INFINITY))
     assert limits.most_open_files() > limits.WANTED
+
+
+def test_shared_limits_that_are_not_reached_are_told(
+    shell: Shell, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MERCATO_REDIS_URL", "redis://127.0.0.1:1/0")
+    found = asyncio.run(examined(shell, database_url, code=1))
+    assert "MERCATO_REDIS_URL" in found["rate limits"]["advice"]
+    with redis() as port:
+        monkeypatch.setenv("MERCATO_REDIS_URL", f"redis://127.0.0.1:{port}/0")
+        assert asyncio.run(examined(shell, database_url, code=0))["rate limits"]["state"] == "ok"
 
 
 def test_what_cannot_be_used_at_all_is_exit_code_2(

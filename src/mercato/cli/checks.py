@@ -15,6 +15,7 @@ from mercato.db.migrate import HEAD, find_revision
 from mercato.jobs.entry import CHANNEL
 from mercato.jobs.ownership import is_owned
 from mercato.jobs.upkeep import list_gauges
+from mercato.partners.limits import Limiter
 from mercato.partners.resealing import count_unreadable
 from mercato.partners.vault import FILE, Vault, VaultError, load_keys
 from mercato.settings import MiB, Settings
@@ -61,6 +62,8 @@ async def checks(tx: Read, settings: Settings) -> AsyncIterator[Check]:
     yield await _storage(tx)
     yield await _clock(tx)
     yield _files()
+    if settings.redis_url is not None:
+        yield await _limits(settings, settings.redis_url.reveal())
     if schema.state is State.OK:
         yield await _encryption(tx, settings)
         for one in await _work(tx):
@@ -115,6 +118,27 @@ def _files() -> Check:
     return _wrong(
         "open files", said, f"Raise the hard limit to {WANTED} or more: ulimit -Hn, or LimitNOFILE=."
     )
+
+
+async def _limits(settings: Settings, url: str) -> Check:
+    try:
+        from mercato.partners.shared_limits import SharedLimiter
+    except ImportError:
+        return _unusable("rate limits", "Redis can't be reached.", "Install it: pip install 'mercato[redis]'")
+    own = Limiter(
+        reads=settings.rate_limit_reads,
+        writes=settings.rate_limit_writes,
+        discovery=settings.rate_limit_discovery,
+        clock=clock.now,
+    )
+    shared = SharedLimiter(url, own, clock.now)
+    await shared.start()
+    reached = shared.reached
+    await shared.close()
+    if reached:
+        return _ok("rate limits", "they are counted by all servers together")
+    advice = "Until MERCATO_REDIS_URL answers, each server counts its share by itself."
+    return _wrong("rate limits", "Redis does not answer.", advice)
 
 
 async def _encryption(tx: Read, settings: Settings) -> Check:
