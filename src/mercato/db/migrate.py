@@ -39,6 +39,10 @@ _IS_THERE: Final = {
 _LOCK = 7_275_110_001
 
 
+LOCK_MS: Final = 3000
+"""How long a step waits for a table that is in use: everybody else waits behind it, and may still be serving."""
+
+
 class SchemaIsNewer(Exception):  # noqa: N818  # a state of the world, as `Problem` is
     """The database was migrated by a newer version of the service."""
 
@@ -47,7 +51,8 @@ async def migrate(url: str) -> None:
     """Upgrade to `HEAD` in one transaction, all of it or nothing.
 
     A second process waits for the first: on PostgreSQL for an advisory lock, on SQLite for the write lock.
-    A database of a newer version is left as it is, with `SchemaIsNewer`.
+    A database of a newer version is left as it is, with `SchemaIsNewer`. A step that meets a table in use gives up
+    soon, and nothing is changed.
     """
     on_postgresql = postgresql.is_url(url)
     engine = postgresql.migrator(url) if on_postgresql else sqlite.migrator(sqlite.path_of(url))
@@ -55,6 +60,7 @@ async def migrate(url: str) -> None:
         async with engine.begin() as connection:
             if on_postgresql:
                 await connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+                await connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_MS}"))
             await connection.run_sync(_upgrade)
     finally:
         await engine.dispose()

@@ -1,0 +1,91 @@
+"""What the tables looked like in releases: `python -m tests.db.releases` writes down those of the present revision.
+
+Run it once for each release, when its revision has become history. Before the first release there is one, which is
+written anew when something was taken out of it.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary, MetaData, Table, Text, Uuid
+from sqlalchemy.types import TypeEngine
+
+from mercato.db.migrate import HEAD
+from mercato.db.tables import metadata
+from mercato.db.types import Id, Instant, Json, Serial
+
+HERE: Final = Path(__file__).parent / "released"
+
+TYPES: Final[dict[str, TypeEngine[Any]]] = {
+    "bigint": BigInteger(),
+    "boolean": Boolean(),
+    "bytes": LargeBinary(),
+    "double": Double(),
+    "integer": Integer(),
+    "serial": Serial,
+    "text": Text(),
+    "uuid": Uuid(),
+}
+
+
+def load(path: Path) -> MetaData:
+    """Return a release's tables as its code knows them, each after those that it refers to."""
+    tables = MetaData()
+    for name, columns in json.loads(path.read_text()).items():
+        Table(
+            name,
+            tables,
+            *(
+                Column(
+                    column["name"],
+                    TYPES[column["type"]],
+                    primary_key=column["key"],
+                    nullable=column["nullable"],
+                    # What the database fills in, the code may leave out.
+                    info={"filled": column["filled"], "refers": column["refers"]},
+                )
+                for column in columns
+            ),
+        )
+    return tables
+
+
+def main() -> None:
+    """Write down the tables of the present revision."""
+    told = {
+        table.name: [
+            {
+                "name": column.name,
+                "type": _name(column),
+                "nullable": bool(column.nullable),
+                "key": column.primary_key,
+                "filled": column.server_default is not None or _name(column) == "serial",
+                "refers": next((key.target_fullname for key in column.foreign_keys), None),
+            }
+            for column in table.columns
+        ]
+        for table in metadata.sorted_tables
+    }
+    (HERE / f"{HEAD}.json").write_text(json.dumps(told, indent=1) + "\n")
+
+
+def _name(column: Column[Any]) -> str:
+    kind = column.type
+    if (
+        column.primary_key
+        and column.autoincrement is not False
+        and column is column.table.autoincrement_column
+    ):
+        return "serial"
+    if isinstance(kind, Instant):
+        return "bigint"
+    if isinstance(kind, Json):
+        return "text"
+    if isinstance(kind, Id):
+        return "uuid"
+    return next(name for name, known in TYPES.items() if name != "serial" and type(known) is type(kind))
+
+
+if __name__ == "__main__":
+    main()
