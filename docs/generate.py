@@ -245,6 +245,7 @@ def _error(kind: type[Problem]) -> str:
 GROUPS: Final[tuple[tuple[str, Callable[[Operation], bool]], ...]] = (
     ("any operation", lambda _one: True),
     ("any operation that needs credentials", lambda one: one.access is not Access.PUBLIC),
+    ("any operation of one surface", lambda one: one.access not in {Access.PUBLIC, Access.ANY}),
     ("any operation with a body or a query", lambda one: one.reads_body or one.query is not None),
     ("any operation with a body", lambda one: one.reads_body),
 )

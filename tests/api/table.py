@@ -52,6 +52,13 @@ BODIES: dict[str, Any] = {
     "updateCartItem": {"cart": CART, "lineItemId": ITEM, "quantity": 2},
     "validateOrder": ORDER,
     "placeOrder": ORDER | {"payment": {"type": "external"}, "validatedOrderToken": None},
+    "explainWebhookSignature": {
+        "headers": {"webhook-id": ITEM, "webhook-timestamp": "1772366400", "webhook-signature": "v1,AAAA"},
+        "body": "{}",
+        "secrets": ["whsec_AAAA"],
+        "receivedAt": "2026-03-01T12:00:00Z",
+        "computedSignature": "AAAA",
+    },
     "updateOrderStatus": {"status": "confirmed", "estimatedReadyAt": "2099-01-01T00:00:00Z"},
 }
 """A good body for every operation that takes one: a new operation is refused here until it has its own.

@@ -15,7 +15,7 @@ from mercato.web.operations import Access, Answer, Call, Operation, Operations, 
 from mercato.web.orders import commerce_orders, marketfront_orders
 from mercato.web.system import document_bytes, system, version
 from mercato.web.traced import Traced
-from mercato.web.webhooks import commerce_webhooks, marketfront_webhooks
+from mercato.web.webhooks import clinic, commerce_webhooks, marketfront_webhooks
 
 about = Operations(access=Access.PUBLIC, tag="System")
 
@@ -37,6 +37,7 @@ def operations() -> list[Operation]:
         *carts,
         *marketfront_orders,
         *marketfront_webhooks,
+        *clinic,
         *oauth,
         *about,
         *system,

@@ -98,7 +98,7 @@ class Edge:
         token = _token(head)
         callers = self._app.callers
         caller = callers.cached(token) or await callers.get(token)
-        if caller.surface is not operation.access.value:
+        if operation.access is not Access.ANY and caller.surface is not operation.access.value:
             raise errors.Forbidden(
                 f"This is a {caller.surface} key; the operation is of the {operation.access.value} surface. "
                 f"Use a key made for it: mercato key create … --surface {operation.access.value}."

@@ -73,6 +73,15 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "fulfillmentType": "PICKUP",
         "query": "soup",
     },
+    "ExplainSignatureRequest": {
+        "headers": {
+            "webhook-id": STORE,
+            "webhook-timestamp": "1772366400",
+            "webhook-signature": "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=",
+        },
+        "body": '{"type":"order.created","timestamp":"2026-03-01T12:00:00.000Z","data":{}}',
+        "secrets": ["whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"],
+    },
     "AddCartItemRequest": {"item": _LINE, "storeId": STORE, "catalogSetId": SET},
     "RemoveCartItemRequest": {"cart": _CART, "lineItemId": LINE},
     "UpdateCartItemRequest": {"cart": _CART, "lineItemId": LINE, "quantity": 3},

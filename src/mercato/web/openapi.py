@@ -13,6 +13,7 @@ from mercato.web.schemas import components, schema_of
 _SECURITY: Final[dict[Access, list[dict[str, list[str]]]]] = {
     Access.COMMERCE: [{"commerceKey": []}],
     Access.MARKETFRONT: [{"marketfrontToken": []}],
+    Access.ANY: [{"commerceKey": []}, {"marketfrontToken": []}],
     Access.PUBLIC: [],
 }
 
@@ -79,7 +80,9 @@ def problems_of(operation: Operation) -> list[type[Problem]]:
     """Return every refusal that an operation can answer with: its own, and those of every request like it."""
     kinds: list[type[Problem]] = [*operation.problems]
     if operation.access is not Access.PUBLIC:
-        kinds += [errors.Unauthenticated, errors.RateLimited, errors.Forbidden]
+        kinds += [errors.Unauthenticated, errors.RateLimited]
+    if operation.access not in {Access.PUBLIC, Access.ANY}:
+        kinds.append(errors.Forbidden)
     if operation.reads_body:
         kinds += [errors.InvalidRequest, errors.ValidationFailed]
         kinds += [errors.PayloadTooLarge, errors.UnsupportedMediaType]

@@ -32,10 +32,11 @@ class Rate(Enum):
 
 
 class Access(Enum):
-    """Whose credentials an operation asks for."""
+    """Whose credentials an operation asks for. `ANY`: of either surface."""
 
     COMMERCE = Surface.COMMERCE
     MARKETFRONT = Surface.MARKETFRONT
+    ANY = "any"
     PUBLIC = "public"
 
 

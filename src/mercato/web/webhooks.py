@@ -6,6 +6,8 @@ from typing import Any
 from mercato import errors
 from mercato.web.operations import Access, Call, Operations
 from mercato.webhooks import deliveries
+from mercato.webhooks.clinic import ExplainSignatureRequest, take_in
+from mercato.webhooks.explain import SignatureExplanation
 from mercato.webhooks.wire import WebhookDeliveryDetail, WebhookDeliveryPage, WebhookDeliveryQuery
 
 _delivery = {"deliveryId": errors.DeliveryNotFound}
@@ -75,3 +77,24 @@ def _declared(access: Access, surface: str) -> Operations:
 
 commerce_webhooks = _declared(Access.COMMERCE, "commerce")
 marketfront_webhooks = _declared(Access.MARKETFRONT, "marketfront")
+
+clinic = Operations(access=Access.ANY, tag="Webhooks")
+
+
+@clinic.post(
+    "/v1/webhooks/explain",
+    id="explainWebhookSignature",
+    summary="Explain Webhook Signature",
+    takes=ExplainSignatureRequest,
+    returns=SignatureExplanation,
+    problems=(errors.DeliveryNotFound,),
+)
+async def explain_signature(call: Call[ExplainSignatureRequest, None]) -> SignatureExplanation:
+    """Say what is wrong with a webhook's signature: key, headers, time, or a body that differs from what was sent.
+
+    With a key of either surface. Changes nothing, keeps nothing, and never repeats a secret.
+    """
+    app = call.app
+    async with app.db.read() as tx:
+        case = await take_in(tx, app.vault, call.caller, call.body, now=app.clock)
+    return await case.explained(app.clock())

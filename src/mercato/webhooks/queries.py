@@ -198,6 +198,13 @@ def _endpoint(partner_id: UUID, url: str) -> tuple[Any, ...]:
 # --- for the partner ------------------------------------------------------------------------------------
 
 
+_TIMED = 7
+"""The version of UUIDs that begin with their time."""
+
+_LOOKED_THROUGH = 1_000
+_COPIES = 5
+
+
 def _shown(caller: Caller, *more: Any) -> Select[Any]:
     columns = [column for column in deliveries.c if column.name != "body"]
     return (
@@ -239,6 +246,31 @@ async def list_rows(
 async def find_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any] | None:
     """Return the caller's delivery with its body."""
     return await tx.first(_shown(caller, deliveries.c.body).where(deliveries.c.id == delivery_id))
+
+
+async def list_sent(tx: Read, caller: Caller, webhook_id: UUID) -> Sequence[Row[Any]]:
+    """Return the caller's newest deliveries with the webhook-id, bodies included: a handful at most.
+
+    There is no index of webhook-ids. But they say when they were made, and a delivery follows soon: of those made
+    since then only the first are looked through.
+    """
+    if webhook_id.version != _TIMED:
+        return []
+    made = (
+        select(deliveries.c.id, deliveries.c.webhook_id)
+        .where(
+            deliveries.c.partner_id == caller.partner_id,
+            deliveries.c.surface == caller.surface,
+            deliveries.c.id >= UUID(bytes=webhook_id.bytes[:6] + bytes(10)),
+        )
+        .order_by(deliveries.c.id)
+        .limit(_LOOKED_THROUGH)
+        .subquery()
+    )
+    its = select(made.c.id).where(made.c.webhook_id == webhook_id).order_by(made.c.id.desc()).limit(_COPIES)
+    return await tx.all(
+        _shown(caller, deliveries.c.body).where(deliveries.c.id.in_(its)).order_by(deliveries.c.id.desc())
+    )
 
 
 async def list_attempts(tx: Read, delivery_id: UUID) -> Attempts:

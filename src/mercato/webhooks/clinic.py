@@ -1,0 +1,181 @@
+"""The signature clinic for partners: a webhook, their own secrets, and the copies of what they were sent."""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Final
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from mercato import errors
+from mercato.clock import Clock
+from mercato.db.engine import Read
+from mercato.partners.accounts import get_ending_secrets
+from mercato.partners.model import Caller
+from mercato.partners.vault import Vault
+from mercato.webhooks import queries
+from mercato.webhooks.explain import Secret, Sent, SignatureExplanation, Webhook, Whose, explain
+from mercato.wire import Instant, Wire, parse_instant, parse_uuid
+from mercato.wire.checks import refuse
+
+MOST_BODY: Final = 128 * 1024
+"""Bytes of a body: no webhook of this service is as long, and every one is hashed some hundred times."""
+
+MOST_SECRETS: Final = 5
+MOST_HEADERS: Final = 100
+MOST_TIMES: Final = 20
+"""Attempts of a delivery whose times are looked at."""
+
+
+class ExplainSignatureRequest(Wire):
+    """A webhook as it was received: its headers, and its body as text or in base64."""
+
+    headers: Annotated[
+        dict[str, Annotated[str, Meta(max_length=8192)]],
+        Meta(description="All headers that came, or the three that begin with `webhook-`; at most 100."),
+    ]
+    body: (
+        Annotated[
+            str, Meta(max_length=MOST_BODY, description="The body as text; `bodyBase64` loses nothing.")
+        ]
+        | None
+    ) = None
+    body_base64: (
+        Annotated[
+            str, Meta(max_length=MOST_BODY * 4 // 3 + 4, description="The bytes of the body in base64.")
+        ]
+        | None
+    ) = None
+    secrets: (
+        Annotated[
+            list[Annotated[str, Meta(max_length=512)]],
+            Meta(
+                max_length=MOST_SECRETS,
+                description="The signing secrets to verify with, the newest first. Without any, the account's own.",
+            ),
+        ]
+        | None
+    ) = None
+    delivery_id: (
+        Annotated[
+            UUID,
+            Meta(
+                description="The id or `webhook-id` of a delivery to the account, to compare with what was sent. "
+                "Without it the one with this webhook's `webhook-id` is looked for."
+            ),
+        ]
+        | None
+    ) = None
+    received_at: Annotated[Instant, Meta(description="When it was received; without it, now.")] | None = None
+    computed_signature: (
+        Annotated[
+            str, Meta(max_length=512, description="What your own code came to, to find out what it does.")
+        ]
+        | None
+    ) = None
+
+
+class Case(Struct, frozen=True):
+    """All that the clinic needs of a request, and of the database."""
+
+    webhook: Webhook
+    secrets: tuple[Secret, ...]
+    others: tuple[Secret, ...]
+    sent: tuple[Sent, ...]
+
+    async def explained(self, now: datetime) -> SignatureExplanation:
+        """Return what is wrong: in a thread, because it can take a tenth of a second."""
+        return await asyncio.to_thread(
+            explain, self.webhook, secrets=self.secrets, others=self.others, sent=self.sent, now=now
+        )
+
+
+async def take_in(
+    tx: Read, vault: Vault, caller: Caller, request: ExplainSignatureRequest, *, now: Clock
+) -> Case:
+    """Return the case of a request. Raises ValidationFailed, and DeliveryNotFound for an id that is not theirs."""
+    webhook = read_webhook(request)
+    own = await own_secrets(tx, vault, caller.partner_id, now=now)
+    given = [Secret(text, Whose.GIVEN, index) for index, text in enumerate(request.secrets or ())]
+    copies = await _copies(tx, caller, request.delivery_id, webhook)
+    return Case(webhook, tuple(given or own), tuple(own if given else ()), tuple(copies))
+
+
+def read_webhook(request: ExplainSignatureRequest) -> Webhook:
+    """Return the webhook that a request holds. Raises ValidationFailed."""
+    received_at = None if request.received_at is None else parse_instant(request.received_at)
+    body = _body(request)
+    refuse(
+        [
+            (
+                "/headers",
+                f"At most {MOST_HEADERS} headers are looked at."
+                if len(request.headers) > MOST_HEADERS
+                else None,
+            ),
+            ("/bodyBase64", "bodyBase64 is not base64." if body is None else None),
+            (
+                "/body",
+                "Send the body once: as body, or as bodyBase64."
+                if (request.body is None) is (request.body_base64 is None)
+                else None,
+            ),
+            (
+                "/receivedAt",
+                "receivedAt must be an RFC 3339 instant with an offset."
+                if request.received_at is not None and received_at is None
+                else None,
+            ),
+        ]
+    )
+    return Webhook(
+        headers=request.headers,
+        body=body or b"",
+        received_at=received_at,
+        computed=request.computed_signature,
+    )
+
+
+def _body(request: ExplainSignatureRequest) -> bytes | None:
+    if request.body_base64 is None:
+        return (request.body or "").encode("utf-8", "replace")
+    try:
+        return base64.b64decode(request.body_base64, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+async def own_secrets(tx: Read, vault: Vault, partner_id: UUID, *, now: Clock) -> list[Secret]:
+    """Return the secrets that sign the partner's webhooks now, the newest first."""
+    found = await get_ending_secrets(tx, vault, partner_id, now=now)
+    return [
+        Secret(text, Whose.CURRENT if end is None else Whose.PREVIOUS, index)
+        for index, (text, end) in enumerate(found)
+    ]
+
+
+async def _copies(tx: Read, caller: Caller, named: UUID | None, webhook: Webhook) -> Sequence[Sent]:
+    if named is not None:
+        row = await queries.find_row(tx, caller, named)
+        rows = [row] if row is not None else await queries.list_sent(tx, caller, named)
+        if not rows:
+            raise errors.DeliveryNotFound(named)
+    else:
+        written = next((text for name, text in webhook.headers.items() if name.lower() == "webhook-id"), "")
+        webhook_id = parse_uuid(written.strip())
+        rows = [] if webhook_id is None else await queries.list_sent(tx, caller, webhook_id)
+    return [
+        Sent(
+            delivery_id=row.id,
+            webhook_id=str(row.webhook_id),
+            body=row.body,
+            times=tuple(
+                int(attempt.at.timestamp())
+                for attempt in (await queries.list_attempts(tx, row.id))[-MOST_TIMES:]
+            ),
+        )
+        for row in rows
+    ]
