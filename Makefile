@@ -7,7 +7,7 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-long prove test-clients check format bench bench-large docs clean
+.PHONY: help run demo test test-long prove test-clients audit check format bench bench-large docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -46,6 +46,9 @@ test-clients: $(VENV)/.dev $(CLIENT)/node_modules/.package-lock.json ## clients 
 
 prove: $(VENV)/.dev ## kill processes at random and compare the books; ARGS="--kills 1000 --state prove.json"
 	$(BIN)/python -m tests.prove $(ARGS)
+
+audit: $(VENV)/.dev ## known vulnerabilities of the packages that serve
+	$(BIN)/python -m tests.audit
 
 check: $(VENV)/.dev ## format, lint, types, floors, documents
 	$(BIN)/ruff format --check .
