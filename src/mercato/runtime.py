@@ -52,7 +52,7 @@ from mercato.stores.menus import Menus
 from mercato.stores.onboarding import Onboardings
 from mercato.stores.places import MoveJob, PlaceJob, Placer
 from mercato.stores.service import Stores
-from mercato.telemetry import Metrics, tracing
+from mercato.telemetry import Metrics, shared, tracing
 from mercato.telemetry.exposition import exposed
 from mercato.upkeep import Upkeep
 from mercato.webhooks import deliveries
@@ -164,7 +164,7 @@ async def _measured(app: Runtime) -> AsyncIterator[None]:
     app.metrics.watch_cache("bodies", app.bodies.lookups)
     app.metrics.watch_queue(partial(read_queue, app.db))
     port, token = app.settings.metrics_port, _revealed(app.settings.metrics_token)
-    if port is None:
+    if port is None or not shared.speaks():
         yield
         return
     async with exposed(app.metrics, host=app.settings.host, port=port, token=token):

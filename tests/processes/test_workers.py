@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -99,6 +100,24 @@ async def test_the_figures_are_those_of_all_workers_and_never_go_back(tmp_path: 
         assert {await asked() for _ in range(20)} == {60.0}
         gauge = figure(await anyone.get("/metrics"), "mercato_store_breakers_open")
         assert gauge == 0
+
+
+async def test_several_workers_have_one_port_for_figures(tmp_path: Path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    async with (
+        serving(tmp_path, MERCATO_WORKERS="2", MERCATO_METRICS_PORT=str(port)) as (_, base),
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
+    ):
+        for _ in range(10):
+            assert (await Client(base, None, session).get("/healthz")).status == 200
+        alone = Client(f"http://127.0.0.1:{port}", None, session)
+        name = 'mercato_requests_total{operation="healthz",status="200"}'
+        assert figure(await alone.get("/metrics"), name) == 10
+        # Who adds up what all ports say would count everything as often as there are workers.
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await Client(f"http://127.0.0.1:{port + 1}", None, session).get("/metrics")
 
 
 def figure(reply: Reply, name: str) -> float:

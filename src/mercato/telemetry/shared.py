@@ -44,11 +44,17 @@ def join(place: int) -> None:
         left.unlink()
     # The way that prometheus_client offers: by itself it chooses when it is imported, and goes by process ids.
     values.ValueClass = values.MultiProcessValue(lambda: place)  # type: ignore[no-untyped-call]
+    _told.place = place
 
 
 def is_joined() -> bool:
     """Return whether this process is one of several."""
     return bool(getattr(values.ValueClass, "_multiprocess", False))
+
+
+def speaks() -> bool:
+    """Return whether figures are to be had of this process at a port of their own: of several, the first has all."""
+    return _told.place in {None, 0}
 
 
 def render(registry: CollectorRegistry) -> bytes:
@@ -70,6 +76,7 @@ class _Told:
     """What this process has written down of figures that are read from elsewhere."""
 
     def __init__(self) -> None:
+        self.place: int | None = None
         self._shadows: dict[str, Any] = {}
         self._last: dict[tuple[str, tuple[str, ...]], float] = {}
 
