@@ -138,8 +138,9 @@ def _error_page(kind: type[Problem]) -> bytes:
 
 def _may_read_metrics(settings: Settings, authorization: bytes) -> None:
     if settings.metrics_token is not None:
-        wanted = b"Bearer " + settings.metrics_token.reveal().encode()
-        if not hmac.compare_digest(authorization, wanted):
+        scheme, _, token = authorization.partition(b" ")
+        wanted = settings.metrics_token.reveal().encode()
+        if not hmac.compare_digest(token.strip(), wanted) or scheme.lower() != b"bearer":
             raise errors.Unauthenticated("Send MERCATO_METRICS_TOKEN as bearer.", sent=bool(authorization))
     elif not _is_loopback(settings.host):
         raise errors.Forbidden(

@@ -1,0 +1,84 @@
+"""What opens without a partner's key, and what guessing costs."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.databases import only_sqlite
+from tests.service import service
+
+import mercato as package
+from mercato.settings import Secret
+from mercato.web.app import operations
+from mercato.web.operations import Access
+
+OPEN = {
+    "getAccessToken", "getOpenapi", "healthz", "readyz", "metrics", "docs", "docsAsset", "errorPage",
+}  # fmt: skip
+
+
+def test_what_opens_without_a_key_is_known_by_name():
+    """Another operation that is public has to be written down here, and in the threat model."""
+    assert {one.id for one in operations() if one.access is Access.PUBLIC} == OPEN
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("authorization", "status"),
+    [
+        ("Bearer the-token", 200),
+        ("bearer the-token", 200),
+        ("Bearer  the-token ", 200),
+        (None, 401),
+        ("", 401),
+        ("Bearer", 401),
+        ("Bearer ", 401),
+        ("Bearer the-toke", 401),
+        ("Bearer the-tokenn", 401),
+        ("Bearer THE-TOKEN", 401),
+        ("Basic the-token", 401),
+        ("the-token", 401),
+        ("Bearer the-t\u00f6ken", 401),
+    ],
+)
+async def test_figures_are_read_with_the_whole_token_only(
+    database_url: str, tmp_path: Path, authorization: str | None, status: int
+):
+    async with service(
+        database_url, tmp_path / "d", works=False, metrics_token=Secret("the-token")
+    ) as mercato:
+        headers = {} if authorization is None else {"Authorization": authorization}
+        assert (await mercato.anonymous().get("/metrics", headers=headers)).status == status
+
+
+COMPARED = {
+    "api_keys.c.hash == digest": "by the database, of a hash, from which no key can be worked out",
+    "digest == previous_hash": "of a catalog",
+    "encoded == secret": "whether a prefix was taken off",
+    "said.caller != digest.caller": "of what was signed, once the signature has been found right",
+    "said.store != digest.store": "the same",
+    "said.cart != digest.cart": "the same",
+    "said.fulfillment != digest.fulfillment": "the same",
+    "signing_secrets.c.secret == row.secret": "by the database, of what is sealed",
+    "token == '@-'": "a token that is to be read from standard input",
+}
+"""Comparisons that may take as long as they like, and why."""
+
+PROOFS = {"signature", "digest", "mac", "token", "secret", "reveal"}
+
+
+def comparisons() -> Iterator[str]:
+    """Yield each `==` and `!=` of the service beside a name that says it is a proof of something."""
+    for path in Path(package.__path__[0]).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq | ast.NotEq):
+                continue
+            names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+            names |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+            if names & PROOFS and "len" not in names:
+                yield ast.unparse(node)
+
+
+def test_no_signature_and_no_token_is_compared_but_in_constant_time():
+    assert set(comparisons()) == COMPARED.keys()
