@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Final
 
 from msgspec import Struct
-from prometheus_client import Counter, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from mercato.telemetry import shared
@@ -105,6 +105,11 @@ class Metrics:
         self._read_queue: ReadQueue | None = None
         self._queue: Sequence[Depth] | None = None
         self._queue_read = -QUEUE_SECONDS
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Where the figures stand."""
+        return self._made.registry
 
     def answered(self, operation: str, status: int, seconds: float) -> None:
         """Count one answer."""
