@@ -97,11 +97,13 @@ class Trade:
 
 
 @contextmanager
-def trading(*, url: str | None = None, event_url: str | None = None) -> Iterator[Trade]:
+def trading(
+    *, url: str | None = None, event_url: str | None = None, arguments: tuple[str, ...] = ()
+) -> Iterator[Trade]:
     """Run the service, on the database at `url`, with a store that says yes to everything."""
     document = menus.small()
     with (
-        mercato(url) as server,
+        mercato(url, *arguments) as server,
         menus.hosted(document) as catalog_url,
         bare("static", encoded(YES)) as shop,
     ):
@@ -115,7 +117,7 @@ def trading(*, url: str | None = None, event_url: str | None = None) -> Iterator
 
 def storefront(server: Server, url: str | None, event_url: str | None) -> str:
     """Make a storefront; return its key."""
-    command = [
+    command: list[str | Path] = [
         Path(sys.executable).with_name("mercato"), "partner", "create", "Front", "--kind", "marketfront",
         "--json", "--data-dir", server.data_dir,
     ]  # fmt: skip
