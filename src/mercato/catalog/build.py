@@ -21,6 +21,9 @@ class BuildFailed(msgspec.Struct, frozen=True):
 
     faults: tuple[CatalogFault, ...]
     warnings: tuple[CatalogWarning, ...]
+    fault_rules: tuple[str, ...]
+    """The id of each fault's rule; `warning_rules` likewise."""
+    warning_rules: tuple[str, ...]
 
 
 class Unchanged(msgspec.Struct, frozen=True):
@@ -39,6 +42,7 @@ class Built(msgspec.Struct, frozen=True):
     warnings: tuple[CatalogWarning, ...]
     search: bytes
     """What discovery needs of the set: a packed SetSearch."""
+    warning_rules: tuple[str, ...]
 
 
 def build(
@@ -66,7 +70,9 @@ def _build(
 ) -> BuildFailed | Unchanged | Built:
     valid, findings = validate(document, onboarding_id=onboarding_id, default_currency=default_currency)
     if valid is None:
-        return BuildFailed(findings.faults(), findings.warnings())
+        return BuildFailed(
+            findings.faults(), findings.warnings(), findings.fault_rules(), findings.warning_rules()
+        )
     # White space and escapes are no content: a document that is only laid out anew gives the same bytes.
     body = served_body(valid.source, catalog_set_id=catalog_set_id, store_id=store_id)
     digest = content_hash(body, valid.source.currency)
@@ -79,6 +85,7 @@ def _build(
         summary=_summary(valid.source, findings),
         warnings=findings.warnings(),
         search=pack_search(valid),
+        warning_rules=findings.warning_rules(),
     )
 
 

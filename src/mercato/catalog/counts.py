@@ -3,6 +3,7 @@
 from typing import Final
 
 from mercato.catalog.findings import Findings
+from mercato.catalog.rules import Rule
 from mercato.catalog.source import Source, Table
 
 MOST: Final = 2**31 - 1
@@ -24,9 +25,13 @@ def check_counts(source: Source, findings: Findings) -> None:
 def _check_range(table: Table, name: str, findings: Findings) -> None:
     for key, count in table.rows_with(name):
         if count < 0:
-            findings.fault(f"{name} must not be negative.", f"{table.pointer(key)}/{name}")
+            findings.fault(
+                Rule.COUNT_OUT_OF_RANGE, f"{name} must not be negative.", f"{table.pointer(key)}/{name}"
+            )
         elif count > MOST:
-            findings.fault(f"{name} must be at most {MOST}.", f"{table.pointer(key)}/{name}")
+            findings.fault(
+                Rule.COUNT_OUT_OF_RANGE, f"{name} must be at most {MOST}.", f"{table.pointer(key)}/{name}"
+            )
 
 
 def _check_choice(groups: Table, findings: Findings) -> None:
@@ -41,12 +46,13 @@ def _check_choice(groups: Table, findings: Findings) -> None:
         at = f"{groups.pointer(key)}/minimumAllowed"
         if minimum and maximum is not None and minimum > maximum:
             findings.fault(
+                Rule.MINIMUM_ABOVE_MAXIMUM,
                 f"The modifier group {groups.said(key)} asks for at least {minimum} and at most {maximum}.",
                 at,
             )
         elif minimum and minimum > len(set(items or ())) * (MOST if per_item is None else per_item):
             findings.warn(
-                "unreachable minimum",
+                Rule.UNREACHABLE_MINIMUM,
                 f"The modifier group {groups.said(key)} asks for at least {minimum}, more than can be chosen.",
                 at,
             )

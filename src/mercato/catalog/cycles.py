@@ -5,6 +5,7 @@ from itertools import islice
 from typing import Final
 
 from mercato.catalog.findings import MOST_FAULTS, Findings
+from mercato.catalog.rules import Rule
 from mercato.catalog.source import Source
 
 _NAMED: Final = 8
@@ -19,6 +20,7 @@ def refuse_cycles(source: Source, findings: Findings) -> None:
     for cycle in islice(find_cycles(sections), MOST_FAULTS):
         index = sections[cycle[-1]].index(cycle[0])
         findings.fault(
+            Rule.SECTION_CYCLE,
             f"Sections form a cycle: {_named(cycle, source.sections.said)}.",
             f"{source.sections.pointer(cycle[-1])}/sectionIds/{index}",
         )
@@ -40,6 +42,7 @@ def _refuse_modifier_cycles(source: Source, findings: Findings) -> None:
         table, member = (source.items, "modifierGroupIds") if last[0] == "i" else (source.groups, "itemIds")
         index = (items if last[0] == "i" else groups)[last].index(cycle[0])
         findings.fault(
+            Rule.MODIFIER_CYCLE,
             f"Items and modifier groups form a cycle: {_named(cycle, said)}.",
             f"{table.pointer(last[1:])}/{member}/{index}",
         )

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from mercato.catalog.locate import positions
+from mercato.catalog.rules import Rule
 from mercato.catalog.scan import scan
 from mercato.catalog.shape import said
 from mercato.catalog.source import Members
@@ -22,6 +23,10 @@ _CHUNK: Final = 1 << 16
 
 class UnreadableError(Exception):
     """The bytes are no JSON object; the message says why, to whoever wrote them."""
+
+    def __init__(self, rule: Rule, message: str) -> None:
+        super().__init__(message)
+        self.rule = rule
 
 
 def _kept(text: str) -> msgspec.Raw:
@@ -41,21 +46,22 @@ def decode(text: bytes) -> Members:
     except msgspec.ValidationError:
         top = _with_long_integers(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise UnreadableError(_what_is_wrong(text)) from None
+        raise _what_is_wrong(text) from None
     if not isinstance(top, dict):
-        raise UnreadableError(f"The document must be an object, not {said(top)}.")
+        raise UnreadableError(Rule.WRONG_TYPE, f"The document must be an object, not {said(top)}.")
     return top
 
 
 def _refuse_at_sight(text: bytes) -> None:
     if not text or text.isspace():
-        raise UnreadableError("The document is empty.")
+        raise UnreadableError(Rule.EMPTY, "The document is empty.")
     if text[:200].lstrip().startswith(b"<"):
         raise UnreadableError(
-            "The document is HTML or XML, not JSON. Does the URL lead to a page that asks to log in?"
+            Rule.NOT_JSON,
+            "The document is HTML or XML, not JSON. Does the URL lead to a page that asks to log in?",
         )
     if len(text) > _COUNTED_FROM and text.count(b",") > MOST_VALUES:
-        raise UnreadableError(f"The document holds more than {MOST_VALUES:,} values.")
+        raise UnreadableError(Rule.TOO_LARGE, f"The document holds more than {MOST_VALUES:,} values.")
 
 
 def _with_long_integers(text: bytes) -> Any:
@@ -64,24 +70,27 @@ def _with_long_integers(text: bytes) -> Any:
         _skim(text)
         return json.loads(text.decode(), parse_int=_kept, parse_float=_kept)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise UnreadableError(_what_is_wrong(text)) from None
+        raise _what_is_wrong(text) from None
 
 
-def _what_is_wrong(text: bytes) -> str:
-    at = _not_utf8(text)
+def _what_is_wrong(text: bytes) -> UnreadableError:
+    at = not_utf8(text)
     if at is not None:
         line, column = positions(text, [at])[at]
-        return (
-            f"The document is not UTF-8: the byte at line {line}, column {column} is not part of a character."
+        return UnreadableError(
+            Rule.NOT_UTF8,
+            f"The document is not UTF-8: the byte at line {line}, column {column} is not part of a character.",
         )
     found = scan(text)
     if found.broken is None:
-        return "The document is not JSON."
+        return UnreadableError(Rule.NOT_JSON, "The document is not JSON.")
     line, column = positions(text, [found.broken_at])[found.broken_at]
-    return f"The document is not JSON: at line {line}, column {column}, {found.broken}."
+    return UnreadableError(
+        Rule.NOT_JSON, f"The document is not JSON: at line {line}, column {column}, {found.broken}."
+    )
 
 
-def _not_utf8(text: bytes) -> int | None:
+def not_utf8(text: bytes) -> int | None:
     """Return the offset of the first byte that is wrong; in pieces, so that no second copy is made."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     for start in range(0, len(text), _CHUNK):

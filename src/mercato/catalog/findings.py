@@ -1,9 +1,14 @@
 """What a check finds: faults, of which a bounded number is listed, and warnings, bounded by kind."""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
 from mercato.catalog.model import CatalogFault, CatalogWarning
+from mercato.catalog.rules import Rule
+
+Kind = tuple[Rule, str]
+"""What warnings are counted by: a rule, and for some what it is about."""
 
 MOST_FAULTS: Final = 100
 """Faults listed of one document; the last of them says how many more there are."""
@@ -32,23 +37,24 @@ class Findings:
     """Collects while a document is checked."""
 
     def __init__(self) -> None:
-        self._faults: list[CatalogFault] = []
-        self._warnings: dict[str, list[CatalogWarning]] = {}
-        self._alike: Counter[str] = Counter()
+        self._faults: list[tuple[Rule, CatalogFault]] = []
+        self._warnings: dict[Kind, list[CatalogWarning]] = {}
+        self._alike: Counter[Kind] = Counter()
         self.fault_count = 0
 
-    def fault(self, message: str, path: str) -> None:
+    def fault(self, rule: Rule, message: str, path: str) -> None:
         """Note why the document cannot be served."""
         self.fault_count += 1
         if len(self._faults) < MOST_FAULTS:
-            self._faults.append(CatalogFault(message=_clean(message), path=_place(path)))
+            self._faults.append((rule, CatalogFault(message=clean(message), path=_place(path))))
 
-    def warn(self, kind: str, message: str, path: str) -> None:
-        """Note what is odd. `kind` groups what would be repeated for every item of a menu."""
+    def warn(self, rule: Rule, message: str, path: str, *, of: str = "") -> None:
+        """Note what is odd. `rule` and `of` group what would be repeated for every item of a menu."""
+        kind = rule, of
         self._alike[kind] += 1
         listed = self._warnings.setdefault(kind, [])
         if len(listed) < MOST_ALIKE:
-            listed.append(CatalogWarning(message=_clean(message), path=_place(path)))
+            listed.append(CatalogWarning(message=clean(message), path=_place(path)))
 
     def unlisted(self, count: int) -> None:
         """Note faults that were counted but not looked at one by one."""
@@ -70,21 +76,33 @@ class Findings:
 
     def faults(self) -> tuple[CatalogFault, ...]:
         """Return the faults in the order found, at most MOST_FAULTS."""
-        if self.fault_count <= MOST_FAULTS:
-            return tuple(self._faults)
-        kept = self._faults[: MOST_FAULTS - 1]
-        more = self.fault_count - len(kept)
-        return (*kept, CatalogFault(message=f"{more} more faults are not listed. Mend these first.", path=""))
+        return tuple(fault for _, fault in self._listed_faults())
+
+    def fault_rules(self) -> tuple[str, ...]:
+        """Return the id of each listed fault's rule."""
+        return tuple(rule.id for rule, _ in self._listed_faults())
 
     def warnings(self) -> tuple[CatalogWarning, ...]:
         """Return the warnings by kind; where a kind has too many, its last one says how many more."""
-        listed: list[CatalogWarning] = []
-        for kind, found in self._warnings.items():
-            more = self._alike[kind] - len(found)
-            listed += found
+        return tuple(warning for _, warning in self._listed_warnings())
+
+    def warning_rules(self) -> tuple[str, ...]:
+        """Return the id of each listed warning's rule."""
+        return tuple(rule.id for rule, _ in self._listed_warnings())
+
+    def _listed_faults(self) -> list[tuple[Rule, CatalogFault]]:
+        if self.fault_count <= MOST_FAULTS:
+            return self._faults
+        kept = self._faults[: MOST_FAULTS - 1]
+        more = f"{self.fault_count - len(kept)} more faults are not listed. Mend these first."
+        return [*kept, (Rule.NOT_LISTED, CatalogFault(message=more, path=""))]
+
+    def _listed_warnings(self) -> Iterator[tuple[Rule, CatalogWarning]]:
+        for (rule, of), found in self._warnings.items():
+            more = self._alike[rule, of] - len(found)
+            yield from ((rule, warning) for warning in found)
             if more:
-                listed.append(CatalogWarning(message=f"{more} more warnings like the one before.", path=""))
-        return tuple(listed)
+                yield rule, CatalogWarning(message=f"{more} more warnings like the one before.", path="")
 
 
 def clipped(text: str) -> str:
@@ -97,7 +115,7 @@ def quoted(text: str) -> str:
     return f'"{clipped(text)}"'
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Return the text without what a text column, a terminal or a log cannot hold."""
     return text if text.isprintable() else text.translate(_CONTROL)
 
@@ -106,4 +124,4 @@ def _place(path: str) -> str:
     """Return the pointer; one through keys of absurd length ends at the last step that is none."""
     while len(path) > _LONGEST_PATH:
         path = path.rpartition("/")[0]
-    return _clean(path)
+    return clean(path)

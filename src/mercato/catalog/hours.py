@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from mercato.catalog.findings import Findings
 from mercato.catalog.model import Windows
+from mercato.catalog.rules import Rule
 from mercato.catalog.shape import as_object, said
 from mercato.catalog.source import Source
 
@@ -41,14 +42,18 @@ def _span(window: Any, at: str, findings: Findings) -> tuple[int, int] | None:
         return None
     day = members.get("dayOfWeek")
     if day not in DAYS:
-        findings.fault(f"dayOfWeek must be one of {', '.join(DAYS)}.", f"{at}/dayOfWeek")
+        findings.fault(Rule.UNKNOWN_DAY, f"dayOfWeek must be one of {', '.join(DAYS)}.", f"{at}/dayOfWeek")
     start, end = (_second(members.get(name), name, at, findings) for name in ("start", "end"))
     if start is None or end is None or day not in DAYS:
         return None
     # 00:00:00 at the end of a window is the end of its day.
     end = end or DAY_SECONDS
     if start >= end:
-        findings.fault("The window ends before it begins. One across midnight is written as two.", at)
+        findings.fault(
+            Rule.WINDOW_INVERTED,
+            "The window ends before it begins. One across midnight is written as two.",
+            at,
+        )
         return None
     base = DAYS.index(day) * DAY_SECONDS
     return base + start, base + end
@@ -58,7 +63,7 @@ def _second(value: Any, name: str, at: str, findings: Findings) -> int | None:
     match = _TIME.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         shown = "" if isinstance(value, str) else f", not {said(value)}"
-        findings.fault(f"{name} must be a time like 18:30:00{shown}.", f"{at}/{name}")
+        findings.fault(Rule.INVALID_TIME, f"{name} must be a time like 18:30:00{shown}.", f"{at}/{name}")
         return None
     hours, minutes, seconds = map(int, match.groups())
     return hours * 3600 + minutes * 60 + seconds

@@ -10,6 +10,7 @@ import msgspec
 
 from mercato.catalog import money
 from mercato.catalog.findings import Findings, escape
+from mercato.catalog.rules import Rule
 from mercato.catalog.shape import said
 from mercato.catalog.source import Form, Source
 
@@ -69,7 +70,9 @@ class Prices:
             found, served[item] = self._minor.get(price), self._served.get(price)
             if found is None:
                 fault = self._refused.get(price) or f"A price must be {Form.PRICE.words}, not {said(value)}."
-                self._findings.fault(fault, f"{groups.pointer(key)}/priceOverrides/{escape(item)}")
+                self._findings.fault(
+                    Rule.INVALID_PRICE, fault, f"{groups.pointer(key)}/priceOverrides/{escape(item)}"
+                )
             minor[item] = found or 0
         groups.change(key, "priceOverrides", served)
         return minor
@@ -88,13 +91,15 @@ class Prices:
         table = self._source.items
         for key, price in zip(table.members, prices, strict=True):
             if price in self._refused:
-                self._findings.fault(self._refused[price], f"{table.pointer(key)}/basePrice")
+                self._findings.fault(
+                    Rule.INVALID_PRICE, self._refused[price], f"{table.pointer(key)}/basePrice"
+                )
 
     def _warn_without(self, prices: Iterable[Written]) -> None:
         table = self._source.items
         for key in [key for key, price in zip(table.members, prices, strict=True) if price is None]:
             self._findings.warn(
-                "no price",
+                Rule.NO_PRICE,
                 f"The item {table.said(key)} has no basePrice: "
                 "it cannot be sold by itself, and is free as a modifier.",
                 table.pointer(key),

@@ -7,6 +7,7 @@ from uuid import UUID
 from mercato.catalog import money
 from mercato.catalog.decode import UnreadableError, decode
 from mercato.catalog.findings import Findings
+from mercato.catalog.rules import Rule
 from mercato.catalog.shape import said
 from mercato.catalog.source import CATALOGS, GROUPS, ITEMS, SECTIONS, Members, Source
 from mercato.catalog.tables import read_table
@@ -22,13 +23,13 @@ def read(document: bytes, findings: Findings) -> Members | None:
     text = document
     if document.startswith(BOM):
         findings.warn(
-            "byte order mark", "The document begins with a byte order mark, which JSON has none of.", ""
+            Rule.BYTE_ORDER_MARK, "The document begins with a byte order mark, which JSON has none of.", ""
         )
         text = document[len(BOM) :]
     try:
         return decode(text)
     except UnreadableError as fault:
-        findings.fault(str(fault), "")
+        findings.fault(fault.rule, str(fault), "")
         return None
 
 
@@ -40,10 +41,16 @@ def read_tables(top: Members, *, onboarding_id: UUID, default_currency: str, fin
         for kind in (CATALOGS, SECTIONS, ITEMS, GROUPS)
     )
     if top.get("items") is None:
-        findings.fault("items is required: an object of items by id.", "/items" if "items" in top else "")
+        findings.fault(
+            Rule.ITEMS_MISSING,
+            "items is required: an object of items by id.",
+            "/items" if "items" in top else "",
+        )
         items.readable = False
     if len(catalogs) > MOST_CATALOGS:
-        findings.fault(f"catalogs holds more than {MOST_CATALOGS:,} catalogs.", "/catalogs")
+        findings.fault(
+            Rule.TOO_MANY_CATALOGS, f"catalogs holds more than {MOST_CATALOGS:,} catalogs.", "/catalogs"
+        )
     return Source(onboarding_id, top, currency, money.get_scale(currency), catalogs, sections, items, groups)
 
 
@@ -51,9 +58,13 @@ def _currency(value: Any, default: str, findings: Findings) -> str:
     if value is None:
         return default
     if not isinstance(value, str):
-        findings.fault(f"currency must be a string, not {said(value)}.", "/currency")
+        findings.fault(Rule.WRONG_TYPE, f"currency must be a string, not {said(value)}.", "/currency")
         return default
     if money.find_scale(value) is None:
-        findings.fault(f"{money.shown(value)} is not an ISO 4217 currency code such as USD.", "/currency")
+        findings.fault(
+            Rule.UNKNOWN_CURRENCY,
+            f"{money.shown(value)} is not an ISO 4217 currency code such as USD.",
+            "/currency",
+        )
         return default
     return value

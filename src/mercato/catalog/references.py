@@ -5,6 +5,7 @@ from typing import Any
 
 from mercato.catalog import ids
 from mercato.catalog.findings import Findings, clipped, escape
+from mercato.catalog.rules import Rule
 from mercato.catalog.source import Source, Table
 
 
@@ -69,7 +70,7 @@ class _Resolver:
                 self._missing(groups, key, ref, items, place)
             elif served in found:
                 message = f"priceOverrides of {groups.said(key)} names item {clipped(ref)} twice."
-                self._findings.fault(message, groups.pointer(key) + place)
+                self._findings.fault(Rule.DUPLICATE_OVERRIDE, message, groups.pointer(key) + place)
             else:
                 found[served], renamed[served] = price, texts[ref]
         groups.change(key, "priceOverrides", renamed)
@@ -83,6 +84,7 @@ class _Resolver:
 
     def _missing(self, table: Table, key: str, ref: str, target: Table, place: str) -> None:
         self._findings.fault(
+            Rule.UNRESOLVED_REFERENCE,
             f"The {table.kind.noun} {table.said(key)} refers to {target.kind.noun} {clipped(ref)}, "
             f"which is not in {target.kind.member}.",
             table.pointer(key) + place,
@@ -92,7 +94,7 @@ class _Resolver:
         for key, refs in table.rows_with(member):
             if len(set(refs)) < len(refs):
                 self._findings.warn(
-                    "repeated reference",
+                    Rule.REPEATED_REFERENCE,
                     f"The {table.kind.noun} {table.said(key)} lists an id more than once in {member}.",
                     f"{table.pointer(key)}/{member}",
                 )

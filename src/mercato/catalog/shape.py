@@ -11,6 +11,7 @@ import msgspec
 
 from mercato.catalog.findings import Findings
 from mercato.catalog.money import shown
+from mercato.catalog.rules import Rule
 from mercato.catalog.source import Form, Members, Table
 
 _EXACT: Final = 2**53
@@ -49,7 +50,7 @@ def as_object(value: Any, noun: str, at: str, findings: Findings) -> Members:
     """Return the object's members; what is no object is noted, and has none."""
     if isinstance(value, dict):
         return value
-    findings.fault(f"A {noun} must be an object, not {said(value)}.", at)
+    findings.fault(Rule.WRONG_TYPE, f"A {noun} must be an object, not {said(value)}.", at)
     return {}
 
 
@@ -76,10 +77,12 @@ def _one(value: Any, form: Form, table: Table, key: str, name: str, findings: Fi
     if form is Form.WHOLE and isinstance(value, msgspec.Raw):
         whole = _whole(value)
         if whole is None:
-            findings.fault(f"{name} must be {form.words}, not {shown(bytes(value).decode())}.", at)
+            findings.fault(
+                Rule.WRONG_TYPE, f"{name} must be {form.words}, not {shown(bytes(value).decode())}.", at
+            )
         return whole
     if value is not None:
-        findings.fault(f"{name} must be {form.words}, not {said(value)}.", at)
+        findings.fault(Rule.WRONG_TYPE, f"{name} must be {form.words}, not {said(value)}.", at)
     return None
 
 
@@ -87,7 +90,9 @@ def _ids(values: list[Any], name: str, at: str, findings: Findings) -> list[Any]
     """Return the ids; None stands for what is none, so that the others keep their places."""
     for index, value in enumerate(values):
         if not isinstance(value, str):
-            findings.fault(f"{name} must list ids as strings, not {said(value)}.", f"{at}/{index}")
+            findings.fault(
+                Rule.WRONG_TYPE, f"{name} must list ids as strings, not {said(value)}.", f"{at}/{index}"
+            )
     return [value if isinstance(value, str) else None for value in values]
 
 

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from mercato.catalog import ids
 from mercato.catalog.findings import Findings, escape, quoted
+from mercato.catalog.rules import Rule
 from mercato.catalog.shape import as_object, read_columns, said
 from mercato.catalog.source import ITEMS, Kind, Members, Table
 
@@ -20,7 +21,9 @@ def read_table(value: Any, kind: Kind, *, onboarding_id: UUID, findings: Finding
         table = reader.from_list(value)
     else:
         wanted = "an object" if kind is ITEMS else "an object or a list"
-        findings.fault(f"{kind.member} must be {wanted}, not {said(value)}.", f"/{kind.member}")
+        findings.fault(
+            Rule.WRONG_TYPE, f"{kind.member} must be {wanted}, not {said(value)}.", f"/{kind.member}"
+        )
         return Table(kind, {}, readable=False)
     read_columns(table, findings)
     return table
@@ -76,13 +79,16 @@ class _Reader:
             self._wrong_type(own, key)
         elif self._served(key) != self._served(own):
             self._findings.fault(
+                Rule.ID_DIFFERS,
                 f"{self._kind.own_id} {quoted(own)} differs from the key {quoted(key)} under which it stands.",
                 f"/{self._kind.member}/{escape(key)}/{self._kind.own_id}",
             )
 
     def _wrong_type(self, own: Any, step: str) -> None:
         message = f"{self._kind.own_id} must be a string, not {said(own)}."
-        self._findings.fault(message, f"/{self._kind.member}/{escape(step)}/{self._kind.own_id}")
+        self._findings.fault(
+            Rule.WRONG_TYPE, message, f"/{self._kind.member}/{escape(step)}/{self._kind.own_id}"
+        )
 
     def _keyed(self, rows: list[tuple[str, str, Members]], *, listed: bool) -> Table:
         """Return the table of rows of id, step and members."""
@@ -102,7 +108,7 @@ class _Reader:
         at = f"/{self._kind.member}/{escape(step)}"
         first = f"/{self._kind.member}/{escape(other)}"
         message = f"The {self._kind.noun} at {first} has the id {quoted(text)} already."
-        self._findings.fault(message, f"{at}/{self._kind.own_id}" if listed else at)
+        self._findings.fault(Rule.DUPLICATE_ID, message, f"{at}/{self._kind.own_id}" if listed else at)
 
     def _with_id(self, row: Members, text: str, served: str, step: str, *, listed: bool) -> Members:
         """Return the members with the id that is served, and the partner's own where its place is free."""
@@ -112,9 +118,10 @@ class _Reader:
         if served == text or ids.is_uuid(text):
             return row
         self._findings.warn(
-            f"{self._kind.member} renamed",
+            Rule.ID_NOT_UUID,
             f"The {self._kind.noun} id {quoted(text)} is not a UUID: it is served as {served}.",
             f"/{self._kind.member}/{escape(step)}",
+            of=self._kind.member,
         )
         return row | {"partnerItemId": text} if row.get("partnerItemId") is None else row
 

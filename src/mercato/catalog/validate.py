@@ -16,6 +16,7 @@ from mercato.catalog.model import Windows
 from mercato.catalog.prices import Prices
 from mercato.catalog.read import BOM, read, read_tables
 from mercato.catalog.references import resolve
+from mercato.catalog.rules import Rule
 from mercato.catalog.scan import scan
 from mercato.catalog.source import Source, Table
 
@@ -41,7 +42,7 @@ def validate(document: bytes, *, onboarding_id: UUID, default_currency: str) -> 
         valid = _validate(document, onboarding_id, default_currency, findings)
     except RecursionError:
         findings = Findings()
-        findings.fault("The document is nested too deeply to be read.", "")
+        findings.fault(Rule.TOO_DEEP, "The document is nested too deeply to be read.", "")
         valid = None
     return (None if findings.fault_count else valid), findings
 
@@ -74,7 +75,7 @@ def _validate(
 def _name_repeated(document: bytes, findings: Findings) -> None:
     found = scan(document)
     for pointer, _ in found.duplicates:
-        findings.fault("This key stands more than once in its object.", pointer)
+        findings.fault(Rule.DUPLICATE_KEY, "This key stands more than once in its object.", pointer)
     findings.unlisted(found.duplicate_count - len(found.duplicates))
 
 
@@ -84,7 +85,9 @@ def _warn_nameless(table: Table, findings: Findings) -> None:
     if names is table.column("name"):
         return
     for key in list(compress(table.members, map(not_, names))):
-        findings.warn("no name", f"The {table.kind.noun} {table.said(key)} has no name.", table.pointer(key))
+        findings.warn(
+            Rule.NO_NAME, f"The {table.kind.noun} {table.said(key)} has no name.", table.pointer(key)
+        )
 
 
 def _warn_idle_overrides(source: Source, findings: Findings) -> None:
@@ -97,7 +100,7 @@ def _warn_idle_overrides(source: Source, findings: Findings) -> None:
                 " and more" if len(idle) > _NAMED else ""
             )
             findings.warn(
-                "idle override",
+                Rule.IDLE_OVERRIDE,
                 f"priceOverrides of the modifier group {groups.said(key)} names items that it does not offer: {named}.",
                 f"{groups.pointer(key)}/priceOverrides",
             )

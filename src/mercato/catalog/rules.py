@@ -1,0 +1,53 @@
+"""The rules that a catalog is held to: an id for each that scripts may rely on, and what to do about it."""
+
+from enum import Enum
+
+
+class Rule(Enum):
+    """What a fault or a warning is about."""
+
+    EMPTY = "empty", "Write the catalog as a JSON object with the member items."
+    NOT_JSON = "not-json", "Write JSON with a library, not by hand; the place says where it breaks."
+    NOT_UTF8 = "not-utf-8", "Save or send the document as UTF-8."
+    TOO_DEEP = "too-deep", "Refer to sections and groups by id in place of nesting them."
+    TOO_LARGE = "too-large", "Split the menu: one store needs only what it sells itself."
+    NOT_FETCHED = "not-fetched", "Open the URL from outside your network and look at what it answers."
+    BYTE_ORDER_MARK = "byte-order-mark", "Save it as UTF-8 without a byte order mark."
+    NEEDS_COMPRESSION = "needs-compression", "Let your server send it with gzip, br or zstd."
+    WRONG_TYPE = "wrong-type", "Write the JSON type that the message names, or leave the member out."
+    DUPLICATE_KEY = "duplicate-key", "Keep one of them: which one counts differs from reader to reader."
+    ITEMS_MISSING = "items-missing", "Add items, an object of items by id; it may be empty."
+    TOO_MANY_CATALOGS = "too-many-catalogs", "Put what is sold at the same hours into one catalog."
+    UNKNOWN_CURRENCY = "unknown-currency", "Write the three-letter code of a currency in use, as EUR."
+    ID_DIFFERS = "id-differs-from-key", "Write the same id as key and inside, or leave the inner one out."
+    DUPLICATE_ID = "duplicate-id", "Give each its own id; UUIDs are compared without letter case."
+    ID_NOT_UUID = (
+        "id-not-uuid",
+        "Nothing, if you can do without choosing the id that carts use. Else use UUIDs.",
+    )
+    UNRESOLVED_REFERENCE = (
+        "unresolved-reference",
+        "Add what it refers to under that id, or take the reference out.",
+    )
+    REPEATED_REFERENCE = "repeated-reference", "List each id once."
+    SECTION_CYCLE = "section-cycle", "Take out the reference that leads back up."
+    MODIFIER_CYCLE = "modifier-cycle", "Take out the reference that leads back to where it came from."
+    DUPLICATE_OVERRIDE = "duplicate-override", "Keep one price for the item."
+    IDLE_OVERRIDE = "idle-override", "List the item in itemIds of the group, or take its price out."
+    INVALID_PRICE = "invalid-price", 'Write the price as a decimal string in the currency, as "12.50".'
+    NO_PRICE = "no-price", "Give it a basePrice if it is sold; for a mere choice it is fine."
+    NO_NAME = "no-name", "Give it a name: storefronts show it."
+    COUNT_OUT_OF_RANGE = (
+        "count-out-of-range",
+        "Write a whole number from 0 to 2147483647, or null for no limit.",
+    )
+    MINIMUM_ABOVE_MAXIMUM = "minimum-above-maximum", "Lower minimumAllowed or raise maximumAllowed."
+    UNREACHABLE_MINIMUM = "unreachable-minimum", "Lower minimumAllowed, offer more, or raise maximumPerItem."
+    UNKNOWN_DAY = "unknown-day", "Write the English name of the day: Sunday to Saturday."
+    INVALID_TIME = "invalid-time", "Write HH:mm:ss in the store's local time."
+    WINDOW_INVERTED = "window-inverted", "Write two windows, the first one until 00:00:00."
+    NOT_LISTED = "not-listed", "Mend those that are listed, and check again."
+
+    def __init__(self, id: str, advice: str) -> None:  # noqa: A002  # the word of SARIF and of this page
+        self.id = id
+        self.advice = advice
