@@ -17,8 +17,8 @@ from mercato.orders.record import StoreAnswer
 from mercato.orders.replies import Fault
 from mercato.orders.submission import Outcome as Told
 from mercato.orders.submission import Submission, Submitter, end_record
-from mercato.wire import Wire
 from mercato.telemetry.acting import act_for
+from mercato.wire import Wire
 
 log = structlog.get_logger("mercato.orders")
 
