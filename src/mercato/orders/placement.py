@@ -6,9 +6,9 @@ request joins it.
 
 import asyncio
 import hmac
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
@@ -23,19 +23,20 @@ from mercato.db.audit import audit
 from mercato.db.engine import Database, Read, Write
 from mercato.errors import Problem
 from mercato.jobs import delete_waiting, enqueue
-from mercato.orders import amounts, keys, queries
+from mercato.orders import keys, queries
 from mercato.orders.bodies import place_body
 from mercato.orders.changes import Changes
 from mercato.orders.keys import Claim, Reply
-from mercato.orders.model import Order, OrderState, OrderStatus, PlaceOrderRequest
+from mercato.orders.model import Order, PlaceOrderRequest
 from mercato.orders.payment import canonical, secrets_in
+from mercato.orders.plan import Asked, Plan, Present, Ready, Refusing, Told, held_to, new_order
 from mercato.orders.reasons import refusal
 from mercato.orders.record import Actor, OrderRow, StoreAnswer
 from mercato.orders.replies import Agreed
 from mercato.orders.resend import KIND, SubmitJob
-from mercato.orders.results import already_placed, claimed_total, result_of, total_different, unreachable
+from mercato.orders.results import already_placed, claimed_total, result_of, unreachable
 from mercato.orders.submission import Outcome, Submission, Submitter
-from mercato.orders.tokens import Seal, TokenExpired, Validated, digest_of
+from mercato.orders.tokens import Seal, TokenExpired, digest_of
 from mercato.orders.validation import Checked, Validations
 from mercato.partners.model import Caller
 
@@ -50,50 +51,6 @@ SLACK: Final = timedelta(seconds=5)
 
 TRIES: Final = 3
 """Transactions begun over when two requests with one token meet; the second sees what the first has done."""
-
-Present = Callable[[Order | Problem], Reply]
-"""Makes the reply that goes out, and is pinned, of an order or a refusal."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """One request to place an order."""
-
-    caller: Caller
-    request: PlaceOrderRequest
-    trace: str
-    present: Present
-    until: float
-    """When its calls must be over, on the event loop's clock."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusing:
-    """A request that is refused, unless an order has been placed with its token, which comes first."""
-
-    problem: Problem
-    token_id: UUID | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """An order that can be stored: checked, priced, and agreed with its store if that was asked."""
-
-    checked: Checked
-    agreed: Agreed
-    token_id: UUID | None
-
-
-Plan = Refusing | Ready | Checked
-"""What to do once the key is claimed: refuse, store, or ask the store first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """An order that is stored, and what its store must be told."""
-
-    claim: Claim
-    submission: Submission
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +138,7 @@ class Placements:
             return Refusing(problem, problem.token_id)
         except Problem as problem:
             return Refusing(problem)
-        return _held_to(checked, terms)
+        return held_to(checked, terms)
 
     async def _asked_store(self, asked: Asked, checked: Checked) -> Plan:
         """Return what to do now that the store was asked."""
@@ -246,7 +203,7 @@ class Placements:
     async def _store(self, tx: Write, asked: Asked, claim: Claim, plan: Ready) -> Reply | Told:
         """Store the order, and with it the work of telling its store; without a webhook it is taken at once."""
         now = self.clock()
-        order = _order(self.new_id(), asked, plan, now)
+        order = new_order(self.new_id(), asked, plan, now)
         url = plan.checked.store.webhook_url
         await queries.insert_order(tx, order)
         await audit(tx, "order", order.id, detail={"storeId": order.store_id})
@@ -305,48 +262,3 @@ class Placements:
             request.payment
         )
         return [hmac.digest(secret, said, "sha256") for secret in self.secrets]
-
-
-def _held_to(checked: Checked, terms: Validated) -> Plan:
-    """Return what to do with an order of the token's: its price must still be the one that was agreed on."""
-    found, token_id = checked.review, terms.token_id
-    if found.reasons:
-        return Refusing(refusal(found.reasons), token_id)
-    assert found.sums is not None, "an order without a price has reasons against it"
-    sums = replace(found.sums, extras=terms.sums.extras)
-    if sums != terms.sums:
-        return Refusing(total_different(sums), token_id)
-    agreed = Agreed(sums, terms.estimated_ready_at)
-    different = claimed_total(found, agreed)
-    return Ready(checked, agreed, token_id) if different is None else Refusing(different, token_id)
-
-
-def _order(order_id: UUID, asked: Asked, plan: Ready, now: datetime) -> OrderRow:
-    store, found, sums = plan.checked.store, plan.checked.review, plan.agreed.sums
-    return OrderRow(
-        id=order_id,
-        partner_id=store.partner_id,
-        storefront_id=asked.caller.partner_id,
-        store_id=store.id,
-        partner_store_id=store.partner_store_id,
-        state=OrderState.OPEN,
-        status=OrderStatus.PENDING,
-        answer=StoreAnswer.WAITING,
-        errors=(),
-        partner_order_id=None,
-        estimated_ready_at=plan.agreed.estimated_ready_at,
-        cancel_reason=None,
-        currency=sums.currency,
-        total=sums.total,
-        cart=found.cart,
-        amounts=amounts.wire(sums),
-        fulfillment=found.fulfillment,
-        customer=asked.request.customer,
-        client_context=asked.request.client_context,
-        token_id=plan.token_id,
-        sequence=0,
-        entries=0,
-        traceparent=asked.trace,
-        created_at=now,
-        updated_at=now,
-    )
