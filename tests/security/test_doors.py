@@ -1,6 +1,7 @@
 """What opens without a partner's key, and what guessing costs."""
 
 import ast
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from tests.service import service
 
 import mercato as package
 from mercato.settings import Secret
+from mercato.telemetry.exposition import exposed
+from mercato.telemetry.metrics import Metrics
 from mercato.web.app import operations
 from mercato.web.operations import Access
 
@@ -50,6 +53,21 @@ async def test_figures_are_read_with_the_whole_token_only(
     ) as mercato:
         headers = {} if authorization is None else {"Authorization": authorization}
         assert (await mercato.anonymous().get("/metrics", headers=headers)).status == status
+
+
+async def test_a_port_for_figures_on_an_address_that_others_reach_is_closed_without_a_token():
+    everywhere = "0.0.0.0"  # noqa: S104  # that is what must not be open
+    for host, token, status in (
+        (everywhere, None, b"403"),
+        (everywhere, "t", b"401"),
+        ("127.0.0.1", None, b"200"),
+    ):
+        async with exposed(Metrics(), host=host, port=20_000, token=token) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.readline()).split()[1] == status
+            writer.close()
+            await writer.wait_closed()
 
 
 COMPARED = {

@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import ipaddress
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -24,7 +25,8 @@ MOST_HEAD: Final = 16 * 1024
 async def exposed(metrics: Metrics, *, host: str, port: int, token: str | None) -> AsyncIterator[int]:
     """Answer `GET /metrics` while the block runs, on the first port free from `port` on; gives that port.
 
-    With a token only to who sends it as bearer. Raises OSError if none is free.
+    With a token only to who sends it as bearer; without one to nobody, unless the address is loopback. Raises OSError
+    if no port is free.
     """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -32,7 +34,7 @@ async def exposed(metrics: Metrics, *, host: str, port: int, token: str | None) 
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(HEAD_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
-            writer.write(await _reply(metrics, head, token))
+            writer.write(await _reply(metrics, head, token, anyone=is_loopback(host)))
             await writer.drain()
         writer.close()
 
@@ -44,10 +46,20 @@ async def exposed(metrics: Metrics, *, host: str, port: int, token: str | None) 
         yield bound
 
 
-async def _reply(metrics: Metrics, head: bytes, token: str | None) -> bytes:
+def is_loopback(host: str) -> bool:
+    """Tell whether an address to listen on is this machine's alone."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def _reply(metrics: Metrics, head: bytes, token: str | None, *, anyone: bool) -> bytes:
     line, *headers = head.split(b"\r\n")
     if not line.startswith(b"GET /metrics "):
         return _said(b"404 Not Found", b"Ask for GET /metrics.\n")
+    if token is None and not anyone:
+        return _said(b"403 Forbidden", b"Set MERCATO_METRICS_TOKEN to read metrics on this address.\n")
     if token is not None and not any(_is_bearer(header, token) for header in headers):
         return _said(
             b"401 Unauthorized", b"Send MERCATO_METRICS_TOKEN as bearer.\n", b"WWW-Authenticate: Bearer"

@@ -2,7 +2,6 @@
 
 import hmac
 import html
-import ipaddress
 from functools import cache
 from importlib import metadata, resources
 from typing import Any, Final
@@ -13,6 +12,7 @@ from mercato import errors
 from mercato.errors import Problem
 from mercato.settings import Settings
 from mercato.telemetry import METRICS_TYPE
+from mercato.telemetry.exposition import is_loopback
 from mercato.web.operations import Access, Answer, Call, Operations
 from mercato.wire import Wire
 
@@ -142,14 +142,7 @@ def _may_read_metrics(settings: Settings, authorization: bytes) -> None:
         wanted = settings.metrics_token.reveal().encode()
         if not hmac.compare_digest(token.strip(), wanted) or scheme.lower() != b"bearer":
             raise errors.Unauthenticated("Send MERCATO_METRICS_TOKEN as bearer.", sent=bool(authorization))
-    elif not _is_loopback(settings.host):
+    elif not is_loopback(settings.host):
         raise errors.Forbidden(
             "Set MERCATO_METRICS_TOKEN to read metrics on an address that is not loopback."
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
