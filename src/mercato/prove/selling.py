@@ -39,6 +39,7 @@ class Selling:
         me = self.partners[shop.merchant]
         await asyncio.sleep(me.chance.uniform(0, 1))
         await self._open(me, shop)
+        await self._publish(me, shop)
         while not self.closing.is_set():
             await self._something(me, shop)
             await asyncio.sleep(me.chance.uniform(0.1, 0.8))
