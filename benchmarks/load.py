@@ -152,6 +152,7 @@ def environment(url: str | None = None) -> dict[str, str]:
     clean.pop("PYTHONDONTWRITEBYTECODE", None)
     measured = {
         "MERCATO_RATE_LIMITS": "off",
+        "MERCATO_INGEST_WAITING_PER_STORE": "1000000",
         "MERCATO_ALLOW_PRIVATE_NETWORKS": "true",
         "MERCATO_LOG_LEVEL": "warning",
     }
@@ -164,10 +165,11 @@ def encoded(body: bytes) -> str:
 
 
 @contextmanager
-def mercato(url: str | None = None) -> Iterator[Server]:
+def mercato(url: str | None = None, *arguments: str) -> Iterator[Server]:
     """Run `mercato serve` on a free port with a new database: a file, or the empty one at `url`."""
     with tempfile.TemporaryDirectory() as directory:
         command = [Path(sys.executable).with_name("mercato"), "serve", "--port", "0", "--data-dir", directory]
+        command += arguments
         with started(command, url) as (process, port):
             yield Server(process, port, Path(directory), url)
 

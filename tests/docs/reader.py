@@ -31,7 +31,7 @@ OUTPUT = ("json", "text")
 NOT_RUN = {"make test\n"}
 """What would run this test again. That make knows the target is looked at."""
 
-_PORT = re.compile(r"(?<![\w-])(8000|8001|9000|9100|9200)(?![\w-])")
+_PORT = re.compile(r"(?<![\w-])(8000|8001|8002|9000|9100|9200)(?![\w-])")
 _CHANGES = re.compile(r"-X |-d |mercato |sed |mkdir ")
 
 _PROLOGUE = "set -eu -o pipefail -a\n. ./.state\nset +a\nset -a\n"
