@@ -11,7 +11,13 @@ class Rule(Enum):
     NOT_UTF8 = "not-utf-8", "Save or send the document as UTF-8."
     TOO_DEEP = "too-deep", "Refer to sections and groups by id in place of nesting them."
     TOO_LARGE = "too-large", "Split the menu: one store needs only what it sells itself."
-    NOT_FETCHED = "not-fetched", "Open the URL from outside your network and look at what it answers."
+    NOT_FETCHED = (
+        "not-fetched",
+        (
+            "Look at what the URL answers from outside your network. To look into your own network set "
+            "MERCATO_ALLOW_PRIVATE_NETWORKS=true."
+        ),
+    )
     BYTE_ORDER_MARK = "byte-order-mark", "Save it as UTF-8 without a byte order mark."
     NEEDS_COMPRESSION = "needs-compression", "Let your server send it with gzip, br or zstd."
     WRONG_TYPE = "wrong-type", "Write the JSON type that the message names, or leave the member out."

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mercato.catalog.findings import MOST_FAULTS, escape
+from mercato.catalog.findings import MOST_FAULTS, clean, escape
 
 MOST_DEPTH: Final = 20_000
 """Levels after which the scan stops. Where the decoder stops depends on the interpreter; this bounds memory."""
@@ -140,7 +140,7 @@ class _Scanner:
         token = match[1]
         name = self._check_text(token, match.start(1))
         raw = token[1:-1] if name is None else name.encode("utf-8", "surrogatepass")
-        frame.step = raw.decode("utf-8", "replace")
+        frame.step = clean(raw.decode("utf-8", "replace"))
         if raw in frame.keys:
             self._repeated(match.start(1))
         frame.keys.add(raw)
@@ -201,6 +201,7 @@ def _tree(wanted: Iterable[str]) -> Tree:
         node = root
         node[None].append(pointer)
         for step in pointer.split("/")[1:]:
-            node = node.setdefault(step.replace("~1", "/").replace("~0", "~"), {None: []})
+            # As findings write them: without control characters, which keys may hold.
+            node = node.setdefault(clean(step.replace("~1", "/").replace("~0", "~")), {None: []})
             node[None].append(pointer)
     return root

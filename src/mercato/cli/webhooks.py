@@ -1,18 +1,31 @@
-"""`mercato webhooks`: addresses that webhooks go to."""
+"""`mercato webhooks`: addresses that webhooks go to, and why a signature fails."""
 
+import asyncio
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from cyclopts import App, Parameter
 
-from mercato.cli.console import note
-from mercato.cli.options import DataDir, PartnerName
+from mercato import clock
+from mercato.cli import FAILED
+from mercato.cli.console import note, print_json
+from mercato.cli.failures import UnusableError
+from mercato.cli.options import DataDir, Json, PartnerName
+from mercato.cli.pasted import read_secrets, read_webhook
+from mercato.cli.plain import folded, say
 from mercato.cli.session import opened
 from mercato.db.audit import audit
 from mercato.partners import accounts
+from mercato.partners.model import Caller
+from mercato.webhooks.clinic import MOST_SECRETS, copies_of, own_secrets
 from mercato.webhooks.deliveries import enable_below, enable_endpoint
+from mercato.webhooks.explain import Secret, Sent, SignatureExplanation, Webhook, Whose
+from mercato.webhooks.explain import explain as explained
+from mercato.webhooks.findings import ERROR
+from mercato.wire import parse_instant
 
-webhooks = App(name="webhooks", help="Webhooks: let a disabled address be called again.")
+webhooks = App(name="webhooks", help="Webhooks: explain a signature, enable an address.")
 
 
 @webhooks.command
@@ -32,3 +45,85 @@ async def enable(
             detail = {"enabled": True, "host": urlsplit(url).hostname}
             await audit(tx, "endpoint", partner_id=owner.id, detail=detail)
     note(f"{url} is called again." if any(enabled) else f"{url} was not disabled; nothing changed.")
+
+
+@webhooks.command
+def explain(
+    message: Annotated[
+        str | None,
+        Parameter(
+            help="A file with the webhook as HTTP: headers, an empty line, body; - or nothing: standard input.",
+            allow_leading_hyphen=True,
+        ),
+    ] = None,
+    /,
+    *,
+    secret: Annotated[
+        list[str] | None,
+        Parameter(
+            help="A signing secret, @FILE, or @- for the first line of standard input; newest first.",
+            negative=(),
+        ),
+    ] = None,
+    partner: Annotated[str | None, Parameter(help="Verify with this partner's own secrets.")] = None,
+    headers: Annotated[str | None, Parameter(help="A file with the headers alone.")] = None,
+    body: Annotated[str | None, Parameter(help="A file with the body alone; - is standard input.")] = None,
+    computed: Annotated[str | None, Parameter(help="The signature that your own code came to.")] = None,
+    received: Annotated[
+        str | None, Parameter(help="When it was received, as 2026-01-31T18:30:00Z (now).")
+    ] = None,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> int:
+    """Say what is wrong with a webhook's signature: key, body, headers or clock. No server is needed.
+
+    Exit code 0: the signature is valid; 1: it is not; 2: there is nothing to look at.
+    """
+    given = read_secrets(secret or ())
+    if len(given) > MOST_SECRETS:
+        raise UnusableError(f"At most {MOST_SECRETS} secrets are tried.")
+    received_at = None if received is None else parse_instant(received)
+    if received is not None and received_at is None:
+        raise UnusableError("--received must be an instant with an offset, as 2026-01-31T18:30:00Z.")
+    if not given and partner is None:
+        raise UnusableError(
+            "Give the signing secret with --secret, or name a partner of this service with --partner."
+        )
+    webhook = read_webhook(message, headers=headers, body=body, computed=computed, received_at=received_at)
+    own, copies = ([], []) if partner is None else asyncio.run(_known(partner, webhook, data_dir))
+    tried = [Secret(text, Whose.GIVEN, index) for index, text in enumerate(given)]
+    told = explained(webhook, secrets=tried or own, others=own if tried else (), sent=copies, now=clock.now())
+    if json:
+        print_json(told)
+    else:
+        _print(told)
+    return 0 if told.valid else FAILED
+
+
+async def _known(partner: str, webhook: Webhook, data_dir: Path | None) -> tuple[list[Secret], list[Sent]]:
+    """Return the partner's secrets, and what it was sent under the webhook's id."""
+    async with opened(data_dir) as session, session.db.read() as tx:
+        owner = await accounts.get_partner_named(tx, partner)
+        secrets = await own_secrets(tx, await session.vault(tx), owner.id, now=clock.now)
+        callers = (Caller(owner.id, owner.id, surface, owner.limits) for surface in owner.kind.surfaces)
+        copies = [one for caller in callers for one in await copies_of(tx, caller, webhook)]
+        return secrets, copies
+
+
+def _print(told: SignatureExplanation) -> None:
+    say("VALID" if told.valid else f"NOT VALID: {told.code}", "")
+    if told.valid:
+        say(*folded(told.message))
+    for one in told.findings:
+        mark = "error" if one.level == ERROR else "note"
+        say(*folded(one.message, first=f"{mark} [{one.code}] ", indent="  "))
+        if one.advice:
+            say(*folded(one.advice, first="  -> ", indent="     "))
+    if told.difference is not None:
+        found = told.difference
+        say(
+            "",
+            f"The bodies differ from byte {found.offset} on (line {found.line}, column {found.column}):",
+            f"  signed    {found.signed_bytes:>7} bytes: {found.signed}",
+            f"  received  {found.received_bytes:>7} bytes: {found.received}",
+        )

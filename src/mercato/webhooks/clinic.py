@@ -100,7 +100,7 @@ async def take_in(
     webhook = read_webhook(request)
     own = await own_secrets(tx, vault, caller.partner_id, now=now)
     given = [Secret(text, Whose.GIVEN, index) for index, text in enumerate(request.secrets or ())]
-    copies = await _copies(tx, caller, request.delivery_id, webhook)
+    copies = await copies_of(tx, caller, webhook, named=request.delivery_id)
     return Case(webhook, tuple(given or own), tuple(own if given else ()), tuple(copies))
 
 
@@ -157,7 +157,13 @@ async def own_secrets(tx: Read, vault: Vault, partner_id: UUID, *, now: Clock) -
     ]
 
 
-async def _copies(tx: Read, caller: Caller, named: UUID | None, webhook: Webhook) -> Sequence[Sent]:
+async def copies_of(
+    tx: Read, caller: Caller, webhook: Webhook, *, named: UUID | None = None
+) -> Sequence[Sent]:
+    """Return what the caller was sent under the webhook's id, or by the delivery that is named.
+
+    Raises DeliveryNotFound when that is not the caller's.
+    """
     if named is not None:
         row = await queries.find_row(tx, caller, named)
         rows = [row] if row is not None else await queries.list_sent(tx, caller, named)

@@ -130,7 +130,10 @@ RIGHT_WAY: Final = (
     "a dot, and the bytes of the body; the signature is the base64 of the HMAC-SHA256."
 )
 AS_THEY_CAME: Final = "Pass the three webhook- headers on as they came."
-COMPARE: Final = "Give the delivery's id to have the body compared with what was sent."
+COMPARE: Final = (
+    "To have it compared with what was sent, ask POST /v1/webhooks/explain with a key of the account, and give "
+    "deliveryId."
+)
 NO_V1: Final = error(
     Code.SIGNATURE_VERSION,
     "webhook-signature holds no signature of version v1.",

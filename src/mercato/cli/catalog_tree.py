@@ -1,0 +1,179 @@
+"""A menu as a tree in the terminal: catalogs and their hours, sections, items, groups and choices, with prices.
+
+What is shared is drawn where it is met first, so that the picture is no longer than the document.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from mercato.catalog.build import Built
+from mercato.catalog.compile import unpack
+from mercato.catalog.hours import DAY_SECONDS, DAYS
+from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Windows
+from mercato.catalog.money import scaled
+from mercato.cli.plain import cells, cut, harmless, width
+from mercato.wire import Wire
+
+MOST_DEPTH: Final = 16
+"""Levels that are drawn: there is no room for more in 80 columns."""
+
+_LEAST_ROOM: Final = 16
+
+
+class Node(Wire):
+    """What is held by a catalog or a section of the served document."""
+
+    section_ids: list[str] | None = None
+    item_ids: list[UUID] | None = None
+
+
+class Menu(Wire):
+    """The served document, as far as it is a tree."""
+
+    catalogs: dict[str, Node]
+    sections: dict[str, Node] | None = None
+
+
+Line = tuple[str, str, "Iterator[Line]"]
+"""What is on the left, the price on the right, and what stands below."""
+
+
+def tree(built: Built, *, title: str) -> Iterator[str]:
+    """Yield the lines of the picture."""
+    drawing = _Drawing(unpack(built.compiled), msgspec.json.decode(built.body, type=Menu))
+    counts = built.summary
+    yield cut(f"{harmless(title)}: {counts.items:,} items, prices in {counts.currency}", width())
+    yield from _drawn(drawing.catalogs(), "", 1)
+    # Only now is it known what was not met.
+    rest = drawing.rest()
+    if rest:
+        yield "In no section:"
+        yield from _drawn(drawing.items(rest), "", 1)
+
+
+def _drawn(lines: Iterator[Line], indent: str, depth: int) -> Iterator[str]:
+    line = next(lines, None)
+    while line is not None:
+        following = next(lines, None)
+        left, right, below = line
+        yield _row(indent + ("├─ " if following else "└─ "), left, right)
+        inner = indent + ("│  " if following else "   ")
+        if depth < MOST_DEPTH:
+            yield from _drawn(below, inner, depth + 1)
+        elif next(below, None) is not None:
+            yield inner + "└─ …"
+        line = following
+
+
+def _row(branch: str, left: str, right: str) -> str:
+    room = max(_LEAST_ROOM, width() - cells(branch) - (cells(right) + 1 if right else 0))
+    text = branch + cut(harmless(left), room)
+    if not right:
+        return text
+    return text + " " * max(1, width() - cells(text) - cells(right)) + right
+
+
+@dataclass
+class _Drawing:
+    catalog: CompiledCatalog
+    menu: Menu
+    seen: set[str | UUID] = field(default_factory=set)
+    met: set[UUID] = field(default_factory=set)
+
+    def catalogs(self) -> Iterator[Line]:
+        for one in self.catalog.catalogs or ():
+            node = self.menu.catalogs[one.catalog_id]
+            yield f"{one.name or 'no name'} ({hours(one.windows)})", "", self._below(node)
+        if not self.catalog.catalogs:
+            for node in self.menu.catalogs.values():
+                yield "Menu (always)", "", self._below(node)
+
+    def rest(self) -> list[UUID]:
+        """Return the items that have not been drawn yet."""
+        return [key for key in self.catalog.items if key not in self.met]
+
+    def _below(self, node: Node) -> Iterator[Line]:
+        sections = self.menu.sections or {}
+        for key in node.section_ids or ():
+            name = self.catalog.sections[key].name or "no name"
+            if key in self.seen:
+                yield f"{name} (as elsewhere)", "", iter(())
+            else:
+                self.seen.add(key)
+                yield name, "", self._below(sections[key])
+        yield from self.items(node.item_ids or ())
+
+    def items(self, keys: Sequence[UUID]) -> Iterator[Line]:
+        for key in keys:
+            item = self.catalog.items[key]
+            self.met.add(key)
+            price = "no price" if item.price is None else self._text(item.price)
+            yield _named(item), price, self._groups(item)
+
+    def _groups(self, item: CompiledItem) -> Iterator[Line]:
+        for key in item.groups:
+            group = self.catalog.groups[key]
+            name = f"{group.name or 'no name'} ({_rule(group)})"
+            if key in self.seen:
+                self.met.update(group.choices)
+                yield f"{name} (as elsewhere)", "", iter(())
+            else:
+                self.seen.add(key)
+                yield name, "", self._choices(group)
+
+    def _choices(self, group: CompiledGroup) -> Iterator[Line]:
+        for key, price in group.choices.items():
+            item = self.catalog.items[key]
+            self.met.add(key)
+            yield _named(item), f"{'+' if price >= 0 else ''}{self._text(price)}", self._groups(item)
+
+    def _text(self, minor: int) -> str:
+        return scaled(minor, self.catalog.scale)
+
+
+def _named(item: CompiledItem) -> str:
+    return (item.name or "no name") + ("" if item.available else " (unavailable)")
+
+
+def _rule(group: CompiledGroup) -> str:
+    most = "any" if group.maximum is None else str(group.maximum)
+    if group.maximum is not None and group.minimum == group.maximum:
+        words = f"choose {most}"
+    else:
+        words = f"choose {group.minimum} to {most}"
+    if group.maximum_per_item is not None:
+        words += f", at most {group.maximum_per_item} of each"
+    return words + (f", {group.free} free" if group.free else "")
+
+
+def hours(windows: Windows | None) -> str:
+    """Return when a catalog is available: days that follow each other and are alike, together."""
+    if windows is None:
+        return "always"
+    days = [
+        ", ".join(
+            f"{_clock(start - day * DAY_SECONDS)}-{_clock(end - day * DAY_SECONDS)}"
+            for start, end in windows
+            if start // DAY_SECONDS == day
+        )
+        for day in range(len(DAYS))
+    ]
+    if len(set(days)) == 1:
+        return {"": "never", "00:00-24:00": "always"}.get(days[0], f"daily {days[0]}")
+    parts: list[str] = []
+    first = 0
+    for day in range(1, len(DAYS) + 1):
+        if day == len(DAYS) or days[day] != days[first]:
+            if days[first]:
+                span = DAYS[first][:3] + (f"-{DAYS[day - 1][:3]}" if day - first > 1 else "")
+                parts.append(f"{span} {days[first]}")
+            first = day
+    return "; ".join(parts)
+
+
+def _clock(seconds: int) -> str:
+    return f"{seconds // 3600:02}:{seconds % 3600 // 60:02}"

@@ -1,0 +1,122 @@
+"""Documents that commands are given: a file, standard input, or a URL, read within bounds."""
+
+import asyncio
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from mercato.catalog.rules import Rule
+from mercato.cli.failures import UnusableError
+from mercato.outbound.addresses import AddressPolicy
+from mercato.outbound.client import NotModified, Outbound, PullFailed, PullLimits
+from mercato.settings import Settings, load
+from mercato.wire.checks import uri_fault
+
+STANDARD_INPUT: Final = "-"
+_CHUNK: Final = 1 << 20
+
+
+class RefusedError(Exception):
+    """The document would be refused before anything in it is looked at; the message says why."""
+
+    def __init__(self, rule: Rule, message: str) -> None:
+        super().__init__(message)
+        self.rule = rule
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What was read. `uri` is how programs name it."""
+
+    name: str
+    uri: str
+    body: bytes
+
+
+def settings() -> Settings:
+    """Return the settings of the environment: currencies, bounds and what may be reached follow them."""
+    return load(os.environ)
+
+
+def read_document(name: str, bounds: Settings) -> Document:
+    """Return the document. Raises UnusableError when there is none, RefusedError when an ingest would not read it."""
+    if name.lower().startswith(("http://", "https://")):
+        return Document(name, name, _pulled(name, bounds))
+    if name.startswith("-") and name != STANDARD_INPUT:
+        raise UnusableError(f"There is no option {name}. For a file of that name write ./{name}")
+    body = read_file(name, most=bounds.pull_decoded_bytes + 1)
+    if len(body) > bounds.pull_decoded_bytes:
+        most = f"{bounds.pull_decoded_bytes:,}"
+        raise RefusedError(
+            Rule.TOO_LARGE, f"The document has more than {most} bytes, more than an ingest takes."
+        )
+    if name == STANDARD_INPUT:
+        return Document("standard input", "stdin", body)
+    return Document(name, _uri(name), body)
+
+
+def read_file(name: str, *, most: int) -> bytes:
+    """Return at most so many bytes of a file or of standard input. Raises UnusableError."""
+    try:
+        if name == STANDARD_INPUT:
+            if sys.stdin.isatty():
+                print("Paste it here, and end with Ctrl-D.", file=sys.stderr)
+            return _bounded(sys.stdin.buffer, most)
+        with Path(name).open("rb") as file:
+            return _bounded(file, most)
+    except FileNotFoundError:
+        raise UnusableError(f"There is no file {name}.") from None
+    except IsADirectoryError:
+        raise UnusableError(f"{name} is a directory. Name a file in it.") from None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "its name is none"
+        raise UnusableError(f"{name} cannot be read: {why}.") from None
+
+
+def _bounded(file: BinaryIO, most: int) -> bytes:
+    parts: list[bytes] = []
+    left = most
+    while left > 0:
+        part = file.read(min(left, _CHUNK))
+        if not part:
+            break
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def _uri(name: str) -> str:
+    path = Path(name)
+    return path.absolute().as_uri() if path.is_absolute() else _relative(path)
+
+
+def _relative(path: Path) -> str:
+    from urllib.parse import quote
+
+    return quote(path.as_posix().encode("utf-8", "surrogateescape"))
+
+
+def _pulled(url: str, bounds: Settings) -> bytes:
+    fault = uri_fault(url, "The URL")
+    if fault is not None:
+        raise UnusableError(fault)
+    try:
+        return asyncio.run(_pull(url, bounds))
+    except PullFailed as failure:
+        raise RefusedError(Rule.NOT_FETCHED, failure.message) from None
+
+
+async def _pull(url: str, bounds: Settings) -> bytes:
+    limits = PullLimits(
+        connect=bounds.pull_connect_seconds,
+        total=bounds.pull_seconds,
+        redirects=bounds.pull_redirects,
+        max_raw=bounds.pull_bytes,
+        max_decoded=bounds.pull_decoded_bytes,
+    )
+    async with Outbound(AddressPolicy(allow_private=bounds.allow_private_networks)) as outbound:
+        pulled = await outbound.pull(url, limits=limits, etag=None)
+    assert not isinstance(pulled, NotModified)
+    return pulled.body
