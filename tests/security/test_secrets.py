@@ -24,12 +24,13 @@ from mercato.settings import Secret
 from mercato.telemetry import configure_logs
 from mercato.web.app import document
 
-SECRET = re.compile(r"(?:\w+_)?(?:keys?|tokens?|secrets?|payment|authorization|headers|password|body|text)")
+SECRET = re.compile(r"(?:\w+_)?(?:keys?|tokens?|secrets?|payment|authorization|headers|password|body)")
 """Names of members that may hold what is secret; `…_id`, `has_…` and the like don't match or are told below."""
 
 HARMLESS = {
     "catalog.build.Built.body": "a catalog, as it is served to everybody",
     "catalog.scan._Frame.keys": "names of a document's members",
+    "cli.sources.Document.body": "a catalog's file",
     "cli.keys.Entries.keys": "entries without the keys",
     "cli.partners.Entry.has_webhook_token": "yes or no",
     "cli.secrets.Entries.secrets": "entries, which hide their own",

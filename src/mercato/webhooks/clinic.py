@@ -20,6 +20,7 @@ from mercato.webhooks import queries
 from mercato.webhooks.explain import Secret, Sent, SignatureExplanation, Webhook, Whose, explain
 from mercato.wire import Instant, Wire, parse_instant, parse_uuid
 from mercato.wire.checks import refuse
+from mercato.wire.unshown import unshown
 
 MOST_BODY: Final = 128 * 1024
 """Bytes of a body: no webhook of this service is as long, and every one is hashed some hundred times."""
@@ -30,6 +31,7 @@ MOST_TIMES: Final = 20
 """Attempts of a delivery whose times are looked at."""
 
 
+@unshown("headers", "body", "secrets")
 class ExplainSignatureRequest(Wire):
     """A webhook as it was received: its headers, and its body as text or in base64."""
 
