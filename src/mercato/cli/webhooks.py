@@ -11,6 +11,7 @@ from mercato import clock
 from mercato.cli import FAILED
 from mercato.cli.console import note, print_json
 from mercato.cli.failures import UnusableError
+from mercato.cli.failures import explain as failure_of
 from mercato.cli.options import DataDir, Json, PartnerName
 from mercato.cli.pasted import read_secrets, read_webhook
 from mercato.cli.plain import folded, say
@@ -90,7 +91,7 @@ def explain(
             "Give the signing secret with --secret, or name a partner of this service with --partner."
         )
     webhook = read_webhook(message, headers=headers, body=body, computed=computed, received_at=received_at)
-    own, copies = ([], []) if partner is None else asyncio.run(_known(partner, webhook, data_dir))
+    own, copies = ([], []) if partner is None else _looked_up(partner, webhook, data_dir)
     tried = [Secret(text, Whose.GIVEN, index) for index, text in enumerate(given)]
     told = explained(webhook, secrets=tried or own, others=own if tried else (), sent=copies, now=clock.now())
     if json:
@@ -98,6 +99,17 @@ def explain(
     else:
         _print(told)
     return 0 if told.valid else FAILED
+
+
+def _looked_up(partner: str, webhook: Webhook, data_dir: Path | None) -> tuple[list[Secret], list[Sent]]:
+    """Return what is known of the partner. Raises UnusableError: a signature is not wrong for a database's sake."""
+    try:
+        return asyncio.run(_known(partner, webhook, data_dir))
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        raise UnusableError(failure.message) from None
 
 
 async def _known(partner: str, webhook: Webhook, data_dir: Path | None) -> tuple[list[Secret], list[Sent]]:
