@@ -3,10 +3,12 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import text
 from tests.jobs.support import Log, Note, handler, put, rows, states, take, texts, working
 
+from mercato.db import postgresql
 from mercato.db.engine import Database
-from mercato.jobs import Done, Job, Outcome, Worker, enqueue
+from mercato.jobs import Done, Job, Outcome, Worker, enqueue, entry
 
 
 async def test_a_transaction_that_rolls_back_takes_the_job_with_it(db: Database) -> None:
@@ -104,3 +106,40 @@ async def test_a_worker_that_was_stopped_before_it_ran_ends(db: Database) -> Non
     worker = Worker(db, {})
     await worker.stop(grace=timedelta(0))
     await worker.run()
+
+
+@pytest.mark.parametrize(
+    ("wait", "heard"),
+    [(None, ["note"]), (timedelta(seconds=1), ["note"]), (timedelta(minutes=1), [])],
+    ids=["now", "soon", "later"],
+)
+async def test_of_a_job_that_is_due_later_nobody_is_told(
+    db: Database, wait: timedelta | None, heard: list[str]
+) -> None:
+    said: list[str] = []
+    elsewhere: list[str] = []
+    db.signals.listen(entry.TOPIC, said.append)
+    listening = asyncio.Event()
+
+    def hear(word: str) -> None:
+        if word:
+            elsewhere.append(word)
+        listening.set()
+
+    ear = None
+    if db.dialect == "postgresql":
+        ear = asyncio.create_task(postgresql.listen(db.url, entry.CHANNEL, hear))
+        await listening.wait()
+    async with db.write() as tx:
+        await enqueue(tx, "note", Note("x"), run_at=wait)
+    if ear is not None:
+        # Words come in order: once this one is heard, so are those before it.
+        async with db.write() as tx:
+            await tx.execute(text(f"SELECT pg_notify('{entry.CHANNEL}', 'end')"))
+        async with asyncio.timeout(10):
+            while "end" not in elsewhere:
+                await asyncio.sleep(0.01)
+        ear.cancel()
+        await asyncio.gather(ear, return_exceptions=True)
+        assert elsewhere == [*heard, "end"]
+    assert said == heard

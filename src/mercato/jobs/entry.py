@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import Executable, Integer, Text, bindparam, case, func, literal_column, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from mercato.clock import new_id
+from mercato.clock import new_id, now
 from mercato.db.clock import now_ms
 from mercato.db.engine import Write
 from mercato.db.prepared import prepared
@@ -20,6 +20,12 @@ TOPIC: Final = "jobs"
 
 CHANNEL: Final = "mercato_jobs"
 """What PostgreSQL notifies other processes on."""
+
+LATER: Final = timedelta(seconds=2)
+"""A job that is due no sooner is found by a worker's look, of which there is one every second: nobody is told of it.
+
+On PostgreSQL a word costs more than it says: transactions that notify commit one after the other.
+"""
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -50,10 +56,18 @@ async def enqueue(
         "at": run_at if isinstance(run_at, datetime) else None,
         "delay": run_at // _MILLISECOND if isinstance(run_at, timedelta) else 0,
     }
-    number: int | None = (await tx.execute(_INSERT[tx.dialect], row)).scalar()
-    if number is not None:
+    is_later = _is_later(run_at)
+    statement = _QUIET_INSERT if is_later and tx.dialect == "postgresql" else _INSERT[tx.dialect]
+    number: int | None = (await tx.execute(statement, row)).scalar()
+    if number is not None and not is_later:
         tx.after_commit(partial(tx.database.signals.say, TOPIC, kind))
     return number
+
+
+def _is_later(run_at: datetime | timedelta | None) -> bool:
+    if isinstance(run_at, datetime):
+        run_at -= now()
+    return run_at is not None and run_at >= LATER
 
 
 def _insert(dialect: Any) -> Any:
@@ -88,3 +102,5 @@ _INSERT: Final[dict[str, Executable]] = {
     "sqlite": prepared(_insert(sqlite)),
     "postgresql": _insert_and_notify(),
 }
+
+_QUIET_INSERT: Final[Executable] = _insert(postgresql)
