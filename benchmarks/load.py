@@ -154,7 +154,7 @@ def environment(url: str | None = None) -> dict[str, str]:
         "MERCATO_RATE_LIMITS": "off",
         "MERCATO_INGEST_WAITING_PER_STORE": "1000000",
         "MERCATO_ALLOW_PRIVATE_NETWORKS": "true",
-        "MERCATO_LOG_LEVEL": "warning",
+        "MERCATO_LOG_LEVEL": "error",
     }
     return clean | measured | ({"MERCATO_DATABASE_URL": url} if url is not None else {})
 

@@ -34,7 +34,7 @@ from mercato.jobs import Done, Handler, Job, Worker, enqueue
 
 MERCATO = Path(sys.executable).with_name("mercato")
 
-ROUNDS = 5
+ROUNDS = 3
 SECONDS = 1.5
 PLACEMENTS = 250
 NOTIFICATIONS = 100
