@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Final
 from uuid import UUID
 
 Clock = Callable[[], datetime]
@@ -31,9 +32,14 @@ def rfc3339(instant: datetime) -> str:
     return utc.isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
+_VERSION_7: Final = 0x7 << 76 | 0b10 << 62
+"""Where a UUID says that it is a UUIDv7."""
+
+_MARKED: Final = 0xF << 76 | 0b11 << 62
+"""The bits in which it says that."""
+
+
 def new_id() -> UUID:
     """Return a UUIDv7 (RFC 9562): milliseconds first, so that ids made later sort later."""
-    raw = bytearray(int(time.time() * 1000).to_bytes(6, "big") + os.urandom(10))
-    raw[6] = 0x70 | (raw[6] & 0x0F)
-    raw[8] = 0x80 | (raw[8] & 0x3F)
-    return UUID(bytes=bytes(raw))
+    chance = int.from_bytes(os.urandom(10), "big")
+    return UUID(int=int(time.time() * 1000) << 80 | _VERSION_7 | chance & ~_MARKED)

@@ -225,7 +225,7 @@ def _wire(
         builder=builder,
         cache=cache,
         compiled=compiled,
-        bodies=CatalogBodies(db, now),
+        bodies=CatalogBodies(db),
         menus=menus,
         onboardings=Onboardings(db, now, clock.new_id, refresh),
         stores=Stores(

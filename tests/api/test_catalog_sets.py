@@ -98,4 +98,4 @@ async def test_what_an_onboarding_has_pulled_is_not_readable_before_it_is_activa
     ],
 )
 def test_the_coding_is_the_one_that_the_client_likes_best(accepted: str, coding: str):
-    assert best_coding(accepted) == coding
+    assert best_coding(accepted.encode()) == coding

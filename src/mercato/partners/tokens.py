@@ -18,6 +18,7 @@ LIFE: Final = timedelta(hours=1)
 PURPOSE: Final = "mercato access token"
 """What the signing keys are derived for: nothing signed for another end is taken for a token."""
 
+_BEGIN: Final = BEGIN.encode()
 _VERSION: Final = 1
 _CLAIMS: Final = struct.Struct(">B16s16sI")
 _SIGNATURE: Final = 32
@@ -69,4 +70,4 @@ class Tokens:
 
 def looks_like_token(token: bytes) -> bool:
     """Tell whether this begins as access tokens do."""
-    return token.startswith(BEGIN.encode())
+    return token.startswith(_BEGIN)

@@ -1,7 +1,7 @@
 """CatalogSets as storefronts read them: the bytes that were compressed at ingest, immutable under their id."""
 
 from collections import OrderedDict
-from datetime import datetime, timedelta
+from time import monotonic
 from typing import Final
 from uuid import UUID
 
@@ -10,7 +10,6 @@ from msgspec import Struct
 from mercato import errors
 from mercato.catalog import queries as catalogs
 from mercato.catalog.compress import CODINGS, decompress
-from mercato.clock import Clock
 from mercato.db.engine import Database, Read
 from mercato.stores import queries
 from mercato.telemetry import Lookups
@@ -18,30 +17,30 @@ from mercato.telemetry import Lookups
 MOST_BYTES: Final = 64 * 1024 * 1024
 """Bytes of bodies held in memory, least recently used out."""
 
-KEPT: Final = timedelta(minutes=10)
-"""How long a body is served from memory before the set is looked up again: it may have been pruned."""
+KEPT: Final = 600.0
+"""Seconds in which a body is served from memory, until the set is looked up again: it may have been pruned."""
 
 IDENTITY: Final = "identity"
 
 
 class Body(Struct, frozen=True):
-    """A set's bytes in one coding. `tag` is the strong ETag of exactly these bytes."""
+    """A set's bytes in one coding. `tag` is the strong ETag of exactly these bytes; `until` in monotonic seconds."""
 
     coding: str
     content: bytes
     tag: str
     tags: frozenset[str]
-    until: datetime
+    until: float
 
 
 class CatalogBodies:
     """Bodies by CatalogSet and coding."""
 
-    def __init__(self, db: Database, clock: Clock, *, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, db: Database, *, most_bytes: int = MOST_BYTES) -> None:
         self._db = db
-        self._clock = clock
         self._most = most_bytes
-        self._held: OrderedDict[tuple[UUID, str], Body] = OrderedDict()
+        # By the UUID's integer: a UUID hashes and compares in Python, an integer does not.
+        self._held: OrderedDict[tuple[int, str], Body] = OrderedDict()
         self._bytes = 0
         self.lookups = Lookups()
 
@@ -50,16 +49,17 @@ class CatalogBodies:
 
         Only sets of live stores are found: what an onboarding has pulled is nobody else's business yet.
         """
-        held = self._held.get((set_id, coding))
-        if held is not None and held.until > self._clock():
+        key = set_id.int, coding
+        held = self._held.get(key)
+        if held is not None and held.until > monotonic():
             self.lookups.hits += 1
-            self._held.move_to_end((set_id, coding))
+            self._held.move_to_end(key)
             return held
         self.lookups.misses += 1
         stored = coding if coding != IDENTITY else CODINGS[0]
         found = await self._db.find_recent(lambda tx: _find(tx, set_id, stored))
         if found is None:
-            self._forget((set_id, coding))
+            self._forget(key)
             raise errors.CatalogSetNotFound(set_id)
         content_hash, content = found
         if coding == IDENTITY:
@@ -68,15 +68,16 @@ class CatalogBodies:
 
     def _hold(self, set_id: UUID, coding: str, content: bytes, content_hash: str) -> Body:
         tags = {name: _tag(content_hash, name) for name in (IDENTITY, *CODINGS)}
-        body = Body(coding, content, tags[coding], frozenset(tags.values()), self._clock() + KEPT)
-        self._forget((set_id, coding))
-        self._held[set_id, coding] = body
+        body = Body(coding, content, tags[coding], frozenset(tags.values()), monotonic() + KEPT)
+        key = set_id.int, coding
+        self._forget(key)
+        self._held[key] = body
         self._bytes += len(content)
         while self._bytes > self._most and len(self._held) > 1:
             self._forget(next(iter(self._held)))
         return body
 
-    def _forget(self, key: tuple[UUID, str]) -> None:
+    def _forget(self, key: tuple[int, str]) -> None:
         gone = self._held.pop(key, None)
         if gone is not None:
             self._bytes -= len(gone.content)

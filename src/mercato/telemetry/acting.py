@@ -3,7 +3,7 @@
 Each request and each job is a task of its own, so what one of them sets no other sees.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Final
 from uuid import UUID
@@ -44,18 +44,28 @@ class Acting(Struct, frozen=True, kw_only=True):
                 yield name, str(value)
 
 
-_acting: ContextVar[Acting | None] = ContextVar("acting", default=None)
+_acting: ContextVar[Acting | Callable[[], Acting] | None] = ContextVar("acting", default=None)
 
 
 def act_for(*, partner_id: UUID, store_id: UUID | None = None, traceparent: str) -> None:
     """Say whose the job is that this task carries out, once its row has told."""
-    acting = _acting.get() or Acting(action=SERVICE)
+    acting = acting_now() or Acting(action=SERVICE)
     trace_id = traceparent[3:35] or None
     _acting.set(replace(acting, partner_id=partner_id, store_id=store_id, trace_id=trace_id))
 
 
 act_as: Final = _acting.set
-"""Say who is at work from here on in this task, and in the tasks that it starts."""
+"""Say who is at work from here on in this task, and in the tasks that it starts; or what tells it when it is asked.
 
-acting_now: Final = _acting.get
-"""Return who is at work; None where nobody said."""
+Most requests are answered without anybody asking.
+"""
+
+
+def acting_now() -> Acting | None:
+    """Return who is at work; None where nobody said."""
+    found = _acting.get()
+    if found is None or isinstance(found, Acting):
+        return found
+    acting = found()
+    _acting.set(acting)
+    return acting

@@ -15,34 +15,41 @@ Receive = Callable[[], Awaitable[Message]]
 DRAINED: Final = 16 * MiB
 """Bytes that are read and thrown away before an answer that came first."""
 
+_CODING: Final = b"transfer-encoding"
+
 
 class Body:
     """The body of one request. `seconds` is how long all of it may take to arrive."""
 
+    __slots__ = ("_head", "_more", "_receive", "_seconds", "_until")
+
     def __init__(self, receive: Receive, head: Head, *, seconds: float) -> None:
         self._receive = receive
-        self._declared = head.content_length or 0
-        coding = head.headers.get(b"transfer-encoding")
-        self._sent = self._declared > 0 or coding is not None
-        # Of a body in two transfer codings, as HTTP allows it, only the outer one has been taken off.
-        self._coded = coding is not None and coding.strip().lower() != b"chunked"
-        self._waits = b"expect" in head.headers
+        self._head = head
         self._seconds = seconds
         self._until: float | None = None
         self._more = True
 
+    @property
+    def is_coming(self) -> bool:
+        """Whether there is a body that was not read to its end."""
+        return self._more and ((self._head.content_length or 0) > 0 or _CODING in self._head.headers)
+
     async def read(self, limit: int) -> bytes:
         """Return the body. Raises PayloadTooLarge, or InvalidRequest when it is slow, breaks off or is coded."""
-        if self._coded:
+        coding = self._head.headers.get(_CODING)
+        if coding is not None and coding.strip().lower() != b"chunked":
+            # Of a body in two transfer codings, as HTTP allows it, only the outer one has been taken off.
             raise InvalidRequest(
                 "The one Transfer-Encoding that is read is: chunked. Send the body as it is."
             )
+        declared = self._head.content_length or 0
         parts: list[bytes] = []
         size = 0
         try:
             async with self._deadline():
                 while self._more:
-                    if max(size, self._declared) > limit:
+                    if max(size, declared) > limit:
                         break
                     parts.append(await self._next())
                     size += len(parts[-1])
@@ -50,15 +57,15 @@ class Body:
             raise InvalidRequest(
                 f"The body did not arrive within {self._seconds:g} s. Send it again, faster."
             ) from None
-        if max(size, self._declared) > limit:
+        if max(size, declared) > limit:
             raise PayloadTooLarge(limit)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def drain(self) -> None:
         """Read on for a while if the body is still coming: most clients only listen once they have sent it."""
-        if not self._sent or not self._more:
+        if not self.is_coming:
             return
-        if self._waits and self._until is None:
+        if b"expect" in self._head.headers and self._until is None:
             return  # it is held back until it is asked for, and the answer comes in its place
         left = DRAINED
         with suppress(TimeoutError, InvalidRequest):

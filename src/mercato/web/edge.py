@@ -6,6 +6,7 @@ it, every bug as a bare 500.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from time import perf_counter
 from typing import Any, Final
 from uuid import UUID
@@ -15,6 +16,7 @@ import structlog
 from mercato import errors
 from mercato.db.errors import is_unavailable
 from mercato.errors import Problem
+from mercato.partners.limits import Limiter
 from mercato.partners.model import Caller
 from mercato.runtime import Runtime
 from mercato.settings import MiB
@@ -35,6 +37,9 @@ log = structlog.get_logger("mercato.web")
 NOBODY: Final = Caller.__new__(Caller)
 """The caller of a public operation: it has no members, so that using it by mistake fails at once."""
 
+_BODILESS: Final = frozenset({204, 304})
+"""Statuses of answers that have no body, and so no length of one."""
+
 DATABASE_AWAY_SECONDS: Final = 2
 """What a client is told to wait when the database is busy, full or restarting."""
 
@@ -45,13 +50,16 @@ class Edge:
     def __init__(self, app: Runtime, routes: Routes) -> None:
         self._app = app
         self._routes = routes
+        self._public_url = app.settings.public_url
+        self._body_seconds = app.settings.body_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request. Lifespan belongs to `web.app`."""
-        head = Head.scan(scope, self._app.settings.public_url)
+        started = perf_counter()
+        head = Head(scope, self._public_url)
         answered: Headers = []
-        body_in = Body(receive, head, seconds=self._app.settings.body_seconds)
-        started, named, render = perf_counter(), "none", problems.PROBLEM_DETAILS.render
+        body_in = Body(receive, head, seconds=self._body_seconds)
+        named, render = "none", problems.PROBLEM_DETAILS.render
         try:
             operation, texts = self._routes.find(scope["method"], head.path)
             named, render = operation.id, operation.refusals.render
@@ -61,21 +69,26 @@ class Edge:
         except Exception as bug:  # noqa: BLE001  # the one place where a bug becomes a bare 500, logged in full
             status, headers, body = render(self._fault(bug, head), context_of(head))
         self._app.metrics.answered(named, status, perf_counter() - started)
-        await body_in.drain()
+        if body_in.is_coming:
+            await body_in.drain()
         headers += answered
         headers.append((b"x-request-id", head.request_id.encode()))
-        await _send(send, status, headers, b"" if scope["method"] == "HEAD" else body, length=len(body))
+        if status not in _BODILESS:
+            headers.append((b"content-length", b"%d" % len(body)))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
     async def _answer(
         self, operation: Operation, texts: list[str], head: Head, body_in: Body, answered: Headers
     ) -> tuple[int, Headers, bytes]:
-        caller = NOBODY
-        if operation.access is not Access.PUBLIC:
+        caller, is_known = NOBODY, operation.access is not Access.PUBLIC
+        if is_known:
             caller = await self._caller(operation, head)
-            await self._count(caller, operation.rate, answered)
-        ids, named = _path(operation, texts)
-        if operation.access is not Access.PUBLIC:
-            act_as(_acting(operation, caller, ids, head))
+            if self._app.limiter is not None:
+                await self._count(self._app.limiter, caller, operation.rate, answered)
+        ids, named = _path(operation, texts) if texts else ({}, {})
+        if is_known:
+            act_as(partial(_acting, operation, caller, ids, head))
         query = operation.decode_query(head.query) if operation.decode_query is not None else None
         if operation.checks_head is not None:
             operation.checks_head(head)
@@ -83,31 +96,23 @@ class Edge:
         if operation.reads_body:
             raw = await self._body(operation, head, body_in)
             body = _decoded(operation, raw, head)
-        call = Call(
-            app=self._app,
-            caller=caller,
-            body=body,
-            query=query,
-            ids=ids,
-            texts=named,
-            head=head,
-        )
+        call = Call(self._app, caller, body, query, ids, named, head)
         return _reply(operation, await operation.handler(call))
 
     async def _caller(self, operation: Operation, head: Head) -> Caller:
         token = _token(head)
         callers = self._app.callers
         caller = callers.cached(token) or await callers.get(token)
-        if operation.access is not Access.ANY and caller.surface is not operation.access.value:
+        wanted = operation.surface
+        if wanted is not None and caller.surface is not wanted:
             raise errors.Forbidden(
-                f"This is a {caller.surface} key; the operation is of the {operation.access.value} surface. "
-                f"Use a key made for it: mercato key create … --surface {operation.access.value}."
+                f"This is a {caller.surface} key; the operation is of the {wanted} surface. "
+                f"Use a key made for it: mercato key create … --surface {wanted}."
             )
         return caller
 
-    async def _count(self, caller: Caller, rate: Rate | None, answered: Headers) -> None:
-        limiter = self._app.limiter
-        if limiter is None or rate is None:
+    async def _count(self, limiter: Limiter, caller: Caller, rate: Rate | None, answered: Headers) -> None:
+        if rate is None:
             return
         shared = self._app.shared_limiter
         quota = limiter.take(caller, rate.value) if shared is None else await shared.take(caller, rate.value)
@@ -205,10 +210,3 @@ def _reply(operation: Operation, result: Any) -> tuple[int, Headers, bytes]:
         return status, headers, b""
     headers.append((b"content-type", b"application/json"))
     return status, headers, as_json(result.value)
-
-
-async def _send(send: Send, status: int, headers: Headers, body: bytes, *, length: int) -> None:
-    if status not in {204, 304}:
-        headers.append((b"content-length", b"%d" % length))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

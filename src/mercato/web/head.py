@@ -6,54 +6,62 @@ from random import getrandbits
 from typing import Any, Final
 from urllib.parse import unquote
 
-from msgspec import Struct
-
-from mercato.wire.unshown import unshown
-
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 _TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?")
 _HOST: Final = re.compile(rb"[A-Za-z0-9.-]{1,253}(?::\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::\d{1,5})?")
 _NO_TRACE: Final = b"0" * 32
+_48_BITS: Final = (1 << 48) - 1
 
 
-@unshown("headers")
-class Head(Struct, frozen=True):
+class Head:
     """The parts of a request's head that operations and refusals need.
 
-    `address` is the peer's: what a proxy says in a header anybody can say.
+    No struct: most requests ask for neither trace nor address, so these are worked out for who does.
     """
 
-    path: str
-    query: bytes
-    headers: dict[bytes, bytes]
-    request_id: str
-    trace_id: str
-    flags: str
-    base_url: str
-    address: str
+    __slots__ = ("_public_url", "_scope", "_trace", "headers", "path", "query", "request_id")
 
-    @classmethod
-    def scan(cls, scope: Any, public_url: str | None) -> "Head":
-        """Return the head of an ASGI scope. A header that is sent twice counts as the list of its values."""
+    def __init__(self, scope: Any, public_url: str | None) -> None:
+        """Scan an ASGI scope. A header that is sent twice counts as the list of its values."""
         sent = scope["headers"]
-        headers = dict(sent)
+        headers: dict[bytes, bytes] = dict(sent)
         if len(headers) != len(sent):
             headers = _combined(sent)
-        trace_id, flags = _trace(headers.get(b"traceparent"))
-        return cls(
-            path=_path(scope),
-            query=scope.get("query_string", b""),
-            headers=headers,
-            request_id=_request_id(headers.get(b"x-request-id")),
-            trace_id=trace_id,
-            flags=flags,
-            address=(scope.get("client") or ("",))[0],
-            base_url=public_url.rstrip("/") if public_url else _base(scope, headers.get(b"host", b"")),
-        )
+        self.headers = headers
+        self.path = _path(scope)
+        self.query: bytes = scope.get("query_string", b"")
+        self.request_id = _request_id(headers.get(b"x-request-id"))
+        self._scope = scope
+        self._public_url = public_url
+        self._trace: tuple[str, str] | None = None
+
+    @property
+    def trace_id(self) -> str:
+        """The id of the trace that the request belongs to, or of one that begins with it."""
+        return self._traced()[0]
+
+    @property
+    def base_url(self) -> str:
+        """The service's address as this client sees it."""
+        if self._public_url:
+            return self._public_url.rstrip("/")
+        return _base(self._scope, self.headers.get(b"host", b""))
+
+    @property
+    def address(self) -> str:
+        """The peer's address: what a proxy says in a header anybody can say."""
+        peer: str = (self._scope.get("client") or ("",))[0]
+        return peer
 
     def child(self) -> str:
         """Return the `traceparent` of what this request causes: the same trace, a new parent."""
-        return f"00-{self.trace_id}-{getrandbits(64):016x}-{self.flags}"
+        trace_id, flags = self._traced()
+        return f"00-{trace_id}-{getrandbits(64):016x}-{flags}"
+
+    def _traced(self) -> tuple[str, str]:
+        if self._trace is None:
+            self._trace = _trace(self.headers.get(b"traceparent"))
+        return self._trace
 
     @property
     def authorization(self) -> bytes:
@@ -105,8 +113,9 @@ def _request_id(sent: bytes | None) -> str:
     if sent is not None and _SANE_ID.fullmatch(sent):
         return sent.decode()
     # A UUIDv7 as text; through a UUID object it would cost three times as much, on every request.
-    text = f"{int(time.time() * 1000):012x}{0x7000 | getrandbits(12):04x}{1 << 63 | getrandbits(62):016x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    now, chance = int(time.time() * 1000), getrandbits(74)
+    parts = now >> 16, now & 0xFFFF, 0x7000 | chance >> 62, 0x8000 | chance >> 48 & 0x3FFF, chance & _48_BITS
+    return "%08x-%04x-%04x-%04x-%012x" % parts  # noqa: UP031  # a quarter faster than an f-string
 
 
 def _trace(sent: bytes | None) -> tuple[str, str]:

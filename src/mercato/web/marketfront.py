@@ -20,6 +20,7 @@ from mercato.wire import Wire, parse_instant
 marketfront = Operations(access=Access.MARKETFRONT, tag="Marketfront")
 
 _FOREVER: Final = b"private, max-age=31536000, immutable"
+_OF_UNCHANGED: Final = 3
 _NO_STORE: Final = ((b"cache-control", b"no-store"),)
 _WEIGHT: Final = re.compile(r"\s*q\s*=\s*(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*", re.IGNORECASE)
 
@@ -36,14 +37,22 @@ _WEIGHT: Final = re.compile(r"\s*q\s*=\s*(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*", r
 )
 async def get_catalog_set(call: Call[None, None]) -> Answer:
     """Return a CatalogSet. It never changes under its id, so keep it; a superseded one is readable for 30 days."""
-    coding = best_coding(call.headers.get(b"accept-encoding", b"").decode("latin-1"))
+    asked = call.headers
+    coding = best_coding(asked.get(b"accept-encoding", b""))
     body = await call.app.bodies.get(call.ids["catalogSetId"], coding)
-    headers = [(b"etag", body.tag.encode()), (b"vary", b"Accept-Encoding"), (b"cache-control", _FOREVER)]
-    if _known(call.headers.get(b"if-none-match", b"").decode("latin-1"), body):
-        return Answer(status=304, headers=tuple(headers))
-    if coding != IDENTITY:
-        headers.append((b"content-encoding", coding.encode()))
-    return Answer(raw=body.content, headers=tuple(headers))
+    headers = _headers(body.tag, coding)
+    known = asked.get(b"if-none-match")
+    if known is not None and _known(known.decode("latin-1"), body):
+        return Answer(status=304, headers=headers[:_OF_UNCHANGED])
+    return Answer(raw=body.content, headers=headers)
+
+
+@lru_cache(maxsize=4096)
+def _headers(tag: str, coding: str) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the headers of a body; the first of them are those of a 304, too."""
+    of_unchanged = (b"etag", tag.encode()), (b"vary", b"Accept-Encoding"), (b"cache-control", _FOREVER)
+    assert len(of_unchanged) == _OF_UNCHANGED
+    return of_unchanged if coding == IDENTITY else (*of_unchanged, (b"content-encoding", coding.encode()))
 
 
 class AtQuery(Wire):
@@ -97,10 +106,10 @@ async def _store(call: Call[None, Any]) -> tuple[StoreRow, CompiledCatalog]:
 
 
 @lru_cache(maxsize=256)
-def best_coding(accept_encoding: str) -> str:
+def best_coding(accept_encoding: bytes) -> str:
     """Return the coding that the client likes best, ours in their order where it does not care."""
     weights: dict[str, float] = {}
-    for part in accept_encoding.lower().split(","):
+    for part in accept_encoding.decode("latin-1").lower().split(","):
         name, _, parameter = part.strip().partition(";")
         weight = _WEIGHT.fullmatch(parameter) if parameter else None
         weights[name.strip()] = float(weight[1]) if weight else (0.0 if parameter else 1.0)
@@ -111,7 +120,5 @@ def best_coding(accept_encoding: str) -> str:
 
 def _known(if_none_match: str, body: Body) -> bool:
     """Tell whether the client has these bytes, in whatever coding."""
-    if not if_none_match:
-        return False
     tags = {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}
     return "*" in tags or not tags.isdisjoint(body.tags)
