@@ -171,6 +171,8 @@ async def test_postgresql_that_restarts_under_load_costs_503s_and_nothing_else(t
             "MERCATO_DATABASE_URL": server.url,
             "MERCATO_DATA_DIR": str(tmp_path),
             "MERCATO_LOG_LEVEL": "error",
+            # The claim of a key whose request was cut off in the middle ends 5 s after this.
+            "MERCATO_PLACE_SECONDS": "1",
         }
         async with (
             serving(tmp_path, **settings, MERCATO_WORKERS="2") as (_, base),
