@@ -56,6 +56,8 @@ def written(tmp_path: Path, document: Any, name: str = "menu.json") -> str:
 def test_rules_have_ids_of_their_own_and_advice():
     assert len({rule.id for rule in Rule}) == len(list(Rule))
     assert all(rule.advice.endswith(".") for rule in Rule)
+    page = (Path(__file__).parents[2] / "docs/how-to/check-a-catalog.md").read_text()
+    assert page.endswith("".join(f"| `{rule.id}` | {rule.advice} |\n" for rule in Rule))
 
 
 def test_it_says_what_an_ingest_says():

@@ -16,10 +16,12 @@ POSTGRESQL = HOW_TO / "go-to-postgresql.md"
 README = ROOT / "README.md"
 
 PAGES = (
+    "check-a-catalog.md",
     "replace-a-catalog.md",
     "sell-out-an-item.md",
     "pause-a-store.md",
     "verify-a-webhook.md",
+    "find-why-a-signature-fails.md",
     "redeliver-a-webhook.md",
     "rotate-keys-and-secrets.md",
     "operate.md",

@@ -40,14 +40,17 @@ class LintReport(Wire):
     summary: CatalogSummary | None
 
 
-def lint(document: bytes, *, default_currency: str, most_bytes: int) -> tuple[LintReport, Built | None]:
+def lint(
+    document: bytes, *, default_currency: str, most_bytes: int, onboarding_id: UUID = NOWHERE
+) -> tuple[LintReport, Built | None]:
     """Return what an ingest would say of the document, and what it would make of one without errors.
 
-    `most_bytes` is what a server may send at most without compressing it.
+    `most_bytes` is what a server may send at most without compressing it. Ids that are no UUIDs are served as those
+    that are made of the `onboarding_id`.
     """
     made = build(
         document,
-        onboarding_id=NOWHERE,
+        onboarding_id=onboarding_id,
         catalog_set_id=NOWHERE,
         store_id=NOWHERE,
         default_currency=default_currency,

@@ -1,12 +1,14 @@
 """`mercato catalog`: looks at catalog documents as an ingest would, without a server."""
 
-from typing import Annotated
+from collections import Counter
+from typing import Annotated, Final
+from uuid import UUID
 
 from cyclopts import App, Parameter
 
 from mercato.catalog.build import Built
 from mercato.catalog.compile import unpack
-from mercato.catalog.lint import LintFinding, LintReport, refused
+from mercato.catalog.lint import NOWHERE, LintFinding, LintReport, refused
 from mercato.catalog.lint import lint as linted
 from mercato.cli import FAILED
 from mercato.cli.carts import compare_carts
@@ -20,9 +22,19 @@ from mercato.cli.sarif import sarif
 from mercato.cli.sources import Document, RefusedError, read_document, settings
 from mercato.settings import Settings
 
+MOST_ALIKE: Final = 10
+"""Warnings of one rule that people are shown."""
+
 catalog = App(name="catalog", help="Catalogs: lint, diff, show.")
 
 Source = Annotated[str, Parameter(help="A file, a URL, or - for standard input.", allow_leading_hyphen=True)]
+
+Onboarding = Annotated[
+    UUID,
+    Parameter(
+        help="The store's onboardingId: ids that are no UUIDs are served as those that are made of it."
+    ),
+]
 
 
 @catalog.command
@@ -34,6 +46,7 @@ def lint(
     sarif_: Annotated[
         bool, Parameter(name="--sarif", negative=(), help="SARIF 2.1.0 on standard output, for code hosts.")
     ] = False,
+    onboarding: Onboarding = NOWHERE,
 ) -> int:
     """Say what an ingest would say of a catalog, and where: by the ingest's own rules, without a server.
 
@@ -46,7 +59,7 @@ def lint(
     try:
         document = read_document(file, bounds)
         name, uri = document.name, document.uri
-        report, _ = _looked_at(document, bounds)
+        report, _ = _looked_at(document, bounds, onboarding)
     except RefusedError as error:
         report = refused(error.rule, str(error))
     if json:
@@ -68,6 +81,7 @@ def diff(
         list[str] | None, Parameter(help="A file with a cart to price by both; may be repeated.", negative=())
     ] = None,
     json: Json = False,
+    onboarding: Onboarding = NOWHERE,
 ) -> int:
     """Say what NEW changes against OLD: added, removed, repriced, with other options; and what carts would cost.
 
@@ -76,7 +90,7 @@ def diff(
     if old == new == "-":
         raise UnusableError("Standard input holds one document. Name a file for the other one.")
     bounds = settings()
-    before, after = (unpack(_valid(name, bounds)[1].compiled) for name in (old, new))
+    before, after = (unpack(_valid(name, bounds, onboarding)[1].compiled) for name in (old, new))
     from mercato.catalog.diff import diff as compared
 
     found = Difference(catalog=compared(before, after), carts=compare_carts(cart or (), before, after))
@@ -99,17 +113,22 @@ def show(file: Source, /) -> int:
     return 0
 
 
-def _looked_at(document: Document, bounds: Settings) -> tuple[LintReport, Built | None]:
-    return linted(document.body, default_currency=bounds.default_currency, most_bytes=bounds.pull_bytes)
+def _looked_at(document: Document, bounds: Settings, onboarding: UUID) -> tuple[LintReport, Built | None]:
+    return linted(
+        document.body,
+        default_currency=bounds.default_currency,
+        most_bytes=bounds.pull_bytes,
+        onboarding_id=onboarding,
+    )
 
 
-def _valid(name: str, bounds: Settings) -> tuple[Document, Built]:
+def _valid(name: str, bounds: Settings, onboarding: UUID = NOWHERE) -> tuple[Document, Built]:
     """Return a document that has no errors, and what an ingest makes of it. Raises UnusableError."""
     try:
         document = read_document(name, bounds)
     except RefusedError as error:
         raise UnusableError(str(error)) from None
-    report, built = _looked_at(document, bounds)
+    report, built = _looked_at(document, bounds, onboarding)
     if built is None:
         for line in _told(report.errors[0], document.name, "error"):
             note(line)
@@ -119,8 +138,14 @@ def _valid(name: str, bounds: Settings) -> tuple[Document, Built]:
 
 def _print(report: LintReport, name: str) -> None:
     for kind, listed in (("error", report.errors), ("warning", report.warnings)):
+        counted: Counter[str] = Counter()
         for found in listed:
-            say(*_told(found, name, kind), "")
+            counted[found.rule] += 1
+            if kind == "error" or counted[found.rule] <= MOST_ALIKE:
+                say(*_told(found, name, kind), "")
+        for rule, count in counted.items():
+            if kind == "warning" and count > MOST_ALIKE:
+                say(f"{count - MOST_ALIKE} more warnings [{rule}]: --json has them.", "")
     rules = {found.rule: found.advice for found in (*report.errors, *report.warnings)}
     if rules:
         say("What to do:")
