@@ -442,11 +442,11 @@ def test_no_secret_is_ever_repeated():
 
 
 def test_the_work_is_bounded_whatever_the_body():
-    big = json.dumps({str(i): "é" * 10 for i in range(6000)}).encode()
+    big = json.dumps([1] * 43_000).encode()
     began = time.process_time()
     made = told(big, headers(b"{}"), secrets=(NEW, OLD, STRANGE, NEW + "A", OLD + "A"), own=(NEW, OLD))
     assert not made.valid
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 2
     deep = b"[" * 100_000
     assert told(deep, headers(b"{}")).code == "WRONG_KEY"
     assert len(list(forerunners(deep))) < 12

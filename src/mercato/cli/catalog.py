@@ -32,7 +32,8 @@ Source = Annotated[str, Parameter(help="A file, a URL, or - for standard input."
 Onboarding = Annotated[
     UUID,
     Parameter(
-        help="The store's onboardingId: ids that are no UUIDs are served as those that are made of it."
+        help="The store's onboardingId: ids that are no UUIDs are served as those that are made of it.",
+        show_default=False,
     ),
 ]
 

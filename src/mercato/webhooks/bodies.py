@@ -16,6 +16,9 @@ from mercato.wire import Wire
 _AROUND: Final = 24
 """Bytes shown before and after the place where two bodies first differ."""
 
+SHORT: Final = 32 * 1024
+"""Bytes of a body up to which the unlikely is tried, too: few webhooks are longer, and time is bounded."""
+
 _INDENTS: Final = (2, 4, 1, "\t")
 
 _VISIBLE: Final = {
@@ -26,6 +29,10 @@ _VISIBLE: Final = {
     0x09: "\\t",
     0xFEFF: "\\ufeff",
 }
+
+
+Writer = tuple[str, Callable[[Any], bytes]]
+"""How a value may have been written as JSON, in words and as a function."""
 
 
 class BodyDifference(Wire, frozen=True):
@@ -83,7 +90,7 @@ def forerunners(body: bytes) -> Iterator[tuple[str, bytes]]:
         return
     if isinstance(value, str):
         yield "what was signed is not a JSON string, but the text inside it", value.encode("utf-8", "replace")
-    yield from _rewritten(value)
+    yield from _rewritten(value, _WRITERS if len(body) <= SHORT else _QUICK_WRITERS)
 
 
 def how(signed: bytes, received: bytes) -> str | None:
@@ -140,9 +147,9 @@ def _decoded(body: bytes) -> Iterator[tuple[str, bytes]]:
         yield "this is the base64 of what was signed", base64.b64decode(body, validate=True)
 
 
-def _rewritten(value: Any) -> Iterator[tuple[str, bytes]]:
+def _rewritten(value: Any, writers: Sequence[Writer]) -> Iterator[tuple[str, bytes]]:
     tried: set[bytes] = set()
-    for words, write in _WRITERS:
+    for words, write in writers:
         try:
             body = write(value)
         except (ValueError, RecursionError):
@@ -164,7 +171,7 @@ def _dumped(
     return text.encode("utf-8", "surrogatepass")
 
 
-def _writers() -> Iterator[tuple[str, Callable[[Any], bytes]]]:
+def _writers(*, indented: bool) -> Iterator[Writer]:
     compact, spaced = (",", ":"), (", ", ": ")
 
     def with_options(separators: tuple[str, str], **options: Any) -> Callable[[Any], bytes]:
@@ -183,7 +190,7 @@ def _writers() -> Iterator[tuple[str, Callable[[Any], bytes]]]:
                 f"what was signed has a blank after each comma and colon{escaped}{keys}",
                 with_options(spaced, **options),
             )
-            for indent in _INDENTS:
+            for indent in _INDENTS if indented else ():
                 size = "a tab" if indent == "\t" else f"{indent} blanks"
                 yield (
                     f"what was signed is indented by {size}{escaped}{keys}",
@@ -206,4 +213,5 @@ def _html_escaped(plain: Callable[[Any], bytes], value: Any) -> bytes:
     return body
 
 
-_WRITERS: Final = tuple(_writers())
+_WRITERS: Final = tuple(_writers(indented=True))
+_QUICK_WRITERS: Final = tuple(_writers(indented=False))

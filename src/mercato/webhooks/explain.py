@@ -7,17 +7,13 @@ and frameworks do to keys, bodies and headers. It never repeats a secret.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated
 from uuid import UUID
-
-from msgspec import Meta
 
 from mercato.webhooks import signatures, words
 from mercato.webhooks.bodies import BodyDifference, difference, how, looks_rewritten
-from mercato.webhooks.findings import ERROR, Code, Finding, error, note
+from mercato.webhooks.findings import ERROR, Code, Finding, SignatureExplanation, error, note
 from mercato.webhooks.signatures import Envelope, Given
 from mercato.webhooks.trials import Match, Message, Secret, Whose, find_right, find_wrong
-from mercato.wire import Wire
 
 __all__ = ["Secret", "Sent", "SignatureExplanation", "Webhook", "Whose", "explain"]
 
@@ -41,41 +37,6 @@ class Sent:
     webhook_id: str
     body: bytes = field(repr=False)
     times: tuple[int, ...] = ()
-
-
-class SignatureExplanation(Wire, frozen=True):
-    """What is wrong with a webhook's signature, or that nothing is."""
-
-    valid: Annotated[
-        bool,
-        Meta(description="Whether a Standard Webhooks verifier with one of the secrets accepts it."),
-    ]
-    code: Annotated[str, Meta(description="`VALID`, or the code of the first error.", examples=["VALID"])]
-    message: Annotated[str, Meta(description="The same in words.")]
-    findings: Annotated[list[Finding], Meta(description="Everything that was found, errors first.")]
-    difference: Annotated[
-        BodyDifference | None,
-        Meta(description="Where the body differs from what was signed, if that is known."),
-    ]
-    skew_seconds: Annotated[
-        int | None,
-        Meta(
-            description="`webhook-timestamp` less the time of receipt, in seconds; null without a timestamp."
-        ),
-    ]
-    signed_with: Annotated[
-        str | None,
-        Meta(
-            description="Whose secret made the signature: `given` by the caller, or the account's `current` or "
-            "`previous` one; null if none that was tried did."
-        ),
-    ]
-    secret_index: Annotated[
-        int | None, Meta(description="Which of them, from 0, the newest first; null like `signedWith`.")
-    ]
-    delivery_id: Annotated[
-        UUID | None, Meta(description="The delivery that it was compared with; null if it was with none.")
-    ]
 
 
 def explain(
@@ -171,9 +132,11 @@ class _Clinic:
 
     def _searched(self, message: Message) -> Match | None:
         given = self._envelope.given
-        return find_right(self._all, message, given) or find_wrong(
-            self._all, message, given, ids=self._ids(), times=self._times(), sent=self._sent_body()
-        )
+        return find_right(self._all, message, given) or self._wrongly(message, given)
+
+    def _wrongly(self, message: Message, given: Sequence[Given]) -> Match | None:
+        sent = None if self._sent is None else self._sent.body
+        return find_wrong(self._all, message, given, ids=self._ids(), times=self._times(), sent=sent)
 
     def _ids(self) -> Iterator[str]:
         written, sent = self._envelope.id or "", self._sent
@@ -190,9 +153,6 @@ class _Clinic:
             yield from (at + off for at in self._sent.times for off in (0, -1, 1))
         if seconds is not None:
             yield from (seconds, seconds * 1000)
-
-    def _sent_body(self) -> bytes | None:
-        return None if self._sent is None else self._sent.body
 
     def _matched(self, match: Match | None) -> None:
         """Note what a match says, or that there is none."""
@@ -294,9 +254,7 @@ class _Clinic:
         given = signatures.read_signature(text)
         bare = [Given(one.digest) for one in given]
         right = find_right(self._all, message, bare)
-        found = right or find_wrong(
-            self._all, message, bare, ids=self._ids(), times=self._times(), sent=self._sent_body()
-        )
+        found = right or self._wrongly(message, bare)
         if found is None:
             self._found.append(words.COMPUTED_UNKNOWN)
             return

@@ -2,9 +2,11 @@
 
 from enum import StrEnum
 from typing import Annotated, Final
+from uuid import UUID
 
 from msgspec import Meta
 
+from mercato.webhooks.bodies import BodyDifference
 from mercato.wire import Wire
 
 
@@ -50,6 +52,41 @@ class Finding(Wire, frozen=True):
     ]
     message: str
     advice: Annotated[str, Meta(description="What to do; empty when there is nothing to do.")]
+
+
+class SignatureExplanation(Wire, frozen=True):
+    """What is wrong with a webhook's signature, or that nothing is."""
+
+    valid: Annotated[
+        bool,
+        Meta(description="Whether a Standard Webhooks verifier with one of the secrets accepts it."),
+    ]
+    code: Annotated[str, Meta(description="`VALID`, or the code of the first error.", examples=["VALID"])]
+    message: Annotated[str, Meta(description="The same in words.")]
+    findings: Annotated[list[Finding], Meta(description="Everything that was found, errors first.")]
+    difference: Annotated[
+        BodyDifference | None,
+        Meta(description="Where the body differs from what was signed, if that is known."),
+    ]
+    skew_seconds: Annotated[
+        int | None,
+        Meta(
+            description="`webhook-timestamp` less the time of receipt, in seconds; null without a timestamp."
+        ),
+    ]
+    signed_with: Annotated[
+        str | None,
+        Meta(
+            description="Whose secret made the signature: `given` by the caller, or the account's `current` or "
+            "`previous` one; null if none that was tried did."
+        ),
+    ]
+    secret_index: Annotated[
+        int | None, Meta(description="Which of them, from 0, the newest first; null like `signedWith`.")
+    ]
+    delivery_id: Annotated[
+        UUID | None, Meta(description="The delivery that it was compared with; null if it was with none.")
+    ]
 
 
 def error(code: Code, message: str, advice: str) -> Finding:
