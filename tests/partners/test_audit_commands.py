@@ -29,10 +29,14 @@ __all__ = ["fresh", "shell"]
 READS = {
     ("audit",),
     ("backup",),
+    ("catalog", "diff"),
+    ("catalog", "lint"),
+    ("catalog", "show"),
     ("doctor",),
     ("key", "list"),
     ("partner", "list"),
     ("secret", "list"),
+    ("webhooks", "explain"),
 }
 """Commands that change nothing."""
 
