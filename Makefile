@@ -28,8 +28,9 @@ run: $(VENV)/.run ## serve on http://127.0.0.1:8000 with a database in ./data
 demo: $(VENV)/.run ## the whole story in one process, in under a minute
 	$(BIN)/mercato demo
 
+# The documents have been tried by `check`, which CI runs before this.
 test: $(VENV)/.dev ## the tests, on SQLite and on PostgreSQL
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not long" -q
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long" -q --ignore=tests/docs
 
 test-long: $(VENV)/.dev ## the proofs that take minutes
 	$(BIN)/python -m pytest -n $(WORKERS) -m long -q
