@@ -1,6 +1,7 @@
 """Decisions §4, §7: prices equal those of a second, slow and obvious pricing, to the last minor unit."""
 
 import copy
+from collections import Counter
 from fractions import Fraction
 from typing import Any
 from uuid import UUID, uuid4
@@ -16,7 +17,7 @@ from tests.catalog.documents import compiled
 from mercato.carts.changes import Menu, add_item, remove_item
 from mercato.carts.model import AddCartItemRequest, Cart, LineItem, PricedCart, RemoveCartItemRequest
 from mercato.carts.places import CART, in_cart
-from mercato.carts.pricing import price
+from mercato.carts.pricing import MOST_FAULTS, price
 from mercato.clock import new_id
 
 STORE, SET = uuid4(), uuid4()
@@ -47,7 +48,9 @@ def check_price(seed: int, careless: float) -> bool:
         for unit, line in zip(got.units, items, strict=True)
     ]
     assert prices == expected.prices
-    assert sorted((fault.code, str(fault.pointer)) for fault in got.faults) == sorted(expected.faults)
+    told = Counter((fault.code, str(fault.pointer)) for fault in got.faults)
+    assert told.total() == min(len(expected.faults), MOST_FAULTS)
+    assert told <= Counter(expected.faults)
     assert expected.total is None or Fraction(got.total, scale) == expected.total
     return not expected.faults
 

@@ -80,14 +80,14 @@ def test_a_good_menu_is_compiled_as_it_stands_in_the_document(path: Path):
     result = outcome(path.read_bytes())
     assert isinstance(result, Built)
     catalog = unpack(result.compiled)
-    assert [str(key) for key in catalog.items] == list(document["items"])
+    assert [str(UUID(int=key)) for key in catalog.items] == list(document["items"])
     for key, item in document["items"].items():
-        made = catalog.items[UUID(key)]
+        made = catalog.items[UUID(key).int]
         written = item.get("basePrice")
         text = written[1] if isinstance(written, tuple) else written
         assert made.price == (None if text is None else Decimal(text).scaleb(catalog.scale))
         assert made.name == item.get("name", "")
-        assert [str(group) for group in made.groups] == item.get("modifierGroupIds", [])
+        assert [str(UUID(int=group)) for group in made.groups] == item.get("modifierGroupIds", [])
         assert made.available is item.get("isAvailable", True)
 
 

@@ -69,7 +69,9 @@ class _Writer:
                     line_items=[self.line(below) for below in group.line_items],
                 )
                 for group in line.modifier_groups
-            ],
+            ]
+            if line.modifier_groups
+            else [],
             amounts=amounts,
             unavailable=True if id(line) in self._unavailable else UNSET,
         )

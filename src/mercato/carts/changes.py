@@ -153,6 +153,6 @@ def _answered(
 
 def _said_there(fault: OrderError, said: Said) -> OrderError:
     """Return the fault of a quantity with the pointer to where the request says that quantity."""
-    if said is None or fault.pointer != pointer((said[0], "quantity")):
+    if said is None or fault.pointer != pointer((said[0], "quantity", None)):
         return fault
     return replace(fault, pointer=said[1])

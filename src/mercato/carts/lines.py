@@ -49,7 +49,7 @@ def find_same(lines: Sequence[LineItem], item: LineItem) -> int | None:
     """Return the index of the line with the same item and the same modifiers, in any order."""
     wanted: Hashable = None
     for index, line in enumerate(lines):
-        if line.item_id == item.item_id:
+        if line.item_id.int == item.item_id.int:
             wanted = wanted or choice_of(item)
             if choice_of(line) == wanted:
                 return index
@@ -62,13 +62,13 @@ def choice_of(line: LineItem) -> Hashable:
     Quantities of modifiers count, the line's own does not; a choice sent in parts is the choice sent once.
     """
     if not line.modifier_groups:
-        return line.item_id, frozenset[Hashable]()
-    units: dict[tuple[UUID, Hashable], int] = {}
+        return line.item_id.int, frozenset[Hashable]()
+    units: dict[tuple[int, Hashable], int] = {}
     for group in line.modifier_groups:
         for below in group.line_items:
-            key = group.modifier_group_id, choice_of(below)
+            key = group.modifier_group_id.int, choice_of(below)
             units[key] = units.get(key, 0) + below.quantity
-    return line.item_id, frozenset(units.items())
+    return line.item_id.int, frozenset(units.items())
 
 
 def _find_path(lines: Sequence[LineItem], line_item_id: UUID) -> Path | None:

@@ -6,11 +6,13 @@ from typing import Final
 from mercato.carts.model import MOST_DEPTH, MOST_LINES, LineItem
 from mercato.errors import ValidationFailed
 
-Place = tuple["Place | None", str]
-"""The place above, and the steps from there."""
+Place = tuple["Place | None", str, int | None]
+"""The place above, the name of the member there, and the index in it if it is a list of which this is one."""
 
-CART: Final[Place] = (None, "cart/lineItems")
-ITEM: Final[Place] = (None, "item")
+_CART: Final = "cart/lineItems"
+
+CART: Final[Place] = (None, _CART, None)
+ITEM: Final[Place] = (None, "item", None)
 
 
 def pointer(place: Place) -> str:
@@ -18,14 +20,14 @@ def pointer(place: Place) -> str:
     steps = []
     above: Place | None = place
     while above is not None:
-        above, step = above
-        steps.append(step)
+        above, name, index = above
+        steps.append(name if index is None else f"{name}/{index}")
     return "/" + "/".join(reversed(steps))
 
 
 def in_cart(lines: Sequence[LineItem]) -> list[Place]:
     """Return the places of the cart's lines."""
-    return [(CART, str(index)) for index in range(len(lines))]
+    return [(None, _CART, index) for index in range(len(lines))]
 
 
 def check_bounds(lines: Iterable[LineItem], places: Iterable[Place]) -> None:
@@ -34,7 +36,7 @@ def check_bounds(lines: Iterable[LineItem], places: Iterable[Place]) -> None:
     It comes before everything else and stops at the first fault, so that all that follows is bounded.
     """
     lines = list(lines)
-    if _size(lines, 0) <= MOST_LINES:
+    if _size(lines) <= MOST_LINES:
         return
     # Only a refusal says where it is: the places are made for it alone.
     count = 0
@@ -42,17 +44,15 @@ def check_bounds(lines: Iterable[LineItem], places: Iterable[Place]) -> None:
         count = _counted(line, place, depth=0, count=count)
 
 
-def _size(lines: Sequence[LineItem], depth: int) -> int:
+def _size(lines: Sequence[LineItem]) -> int:
     """Return how many lines there are, modifiers included; more than may be when they stand too deep."""
-    if depth > MOST_DEPTH and lines:
-        return MOST_LINES + 1
-    count = len(lines)
-    for line in lines:
-        for group in line.modifier_groups:
-            count += _size(group.line_items, depth + 1)
-        if count > MOST_LINES:
-            break
-    return count
+    count = 0
+    for _ in range(MOST_DEPTH + 1):
+        count += len(lines)
+        if not lines or count > MOST_LINES:
+            return count
+        lines = [below for line in lines for group in line.modifier_groups for below in group.line_items]
+    return MOST_LINES + 1 if lines else count
 
 
 def _counted(line: LineItem, place: Place, *, depth: int, count: int) -> int:
@@ -65,12 +65,11 @@ def _counted(line: LineItem, place: Place, *, depth: int, count: int) -> int:
         raise ValidationFailed.at(pointer(_root(place)), message)
     for number, group in enumerate(line.modifier_groups):
         for index, below in enumerate(group.line_items):
-            at = (place, f"modifierGroups/{number}/lineItems/{index}")
+            at: Place = ((place, "modifierGroups", number), "lineItems", index)
             count = _counted(below, at, depth=depth + 1, count=count)
     return count
 
 
 def _root(place: Place) -> Place:
-    while place[0] is not None:
-        place = place[0]
-    return place
+    above, name, _ = place
+    return (None, name, None) if above is None else _root(above)

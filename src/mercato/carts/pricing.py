@@ -4,16 +4,16 @@ A unit of a line costs the item's own price and what its modifiers cost, at ever
 units are its cheapest by the choices' own prices; modifiers of a free choice cost what they cost.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
 import msgspec
 
 from mercato import errors
-from mercato.carts.model import LineItem
+from mercato.carts.model import CartModifierGroup, LineItem
 from mercato.carts.places import Place, pointer
-from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem
+from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.catalog.money import LEAST, MOST
 from mercato.errors import OrderError
 
@@ -25,8 +25,8 @@ INVALID: Final = errors.ValidationFailed.code
 MOST_FAULTS: Final = 100
 """Faults listed in one refusal."""
 
-Chosen = list[tuple[LineItem, Place]]
-"""What was chosen from one group, each with its place in the request."""
+Chosen = list[tuple[int, CartModifierGroup]]
+"""What was chosen from one group, in as many parts as it was sent in, each with its index."""
 
 
 class Priced(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class _Pricing:
     def __init__(self, catalog: CompiledCatalog, sold_out: Collection[UUID]) -> None:
         self._items = catalog.items
         self._groups = catalog.groups
-        self._sold_out = sold_out
+        self._sold_out = {item_id.int for item_id in sold_out}
         self._tops: list[tuple[CompiledItem | None, Place]] = []
         self.faults: list[OrderError] = []
         self.overflows: list[OrderError] = []
@@ -101,7 +101,7 @@ class _Pricing:
 
     def top(self, line: LineItem, place: Place) -> int | None:
         """Return what one unit of a top-level line costs."""
-        item = self._items.get(line.item_id)
+        item = self._items.get(line.item_id.int)
         self._tops.append((item, place))
         if item is None:
             self._gone(line, f"Item {line.item_id} is not in the store's current CatalogSet.", place)
@@ -109,7 +109,7 @@ class _Pricing:
         if item.price is None:
             # It is looked at all the same, so that all faults are told at once, but one line is one fault.
             self._unit(line, item, 0, place)
-            if not self._is_out(line.item_id, item):
+            if not self._is_out(line, item):
                 self._gone(line, f"{item.name or line.item_id} is not sold by itself.", place)
             return None
         return self._unit(line, item, item.price, place)
@@ -122,71 +122,71 @@ class _Pricing:
 
     def check_quantities(self, lines: Sequence[LineItem]) -> None:
         """Note every item of which the cart has more units, over all top-level lines, than one may buy."""
-        units: dict[UUID, int] = {}
+        units: dict[Key, int] = {}
         for line, (item, place) in zip(lines, self._tops, strict=True):
             if item is not None and item.maximum_quantity is not None:
-                units[line.item_id] = had = units.get(line.item_id, 0) + line.quantity
+                key = line.item_id.int
+                units[key] = had = units.get(key, 0) + line.quantity
                 if had > item.maximum_quantity:
                     message = f"At most {item.maximum_quantity} of {item.name or line.item_id} can be bought."
-                    self._fault(INVALID, message, (place, "quantity"))
+                    self._fault(INVALID, message, (place, "quantity", None))
 
     def _unit(self, line: LineItem, item: CompiledItem, own: int, place: Place) -> int | None:
         """Return what one unit costs, given the item's own price where it stands."""
         unit: int | None = own
-        if self._is_out(line.item_id, item):
+        if self._is_out(line, item):
             self._gone(line, f"{item.name or line.item_id} is sold out.", place)
             unit = None
         if not line.modifier_groups and not item.groups:
             return unit
-        chosen = _by_group(line, place)
-        for group_id, (choices, where) in chosen.items():
-            group = self._groups.get(group_id) if group_id in item.groups else None
-            extra = None if group is None else self._group(group, choices, where)
+        chosen = _by_group(line)
+        for key, parts in chosen.items():
+            group = self._groups.get(key) if key in item.groups else None
+            extra = None if group is None else self._group(group, parts, place)
             if group is None:
-                self._lacks_group(group_id, item, choices, where)
+                self._lacks_group(item, parts, place)
             unit = None if unit is None or extra is None else unit + extra
-        for group_id in dict.fromkeys(item.groups):
-            if group_id not in chosen:
-                self._check_units(self._groups[group_id], 0, {}, (place, "modifierGroups"))
+        for key in dict.fromkeys(item.groups):
+            if key not in chosen:
+                self._check_units(self._groups[key], 0, {}, (place, "modifierGroups", None))
         if unit is None:
             self.unavailable.add(id(line))
         return unit
 
-    def _is_out(self, item_id: UUID, item: CompiledItem) -> bool:
-        return not item.available or (bool(self._sold_out) and item_id in self._sold_out)
+    def _is_out(self, line: LineItem, item: CompiledItem) -> bool:
+        return not item.available or line.item_id.int in self._sold_out
 
-    def _group(self, group: CompiledGroup, choices: Chosen, where: Place) -> int | None:
+    def _group(self, group: CompiledGroup, parts: Chosen, place: Place) -> int | None:
         """Return what the choices cost together; None when one of them can't be had."""
         extra: int | None = 0
         had = 0
-        bounded: dict[UUID, tuple[int, int]] = {}
+        bounded: dict[Key, tuple[int, int]] = {}
         costs: list[tuple[int, int]] = []
-        for line, place in choices:
-            quantity = line.quantity
+        for line, at in _lines(parts, place):
+            quantity, key = line.quantity, line.item_id.int
             had += quantity
-            item_id = line.item_id
-            own = group.choices.get(item_id)
-            if own is None:
+            item, own = self._items.get(key), group.choices.get(key)
+            if own is None or item is None:
                 # Its units count all the same: the customer has chosen, and is told once that it is gone.
-                message = f"{group.name or 'The group'} has no choice {item_id} in the current CatalogSet."
-                self._gone(line, message, place)
+                message = (
+                    f"{group.name or 'The group'} has no choice {line.item_id} in the current CatalogSet."
+                )
+                self._gone(line, message, at)
                 extra = None
-                item = self._items.get(item_id)
             else:
-                item = self._items[item_id]
-                unit = self._unit(line, item, own, place)
+                unit = self._unit(line, item, own, at)
                 extra = None if extra is None or unit is None else extra + quantity * unit
                 costs.append((own, quantity))
             most = _most_of(item, group)
             if most is not None:
-                bounded[item_id] = most, bounded.get(item_id, (most, 0))[1] + quantity
-        self._check_units(group, had, bounded, where)
+                bounded[key] = most, bounded.get(key, (most, 0))[1] + quantity
+        self._check_units(group, had, bounded, (place, "modifierGroups", parts[0][0]))
         if group.free and extra is not None:
             extra -= _cheapest(costs, group.free)
         return extra
 
     def _check_units(
-        self, group: CompiledGroup, had: int, bounded: Mapping[UUID, tuple[int, int]], where: Place
+        self, group: CompiledGroup, had: int, bounded: Mapping[Key, tuple[int, int]], where: Place
     ) -> None:
         """Note when a group has too few or too many units, or one choice (most, units) has; one fault a group."""
         name = group.name or "The group"
@@ -201,10 +201,14 @@ class _Pricing:
                     self._fault(EXCEEDED, message, where)
                     return
 
-    def _lacks_group(self, group_id: UUID, item: CompiledItem, choices: Chosen, where: Place) -> None:
-        message = f"{item.name or 'The item'} has no modifier group {group_id} in the current CatalogSet."
-        self._fault(UNAVAILABLE, message, where)
-        stack = [line for line, _ in choices]
+    def _lacks_group(self, item: CompiledItem, parts: Chosen, place: Place) -> None:
+        index, group = parts[0]
+        message = (
+            f"{item.name or 'The item'} has no modifier group {group.modifier_group_id} "
+            "in the current CatalogSet."
+        )
+        self._fault(UNAVAILABLE, message, (place, "modifierGroups", index))
+        stack = [line for _, part in parts for line in part.line_items]
         while stack:
             line = stack.pop()
             self.unavailable.add(id(line))
@@ -219,14 +223,20 @@ class _Pricing:
             self.faults.append(OrderError(code=code, message=message, pointer=pointer(place)))
 
 
-def _by_group(line: LineItem, place: Place) -> dict[UUID, tuple[Chosen, Place]]:
+def _by_group(line: LineItem) -> dict[Key, Chosen]:
     """Return what was chosen from each group: a group that is sent in parts is one group all the same."""
-    chosen: dict[UUID, tuple[Chosen, Place]] = {}
+    chosen: dict[Key, Chosen] = {}
     for index, group in enumerate(line.modifier_groups):
-        where = (place, f"modifierGroups/{index}")
-        choices, _ = chosen.setdefault(group.modifier_group_id, ([], where))
-        choices += [(below, (where, f"lineItems/{number}")) for number, below in enumerate(group.line_items)]
+        chosen.setdefault(group.modifier_group_id.int, []).append((index, group))
     return chosen
+
+
+def _lines(parts: Chosen, place: Place) -> Iterator[tuple[LineItem, Place]]:
+    """Yield the choices, each with its place in the request."""
+    for index, part in parts:
+        where = place, "modifierGroups", index
+        for number, line in enumerate(part.line_items):
+            yield line, (where, "lineItems", number)
 
 
 def _most_of(item: CompiledItem | None, group: CompiledGroup) -> int | None:

@@ -14,6 +14,7 @@ from mercato.catalog.model import (
     DiffEntry,
     DiffList,
     ItemDiff,
+    Key,
     PartDiff,
     PriceChange,
     PriceChanges,
@@ -23,7 +24,7 @@ from mercato.catalog.money import scaled
 MOST_LISTED: Final = 100
 """Entries listed of each kind of change."""
 
-K = TypeVar("K", UUID, str)
+K = TypeVar("K", Key, str)
 
 
 class _Named(Protocol):
@@ -75,7 +76,7 @@ def _rest(item: CompiledItem) -> object:
 
 
 def _repriced(
-    kept: Iterable[tuple[UUID, CompiledItem, CompiledItem]], before: CompiledCatalog, after: CompiledCatalog
+    kept: Iterable[tuple[Key, CompiledItem, CompiledItem]], before: CompiledCatalog, after: CompiledCatalog
 ) -> PriceChanges:
     # Minor units of two currencies are not to be compared: 100 JPY is not 100 USD cents.
     same = before.currency == after.currency
@@ -84,7 +85,7 @@ def _repriced(
         count=len(changes),
         entries=tuple(
             PriceChange(
-                id=str(key), name=new.name, before=_text(old.price, before), after=_text(new.price, after)
+                id=_id(key), name=new.name, before=_text(old.price, before), after=_text(new.price, after)
             )
             for key, old, new in changes[:MOST_LISTED]
         ),
@@ -99,10 +100,14 @@ def _parts(before: Mapping[K, N], after: Mapping[K, N]) -> PartDiff:
     )
 
 
-def _listed(found: Iterable[tuple[UUID | str, _Named]]) -> DiffList:
+def _listed(found: Iterable[tuple[Key | str, _Named]]) -> DiffList:
     pairs = list(found)
-    entries = tuple(DiffEntry(id=str(key), name=part.name) for key, part in pairs[:MOST_LISTED])
+    entries = tuple(DiffEntry(id=_id(key), name=part.name) for key, part in pairs[:MOST_LISTED])
     return DiffList(count=len(pairs), entries=entries)
+
+
+def _id(key: Key | str) -> str:
+    return key if isinstance(key, str) else str(UUID(int=key))
 
 
 def _text(price: int | None, catalog: CompiledCatalog) -> str | None:

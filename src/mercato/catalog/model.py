@@ -2,7 +2,6 @@
 
 from datetime import datetime
 from typing import Final
-from uuid import UUID
 
 import msgspec
 
@@ -10,6 +9,9 @@ from mercato.wire import Wire
 
 Windows = tuple[tuple[int, int], ...]
 """Open spans in seconds of the local week, which begins on Sunday 00:00; each holds its start, not its end."""
+
+Key = int
+"""The integer of an id: a UUID hashes and compares in Python, and a cart is hundreds of look-ups."""
 
 _DAY: Final = 86_400
 
@@ -44,14 +46,14 @@ class CompiledItem(msgspec.Struct, frozen=True, gc=False):
 
     name: str
     price: int | None
-    groups: tuple[UUID, ...]
+    groups: tuple[Key, ...]
     available: bool
     maximum_quantity: int | None
     partner_item_id: str | None
     reach: int
 
 
-class CompiledGroup(msgspec.Struct, frozen=True, array_like=True):
+class CompiledGroup(msgspec.Struct, frozen=True):
     """A modifier group. `choices` in document order: item → what one unit costs here, in minor units."""
 
     name: str
@@ -59,7 +61,7 @@ class CompiledGroup(msgspec.Struct, frozen=True, array_like=True):
     maximum: int | None
     maximum_per_item: int | None
     free: int
-    choices: dict[UUID, int]
+    choices: dict[Key, int]
 
 
 class CompiledSection(msgspec.Struct, frozen=True, array_like=True):
@@ -83,7 +85,7 @@ class CompiledHours(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CompiledCatalog(msgspec.Struct, frozen=True):
-    """A CatalogSet as pricing reads it: everything by UUID, every amount in minor units of the currency.
+    """A CatalogSet as pricing reads it: everything by Key, every amount in minor units of the currency.
 
     `reaches` lists the distinct answers to "through which catalogs can an item be bought?": one bit for each of
     `catalogs`, the first being the lowest, or None for "at any time" (a set without catalogs or sections).
@@ -91,9 +93,9 @@ class CompiledCatalog(msgspec.Struct, frozen=True):
 
     currency: str
     scale: int
-    items: dict[UUID, CompiledItem]
+    items: dict[Key, CompiledItem]
     reaches: tuple[int | None, ...]
-    groups: dict[UUID, CompiledGroup]
+    groups: dict[Key, CompiledGroup]
     sections: dict[str, CompiledSection]
     catalogs: tuple[CompiledHours, ...]
 

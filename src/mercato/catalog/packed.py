@@ -2,11 +2,17 @@
 
 from itertools import repeat
 from typing import Final
-from uuid import UUID
 
 import msgspec
 
-from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledHours, CompiledItem, CompiledSection
+from mercato.catalog.model import (
+    CompiledCatalog,
+    CompiledGroup,
+    CompiledHours,
+    CompiledItem,
+    CompiledSection,
+    Key,
+)
 
 FORMAT: Final = 1
 """Version of this form. It is stored, so another version can only mean: compile the set again."""
@@ -15,14 +21,25 @@ FORMAT: Final = 1
 class PackedItems(msgspec.Struct, frozen=True, array_like=True):
     """The columns of CompiledItem, in document order; None is a column in which nothing stands."""
 
-    ids: tuple[UUID, ...]
+    ids: tuple[bytes, ...]
     names: list[str]
     prices: list[int | None]
-    groups: list[tuple[UUID, ...]] | None
+    groups: list[tuple[bytes, ...]] | None
     available: list[bool] | None
     maximum_quantities: list[int | None] | None
     partner_item_ids: list[str | None] | None
     reach: list[int] | None
+
+
+class PackedGroup(msgspec.Struct, frozen=True, array_like=True):
+    """A CompiledGroup, packed."""
+
+    name: str
+    minimum: int
+    maximum: int | None
+    maximum_per_item: int | None
+    free: int
+    choices: dict[bytes, int]
 
 
 class PackedCatalog(msgspec.Struct, frozen=True, array_like=True):
@@ -32,18 +49,21 @@ class PackedCatalog(msgspec.Struct, frozen=True, array_like=True):
     scale: int
     items: PackedItems
     reaches: tuple[bytes | None, ...]
-    groups: dict[UUID, CompiledGroup]
+    groups: dict[bytes, PackedGroup]
     sections: dict[str, CompiledSection]
     catalogs: tuple[CompiledHours, ...]
 
 
 _read: Final = msgspec.msgpack.Decoder(PackedCatalog).decode
-_write: Final = msgspec.msgpack.Encoder(uuid_format="bytes").encode
+_write: Final = msgspec.msgpack.Encoder().encode
 _VERSION: Final = bytes([FORMAT])
+
+_key: Final = int.from_bytes
+"""Return the Key of an id's bytes."""
 
 
 def pack(parts: object) -> bytes:
-    """Return the stored form of what a PackedCatalog is made of; ids may be UUIDs or their 16 bytes."""
+    """Return the stored form of what a PackedCatalog is made of; ids as their 16 bytes."""
     return _VERSION + _write(parts)
 
 
@@ -60,21 +80,32 @@ def unpack(packed: bytes) -> CompiledCatalog:
         scale=parts.scale,
         items=_items(parts.items),
         reaches=tuple(None if mask is None else int.from_bytes(mask, "little") for mask in parts.reaches),
-        groups=parts.groups,
+        groups={_key(group_id): _group(group) for group_id, group in parts.groups.items()},
         sections=parts.sections,
         catalogs=parts.catalogs,
     )
 
 
-def _items(columns: PackedItems) -> dict[UUID, CompiledItem]:
+def _group(packed: PackedGroup) -> CompiledGroup:
+    return CompiledGroup(
+        packed.name,
+        packed.minimum,
+        packed.maximum,
+        packed.maximum_per_item,
+        packed.free,
+        dict(zip(map(_key, packed.choices), packed.choices.values(), strict=True)),
+    )
+
+
+def _items(columns: PackedItems) -> dict[Key, CompiledItem]:
     rows = map(
         CompiledItem,
         columns.names,
         columns.prices,
-        repeat(()) if columns.groups is None else columns.groups,
+        repeat(()) if columns.groups is None else (tuple(map(_key, ids)) for ids in columns.groups),
         repeat(True) if columns.available is None else columns.available,
         repeat(None) if columns.maximum_quantities is None else columns.maximum_quantities,
         repeat(None) if columns.partner_item_ids is None else columns.partner_item_ids,
         repeat(0) if columns.reach is None else columns.reach,
     )
-    return dict(zip(columns.ids, rows, strict=True))
+    return dict(zip(map(_key, columns.ids), rows, strict=True))

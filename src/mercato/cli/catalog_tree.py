@@ -3,7 +3,7 @@
 What is shared is drawn where it is met first, so that the picture is no longer than the document.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -13,7 +13,7 @@ import msgspec
 from mercato.catalog.build import Built
 from mercato.catalog.compile import unpack
 from mercato.catalog.hours import DAY_SECONDS, DAYS
-from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Windows
+from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, Windows
 from mercato.catalog.money import scaled
 from mercato.cli.plain import cells, cut, harmless, width
 from mercato.wire import Wire
@@ -81,8 +81,8 @@ def _row(branch: str, left: str, right: str) -> str:
 class _Drawing:
     catalog: CompiledCatalog
     menu: Menu
-    seen: set[str | UUID] = field(default_factory=set)
-    met: set[UUID] = field(default_factory=set)
+    seen: set[str | Key] = field(default_factory=set)
+    met: set[Key] = field(default_factory=set)
 
     def catalogs(self) -> Iterator[Line]:
         for one in self.catalog.catalogs or ():
@@ -92,7 +92,7 @@ class _Drawing:
             for node in self.menu.catalogs.values():
                 yield "Menu (always)", "", self._below(node)
 
-    def rest(self) -> list[UUID]:
+    def rest(self) -> list[Key]:
         """Return the items that have not been drawn yet."""
         return [key for key in self.catalog.items if key not in self.met]
 
@@ -105,9 +105,9 @@ class _Drawing:
             else:
                 self.seen.add(key)
                 yield name, "", self._below(sections[key])
-        yield from self.items(node.item_ids or ())
+        yield from self.items(key.int for key in node.item_ids or ())
 
-    def items(self, keys: Sequence[UUID]) -> Iterator[Line]:
+    def items(self, keys: Iterable[Key]) -> Iterator[Line]:
         for key in keys:
             item = self.catalog.items[key]
             self.met.add(key)

@@ -148,7 +148,7 @@ def _unsold(
         return
     told = {fault.pointer for fault in priced.faults if fault.code == errors.ItemUnavailable.code}
     for line, place in zip(lines, in_cart(lines), strict=True):
-        item, where = catalog.items.get(line.item_id), pointer(place)
+        item, where = catalog.items.get(line.item_id.int), pointer(place)
         if item is not None and where not in told and not catalog.is_sold(item, local):
             name = item.name or line.item_id
             message = f"{name} is not on offer on {local:%A} at {local:%H:%M:%S}, the store's time."
@@ -216,7 +216,7 @@ def _cart(
 
 
 def _line(line: PricedLineItem, catalog: CompiledCatalog) -> OrderLine:
-    item = catalog.items.get(line.item_id)
+    item = catalog.items.get(line.item_id.int)
     return OrderLine(
         item_id=line.item_id,
         modifier_groups=tuple(

@@ -140,7 +140,7 @@ def sold_out(
     faults: list[tuple[str, str | None]] = []
     for index, entry in enumerate(request.items):
         item_id = _item_id(entry.item_id, row)
-        if item_id not in catalog.items:
+        if item_id.int not in catalog.items:
             message = f"Item {entry.item_id!r} is not in the store's current CatalogSet {row.catalog_set_id}."
             faults.append((f"/items/{index}/itemId", message))
         until = parse_instant(entry.until) if entry.until is not None else None

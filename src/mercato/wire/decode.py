@@ -31,7 +31,8 @@ class Decoder(Generic[T]):
         """Return the struct. Raises InvalidRequest or ValidationFailed that lists every fault."""
         try:
             # A NUL character is legal JSON, but no text column and no header can hold it.
-            if _NUL not in body:
+            # Few bodies have a backslash at all, and a single byte is found twenty times as fast.
+            if b"\\" not in body or _NUL not in body:
                 return self._fast.decode(body)
         except msgspec.ValidationError:
             pass
