@@ -29,34 +29,39 @@ def answer(
     new_id: MakeId,
 ) -> PricedCart:
     """Return the cart with ids and amounts; without amounts of its own when a line of it has no price."""
-    scale = catalog.scale
     writer = _Writer(priced.unavailable, new_id)
-    tops = [
-        writer.line(line, UNSET if unit is None else _amounts(unit, line.quantity, scale))
-        for line, unit in zip(lines, priced.units, strict=True)
-    ]
-    total = scaled(priced.total, scale)
-    whole = None not in priced.units
     return PricedCart(
         catalog_set_id=catalog_set_id,
-        line_items=tops,
+        line_items=[
+            writer.line(line, amounts_of(unit, line.quantity, catalog.scale))
+            for line, unit in zip(lines, priced.units, strict=True)
+        ],
         store_id=store_id,
-        amounts=CartAmounts(currency=catalog.currency, sub_total=total, total=total) if whole else UNSET,
+        amounts=cart_amounts(priced, catalog),
     )
 
 
-def _amounts(unit: int, quantity: int, scale: int) -> LineItemAmounts:
+def cart_amounts(priced: Priced, catalog: CompiledCatalog) -> CartAmounts | UnsetType:
+    """Return what a cart costs; UNSET when a line of it has no price."""
+    if None in priced.units:
+        return UNSET
+    total = scaled(priced.total, catalog.scale)
+    return CartAmounts(currency=catalog.currency, sub_total=total, total=total)
+
+
+def amounts_of(unit: int | None, quantity: int, scale: int) -> LineItemAmounts | UnsetType:
+    """Return what a line costs of which one unit costs so much; UNSET when it has no price."""
+    if unit is None:
+        return UNSET
     return LineItemAmounts(unit_price=scaled(unit, scale), total=scaled(unit * quantity, scale))
 
 
 class _Writer:
-    """Writes lines; an id that was given to a line before is not given again."""
+    """Writes lines."""
 
     def __init__(self, unavailable: frozenset[int], new_id: MakeId) -> None:
         self._unavailable = unavailable
-        self._new_id = new_id
-        # As numbers: a UUID's own hash is Python code.
-        self._given: set[int] = set()
+        self._id = Ids(new_id).give
 
     def line(self, line: LineItem, amounts: LineItemAmounts | UnsetType = UNSET) -> PricedLineItem:
         return PricedLineItem(
@@ -76,11 +81,21 @@ class _Writer:
             unavailable=True if id(line) in self._unavailable else UNSET,
         )
 
-    def _id(self, wanted: UUID | None) -> UUID:
-        if wanted is None:
-            wanted = self._new_id()
+
+class Ids:
+    """Ids of a cart's lines: each keeps its own, but for one that a line before it has already."""
+
+    __slots__ = ("_given", "_new_id")
+
+    def __init__(self, new_id: MakeId) -> None:
+        self._new_id = new_id
+        # As numbers: a UUID's own hash is Python code.
+        self._given: set[int] = set()
+
+    def give(self, wanted: UUID | None) -> UUID:
+        """Return the id of a line that has this one, or none."""
         given = self._given
-        before = len(given)
+        while wanted is None or wanted.int in given:
+            wanted = self._new_id()
         given.add(wanted.int)
-        # An id that was there already leaves the set as large as it was: one look-up a line, not two.
-        return wanted if len(given) > before else self._id(None)
+        return wanted

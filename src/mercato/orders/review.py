@@ -7,11 +7,11 @@ from itertools import islice
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from mercato import errors
-from mercato.carts.answer import answer
-from mercato.carts.model import LineItem, PricedLineItem
+from mercato.carts.answer import Ids, amounts_of, cart_amounts
+from mercato.carts.model import CartModifierGroup, LineItem, LineItemAmounts
 from mercato.carts.places import CART, check_bounds, in_cart, pointer
 from mercato.carts.pricing import Priced, price
 from mercato.catalog.model import CompiledCatalog
@@ -32,7 +32,7 @@ from mercato.orders.model import (
     ScheduleType,
 )
 from mercato.stores.model import StoreRow
-from mercato.stores.storefront import availability_of
+from mercato.stores.storefront import AvailabilityReason, availability_of, reason_at
 from mercato.wire.decode import refusal
 from mercato.wire.walk import Found
 
@@ -126,8 +126,8 @@ def _reasons(
     if not lines:
         yield _reason(errors.CartEmpty, "The cart has no line items.", "/cart/lineItems")
     yield from priced.faults
-    closed = availability_of(store, catalog, asked.at)
-    if not closed.is_open:
+    if reason_at(store, catalog, asked.at) is not AvailabilityReason.OPEN:
+        closed = availability_of(store, catalog, asked.at)
         scheduled = asked.fulfillment.schedule_type is ScheduleType.SCHEDULED
         at = "/fulfillment/scheduledTime" if scheduled else None
         yield _reason(errors.StoreClosed, closed.detail, at)
@@ -148,8 +148,8 @@ def _unsold(
         return
     told = {fault.pointer for fault in priced.faults if fault.code == errors.ItemUnavailable.code}
     for line, place in zip(lines, in_cart(lines), strict=True):
-        item, where = catalog.items.get(line.item_id.int), pointer(place)
-        if item is not None and where not in told and not catalog.is_sold(item, local):
+        item = catalog.items.get(line.item_id.int)
+        if item is not None and not catalog.is_sold(item, local) and (where := pointer(place)) not in told:
             name = item.name or line.item_id
             message = f"{name} is not on offer on {local:%A} at {local:%H:%M:%S}, the store's time."
             yield _reason(errors.ItemUnavailable, message, where)
@@ -199,36 +199,39 @@ def _reason(kind: type[errors.Problem], message: str, at: str | None) -> OrderEr
 def _cart(
     lines: Sequence[LineItem], priced: Priced, *, store: StoreRow, catalog: CompiledCatalog, new_id: MakeId
 ) -> OrderCart:
-    answered = answer(
-        lines,
-        priced,
-        store_id=store.id,
-        catalog_set_id=store.catalog_set_id,
-        catalog=catalog,
-        new_id=new_id,
-    )
+    write = _Writer(priced.unavailable, catalog, new_id).line
     return OrderCart(
-        catalog_set_id=answered.catalog_set_id,
-        line_items=tuple(_line(line, catalog) for line in answered.line_items),
-        store_id=answered.store_id,
-        amounts=answered.amounts,
-    )
-
-
-def _line(line: PricedLineItem, catalog: CompiledCatalog) -> OrderLine:
-    item = catalog.items.get(line.item_id.int)
-    return OrderLine(
-        item_id=line.item_id,
-        modifier_groups=tuple(
-            OrderModifierGroup(
-                modifier_group_id=group.modifier_group_id,
-                line_items=tuple(_line(below, catalog) for below in group.line_items),
-            )
-            for group in line.modifier_groups
+        catalog_set_id=store.catalog_set_id,
+        line_items=tuple(
+            write(line, amounts_of(unit, line.quantity, catalog.scale))
+            for line, unit in zip(lines, priced.units, strict=True)
         ),
-        quantity=line.quantity,
-        line_item_id=line.line_item_id,
-        name=UNSET if item is None else item.name or UNSET,
-        amounts=line.amounts,
-        unavailable=line.unavailable,
+        store_id=store.id,
+        amounts=cart_amounts(priced, catalog),
     )
+
+
+class _Writer:
+    """Writes lines as `carts.answer` does, with their names."""
+
+    def __init__(self, unavailable: frozenset[int], catalog: CompiledCatalog, new_id: MakeId) -> None:
+        self._unavailable = unavailable
+        self._items = catalog.items
+        self._id = Ids(new_id).give
+
+    def line(self, line: LineItem, amounts: LineItemAmounts | UnsetType = UNSET) -> OrderLine:
+        item = self._items.get(line.item_id.int)
+        return OrderLine(
+            item_id=line.item_id,
+            line_item_id=self._id(line.line_item_id),
+            quantity=line.quantity,
+            modifier_groups=tuple(map(self._group, line.modifier_groups)) if line.modifier_groups else (),
+            name=UNSET if item is None else item.name or UNSET,
+            amounts=amounts,
+            unavailable=True if id(line) in self._unavailable else UNSET,
+        )
+
+    def _group(self, group: CartModifierGroup) -> OrderModifierGroup:
+        return OrderModifierGroup(
+            modifier_group_id=group.modifier_group_id, line_items=tuple(map(self.line, group.line_items))
+        )

@@ -203,27 +203,29 @@ def _cart(lines: Sequence[LineItem]) -> bytes:
 
 def _choice(line: LineItem) -> bytes:
     """Return bytes that are equal exactly where `carts.lines.choice_of` is, in every process."""
+    item_id = line.item_id.int.to_bytes(16, "big")
+    if not line.modifier_groups:
+        return item_id + _NOTHING
     units: dict[bytes, int] = {}
     for group in line.modifier_groups:
+        group_id = group.modifier_group_id.int.to_bytes(16, "big")
         for below in group.line_items:
-            key = group.modifier_group_id.bytes + _choice(below)
+            key = group_id + _choice(below)
             units[key] = units.get(key, 0) + below.quantity
-    return line.item_id.bytes + _units(units)
+    return item_id + _units(units)
 
 
 def _units(units: dict[bytes, int]) -> bytes:
-    """Return the counted things in one order, every part with its length, so that no two sets share a spelling."""
-    if not units:
-        return _SMALL[0]
-    parts = [_number(len(thing)) + thing + _number(count) for thing, count in sorted(units.items())]
-    return _number(len(parts)) + b"".join(parts)
+    """Return the counted things in one order, after their number.
+
+    Ids and numbers have one length each, so that it can be read where each thing ends, and no two sets share a
+    spelling.
+    """
+    parts = [thing + count.to_bytes(8, "big") for thing, count in sorted(units.items())]
+    return len(parts).to_bytes(8, "big") + b"".join(parts)
 
 
-def _number(value: int) -> bytes:
-    return _SMALL[value] if value < len(_SMALL) else value.to_bytes(8, "big")
-
-
-_SMALL: Final = tuple(value.to_bytes(8, "big") for value in range(256))
+_NOTHING: Final = _units({})
 
 
 def _packed(extras: Extras) -> _Packed:
