@@ -1,5 +1,6 @@
 """Decisions §12: `mercato catalog lint` says what an ingest says, and where; exit codes that scripts rely on."""
 
+import errno
 import io
 import json
 import os
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -236,13 +238,24 @@ def test_sarif_says_the_same_to_programs(tmp_path: Path, capsys: pytest.CaptureF
     assert {result["level"] for result in run["results"]} == {"error", "warning"}
 
 
+def read_by(fifo: Path, reader: subprocess.Popen[bytes]) -> Any:
+    """Return the FIFO opened for writing, once the process reads it; a process that has ended never will."""
+    until = time.monotonic() + 30
+    while True:
+        try:
+            return os.fdopen(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK), "wb")
+        except OSError as error:
+            if error.errno != errno.ENXIO or reader.poll() is not None or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+
 def test_a_fifo_is_read_ctrl_c_ends_it_and_a_closed_pipe_is_quiet(tmp_path: Path):
     command = [str(Path(sys.executable).with_name("mercato")), "catalog"]
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     waiting = subprocess.Popen([*command, "lint", fifo], stderr=subprocess.PIPE)
-    # Opened for writing: from here on the command reads.
-    with fifo.open("wb"):
+    with read_by(fifo, waiting):
         waiting.send_signal(signal.SIGINT)
         _, told = waiting.communicate(timeout=30)
     assert (waiting.returncode, told) == (130, b"Interrupted.\n")

@@ -140,7 +140,7 @@ class _Scanner:
         token = match[1]
         name = self._check_text(token, match.start(1))
         raw = token[1:-1] if name is None else name.encode("utf-8", "surrogatepass")
-        frame.step = clean(raw.decode("utf-8", "replace"))
+        frame.step = raw.decode("utf-8", "replace")
         if raw in frame.keys:
             self._repeated(match.start(1))
         frame.keys.add(raw)
@@ -166,7 +166,11 @@ class _Scanner:
         if not self._stack:
             return self._tree
         frame = self._stack[-1]
-        return None if frame.tree is None else frame.tree.get(str(frame.step))
+        if frame.tree is None:
+            return None
+        step = str(frame.step)
+        # Findings write a key without the control characters that it may hold.
+        return frame.tree.get(step) or (None if step.isprintable() else frame.tree.get(clean(step)))
 
     def _reached(self, at: int) -> None:
         tree = self._here()
@@ -201,7 +205,6 @@ def _tree(wanted: Iterable[str]) -> Tree:
         node = root
         node[None].append(pointer)
         for step in pointer.split("/")[1:]:
-            # As findings write them: without control characters, which keys may hold.
-            node = node.setdefault(clean(step.replace("~1", "/").replace("~0", "~")), {None: []})
+            node = node.setdefault(step.replace("~1", "/").replace("~0", "~"), {None: []})
             node[None].append(pointer)
     return root
