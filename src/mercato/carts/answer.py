@@ -1,6 +1,7 @@
 """A priced cart as it is answered: every line with an id of its own, amounts where there are any."""
 
 from collections.abc import Sequence
+from typing import cast
 from uuid import UUID
 
 from msgspec import UNSET, UnsetType
@@ -71,15 +72,26 @@ class _Writer:
             modifier_groups=[
                 PricedModifierGroup(
                     modifier_group_id=group.modifier_group_id,
-                    line_items=[self.line(below) for below in group.line_items],
+                    line_items=[self._choice(below) for below in group.line_items],
                 )
                 for group in line.modifier_groups
-            ]
-            if line.modifier_groups
-            else [],
+            ],
             amounts=amounts,
             unavailable=True if id(line) in self._unavailable else UNSET,
         )
+
+    def _choice(self, line: LineItem) -> PricedLineItem:
+        """Return a choice as it is answered: most are what they were in the answer that they come from."""
+        kept = line.line_item_id
+        if (
+            kept is None
+            or line.modifier_groups
+            or id(line) in self._unavailable
+            or self._id(kept) is not kept
+        ):
+            return self.line(line)
+        # Written out, it is the same: so it needn't be made anew.
+        return cast("PricedLineItem", line)
 
 
 class Ids:

@@ -174,7 +174,9 @@ class _Pricing:
                 self._gone(line, message, at)
                 extra = None
             else:
-                unit = self._unit(line, item, own, at)
+                # Most choices are nothing but themselves: looking once more costs as much as all the rest.
+                plain = item.available and not (item.groups or line.modifier_groups or key in self._sold_out)
+                unit = own if plain else self._unit(line, item, own, at)
                 extra = None if extra is None or unit is None else extra + quantity * unit
                 costs.append((own, quantity))
             most = _most_of(item, group)
