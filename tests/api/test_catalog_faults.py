@@ -25,7 +25,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @pytest.fixture
 async def mercato(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
-    limits = {"pull_seconds": 0.6, "pull_bytes": MiB // 2, "pull_decoded_bytes": MiB}
+    limits: dict[str, Any] = {"pull_seconds": 0.6, "pull_bytes": MiB // 2, "pull_decoded_bytes": MiB}
     async with service(database_url, tmp_path / "data", **limits) as running:
         yield running
 

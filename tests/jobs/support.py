@@ -17,7 +17,7 @@ from mercato.jobs.claim import START, Claimed, Place, claim
 PATIENCE = 30.0
 """Seconds after which a test gives up waiting; nothing here takes as long."""
 
-SOON = {
+SOON: dict[str, Any] = {
     "lease": timedelta(seconds=1),
     "heartbeat": timedelta(milliseconds=200),
     "poll": timedelta(milliseconds=100),

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 from sqlalchemy import text
 from tests import databases
@@ -151,7 +152,7 @@ async def test_on_sqlite_a_clock_that_is_set_takes_no_job_from_its_own_worker(db
         return Done()
 
     # A lease that has ended as it begins is what a clock set forward makes of it.
-    options = {**SOON, "lease": timedelta(milliseconds=-1), "heartbeat": timedelta(hours=1)}
+    options: dict[str, Any] = {**SOON, "lease": timedelta(milliseconds=-1), "heartbeat": timedelta(hours=1)}
     worker = Worker(db, {"note": handler(waits)}, **options)
     running = asyncio.create_task(worker.run())
     await put(db, "x")

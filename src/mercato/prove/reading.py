@@ -107,7 +107,10 @@ async def _read_rows(tx: Read, book: ServiceBook, shown: dict[str, Any]) -> None
             number=order.get("partnerOrderId"),
             sequence=row.sequence,
         )
-    asked = select(catalog_runs).where(catalog_runs.c.notified).order_by(catalog_runs.c.id)
+    # In the order in which they ended: of two that one server after the other was asked for, the database says which
+    # comes first, and not the clocks that their ids were made by.
+    asked = select(catalog_runs).where(catalog_runs.c.notified)
+    asked = asked.order_by(catalog_runs.c.updated_at, catalog_runs.c.id)
     for row in await tx.all(asked):
         run_id = str(row.id)
         book.runs[run_id] = ServiceRun(
