@@ -39,9 +39,7 @@ def main() -> None:
 
 def quiet(trade: Trade, request: bytes) -> Load:
     """Validate at a moderate rate."""
-    return load(
-        trade.server.process, trade.server.port, request, seconds=SECONDS, connections=4, pause=0.004
-    )
+    return load(trade.server.process, trade.server.port, request, seconds=SECONDS, connections=4, pause=0.004)
 
 
 def sibling(trade: Trade, order: dict[str, object], hooks: str) -> dict[str, object]:
