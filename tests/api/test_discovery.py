@@ -80,7 +80,9 @@ async def test_by_place_the_nearest_comes_first_with_its_distance(shops: Shops, 
 
 
 async def test_a_found_store_is_the_store_that_get_store_answers(shops: Shops, storefront: Client):
-    store = await shops.open("One", (1.5, 2.5), description="Good", phone="1", minimumOrderAmount="5")
+    # Its zone is named: one that is looked up comes later.
+    about = {"description": "Good", "phone": "1", "minimumOrderAmount": "5", "timezone": "Europe/Paris"}
+    store = await shops.open("One", (1.5, 2.5), **about)
     await shops.pause(store)
     found = (await discover(storefront, location={"lat": 1.5, "lng": 2.5}))["stores"][0]
     assert found.pop("distance") == 0

@@ -18,7 +18,14 @@ STORES = "/v1/commerce/onboarding/stores"
 
 def workers_of(process: asyncio.subprocess.Process) -> list[psutil.Process]:
     """Return the processes that serve, the builders' among them left out."""
-    return [one for one in psutil.Process(process.pid).children() if "serve-one" in one.cmdline()]
+    return [one for one in psutil.Process(process.pid).children() if _serves(one)]
+
+
+def _serves(process: psutil.Process) -> bool:
+    try:
+        return "serve-one" in process.cmdline()
+    except psutil.Error:  # it has just ended
+        return False
 
 
 async def until(condition: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
