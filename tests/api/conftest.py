@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.api.trade import Time
 from tests.service import Client, Merchant, Service, merchant, service
 
 
@@ -25,3 +26,9 @@ async def mercato(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIte
 async def pos(mercato: Service) -> Client:
     """A merchant's system with its Commerce key."""
     return (await mercato.partner())[1]
+
+
+@pytest.fixture
+def time() -> Time:
+    """The service's clock, for tests whose service is started with it."""
+    return Time()

@@ -3,39 +3,22 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 from sqlalchemy import select
-from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, PLACE, Trade, line, tea, trade
+from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, PLACE, Time, Trade, line, tea, trade
 from tests.catalog.documents import CAKE
 from tests.service import Merchant, Reply, service
 
-from mercato import clock
 from mercato.db.tables import idempotency_keys
 from mercato.partners.model import PartnerKind
 from mercato.upkeep import Upkeep
 
 CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}
-
-
-@dataclass
-class Time:
-    """A clock that a test can put forward."""
-
-    ahead: timedelta = field(default_factory=timedelta)
-
-    def __call__(self) -> datetime:
-        return clock.now() + self.ahead
-
-
-@pytest.fixture
-def time() -> Time:
-    return Time()
 
 
 @pytest.fixture

@@ -3,32 +3,14 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.api.trade import Trade, trade
+from tests.api.trade import Time, Trade, trade
 from tests.service import Merchant, service
-
-from mercato import clock
-
-
-@dataclass
-class Time:
-    """A clock that a test can put forward."""
-
-    ahead: timedelta = field(default_factory=timedelta)
-
-    def __call__(self) -> datetime:
-        return clock.now() + self.ahead
-
-
-@pytest.fixture
-def time() -> Time:
-    return Time()
 
 
 @pytest.fixture

@@ -1,33 +1,16 @@
 """Decisions §8: what a validatedOrderToken is good for, once, and what it is not."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api.trade import ADDRESS, ORDERS, Trade, line, tea, trade
+from tests.api.trade import ADDRESS, ORDERS, Time, Trade, line, tea, trade
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, TEA, cafe
 from tests.service import Merchant, Reply, service
 
-from mercato import clock
 from mercato.partners.model import PartnerKind
-
-
-@dataclass
-class Time:
-    """A clock that a test can put forward."""
-
-    ahead: timedelta = field(default_factory=timedelta)
-
-    def __call__(self) -> datetime:
-        return clock.now() + self.ahead
-
-
-@pytest.fixture
-def time() -> Time:
-    return Time()
 
 
 @pytest.fixture

@@ -1,12 +1,14 @@
 """A store that takes orders and a storefront that places them: what every test of orders begins with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 from tests.catalog.documents import EXTRAS, LEMON, MILK, TEA, cafe
 from tests.service import Client, Merchant, Reply, Service
 
+from mercato import clock
 from mercato.partners.model import PartnerKind
 
 ORDERS = "/v1/marketfront/orders"
@@ -25,6 +27,16 @@ def line(item: str, quantity: int = 1, *groups: Any, **more: Any) -> dict[str, A
 def tea(quantity: int = 2) -> dict[str, Any]:
     """Tea with milk and lemon: 2.90 each."""
     return line(TEA, quantity, {"modifierGroupId": EXTRAS, "lineItems": [line(MILK), line(LEMON)]})
+
+
+@dataclass
+class Time:
+    """A clock that a test can put forward."""
+
+    ahead: timedelta = field(default_factory=timedelta)
+
+    def __call__(self) -> datetime:
+        return clock.now() + self.ahead
 
 
 @dataclass
