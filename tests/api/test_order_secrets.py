@@ -28,7 +28,8 @@ CARD = {
     "type": "cardOnFile", "cardToken": TOKEN, "processorType": "stripe",
     "billing": {"holder": "Augusta King", "lines": ["St James's Square 12"]},
 }  # fmt: skip
-OF_THE_CARD = (TOKEN, "tok_visa", "4242", "Augusta King", "James's Square")
+# No bare digits: an id may hold any four of them.
+OF_THE_CARD = (TOKEN, "tok_visa", "_4242", "4242/secret", "Augusta King", "James's Square")
 CUSTOMER = {
     "email": "ada@lovelace.example", "firstName": "Adalind", "lastName": "Byronova", "phone": "+441784430000",
     "partnerUserId": "user-99812",
