@@ -15,8 +15,8 @@ from tests.service import ITEM, Service
 
 from mercato import errors
 from mercato.catalog.build import Built
+from mercato.discovery.catalogs import CatalogSet
 from mercato.web.app import document, operations
-from mercato.web.catalogs import CatalogSet
 from mercato.web.examples import EXAMPLES
 from mercato.wire import Decoder
 

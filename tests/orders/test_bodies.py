@@ -8,9 +8,10 @@ from msgspec import UNSET
 from tests.orders.samples import HOME, NOW, PARTNER, SHOP, STORE, STOREFRONT, core, delivery, order, reviewed
 
 from mercato.orders.amounts import wire
-from mercato.orders.bodies import OrderEventData, cancelled_data, place_body, validate_body
+from mercato.orders.bodies import cancelled_data, place_body, validate_body
 from mercato.orders.model import OrderState, OrderStatus
 from mercato.orders.record import OrderRow, StoreAnswer, order_of
+from mercato.orders.wire import OrderEventData
 from mercato.wire import as_json
 
 ORDER = PARTNER

@@ -12,7 +12,8 @@ from mercato.catalog.builder import Builder, BuildOverrunError
 from mercato.catalog.compile import unpack
 from mercato.catalog.compiled import CompiledCatalogs
 from mercato.catalog.diff import diff
-from mercato.catalog.model import CatalogDiff, CatalogFault, CatalogSummary, CatalogWarning
+from mercato.catalog.model import CatalogFault, CatalogWarning
+from mercato.catalog.wire import CatalogValidation
 from mercato.errors import RateLimited
 from mercato.outbound.client import NotModified, Outbound, PullFailed, PullLimits
 from mercato.wire import Decoder, Wire
@@ -27,16 +28,6 @@ AT_ONCE: Final = 2
 
 RETRY_AFTER: Final = 2
 """Seconds that a partner with too many is told to wait."""
-
-
-class CatalogValidation(Wire):
-    """What a run would say of the document. `diff` is against the store's current set."""
-
-    valid: bool
-    errors: tuple[CatalogFault, ...]
-    warnings: tuple[CatalogWarning, ...]
-    summary: CatalogSummary | None
-    diff: CatalogDiff | None
 
 
 class CatalogSource(Wire):

@@ -1,4 +1,4 @@
-"""`mercato webhooks`: addresses that webhooks go to, and why a signature fails."""
+"""`mercato webhooks`: what was sent, addresses that it goes to, and why a signature fails."""
 
 import asyncio
 from pathlib import Path
@@ -19,14 +19,22 @@ from mercato.cli.session import opened
 from mercato.db.audit import audit
 from mercato.partners import accounts
 from mercato.partners.model import Caller
-from mercato.webhooks.clinic import MOST_SECRETS, copies_of, own_secrets
+from mercato.webhooks.clinic import copies_of, own_secrets
 from mercato.webhooks.deliveries import enable_below, enable_endpoint
 from mercato.webhooks.explain import Secret, Sent, SignatureExplanation, Webhook, Whose
 from mercato.webhooks.explain import explain as explained
 from mercato.webhooks.findings import ERROR
+from mercato.webhooks.wire import MOST_SECRETS
 from mercato.wire import parse_instant
 
-webhooks = App(name="webhooks", help="Webhooks: explain a signature, enable an address.")
+webhooks = App(name="webhooks", help="Webhooks: list, show, replay; explain a signature, enable an address.")
+webhooks.command(
+    "mercato.cli.deliveries:list_", name="list", help="List webhooks of every partner, newest first."
+)
+webhooks.command(
+    "mercato.cli.deliveries:show", name="show", help="Show one, with every attempt and its answer."
+)
+webhooks.command("mercato.cli.deliveries:replay", name="replay", help="Send webhooks again.")
 
 
 @webhooks.command

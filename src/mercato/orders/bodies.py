@@ -2,78 +2,20 @@
 
 from datetime import datetime
 from typing import Final
-from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from mercato.orders.amounts import Sums, wire
-from mercato.orders.model import (
-    Amounts,
-    ClientContext,
-    Customer,
-    Fulfillment,
-    Order,
-    OrderCart,
-    OrderCore,
-    PlaceOrderRequest,
-)
+from mercato.orders.model import OrderCore, PlaceOrderRequest
 from mercato.orders.record import OrderRow
 from mercato.orders.review import Review
+from mercato.orders.wire import CancelledData, OrderTold, PlaceData, ValidateData
 from mercato.stores.model import StoreRow
 from mercato.webhooks.model import envelope
-from mercato.wire import Wire
-from mercato.wire.unshown import unshown
 
 VALIDATE: Final = "order.validate"
 PLACE: Final = "order.place"
-
-
-class OrderTold(Wire, kw_only=True):
-    """An OrderCore as stores get it: priced, with names on its lines."""
-
-    cart: OrderCart
-    client_context: ClientContext | UnsetType = UNSET
-    fulfillment: Fulfillment
-    amounts: Amounts
-    customer: Customer | UnsetType = UNSET
-
-
-class ValidateData(Wire, kw_only=True):
-    """The data of `order.validate`."""
-
-    store_id: UUID
-    partner_store_id: str
-    order: OrderTold
-
-
-@unshown("payment")
-class PlaceData(Wire, kw_only=True):
-    """The data of `order.place`. The payment is what the storefront sent, byte for byte."""
-
-    order_id: UUID
-    store_id: UUID
-    partner_store_id: str
-    order: OrderTold
-    payment: msgspec.Raw | UnsetType = UNSET
-
-
-class CancelledData(Wire, kw_only=True):
-    """The data of `order.cancelled`."""
-
-    order_id: UUID
-    store_id: UUID
-    partner_store_id: str
-    cancel_reason: str | None
-    order: OrderTold
-
-
-class OrderEventData(Wire, kw_only=True):
-    """The data of `order.created` and `order.updated`; `sequence` counts per order from 1."""
-
-    order_id: UUID
-    sequence: int
-    order: Order
 
 
 def validate_body(

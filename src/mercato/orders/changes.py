@@ -8,9 +8,10 @@ from mercato.clock import MakeId
 from mercato.db.audit import audit
 from mercato.db.engine import Write
 from mercato.orders import queries
-from mercato.orders.bodies import OrderEventData, cancelled_data
+from mercato.orders.bodies import cancelled_data
 from mercato.orders.model import OrderState
 from mercato.orders.record import Actor, OrderRow, StoreAnswer, order_of
+from mercato.orders.wire import OrderEventData
 from mercato.partners.accounts import find_event_url
 from mercato.partners.model import Surface
 from mercato.webhooks.deliveries import ORDER_CANCELLED, push

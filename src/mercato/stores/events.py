@@ -1,11 +1,9 @@
 """What follows from the end of a catalog run, in the transaction that ends it: fresh caches, and the event."""
 
 from dataclasses import dataclass
-from uuid import UUID
 
 from mercato.catalog.ingest import Finished
-from mercato.catalog.model import CatalogFault
-from mercato.catalog.runs import RunStatus
+from mercato.catalog.wire import CatalogSyncWebhookData
 from mercato.clock import MakeId
 from mercato.db.engine import Write
 from mercato.partners.model import Surface
@@ -13,16 +11,6 @@ from mercato.stores import queries
 from mercato.stores.changes import OnChange, changed
 from mercato.telemetry import tracing
 from mercato.webhooks.deliveries import CATALOG_SYNC, push
-from mercato.wire import Wire
-
-
-class CatalogSyncWebhookData(Wire):
-    """What a `catalog.sync.…` event says: the same errors as the status resource."""
-
-    catalog_ingest_id: UUID
-    store_id: UUID
-    status: RunStatus
-    errors: tuple[CatalogFault, ...]
 
 
 @dataclass(frozen=True, slots=True)

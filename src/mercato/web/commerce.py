@@ -3,13 +3,20 @@
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta
 
 from mercato import errors
-from mercato.catalog.check import CatalogValidation, Subject
+from mercato.catalog.check import Subject
 from mercato.catalog.ingest import RETRY_AFTER
-from mercato.catalog.model import CatalogFault
-from mercato.catalog.runs import Run, RunStatus
+from mercato.catalog.runs import Run
+from mercato.catalog.wire import (
+    CatalogIngestAccepted,
+    CatalogIngestPage,
+    CatalogIngestRun,
+    CatalogIngestStatusResponse,
+    CatalogSetNotification,
+    CatalogValidation,
+)
 from mercato.stores.model import (
     ItemAvailabilityRequest,
     ItemAvailabilityResponse,
@@ -27,7 +34,7 @@ from mercato.stores.model import (
 from mercato.stores.onboarding import PATH as ONBOARDING
 from mercato.stores.service import store_of
 from mercato.web.operations import Access, Answer, Call, Operations
-from mercato.wire import Instant, Wire, instant, parse_uuid
+from mercato.wire import Wire, instant, parse_uuid
 from mercato.wire.cursor import PAGE, PageLimit, read_cursor
 
 commerce = Operations(access=Access.COMMERCE, tag="Commerce")
@@ -62,47 +69,6 @@ class StoreQuery(Wire):
     """The store that a request is about."""
 
     store_id: Annotated[str, Meta(extra_json_schema={"format": "uuid"})] | None = None
-
-
-class CatalogSetNotification(Wire):
-    """Where the CatalogSet is to be pulled from."""
-
-    callback_url: Annotated[str, Meta(extra_json_schema={"format": "uri", "minLength": 1})]
-
-
-class CatalogIngestAccepted(Wire):
-    """The run was accepted, not yet carried out: poll `statusUrl`."""
-
-    catalog_ingest_id: UUID
-    status_url: str
-
-
-class CatalogIngestStatusResponse(Wire):
-    """Where a run is; `errors` are there only when it has failed."""
-
-    catalog_ingest_id: UUID
-    status: RunStatus
-    updated_at: Instant
-    errors: tuple[CatalogFault, ...]
-
-
-class CatalogIngestRun(Wire, kw_only=True):
-    """A run in a store's history."""
-
-    catalog_ingest_id: UUID
-    status: RunStatus
-    callback_url: str
-    catalog_set_id: UUID | UnsetType = UNSET
-    created_at: Instant
-    updated_at: Instant
-    errors: tuple[CatalogFault, ...]
-
-
-class CatalogIngestPage(Wire):
-    """A page of a store's runs, newest first."""
-
-    runs: list[CatalogIngestRun]
-    next_cursor: str | None
 
 
 # --- onboarding -----------------------------------------------------------------------------------

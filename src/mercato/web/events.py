@@ -1,21 +1,24 @@
 """The webhooks that partners receive, as the OpenAPI document describes them.
 
-Their types stand here for readers: what is sent is made where it happens, and a store's reply is read member by
-member (`orders.replies`).
+The envelopes stand here for readers: what is sent is made where it happens.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
-from msgspec import UNSET, Meta, UnsetType
-
-from mercato.orders.bodies import CancelledData, OrderEventData, PlaceData, ValidateData
+from mercato.catalog.wire import CatalogSyncWebhookData
 from mercato.orders.replies import REFUSALS
-from mercato.stores.events import CatalogSyncWebhookData
+from mercato.orders.wire import (
+    CancelledData,
+    OrderEventData,
+    PlaceData,
+    PlaceReply,
+    StoreRefusal,
+    ValidateData,
+    ValidateReply,
+)
 from mercato.web.schemas import schema_of
 from mercato.wire import Instant, Wire
-
-Money = Annotated[str | float, Meta(description="A decimal string, or a number, in the order's currency.")]
 
 
 class CatalogSyncWebhook(Wire):
@@ -56,68 +59,6 @@ class OrderEvent(Wire):
     type: Literal["order.created", "order.updated"]
     timestamp: Instant
     data: OrderEventData
-
-
-class StoreAmountDetail(Wire):
-    """A part of an amount, and what it is for."""
-
-    amount: Money
-    description: str
-
-
-class StoreReplyAmounts(Wire):
-    """What the store adds to an order's price; what it does not return stays."""
-
-    fees: Money | UnsetType = UNSET
-    fees_description: list[StoreAmountDetail] | UnsetType = UNSET
-    taxes: Money | UnsetType = UNSET
-    taxes_description: list[StoreAmountDetail] | UnsetType = UNSET
-    promotions: Money | UnsetType = UNSET
-    promotions_description: list[StoreAmountDetail] | UnsetType = UNSET
-    adjustments: Money | UnsetType = UNSET
-    adjustments_description: list[StoreAmountDetail] | UnsetType = UNSET
-    sub_total: (
-        Annotated[Money, Meta(description="Another one than ours is ITEM_PRICE_CHANGED.")] | UnsetType
-    ) = UNSET
-    total: Annotated[Money, Meta(description="If given, what all of it comes to.")] | UnsetType = UNSET
-
-
-class StoreReason(Wire):
-    """Why not: a code of ours where one fits, and words for the customer."""
-
-    code: str
-    message: str | UnsetType | None = UNSET
-    pointer: Annotated[str, Meta(description="Where in `data.order` (RFC 6901).")] | UnsetType | None = UNSET
-
-
-class ValidateReply(Wire):
-    """The store's answer to `order.validate`."""
-
-    is_valid: (
-        Annotated[bool, Meta(description="Absent, it is whether there are no `errors`.")] | UnsetType
-    ) = UNSET
-    amounts: StoreReplyAmounts | UnsetType | None = UNSET
-    errors: list[StoreReason] | UnsetType | None = UNSET
-    estimated_ready_at: Instant | UnsetType | None = UNSET
-
-
-class PlaceReply(Wire):
-    """The store's answer to `order.place`; an empty object takes the order."""
-
-    accepted: (
-        Annotated[bool, Meta(description="Absent, it is whether there are no `errors`.")] | UnsetType
-    ) = UNSET
-    partner_order_id: Annotated[str, Meta(max_length=255)] | UnsetType | None = UNSET
-    estimated_ready_at: Instant | UnsetType | None = UNSET
-    errors: list[StoreReason] | UnsetType | None = UNSET
-
-
-class StoreRefusal(Wire):
-    """The store's no: `errors`, or a problem whose `errorCode` and `detail` say why."""
-
-    errors: list[StoreReason] | UnsetType | None = UNSET
-    error_code: str | UnsetType | None = UNSET
-    detail: str | UnsetType | None = UNSET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

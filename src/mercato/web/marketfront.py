@@ -10,10 +10,10 @@ from msgspec import Meta
 from mercato import errors
 from mercato.catalog.compress import CODINGS
 from mercato.catalog.model import CompiledCatalog
+from mercato.discovery.catalogs import CatalogSet
 from mercato.stores.catalogs import IDENTITY, Body
 from mercato.stores.model import StoreRow
 from mercato.stores.storefront import MarketfrontStore, StoreAvailability, availability_of, storefront_of
-from mercato.web.catalogs import CatalogSet
 from mercato.web.operations import Access, Answer, Call, Operations
 from mercato.wire import Wire, parse_instant
 

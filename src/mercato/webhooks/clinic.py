@@ -5,10 +5,10 @@ import base64
 import binascii
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Final
 from uuid import UUID
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from mercato import errors
 from mercato.clock import Clock
@@ -18,66 +18,13 @@ from mercato.partners.model import Caller
 from mercato.partners.vault import Vault
 from mercato.webhooks import queries
 from mercato.webhooks.explain import Secret, Sent, SignatureExplanation, Webhook, Whose, explain
-from mercato.wire import Instant, Wire, parse_instant, parse_uuid
+from mercato.webhooks.wire import ExplainSignatureRequest
+from mercato.wire import parse_instant, parse_uuid
 from mercato.wire.checks import refuse
-from mercato.wire.unshown import unshown
 
-MOST_BODY: Final = 128 * 1024
-"""Bytes of a body: no webhook of this service is as long, and every one is hashed some hundred times."""
-
-MOST_SECRETS: Final = 5
 MOST_HEADERS: Final = 100
 MOST_TIMES: Final = 20
 """Attempts of a delivery whose times are looked at."""
-
-
-@unshown("headers", "body", "secrets")
-class ExplainSignatureRequest(Wire):
-    """A webhook as it was received: its headers, and its body as text or in base64."""
-
-    headers: Annotated[
-        dict[str, Annotated[str, Meta(max_length=8192)]],
-        Meta(description="All headers that came, or the three that begin with `webhook-`; at most 100."),
-    ]
-    body: (
-        Annotated[
-            str, Meta(max_length=MOST_BODY, description="The body as text; `bodyBase64` loses nothing.")
-        ]
-        | None
-    ) = None
-    body_base64: (
-        Annotated[
-            str, Meta(max_length=MOST_BODY * 4 // 3 + 4, description="The bytes of the body in base64.")
-        ]
-        | None
-    ) = None
-    secrets: (
-        Annotated[
-            list[Annotated[str, Meta(max_length=512)]],
-            Meta(
-                max_length=MOST_SECRETS,
-                description="The signing secrets to verify with, the newest first. Without any, the account's own.",
-            ),
-        ]
-        | None
-    ) = None
-    delivery_id: (
-        Annotated[
-            UUID,
-            Meta(
-                description="The id or `webhook-id` of a delivery to the account, to compare with what was sent. "
-                "Without it the one with this webhook's `webhook-id` is looked for."
-            ),
-        ]
-        | None
-    ) = None
-    received_at: Annotated[Instant, Meta(description="When it was received; without it, now.")] | None = None
-    computed_signature: (
-        Annotated[
-            str, Meta(max_length=512, description="What your own code came to, to find out what it does.")
-        ]
-        | None
-    ) = None
 
 
 class Case(Struct, frozen=True):

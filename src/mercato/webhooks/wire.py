@@ -1,6 +1,6 @@
-"""Deliveries as a partner sees them. Never a header that was sent, nor a secret."""
+"""Deliveries as a partner sees them, never a header that was sent nor a secret; and what the clinic is asked."""
 
-from typing import Annotated
+from typing import Annotated, Final
 from uuid import UUID
 
 import msgspec
@@ -9,6 +9,12 @@ from msgspec import Meta
 from mercato.webhooks.model import DeliveryStatus
 from mercato.wire import Instant, Wire
 from mercato.wire.cursor import PAGE, PageLimit
+from mercato.wire.unshown import unshown
+
+MOST_BODY: Final = 128 * 1024
+"""Bytes of a body: no webhook of this service is as long, and every one is hashed some hundred times."""
+
+MOST_SECRETS: Final = 5
 
 
 class WebhookDelivery(Wire, frozen=True):
@@ -69,3 +75,52 @@ class WebhookDeliveryQuery(Wire, frozen=True):
     order_id: UUID | None = None
     limit: PageLimit = PAGE
     cursor: str | None = None
+
+
+@unshown("headers", "body", "secrets")
+class ExplainSignatureRequest(Wire):
+    """A webhook as it was received: its headers, and its body as text or in base64."""
+
+    headers: Annotated[
+        dict[str, Annotated[str, Meta(max_length=8192)]],
+        Meta(description="All headers that came, or the three that begin with `webhook-`; at most 100."),
+    ]
+    body: (
+        Annotated[
+            str, Meta(max_length=MOST_BODY, description="The body as text; `bodyBase64` loses nothing.")
+        ]
+        | None
+    ) = None
+    body_base64: (
+        Annotated[
+            str, Meta(max_length=MOST_BODY * 4 // 3 + 4, description="The bytes of the body in base64.")
+        ]
+        | None
+    ) = None
+    secrets: (
+        Annotated[
+            list[Annotated[str, Meta(max_length=512)]],
+            Meta(
+                max_length=MOST_SECRETS,
+                description="The signing secrets to verify with, the newest first. Without any, the account's own.",
+            ),
+        ]
+        | None
+    ) = None
+    delivery_id: (
+        Annotated[
+            UUID,
+            Meta(
+                description="The id or `webhook-id` of a delivery to the account, to compare with what was sent. "
+                "Without it the one with this webhook's `webhook-id` is looked for."
+            ),
+        ]
+        | None
+    ) = None
+    received_at: Annotated[Instant, Meta(description="When it was received; without it, now.")] | None = None
+    computed_signature: (
+        Annotated[
+            str, Meta(max_length=512, description="What your own code came to, to find out what it does.")
+        ]
+        | None
+    ) = None

@@ -1,0 +1,70 @@
+"""Catalog runs and dry runs on the wire: what is asked, what is answered, and what the event of a run's end says."""
+
+from typing import Annotated
+from uuid import UUID
+
+from msgspec import UNSET, Meta, UnsetType
+
+from mercato.catalog.model import CatalogDiff, CatalogFault, CatalogSummary, CatalogWarning
+from mercato.catalog.runs import RunStatus
+from mercato.wire import Instant, Wire
+
+
+class CatalogSetNotification(Wire):
+    """Where the CatalogSet is to be pulled from."""
+
+    callback_url: Annotated[str, Meta(extra_json_schema={"format": "uri", "minLength": 1})]
+
+
+class CatalogIngestAccepted(Wire):
+    """The run was accepted, not yet carried out: poll `statusUrl`."""
+
+    catalog_ingest_id: UUID
+    status_url: str
+
+
+class CatalogIngestStatusResponse(Wire):
+    """Where a run is; `errors` are there only when it has failed."""
+
+    catalog_ingest_id: UUID
+    status: RunStatus
+    updated_at: Instant
+    errors: tuple[CatalogFault, ...]
+
+
+class CatalogIngestRun(Wire, kw_only=True):
+    """A run in a store's history."""
+
+    catalog_ingest_id: UUID
+    status: RunStatus
+    callback_url: str
+    catalog_set_id: UUID | UnsetType = UNSET
+    created_at: Instant
+    updated_at: Instant
+    errors: tuple[CatalogFault, ...]
+
+
+class CatalogIngestPage(Wire):
+    """A page of a store's runs, newest first."""
+
+    runs: list[CatalogIngestRun]
+    next_cursor: str | None
+
+
+class CatalogValidation(Wire):
+    """What a run would say of the document. `diff` is against the store's current set."""
+
+    valid: bool
+    errors: tuple[CatalogFault, ...]
+    warnings: tuple[CatalogWarning, ...]
+    summary: CatalogSummary | None
+    diff: CatalogDiff | None
+
+
+class CatalogSyncWebhookData(Wire):
+    """What a `catalog.sync.…` event says: the same errors as the status resource."""
+
+    catalog_ingest_id: UUID
+    store_id: UUID
+    status: RunStatus
+    errors: tuple[CatalogFault, ...]
