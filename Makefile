@@ -8,7 +8,7 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-long prove test-clients audit check format bench bench-large docs clean
+.PHONY: help run demo test test-long prove test-clients audit check format bench bench-large soak docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -68,6 +68,9 @@ bench: $(VENV)/.dev ## the benchmarks: ratios against a floor measured in the sa
 
 bench-large: $(VENV)/.dev ## discovery over a million stores on both databases; takes half an hour
 	$(BIN)/python -m benchmarks discovery_large
+
+soak: $(VENV)/.dev ## ten minutes of everything: what grows? ARGS="--database postgresql"
+	$(BIN)/python -m benchmarks.soak $(ARGS)
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist site $(CLIENT)/node_modules

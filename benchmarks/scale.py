@@ -64,7 +64,7 @@ def main() -> None:
 
 
 @contextmanager
-def worker(url: str, data_dir: Path) -> Iterator[None]:
+def worker(url: str | None, data_dir: Path) -> Iterator[None]:
     """Run `mercato worker` while the block runs; in the data directory is the key that all share."""
     command: list[str | Path] = [MERCATO, "worker", "--data-dir", data_dir]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(url)) as process:
