@@ -33,18 +33,27 @@ READS = {
     ("catalog", "lint"),
     ("catalog", "show"),
     ("doctor",),
+    ("job", "list"),
     ("key", "list"),
     ("partner", "list"),
     ("secret", "list"),
     ("webhooks", "explain"),
+    ("webhooks", "list"),
+    ("webhooks", "show"),
 }
 """Commands that change nothing."""
 
 PROCESSES = {("serve",), ("serve-one",), ("worker",), ("migrate",), ("demo",)}
 """Those that partners' requests and jobs act in, or that make the tables that a trail could stand in."""
 
-ELSEWHERE = {("customer", "erase"), ("restore",), ("secret", "reseal")}
-"""Those that need more than a partner to have an effect, each with a test of its own below or with orders."""
+ELSEWHERE = {
+    ("customer", "erase"),
+    ("job", "revive"),
+    ("restore",),
+    ("secret", "reseal"),
+    ("webhooks", "replay"),
+}
+"""Those that need more than a partner to have an effect, each with a test of its own below, or with what it changes."""
 
 URL = "http://pos.example/hooks?signed=hush"
 

@@ -29,7 +29,10 @@ app.command("mercato.cli.serve:migrate", name="migrate", help="Bring the databas
 app.command("mercato.cli.partners:partner", name="partner", help="Partners: create, list, update.")
 app.command("mercato.cli.keys:key", name="key", help="API keys: create, list, roll, revoke.")
 app.command("mercato.cli.secrets:secret", name="secret", help="Signing secrets: rotate, list.")
-app.command("mercato.cli.webhooks:webhooks", name="webhooks", help="Webhooks: explain, enable.")
+app.command(
+    "mercato.cli.webhooks:webhooks", name="webhooks", help="Webhooks: list, show, replay, explain, enable."
+)
+app.command("mercato.cli.jobs:job", name="job", help="Background work: list, revive.")
 app.command("mercato.cli.catalog:catalog", name="catalog", help="Catalogs: lint, diff, show.")
 app.command("mercato.cli.customers:customer", name="customer", help="Customers: erase.")
 app.command("mercato.cli.doctor:doctor", name="doctor", help="What is wrong, and what to do about it.")

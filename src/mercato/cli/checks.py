@@ -189,7 +189,7 @@ def _dead(dead: dict[str, int]) -> Check:
     if not dead:
         return _ok("dead work", "none")
     said = ", ".join(f"{count} of {kind}" for kind, count in sorted(dead.items()))
-    advice = "The logs, and the column error of the table jobs, say why. They go after 30 days."
+    advice = "mercato job list says why; once that is mended: mercato job revive. They go after 30 days."
     return _wrong("dead work", f"Given up: {said}.", advice)
 
 

@@ -3,12 +3,15 @@
 import re
 import sys
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
 from uuid import UUID
 
 from cyclopts import Parameter, Token
+
+from mercato import clock
+from mercato.wire import parse_instant
 
 _DURATION: Final = re.compile(r"(\d{1,5})([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -21,9 +24,20 @@ def _duration(_type: Any, tokens: Sequence[Token]) -> timedelta:
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
+def _since(_type: Any, tokens: Sequence[Token]) -> datetime:
+    text = tokens[0].value
+    if _DURATION.fullmatch(text):
+        return clock.now() - _duration(_type, tokens)
+    instant = parse_instant(text)
+    if instant is None:
+        raise ValueError("write how long ago, as 2h or 3d, or an instant as 2026-01-31T18:30:00Z")
+    return instant
+
+
 DataDir = Annotated[Path | None, Parameter(help="Where the embedded database lives (./data).")]
 Json = Annotated[bool, Parameter(name="--json", negative=(), help="JSON on standard output, for programs.")]
 Duration = Annotated[timedelta, Parameter(converter=_duration)]
+Since = Annotated[datetime, Parameter(converter=_since)]
 After = Annotated[UUID | None, Parameter(help="Begin after this id.")]
 PartnerName = Annotated[str, Parameter(help="The partner's id, or its name if no other has it.")]
 KeyName = Annotated[str, Parameter(help="The key's id, its prefix as lists show it, or the key itself.")]

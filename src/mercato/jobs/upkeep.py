@@ -85,11 +85,13 @@ async def read_queue(database: Database) -> Sequence[Depth] | None:
     ]
 
 
-async def list_dead(tx: Read, *, limit: int = 100) -> Sequence[DeadJob]:
-    """Return the jobs that died last, the newest first."""
+async def list_dead(tx: Read, *, kind: str | None = None, limit: int = 100) -> Sequence[DeadJob]:
+    """Return the jobs that died last, the newest first: all, or one kind's."""
     newest = (
         select(jobs).where(in_state("dead")).order_by(jobs.c.run_at.desc(), jobs.c.id.desc()).limit(limit)
     )
+    if kind is not None:
+        newest = newest.where(jobs.c.kind == kind)
     return [
         DeadJob(
             id=row.id,

@@ -243,7 +243,7 @@ async def redeliver(tx: Write, caller: Caller, delivery_id: UUID, *, now: dateti
         await enqueue(tx, KIND, job, lane=row.lane, dedup=job.key, group=row.partner_id.hex)
     # After the delivery, as a sender settles: in the other order the two could wait for each other.
     await queries.enable(tx, row.partner_id, row.url)
-    await audit(tx, "delivery", row.id, detail={"type": row.type})
+    await audit(tx, "delivery", row.id, partner_id=row.partner_id, detail={"type": row.type})
     return await get_delivery(tx, caller, delivery_id)
 
 

@@ -1,0 +1,91 @@
+"""`mercato job list|revive`: work that was given up, and once more."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec import Struct
+from sqlalchemy import select, update
+from tests.partners.test_commands import Shell, fresh, shell
+
+from mercato.db.engine import Database
+from mercato.db.tables import jobs
+from mercato.jobs import enqueue
+
+__all__ = ["fresh", "shell"]
+
+
+class Nothing(Struct):
+    hidden: str = "a-customers-name"
+
+
+async def _dead(url: str, kind: str, dedup: str | None) -> int:
+    async with Database.open(url) as db, db.write() as tx:
+        number = await enqueue(tx, kind, Nothing(), dedup=dedup)
+        assert number is not None
+        gone = {
+            "state": "dead",
+            "error": "ValueError: it " + "is broken " * 12,
+            "attempt": 10,
+            "failures": 10,
+        }
+        await tx.execute(update(jobs).where(jobs.c.id == number).values(gone))
+        return number
+
+
+def dead(url: str, kind: str = "webhook.deliver", dedup: str | None = None) -> int:
+    return asyncio.run(_dead(url, kind, dedup))
+
+
+def states(url: str) -> dict[int, Any]:
+    async def read() -> dict[int, Any]:
+        async with Database.open(url) as db, db.read() as tx:
+            return {row.id: (row.state, row.failures) for row in await tx.all(select(jobs))}
+
+    return asyncio.run(read())
+
+
+def test_the_dead_are_listed_with_why_and_revived_by_number(
+    shell: Shell, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    number, other = dead(database_url), dead(database_url, "catalog.ingest")
+    told = shell("job", "list")
+    assert f"10 attempts, job {number}" in told
+    assert "a-customers-name" not in told + shell("job", "list", "--json")
+    assert all(len(line.rstrip()) <= 80 for line in told.splitlines())
+    listed = shell.json("job", "list", "--kind", "catalog.ingest")
+    assert [one["id"] for one in listed["dead"]] == [other]
+    assert listed["kinds"] == [{"kind": "catalog.ingest", "ready": 0, "waiting": 0, "running": 0, "dead": 1}]
+    shell("job", "revive", str(number))
+    assert states(database_url) == {number: ("ready", 0), other: ("dead", 10)}
+    [entry] = shell.json("audit", "--action", "job revive")["entries"]
+    assert (entry["subjectType"], entry["detail"]) == ("job", {"job": number, "kind": "webhook.deliver"})
+
+
+def test_all_of_a_kind_are_revived_but_for_work_that_waits_already(shell: Shell, database_url: str) -> None:
+    first, second = dead(database_url, dedup="same"), dead(database_url)
+
+    async def again() -> None:
+        async with Database.open(database_url) as db, db.write() as tx:
+            assert await enqueue(tx, "webhook.deliver", Nothing(), dedup="same") is not None
+
+    asyncio.run(again())
+    shell("job", "revive", "--kind", "webhook.deliver")
+    assert "the same work waits already" in shell.err
+    assert "1 jobs of webhook.deliver are due again" in shell.err
+    assert [states(database_url)[one][0] for one in (first, second)] == ["dead", "ready"]
+
+
+def test_what_is_not_dead_is_told_and_what_is_wrongly_asked_for(shell: Shell) -> None:
+    assert "No work waits." in shell("job", "list")
+    shell("job", "revive", "12345", code=1)
+    assert "is not dead, or gone" in shell.err
+    for wrong in ([], ["1", "--kind", "x"], ["one"], ["--bogus"]):
+        shell("job", "revive", *wrong, code=2)
+        assert shell.err
+
+
+def test_no_database_is_told(fresh: Shell) -> None:
+    fresh("job", "list", code=2)
+    assert "--data-dir" in fresh.err

@@ -1,0 +1,248 @@
+"""`mercato webhooks list|show|replay`: what was sent to whom, and once more."""
+
+import asyncio
+import json
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import select, update
+from tests.partners.test_commands import Shell, fresh, shell
+
+from mercato import clock
+from mercato.clock import new_id
+from mercato.db.audit import first_id
+from mercato.db.engine import Database
+from mercato.db.tables import deliveries, endpoints, jobs
+from mercato.partners.model import Surface
+from mercato.webhooks import queries
+from mercato.webhooks.deliveries import ORDER_VALIDATE, push, record
+from mercato.webhooks.model import Called, DeliveryStatus, Outcome
+
+__all__ = ["fresh", "shell"]
+
+URL = "https://pos.example/hooks?key=hush"
+
+
+@pytest.fixture(autouse=True)
+def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+class Sent:
+    """Two partners, and what they were sent: `failed` (with an attempt), `old`, `event` and `question`."""
+
+    def __init__(self, shell: Shell, url: str) -> None:
+        made = shell.json("partner", "create", "Acme", "--kind", "both", "--webhook-token", "tk_hush")
+        self.partner = UUID(made["partnerId"])
+        self.secret: str = made["signingSecret"]
+        self.other = UUID(shell.json("partner", "create", "Other", "--kind", "commerce")["partnerId"])
+        self.url = url
+        self.failed = self.push(status="failed", attempts=1, error="The receiver answered 503.")
+        self.event = self.push(
+            partner_id=self.other, type="order.updated", surface=Surface.MARKETFRONT, suffix="", key="x"
+        )
+        self.old = self.push(age=timedelta(days=3), status="failed")
+        self.question = new_id()
+        asyncio.run(self._prepare())
+
+    def push(self, *, age: timedelta = timedelta(0), key: str = "", **changes: Any) -> UUID:
+        delivery_id = UUID(int=first_id(clock.now() - age).int + len(changes) + 1) if age else new_id()
+        columns: dict[str, Any] = {
+            name: changes.pop(name) for name in ("status", "attempts", "error") if name in changes
+        }
+        asyncio.run(self._push(delivery_id, changes, columns))
+        return delivery_id
+
+    async def _push(self, delivery_id: UUID, changes: dict[str, Any], columns: dict[str, Any]) -> None:
+        given = {
+            "partner_id": self.partner, "surface": Surface.COMMERCE, "store_id": new_id(), "base_url": URL,
+            "suffix": "catalog-sync", "type": "catalog.sync.failed", "webhook_id": new_id(),
+            "data": {"status": "failed"}, "occurred_at": clock.now(), "traceparent": "", "now": clock.now(),
+        }  # fmt: skip
+        async with Database.open(self.url) as db, db.write() as tx:
+            await push(tx, **{**given, **changes, "delivery_id": delivery_id})
+            if columns:
+                ended = {"next_attempt_at": None, **columns}
+                await tx.execute(update(deliveries).where(deliveries.c.id == delivery_id).values(ended))
+            for number in range(columns.get("attempts", 0)):
+                outcome = Outcome(ms=12, status=503, error=columns["error"], reply="<h1>down</h1>")
+                await queries.insert_attempt(tx, delivery_id, number + 1, outcome, at=clock.now())
+
+    async def _prepare(self) -> None:
+        called = Called(at=clock.now(), ms=3, status=500, error="The store answered 500.")
+        async with Database.open(self.url) as db, db.write() as tx:
+            await record(
+                tx, delivery_id=self.question, partner_id=self.partner, store_id=new_id(), order_id=None,
+                type=ORDER_VALIDATE, webhook_id=new_id(), url=URL, body=b"{}", traceparent="",
+                attempts=[called], status=DeliveryStatus.FAILED, now=clock.now(),
+            )  # fmt: skip
+            await queries.insert_failing(tx, self.partner, URL, since=clock.now())
+
+    def row(self, delivery_id: UUID) -> Any:
+        async def read() -> Any:
+            async with Database.open(self.url) as db, db.read() as tx:
+                return await tx.first(select(deliveries).where(deliveries.c.id == delivery_id))
+
+        return asyncio.run(read())
+
+    def due(self) -> list[str]:
+        async def read() -> list[str]:
+            async with Database.open(self.url) as db, db.read() as tx:
+                rows = await tx.all(select(jobs.c.payload).where(jobs.c.state == "ready"))
+                return sorted(json.loads(row.payload)["deliveryId"] for row in rows)
+
+        return asyncio.run(read())
+
+
+@pytest.fixture
+def sent(shell: Shell, database_url: str) -> Sent:
+    return Sent(shell, database_url)
+
+
+def ids(shell: Shell, *options: str) -> list[str]:
+    return [one["id"] for one in shell.json("webhooks", "list", *options)["deliveries"]]
+
+
+def test_deliveries_are_listed_by_partner_status_type_and_time(shell: Shell, sent: Sent) -> None:
+    assert ids(shell) == [str(sent.question), str(sent.event), str(sent.failed), str(sent.old)]
+    assert ids(shell, "--partner", "Other") == [str(sent.event)]
+    assert ids(shell, "--status", "pending") == [str(sent.event)]
+    assert ids(shell, "--type", "order") == [str(sent.question), str(sent.event)]
+    assert ids(shell, "--type", "order.updated") == [str(sent.event)]
+    assert ids(shell, "--type", "ord") == []
+    assert ids(shell, "--since", "2d", "--type", "catalog.sync") == [str(sent.failed)]
+    instant = (clock.now() - timedelta(days=4)).isoformat()
+    assert ids(shell, "--since", instant, "--status", "failed") == [
+        str(sent.question),
+        str(sent.failed),
+        str(sent.old),
+    ]
+
+
+def test_a_page_says_where_the_next_one_begins(shell: Shell, sent: Sent) -> None:
+    first = shell.json("webhooks", "list", "--limit", "3")
+    assert len(first["deliveries"]) == 3
+    rest = shell.json("webhooks", "list", "--before", first["nextBefore"])
+    assert ([one["id"] for one in rest["deliveries"]], rest["nextBefore"]) == ([str(sent.old)], None)
+    shell("webhooks", "list", "--limit", "1")
+    assert "mercato webhooks list --before" in shell.err
+
+
+def test_what_people_read_fits_into_80_columns_and_shows_no_secret(shell: Shell, sent: Sent) -> None:
+    told = shell("webhooks", "list") + shell("webhooks", "show", str(sent.failed))
+    assert all(len(line) <= 80 for line in told.splitlines())
+    assert "\x1b" not in told
+    assert "https://pos.example/hooks/catalog-sync?***" in told
+    for hidden in ("hush", sent.secret):
+        assert hidden not in told + shell("webhooks", "show", str(sent.failed), "--json")
+
+
+def test_one_is_shown_with_its_attempts_headers_and_body(shell: Shell, sent: Sent) -> None:
+    told = shell("webhooks", "show", str(sent.failed))
+    for words in (
+        "503, 12 ms",
+        "answer: <h1>down</h1>",
+        '"type": "catalog.sync.failed"',
+        "Bearer ***",
+        "--yes",
+    ):
+        assert words in told
+    shown = shell.json("webhooks", "show", str(sent.failed))
+    assert (shown["partner"], shown["attempts"], shown["attemptLog"][0]["status"]) == ("Acme", 1, 503)
+    assert shown["headers"]["webhook-id"] == shown["webhookId"]
+    assert shown["headers"]["webhook-signature"] == "v1,***"
+    # By its webhook-id too; and an event URL never gets the token.
+    event = shell.json("webhooks", "show", str(sent.row(sent.event).webhook_id))
+    assert (event["id"], "Authorization" in event["headers"]) == (str(sent.event), False)
+    assert event["nextAttemptAt"] is not None
+    assert "not sent again" in " ".join(shell("webhooks", "show", str(sent.question)).split())
+    shell("webhooks", "show", str(new_id()), code=1)
+    assert "mercato webhooks list" in shell.err
+
+
+def test_the_body_alone_is_what_was_signed(shell: Shell, sent: Sent) -> None:
+    assert shell("webhooks", "show", str(sent.failed), "--body").encode() == sent.row(sent.failed).body
+
+
+def test_a_replay_counts_first_and_does_it_with_yes(shell: Shell, sent: Sent) -> None:
+    before = sent.due()
+    counted = shell.json("webhooks", "replay", "--since", "2h", "--failed")
+    assert (counted["done"], counted["count"]) == (False, 1)
+    assert "Nothing was sent" in (shell("webhooks", "replay", "--since", "4d"), shell.err)[1]
+    assert sent.due() == before
+    assert shell.json("webhooks", "replay", "--since", "4d", "--failed", "--yes")["count"] == 2
+    assert {str(sent.failed), str(sent.old)} <= set(sent.due())
+    assert sent.row(sent.failed).status == "pending"
+    assert sent.row(sent.question).status == "failed"
+    trail = shell.json("audit", "--action", "webhooks replay")["entries"]
+    assert {one["subjectId"] for one in trail} == {str(sent.failed), str(sent.old)}
+    assert "nothing to send again" in shell("webhooks", "replay", "--since", "2h", "--failed")
+
+
+def test_a_replay_of_many_pages_sends_each_once(
+    shell: Shell, sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mercato.webhooks.operators._AT_ONCE", 2)
+    more = [sent.push(status="failed") for _ in range(4)]
+    told = shell("webhooks", "replay", "--since", "1h", "--partner", "Acme", "--type", "catalog", "--yes")
+    assert ("failed" in told, "5 sent again" in shell.err) == (True, True)
+    assert {str(one) for one in (*more, sent.failed)} <= set(sent.due())
+
+
+def test_named_deliveries_are_sent_again_and_their_addresses_called(shell: Shell, sent: Sent) -> None:
+    async def disable() -> None:
+        async with Database.open(sent.url) as db, db.write() as tx:
+            target = sent_row.url
+            await queries.insert_failing(tx, sent.partner, target, since=clock.now())
+            assert await queries.disable(tx, sent.partner, target, reason="410", now=clock.now())
+
+    async def disabled() -> list[Any]:
+        async with Database.open(sent.url) as db, db.read() as tx:
+            return list(await tx.all(select(endpoints).where(endpoints.c.disabled_at.is_not(None))))
+
+    sent_row = sent.row(sent.failed)
+    asyncio.run(disable())
+    assert "called no more" in shell("webhooks", "show", str(sent.failed))
+    shell("webhooks", "replay", str(sent.failed))
+    assert "Nothing was sent" in shell.err
+    assert len(asyncio.run(disabled())) == 1
+    shell("webhooks", "replay", str(sent.failed), "--yes")
+    assert asyncio.run(disabled()) == []
+    assert str(sent.failed) in sent.due()
+    shell("webhooks", "replay", str(sent.question), str(new_id()), "--yes", code=1)
+    assert "A validation is not sent again" in shell.err
+    assert "There is no delivery" in shell.err
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["replay"],
+        ["replay", "00000000-0000-0000-0000-000000000000", "--since", "2h"],
+        ["replay", "00000000-0000-0000-0000-000000000000", "--failed"],
+        ["replay", "--since", "yesterday"],
+        ["replay", "--since", "2026-01-31T18:30:00"],
+        ["replay", "no-uuid"],
+        ["list", "--status", "gone"],
+        ["list", "--since", "2h", "--bogus"],
+        ["show"],
+        ["show", "00000000-0000-0000-0000-000000000000", "--body", "--json"],
+    ],
+    ids=lambda value: "-".join(value).replace("00000000-0000-0000-0000-000000000000", "id"),
+)
+def test_what_is_wrongly_asked_for_ends_with_2_and_says_what_to_do(wrong: list[str], fresh: Shell) -> None:
+    fresh("webhooks", *wrong, code=2)
+    assert fresh.err.strip()
+
+
+def test_no_deliveries_no_such_partner_and_no_database_are_told(shell: Shell) -> None:
+    assert "There are none" in (shell("webhooks", "list"), shell.err)[1]
+    shell("webhooks", "list", "--partner", "Nobody", code=1)
+    assert "mercato partner list" in shell.err
+
+
+def test_no_database_is_told(fresh: Shell) -> None:
+    fresh("webhooks", "list", code=2)
+    assert "--data-dir" in fresh.err
