@@ -31,7 +31,7 @@ demo: $(VENV)/.run ## the whole story in one process, in under a minute
 
 # The documents have been tried by `check`, which CI runs before this.
 test: $(VENV)/.dev ## the tests, on SQLite and on PostgreSQL
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long" -q --ignore=tests/docs
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long" -q --ignore=tests/docs $(if $(RERUNS),--reruns $(RERUNS) -r R)
 
 test-long: $(VENV)/.dev ## the proofs that take minutes
 	$(BIN)/python -m pytest -n $(WORKERS) -m long -q
