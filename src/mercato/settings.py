@@ -15,6 +15,9 @@ PREFIX: Final = "MERCATO_"
 TEST_PREFIX: Final = "MERCATO_TEST_"
 """Variables that only the project's own tests read; they may stand in a developer's shell."""
 
+CLIENT_VARIABLES: Final = {"MERCATO_URL", "MERCATO_KEY"}
+"""Where `mercato.client` finds the service and its key: they may stand in the shell that starts a service, too."""
+
 MiB: Final = 1024 * 1024
 
 
@@ -204,6 +207,8 @@ def load(environment: Mapping[str, str], **overrides: Any) -> Settings:
     names = Settings.__struct_fields__
     for variable in sorted(environment):
         if not variable.startswith(PREFIX) or variable.startswith(TEST_PREFIX):
+            continue
+        if variable in CLIENT_VARIABLES:
             continue
         name = variable.removeprefix(PREFIX).lower()
         if name in names:

@@ -1,0 +1,36 @@
+"""The Python client of a Mercato network, for merchants' systems and storefronts.
+
+    from mercato.client import Client, types
+
+    with Client("http://127.0.0.1:8000", key) as client:
+        store = client.wait_until_live(client.register_store(types.OnboardingRequest(…)).onboarding_id)
+
+`Client` is for threads, `AsyncClient` for asyncio; both have the same methods. `verify_webhook` reads what the
+service sends. Nothing of the service itself is loaded.
+"""
+
+from mercato.client import errors, types
+from mercato.client.clients import AsyncClient, Client
+from mercato.client.core import NEVER, Retries
+from mercato.client.orders import as_cart, to_place
+from mercato.client.webhooks import Event, UnknownData, UnreadableWebhookError, WebhookError, verify_webhook
+from mercato.wire import as_json, instant, parse_instant
+
+__all__ = [
+    "NEVER",
+    "AsyncClient",
+    "Client",
+    "Event",
+    "Retries",
+    "UnknownData",
+    "UnreadableWebhookError",
+    "WebhookError",
+    "as_cart",
+    "as_json",
+    "errors",
+    "instant",
+    "parse_instant",
+    "to_place",
+    "types",
+    "verify_webhook",
+]

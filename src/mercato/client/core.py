@@ -1,0 +1,165 @@
+"""The client without its network: where it calls and as whom, and when a request is sent again."""
+
+import os
+import random
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+from urllib.parse import urlsplit
+
+from mercato.client.errors import (
+    ConfigurationError,
+    MercatoError,
+    NoAnswerError,
+    ProblemError,
+    RateLimitError,
+)
+from mercato.client.exchange import Prepared, Reply, Request, Script, pause, read, send
+from mercato.outbound.agent import USER_AGENT
+
+R = TypeVar("R")
+
+URL: Final = "MERCATO_URL"
+KEY: Final = "MERCATO_KEY"
+
+TIMEOUT: Final = 30.0
+"""Seconds for one attempt: twice what placing an order may take."""
+
+_PRINTABLE: Final = re.compile(r"[\x21-\x7e]+")
+_IDEMPOTENCY_KEY: Final = re.compile(r"[\x20-\x7e]{1,255}")
+_UNAVAILABLE: Final = frozenset({500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """How often and how patiently a request is repeated that may be.
+
+    Waits double from `first_wait` and are drawn by chance up to that; a `Retry-After` is added to. One longer than
+    `longest_wait` is not waited for: the exception says how long it is.
+    """
+
+    attempts: int = 4
+    first_wait: float = 0.25
+    longest_wait: float = 30.0
+    chance: Callable[[], float] = random.random
+
+    def wait_after(self, fault: MercatoError, *, attempt: int, repeats: bool) -> float | None:
+        """Return the seconds to wait before the next attempt, None when there is none."""
+        if attempt >= self.attempts or not _may_repeat(fault, repeats=repeats):
+            return None
+        asked = fault.retry_after if isinstance(fault, ProblemError) else None
+        step = min(self.first_wait * 2 ** (attempt - 1), self.longest_wait)
+        wait = (asked or 0.0) + step * self.chance()
+        return wait if (asked or 0.0) <= self.longest_wait else None
+
+
+NEVER: Final = Retries(attempts=1)
+"""Sends everything once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """Where requests go and as whom, and what becomes of them."""
+
+    url: str
+    key: str = field(repr=False)
+    timeout: float = TIMEOUT
+    retries: Retries = field(default_factory=Retries)
+    clock: Callable[[], float] = time.monotonic
+
+    def exchange(self, request: Request[R]) -> Script[tuple[R, Reply]]:
+        """Have the request sent, again where that may help; return what was answered, and the reply itself."""
+        prepared = self._prepared(request)
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                reply = yield from send(prepared)
+                return read(request, reply), reply
+            except MercatoError as fault:
+                fault.idempotency_key = request.idempotency_key
+                wait = self.retries.wait_after(fault, attempt=attempt, repeats=request.repeats)
+                if wait is None:
+                    raise
+            yield from pause(wait)
+
+    def perform(self, request: Request[R]) -> Script[R]:
+        """Have the request sent; return what was answered."""
+        answered, _ = yield from self.exchange(request)
+        return answered
+
+    def _prepared(self, request: Request[R]) -> Prepared:
+        headers = {
+            "Authorization": f"Bearer {self.key}",
+            "Accept": "application/json, application/problem+json",
+            "Accept-Encoding": "gzip",
+            "User-Agent": f"{USER_AGENT} (client)",
+        }
+        body = request.content()
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if request.idempotency_key is not None:
+            if not _IDEMPOTENCY_KEY.fullmatch(request.idempotency_key):
+                raise ConfigurationError("An idempotency key has 1 to 255 printable ASCII characters.")
+            headers["Idempotency-Key"] = request.idempotency_key
+        return Prepared(method=request.method, target=request.target(), headers=headers, body=body)
+
+
+def core_of(
+    url: str | None,
+    key: str | None,
+    *,
+    timeout: float,
+    retries: Retries | None,
+    environment: Mapping[str, str] = os.environ,
+) -> Core:
+    """Return the core for what was given, or else stands in the environment. Raises ConfigurationError."""
+    return Core(
+        url=_url(url or environment.get(URL, "")),
+        key=_key(key or environment.get(KEY, "")),
+        timeout=timeout,
+        retries=retries or Retries(),
+    )
+
+
+def _url(text: str) -> str:
+    if not text.strip():
+        raise ConfigurationError(f"Where is the service? Give url, or set {URL}: http://127.0.0.1:8000.")
+    text = text.strip().rstrip("/")
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and (parts.port or 1)
+    except ValueError:
+        usable = False
+    if not usable or parts.query or parts.fragment or parts.username:
+        raise ConfigurationError(
+            f"{text[:100]!r} is no URL of a service: give one like http://127.0.0.1:8000."
+        )
+    return text
+
+
+def _key(text: str) -> str:
+    text = text.strip()
+    if not text:
+        raise ConfigurationError(
+            f"Whose requests are these? Give key, or set {KEY}: mercato partner create prints one."
+        )
+    if not _PRINTABLE.fullmatch(text):
+        raise ConfigurationError("The key holds a blank or a character that no key has.")
+    return text
+
+
+def _may_repeat(fault: MercatoError, *, repeats: bool) -> bool:
+    """Tell whether the same request may succeed, and does no harm a second time."""
+    match fault:
+        case NoAnswerError():
+            return repeats or not fault.sent
+        case RateLimitError():
+            return True
+        case ProblemError():
+            passing = fault.status in _UNAVAILABLE or fault.code == "REQUEST_IN_PROGRESS"
+            return repeats and passing and fault.retryable is not False
+        case _:
+            return False

@@ -1,0 +1,194 @@
+"""What the client raises: every refusal by its category, and what can go wrong before there is an answer."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from mercato.errors import OrderError
+
+S = TypeVar("S")
+
+_SHOWN: Final = 5
+"""Faults that the text of an exception lists; all of them are in `errors`."""
+
+_EXCERPT: Final = 200
+"""Characters shown of a body that is no problem."""
+
+
+class MercatoError(Exception):
+    """All that this client raises. `idempotency_key` is the one that the failed request went with, if any."""
+
+    idempotency_key: str | None = None
+
+
+class ConfigurationError(MercatoError, ValueError):
+    """The URL or the key is missing or cannot be used."""
+
+
+class NoAnswerError(MercatoError):
+    """The service could not be reached, or did not answer in time.
+
+    `sent` says whether the request may have arrived: what it asks for may be done then.
+    """
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class UnreadableError(MercatoError):
+    """The answer is not one of this service: is the URL right?"""
+
+
+class DeadlineError(MercatoError, Generic[S]):
+    """What was waited for has not happened in time; `last` is what the service said of it last."""
+
+    def __init__(self, message: str, *, last: S) -> None:
+        super().__init__(message)
+        self.last = last
+
+
+class CatalogFailedError(MercatoError, Generic[S]):
+    """The catalog was refused; `status` is the onboarding or run, with every error by its pointer."""
+
+    def __init__(self, message: str, *, status: S) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _Problem(Struct, frozen=True, rename="camel"):
+    """A ProblemDetail (RFC 9457) as it comes; every member may be missing."""
+
+    title: str | None = None
+    detail: str | None = None
+    error_code: str | None = None
+    error_category: str | None = None
+    errors: tuple[OrderError, ...] | None = None
+    request_id: str | None = None
+    retry_after: float | None = None
+    retryable: bool | None = None
+    trace_id: str | None = None
+    type: str | None = None
+
+
+class ProblemError(MercatoError):
+    """The service refused. `code` is a ProblemDetail's `errorCode`, `errors` say where and why.
+
+    `type` is the address of a page that says what to do. `members` holds all that came, extension members
+    such as `orderId` included.
+    """
+
+    def __init__(
+        self, *, status: int, problem: _Problem, members: Mapping[str, Any], retry_after: float | None
+    ) -> None:
+        self.status = status
+        self.code = problem.error_code or f"HTTP_{status}"
+        self.category = problem.error_category
+        self.title = problem.title or ""
+        self.detail = problem.detail or ""
+        self.errors = problem.errors or ()
+        self.request_id = problem.request_id
+        self.retry_after = retry_after
+        self.retryable = problem.retryable
+        self.trace_id = problem.trace_id
+        self.type = problem.type
+        self.members = members
+        super().__init__(self._told())
+
+    def _told(self) -> str:
+        request = f" (request {self.request_id})" if self.request_id else ""
+        lines = [f"{self.status} {self.code}: {self.detail or self.title}{request}"]
+        if len(self.errors) > 1 or any(error.pointer for error in self.errors):
+            lines += [
+                f"  {error.pointer or '-'}: {error.message} [{error.code}]" for error in self.errors[:_SHOWN]
+            ]
+            more = len(self.errors) - _SHOWN
+            lines += [f"  and {more} more"] if more > 0 else []
+        return "\n".join(lines)
+
+
+class ValidationError(ProblemError):
+    """The request is wrong: each fault is in `errors`, with a pointer into the body."""
+
+
+class AvailabilityError(ProblemError):
+    """It can't be had now: the store is closed, an item is gone or has another price."""
+
+
+class PaymentError(ProblemError):
+    """The store refused the payment."""
+
+
+class AuthenticationError(ProblemError):
+    """No key, or one that is wrong, expired or revoked."""
+
+
+class AuthorizationError(ProblemError):
+    """The key opens the other surface."""
+
+
+class NotFoundError(ProblemError):
+    """It is not there, or not yours."""
+
+
+class ConflictError(ProblemError):
+    """What was asked for does not go with how things are."""
+
+
+class RateLimitError(ProblemError):
+    """Too many requests: `retry_after` says for how many seconds."""
+
+
+class ServerError(ProblemError):
+    """The service, or a store behind it, cannot answer now."""
+
+
+_CATEGORIES: Final[Mapping[str, type[ProblemError]]] = {
+    "validation": ValidationError,
+    "availability": AvailabilityError,
+    "payment": PaymentError,
+    "authentication": AuthenticationError,
+    "authorization": AuthorizationError,
+    "not_found": NotFoundError,
+    "conflict": ConflictError,
+    "rate_limit": RateLimitError,
+    "server_error": ServerError,
+}
+_STATUSES: Final[Mapping[int, type[ProblemError]]] = {
+    400: ValidationError,
+    401: AuthenticationError,
+    403: AuthorizationError,
+    404: NotFoundError,
+    409: ConflictError,
+    422: ValidationError,
+    429: RateLimitError,
+}
+_SERVER: Final = 500
+
+
+def problem_of(
+    status: int, body: bytes, *, retry_after: float | None, request_id: str | None
+) -> ProblemError:
+    """Return the exception for an answer that is no success, whatever its body."""
+    try:
+        problem = msgspec.json.decode(body, type=_Problem)
+        members = msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        text = " ".join(body[: 4 * _EXCERPT].decode("utf-8", "replace").split())[:_EXCERPT]
+        problem, members = _Problem(title="No problem that this service describes", detail=text), {}
+    if problem.request_id is None:
+        problem = msgspec.structs.replace(problem, request_id=request_id)
+    return _kind(status, problem)(
+        status=status,
+        problem=problem,
+        members=members,
+        retry_after=problem.retry_after if problem.retry_after is not None else retry_after,
+    )
+
+
+def _kind(status: int, problem: _Problem) -> type[ProblemError]:
+    if status >= _SERVER:
+        return ServerError
+    return _CATEGORIES.get(problem.error_category or "") or _STATUSES.get(status, ProblemError)

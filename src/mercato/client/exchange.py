@@ -1,0 +1,181 @@
+"""What is sent and what comes back, without a network: requests, replies, and the steps between them.
+
+A `Script` does the work of a call: it yields what has to be done (`Send`, `Pause`) and is given the reply. The
+sync and the async client differ in nothing but in who does it.
+"""
+
+import re
+import zlib
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import Enum
+from functools import cache
+from types import NoneType
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+from urllib.parse import quote, urlencode
+from uuid import UUID
+
+import msgspec
+
+from mercato.client.errors import UnreadableError, problem_of
+from mercato.clock import rfc3339
+from mercato.wire import as_json
+
+R = TypeVar("R")
+
+Id: TypeAlias = UUID | str
+
+MOST_BYTES: Final = 128 * 1024 * 1024
+"""Bytes of an answer: as many as the longest CatalogSet may have."""
+
+_PARAMETER: Final = re.compile(r"\{\w+\}")
+_OK: Final = range(200, 300)
+_GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(Generic[R]):
+    """One call of an operation. `repeats` says whether it may be sent twice without harm."""
+
+    method: str
+    path: str
+    ids: tuple[Id, ...] = ()
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = field(default=None, repr=False)
+    idempotency_key: str | None = None
+    repeats: bool = False
+    returns: type[R]
+
+    def target(self) -> str:
+        """Return path and query as they go into the request line."""
+        ids = iter(self.ids)
+        path = _PARAMETER.sub(lambda _: quote(str(next(ids)), safe=""), self.path)
+        query = {name: _text(value) for name, value in self.query.items() if value is not None}
+        return f"{path}?{urlencode(query)}" if query else path
+
+    def content(self) -> bytes | None:
+        """Return the bytes of the body, None when there is none."""
+        if self.body is None or isinstance(self.body, bytes):
+            return self.body
+        return as_json(self.body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A request as it goes over the wire."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer, read to its end; names of headers are lower-case."""
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+    @property
+    def retry_after(self) -> float | None:
+        """The seconds of `Retry-After`, which may also be a date."""
+        return read_retry_after(self.headers.get("retry-after"), datetime.now(UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send the request and hand back its reply. Whoever does it raises NoAnswerError where there is none."""
+
+    prepared: Prepared
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait so many seconds."""
+
+    seconds: float
+
+
+Script: TypeAlias = Generator[Send | Pause, Reply | None, R]
+
+
+def send(prepared: Prepared) -> Script[Reply]:
+    """Have a request sent."""
+    reply = yield Send(prepared)
+    assert reply is not None
+    return reply
+
+
+def pause(seconds: float) -> Script[None]:
+    """Have some time pass."""
+    yield Pause(seconds)
+
+
+def read(request: Request[R], reply: Reply) -> R:
+    """Return what the reply holds. Raises ProblemError, UnreadableError."""
+    body = _inflated(reply)
+    if reply.status not in _OK:
+        raise problem_of(
+            reply.status, body, retry_after=reply.retry_after, request_id=reply.headers.get("x-request-id")
+        )
+    if request.returns is NoneType:
+        return None  # type: ignore[return-value]  # R is None
+    try:
+        value: R = _decoded(body, request.returns)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
+        raise UnreadableError(
+            f"The answer to {request.method} {request.target()} is not one of Mercato's ({fault}). Is the URL right?"
+        ) from None
+    return value
+
+
+def read_retry_after(text: str | None, now: datetime) -> float | None:
+    """Return the seconds to wait by a `Retry-After`; None without one, or with one that says nothing."""
+    if text is None:
+        return None
+    if text.strip().isascii() and text.strip().isdigit():
+        return float(text)
+    try:
+        at = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())
+
+
+def _decoded(body: bytes, kind: Any) -> Any:
+    return _decoder(kind).decode(body)
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def _inflated(reply: Reply) -> bytes:
+    """Return the body without its coding: we ask for gzip alone, and read no more than there may be."""
+    if reply.headers.get("content-encoding", "").strip().lower() != "gzip":
+        return reply.body
+    try:
+        unpacker = zlib.decompressobj(_GZIP)
+        body = unpacker.decompress(reply.body, MOST_BYTES)
+    except zlib.error:
+        raise UnreadableError("The answer cannot be decompressed.") from None
+    if not unpacker.eof:
+        raise UnreadableError("The answer is cut off, or too long.")
+    return body
+
+
+def _text(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case Enum():
+            return str(value.value)
+        case datetime():
+            return rfc3339(value)
+        case _:
+            return str(value)

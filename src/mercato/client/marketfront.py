@@ -1,0 +1,151 @@
+"""The Marketfront surface, for storefronts, and what either key opens."""
+
+import uuid
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from mercato.carts.model import AddCartItemRequest, PricedCart, RemoveCartItemRequest, UpdateCartItemRequest
+from mercato.client.exchange import Id, Request
+from mercato.client.operation import Each, Listing, Sent, operation
+from mercato.discovery.catalogs import CatalogSet
+from mercato.discovery.model import DiscoverRequest, DiscoverResponse
+from mercato.orders.model import Order, OrderCore, OrderTimeline, PlaceOrderRequest, ValidateOrderResponse
+from mercato.stores.storefront import MarketfrontStore, StoreAvailability
+from mercato.webhooks.findings import SignatureExplanation
+from mercato.webhooks.model import DeliveryStatus
+from mercato.webhooks.wire import ExplainSignatureRequest, WebhookDeliveryDetail, WebhookDeliveryPage
+
+STORES: Final = "/v1/marketfront/stores"
+CARTS: Final = "/v1/marketfront/carts"
+ORDERS: Final = "/v1/marketfront/orders"
+DELIVERIES: Final = "/v1/marketfront/webhook-deliveries"
+
+
+def _by_offset(
+    request: Request[DiscoverResponse], page: DiscoverResponse
+) -> Request[DiscoverResponse] | None:
+    """Return the request of what comes after a page, None after the last."""
+    if not page.has_more or not page.stores:
+        return None
+    offset = (request.body.offset or 0) + len(page.stores)
+    return replace(request, body=msgspec.structs.replace(request.body, offset=offset))
+
+
+class Marketfront:
+    """What a storefront's key or token opens."""
+
+    # --- stores
+
+    @operation("POST", STORES + "/discover", DiscoverResponse, repeats=True)
+    def discover_stores(self, request: DiscoverRequest) -> Sent:
+        """Return a page of stores: by place, nearest first; else by words, best match first; else by name."""
+        return Sent(body=request)
+
+    each_discovered_store = Each(
+        discover_stores,
+        Listing(lambda page: page.stores, _by_offset),
+        "Yield every store that a request finds.",
+    )
+
+    @operation("GET", STORES + "/{storeId}", MarketfrontStore)
+    def get_marketfront_store(self, store_id: Id) -> Sent:
+        """Return a store as it is now."""
+        return Sent(ids=(store_id,))
+
+    @operation("GET", STORES + "/{storeId}/availability", StoreAvailability)
+    def get_store_availability(self, store_id: Id, *, at: datetime | str | None = None) -> Sent:
+        """Return whether the store is open at an instant, now without one, and why."""
+        return Sent(ids=(store_id,), query={"at": at})
+
+    @operation("GET", "/v1/marketfront/catalog-sets/{catalogSetId}", CatalogSet)
+    def get_catalog_set(self, catalog_set_id: Id) -> Sent:
+        """Return a CatalogSet. It never changes under its id, so keep it."""
+        return Sent(ids=(catalog_set_id,))
+
+    # --- carts
+
+    @operation("POST", CARTS + "/add", PricedCart, repeats=True)
+    def add_cart_item(self, request: AddCartItemRequest) -> Sent:
+        """Return the cart with one more item, priced. `as_cart` makes an answered cart one to send."""
+        return Sent(body=request)
+
+    @operation("POST", CARTS + "/remove", PricedCart, repeats=True)
+    def remove_cart_item(self, request: RemoveCartItemRequest) -> Sent:
+        """Return the cart without one of its lines, priced."""
+        return Sent(body=request)
+
+    @operation("POST", CARTS + "/update", PricedCart, repeats=True)
+    def update_cart_item(self, request: UpdateCartItemRequest) -> Sent:
+        """Return the cart with another quantity of one of its lines, priced."""
+        return Sent(body=request)
+
+    # --- orders
+
+    @operation("POST", ORDERS + "/validate", ValidateOrderResponse, repeats=True)
+    def validate_order(self, order: OrderCore) -> Sent:
+        """Return whether the order can be placed, what it costs, and the token that places it."""
+        return Sent(body=order)
+
+    @operation("POST", ORDERS + "/place", Order, repeats=True)
+    def place_order(self, order: PlaceOrderRequest, *, idempotency_key: str | None = None) -> Sent:
+        """Place an order, once for each key, however often it is tried. Without a key one is made.
+
+        Give your own, and keep it before you call, if a repeat is to be possible after a crash. An exception has
+        the key that was sent, as `idempotency_key`.
+        """
+        return Sent(body=order, idempotency_key=idempotency_key or str(uuid.uuid4()))
+
+    @operation("GET", ORDERS + "/{orderId}", Order)
+    def get_marketfront_order(self, order_id: Id) -> Sent:
+        """Return an order that was placed with this account, as it is now."""
+        return Sent(ids=(order_id,))
+
+    @operation("GET", ORDERS + "/{orderId}/timeline", OrderTimeline)
+    def get_marketfront_order_timeline(self, order_id: Id) -> Sent:
+        """Return who did what to an order when, every webhook attempt included."""
+        return Sent(ids=(order_id,))
+
+    # --- webhooks
+
+    @operation("GET", DELIVERIES, WebhookDeliveryPage)
+    def list_marketfront_webhook_deliveries(
+        self,
+        *,
+        status: DeliveryStatus | str | None = None,
+        type: str | None = None,  # noqa: A002  # the wire's word
+        store_id: Id | None = None,
+        order_id: Id | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Sent:
+        """Return a page of the order events that the account was sent, newest first."""
+        which = {"status": status, "type": type, "storeId": store_id, "orderId": order_id}
+        return Sent(query={**which, "limit": limit, "cursor": cursor})
+
+    each_marketfront_webhook_delivery = Each(
+        list_marketfront_webhook_deliveries,
+        Listing(lambda page: page.deliveries),
+        "Yield every order event that the account was sent, newest first.",
+    )
+
+    @operation("GET", DELIVERIES + "/{deliveryId}", WebhookDeliveryDetail)
+    def get_marketfront_webhook_delivery(self, delivery_id: Id) -> Sent:
+        """Return an order event with its body and every attempt."""
+        return Sent(ids=(delivery_id,))
+
+    @operation("POST", DELIVERIES + "/{deliveryId}/redeliver", WebhookDeliveryDetail)
+    def redeliver_marketfront_webhook(self, delivery_id: Id) -> Sent:
+        """Have an order event sent again with the same id and body."""
+        return Sent(ids=(delivery_id,))
+
+
+class Clinic:
+    """What a key of either surface opens."""
+
+    @operation("POST", "/v1/webhooks/explain", SignatureExplanation, repeats=True)
+    def explain_webhook_signature(self, request: ExplainSignatureRequest) -> Sent:
+        """Return what is wrong with a webhook's signature, compared with what the service has sent."""
+        return Sent(body=request)

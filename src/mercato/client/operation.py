@@ -1,0 +1,186 @@
+"""One declaration for each operation, for both clients: `Client` returns its answer, `AsyncClient` awaits it."""
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+
+from mercato.client.core import Core
+from mercato.client.exchange import Id, Request, Script
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What a call sends: ids in the order of the path, query, body."""
+
+    ids: tuple[Id, ...] = ()
+    query: dict[str, Any] = field(default_factory=dict)
+    body: Any = field(default=None, repr=False)
+    idempotency_key: str | None = None
+
+
+class Runs:
+    """A client that does a script's work before it returns."""
+
+    core: Core
+
+    def run(self, script: Script[R]) -> R:
+        """Do what the script asks for; return its result."""
+        raise NotImplementedError
+
+    def each(self, request: Request[R], listing: "Listing[R, T]") -> Iterator[T]:
+        """Yield every entry of every page."""
+        left: Request[R] | None = request
+        while left is not None:
+            page = self.run(self.core.perform(left))
+            yield from listing.entries(page)
+            left = listing.following(left, page)
+
+
+class RunsAsync:
+    """A client that does a script's work while others do theirs."""
+
+    core: Core
+
+    async def run(self, script: Script[R]) -> R:
+        """Do what the script asks for; return its result."""
+        raise NotImplementedError
+
+    async def each(self, request: Request[R], listing: "Listing[R, T]") -> AsyncIterator[T]:
+        """Yield every entry of every page."""
+        left: Request[R] | None = request
+        while left is not None:
+            page = await self.run(self.core.perform(left))
+            for entry in listing.entries(page):
+                yield entry
+            left = listing.following(left, page)
+
+
+class Flow(Generic[P, R]):
+    """A method of both clients, written once as a script."""
+
+    def __init__(self, script: Callable[Concatenate[Core, P], Script[R]]) -> None:
+        self._script = script
+        self.__doc__ = script.__doc__
+        first, *parameters = inspect.signature(script).parameters.values()
+        del first
+        self.__signature__ = inspect.Signature(parameters)
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, client: Runs, owner: type) -> Callable[P, R]: ...
+    @overload
+    def __get__(self, client: RunsAsync, owner: type) -> Callable[P, Coroutine[Any, Any, R]]: ...
+    def __get__(self, client: Runs | RunsAsync | None, owner: type) -> Any:
+        if client is None:
+            return self
+
+        def method(*args: Any, **options: Any) -> Any:
+            return client.run(self.script(client.core, *args, **options))
+
+        shown = wraps(self._script)(method)
+        setattr(shown, "__signature__", self.__signature__)  # noqa: B010  # mypy knows no such attribute
+        return shown
+
+    def script(self, core: Core, *args: P.args, **options: P.kwargs) -> Script[R]:
+        """Return the script of one call."""
+        return self._script(core, *args, **options)
+
+
+class Operation(Flow[P, R]):
+    """An operation of the service. `repeats` says whether a request may be sent twice without harm."""
+
+    def __init__(
+        self,
+        build: Callable[Concatenate[Any, P], Sent],
+        *,
+        method: str,
+        path: str,
+        returns: type[R],
+        repeats: bool,
+    ) -> None:
+        super().__init__(build)  # type: ignore[arg-type]  # its signature, name and docstring are the method's
+        self._build = build
+        self.method = method
+        self.path = path
+        self.returns = returns
+        self.repeats = repeats
+
+    def request(self, *args: P.args, **options: P.kwargs) -> Request[R]:
+        """Return what a call with these arguments sends."""
+        sent = self._build(None, *args, **options)
+        return Request(
+            method=self.method,
+            path=self.path,
+            ids=sent.ids,
+            query=sent.query,
+            body=sent.body,
+            idempotency_key=sent.idempotency_key,
+            repeats=self.repeats,
+            returns=self.returns,
+        )
+
+    def script(self, core: Core, *args: P.args, **options: P.kwargs) -> Script[R]:
+        """Return the script of one call."""
+        return core.perform(self.request(*args, **options))
+
+
+def operation(
+    method: str, path: str, returns: type[R], *, repeats: bool | None = None
+) -> Callable[[Callable[Concatenate[Any, P], Sent]], Operation[P, R]]:
+    """Declare the method below as an operation; GETs may be repeated, others only if it is said."""
+
+    def declare(build: Callable[Concatenate[Any, P], Sent]) -> Operation[P, R]:
+        again = method == "GET" if repeats is None else repeats
+        return Operation(build, method=method, path=path, returns=returns, repeats=again)
+
+    return declare
+
+
+class Paged(Protocol):
+    """A page of a list that goes on after a cursor."""
+
+    @property
+    def next_cursor(self) -> str | None: ...
+
+
+def by_cursor(request: Request[R], page: Any) -> Request[R] | None:
+    """Return the request of the next page, None after the last."""
+    if page.next_cursor is None:
+        return None
+    return replace(request, query={**request.query, "cursor": page.next_cursor})
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[R, T]):
+    """How a list is read to its end."""
+
+    entries: Callable[[R], Sequence[T]]
+    following: Callable[[Request[R], R], Request[R] | None] = by_cursor
+
+
+class Each(Generic[P, R, T]):
+    """Every entry of a list, page after page as they are needed."""
+
+    def __init__(self, pages: Operation[P, R], listing: Listing[R, T], doc: str) -> None:
+        self._pages = pages
+        self._listing = listing
+        self.__doc__ = doc
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, client: Runs, owner: type) -> Callable[P, Iterator[T]]: ...
+    @overload
+    def __get__(self, client: RunsAsync, owner: type) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, client: Runs | RunsAsync | None, owner: type) -> Any:
+        if client is None:
+            return self
+        pages, listing = self._pages, self._listing
+        return lambda *args, **options: client.each(pages.request(*args, **options), listing)

@@ -1,0 +1,142 @@
+"""Requests over the standard library's HTTP: kept connections, bounded time and bytes, nothing to install."""
+
+import http.client
+import selectors
+import ssl
+import time
+from collections import deque
+from typing import Final
+from urllib.parse import urlsplit
+
+from mercato.client.errors import NoAnswerError, UnreadableError
+from mercato.client.exchange import MOST_BYTES, Prepared, Reply
+
+CONNECT_TIMEOUT: Final = 5.0
+"""Seconds for a connection: a service that is there has answered by then."""
+
+KEPT: Final = 8
+"""Idle connections that are kept: as many threads may share a client without connecting anew."""
+
+_CHUNK: Final = 64 * 1024
+
+
+class Transport:
+    """Sends requests to one service. Threads may share it: a connection is one thread's while it is used."""
+
+    def __init__(self, url: str, *, timeout: float) -> None:
+        parts = urlsplit(url)
+        self._url = url
+        self._host = parts.hostname or ""
+        self._port = parts.port
+        self._prefix = parts.path
+        self._timeout = timeout
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._idle: deque[http.client.HTTPConnection] = deque()
+
+    def send(self, prepared: Prepared) -> Reply:
+        """Return the reply. Raises NoAnswerError, UnreadableError."""
+        ends = time.monotonic() + self._timeout
+        connection = self._kept() or self._connected()
+        try:
+            reply, again = self._exchange(connection, prepared, ends)
+        except (OSError, http.client.HTTPException) as fault:
+            connection.close()
+            raise NoAnswerError(
+                f"{self._url} did not answer {prepared.method} {prepared.target} ({_words(fault)}).",
+                sent=True,
+            ) from fault
+        except BaseException:
+            # Ctrl-C, too: an answer that was not read to its end must not be taken for the next one's.
+            connection.close()
+            raise
+        if again and len(self._idle) < KEPT:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        return reply
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def _kept(self) -> http.client.HTTPConnection | None:
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return None
+            if not _readable(connection):
+                return connection
+            # The service has closed it, or says something that nobody asked for.
+            connection.close()
+
+    def _connected(self) -> http.client.HTTPConnection:
+        timeout = min(CONNECT_TIMEOUT, self._timeout)
+        if self._tls is None:
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout)
+        else:
+            connection = http.client.HTTPSConnection(
+                self._host, self._port, timeout=timeout, context=self._tls
+            )
+        try:
+            connection.connect()
+        except OSError as fault:
+            connection.close()
+            raise NoAnswerError(
+                f"{self._url} cannot be reached ({_words(fault)}). Is the service running, and is this its address?",
+                sent=False,
+            ) from fault
+        return connection
+
+    def _exchange(
+        self, connection: http.client.HTTPConnection, prepared: Prepared, ends: float
+    ) -> tuple[Reply, bool]:
+        _bound(connection, ends)
+        connection.request(
+            prepared.method,
+            self._prefix + prepared.target,
+            body=prepared.body,
+            headers=dict(prepared.headers),
+        )
+        _bound(connection, ends)
+        response = connection.getresponse()
+        chunks: list[bytes] = []
+        size = 0
+        while chunk := response.read1(_CHUNK):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > MOST_BYTES:
+                raise UnreadableError(f"The answer has more than {MOST_BYTES:,} bytes.")
+            _bound(connection, ends)
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        declared = headers.get("content-length", "")
+        if declared.isdigit() and prepared.method != "HEAD" and size < int(declared):
+            raise http.client.IncompleteRead(b"".join(chunks), int(declared) - size)
+        return Reply(response.status, headers, b"".join(chunks)), not response.will_close
+
+
+def _bound(connection: http.client.HTTPConnection, ends: float) -> None:
+    """Let the next step take what is left of the time."""
+    left = ends - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    if connection.sock is not None:
+        connection.sock.settimeout(left)
+
+
+def _readable(connection: http.client.HTTPConnection) -> bool:
+    if connection.sock is None:
+        return True
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection.sock, selectors.EVENT_READ)
+        return bool(selector.select(0))
+
+
+def _words(fault: BaseException) -> str:
+    """Return what went wrong in a few words."""
+    if isinstance(fault, TimeoutError):
+        return "timed out"
+    if isinstance(fault, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {fault.verify_message}"
+    return str(getattr(fault, "strerror", None) or fault or type(fault).__name__)

@@ -1,0 +1,164 @@
+"""Waiting for what the service does in the background: polled as it asks, and never past a deadline."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+from uuid import UUID
+
+from msgspec import UnsetType
+
+from mercato.catalog.model import CatalogFault
+from mercato.catalog.runs import RunStatus
+from mercato.catalog.wire import CatalogIngestStatusResponse
+from mercato.client.commerce import Commerce
+from mercato.client.core import Core
+from mercato.client.errors import (
+    CatalogFailedError,
+    ConflictError,
+    DeadlineError,
+    NoAnswerError,
+    RateLimitError,
+    ServerError,
+)
+from mercato.client.exchange import Id, Request, Script, pause
+from mercato.client.marketfront import Marketfront
+from mercato.client.operation import Flow
+from mercato.orders.model import Order, OrderState
+from mercato.stores.model import OnboardingState, OnboardingStatus, Store
+
+S = TypeVar("S")
+
+TIMEOUT: Final = 300.0
+"""Seconds that are waited: the longest pull, some runs in a queue, and time to spare."""
+
+_FIRST: Final = 0.1
+_LONGEST: Final = 2.0
+"""Seconds between two looks where the service does not say: what its `Retry-After` says of catalog runs."""
+
+
+@dataclass(slots=True)
+class _Watch(Generic[S]):
+    """Looks at something until it is as it should be."""
+
+    core: Core
+    request: Request[S]
+    timeout: float
+    began: float = field(init=False)
+    step: float = _FIRST
+    last: S | None = None
+
+    def __post_init__(self) -> None:
+        self.began = self.core.clock()
+
+    def until(self, done: Callable[[S], bool], *, first_pause: float = 0.0) -> Script[S]:
+        """Return what is seen when it is done. Raises DeadlineError, and what a first look raises.
+
+        Once it was seen, an answer that does not come is waited for like everything else.
+        """
+        wait = first_pause
+        while True:
+            yield from self._wait(wait)
+            try:
+                seen, reply = yield from self.core.exchange(self.request)
+            except (NoAnswerError, ServerError, RateLimitError) as fault:
+                if self.last is None:
+                    raise
+                wait = getattr(fault, "retry_after", None) or self._next()
+                continue
+            self.last = seen
+            if done(seen):
+                return seen
+            wait = reply.retry_after or self._next()
+
+    def _wait(self, seconds: float) -> Script[None]:
+        left = self.timeout - (self.core.clock() - self.began)
+        if seconds >= left:
+            raise DeadlineError(f"Not done after {self.timeout:g} s: {self.last}", last=self.last)
+        if seconds > 0:
+            yield from pause(seconds)
+
+    def _next(self) -> float:
+        self.step, step = min(2 * self.step, _LONGEST), self.step
+        return step
+
+
+class CommerceWaits:
+    """What a merchant waits for."""
+
+    @Flow
+    @staticmethod
+    def wait_until_live(core: Core, onboarding_id: Id, *, timeout: float = TIMEOUT) -> Script[Store]:
+        """Wait until the catalog is checked, activate the store, and return it. One that is live is returned at once.
+
+        Raises CatalogFailedError with every error of the catalog, and DeadlineError.
+        """
+        watch = _Watch(core, Commerce.get_onboarding_status.request(onboarding_id), timeout)
+        status = yield from watch.until(_settled)
+        if status.status is OnboardingState.CATALOG_FAILED:
+            raise CatalogFailedError(_refused(status.errors), status=status)
+        if status.status is OnboardingState.READY_TO_ACTIVATE:
+            try:
+                return (yield from core.perform(Commerce.activate_store.request(onboarding_id)))
+            except ConflictError:
+                # Somebody else has done it, or the answer to our own request was lost.
+                status = yield from core.perform(Commerce.get_onboarding_status.request(onboarding_id))
+                if isinstance(status.store_id, UnsetType):
+                    raise
+        assert isinstance(status.store_id, UUID)
+        return (yield from core.perform(Commerce.get_store.request(status.store_id)))
+
+    @Flow
+    @staticmethod
+    def replace_catalog(
+        core: Core, store_id: Id, callback_url: str, *, timeout: float = TIMEOUT
+    ) -> Script[CatalogIngestStatusResponse]:
+        """Have a new catalog pulled, and wait until the store has switched to it.
+
+        Raises CatalogFailedError with every error (the store keeps its catalog then), and DeadlineError.
+        """
+        accepted, reply = yield from core.exchange(
+            Commerce.notify_catalog_update.request(store_id, callback_url)
+        )
+        run = Commerce.get_catalog_ingest_status.request(store_id, accepted.catalog_ingest_id)
+        return (yield from _ingested(core, run, timeout=timeout, first_pause=reply.retry_after or 0.0))
+
+    @Flow
+    @staticmethod
+    def wait_until_ingested(
+        core: Core, store_id: Id, catalog_ingest_id: Id, *, timeout: float = TIMEOUT
+    ) -> Script[CatalogIngestStatusResponse]:
+        """Wait until a catalog run has succeeded. Raises CatalogFailedError, DeadlineError."""
+        run = Commerce.get_catalog_ingest_status.request(store_id, catalog_ingest_id)
+        return (yield from _ingested(core, run, timeout=timeout, first_pause=0.0))
+
+
+class MarketfrontWaits:
+    """What a storefront waits for."""
+
+    @Flow
+    @staticmethod
+    def wait_until_closed(core: Core, order_id: Id, *, timeout: float = TIMEOUT) -> Script[Order]:
+        """Wait until an order is completed or cancelled. Raises DeadlineError, with the order as `last`."""
+        watch = _Watch(core, Marketfront.get_marketfront_order.request(order_id), timeout)
+        return (yield from watch.until(lambda order: order.state is not OrderState.OPEN))
+
+
+def _ingested(
+    core: Core, run: Request[CatalogIngestStatusResponse], *, timeout: float, first_pause: float
+) -> Script[CatalogIngestStatusResponse]:
+    ended = {RunStatus.SUCCEEDED, RunStatus.FAILED}
+    status = yield from _Watch(core, run, timeout).until(
+        lambda seen: seen.status in ended, first_pause=first_pause
+    )
+    if status.status is RunStatus.FAILED:
+        raise CatalogFailedError(_refused(status.errors), status=status)
+    return status
+
+
+def _settled(status: OnboardingStatus) -> bool:
+    return status.status not in {OnboardingState.PENDING_CATALOG, OnboardingState.CATALOG_INGESTING}
+
+
+def _refused(errors: tuple[CatalogFault, ...]) -> str:
+    lines = [f"  {fault.path or '-'}: {fault.message}" for fault in errors]
+    return "\n".join(["The catalog cannot be served:", *lines])

@@ -1,0 +1,143 @@
+"""Webhooks as their receiver gets them: who signed, how fresh, and what they say, typed."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
+
+from mercato import clock
+from mercato.catalog.wire import CatalogSyncWebhookData
+from mercato.client.errors import MercatoError
+from mercato.orders.wire import CancelledData, OrderEventData, PlaceData, ValidateData
+from mercato.webhooks import signatures
+from mercato.webhooks.explain import Secret, Webhook, Whose, explain
+from mercato.webhooks.findings import ERROR, SignatureExplanation
+from mercato.webhooks.trials import Message, find_right
+from mercato.webhooks.words import TOLERANCE
+from mercato.wire import Wire
+
+
+class UnknownData(Wire):
+    """The data of an event that this version of the client does not know; `raw` is its JSON."""
+
+    raw: msgspec.Raw
+
+
+EventData: TypeAlias = (
+    ValidateData | PlaceData | CancelledData | CatalogSyncWebhookData | OrderEventData | UnknownData
+)
+
+_KINDS: Final[Mapping[str, type[EventData]]] = {
+    "order.validate": ValidateData,
+    "order.place": PlaceData,
+    "order.cancelled": CancelledData,
+    "order.created": OrderEventData,
+    "order.updated": OrderEventData,
+    "catalog.sync.succeeded": CatalogSyncWebhookData,
+    "catalog.sync.failed": CatalogSyncWebhookData,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A webhook that is genuine. `id` is the same whenever it comes again: keep those that you have handled."""
+
+    id: str
+    type: str
+    timestamp: str
+    data: EventData = field(repr=False)
+
+
+class Headers(Protocol):
+    """Headers by name, in any letter case: a dict, or what a web framework has."""
+
+    def items(self) -> Iterable[tuple[str, str]]:
+        """Return names and values."""
+        ...
+
+
+class WebhookError(MercatoError):
+    """The webhook is not to be believed: answer it with 401.
+
+    Why is found out when it is asked for, as it takes some milliseconds: `code`, `explanation`, or the text.
+    """
+
+    def __init__(self, diagnose: Callable[[], SignatureExplanation]) -> None:
+        super().__init__()
+        self._diagnose = diagnose
+
+    @cached_property
+    def explanation(self) -> SignatureExplanation:
+        """What is wrong, and what to do, as the signature clinic says it."""
+        return self._diagnose()
+
+    @property
+    def code(self) -> str:
+        """The code of what is wrong, like `WRONG_KEY`."""
+        return self.explanation.code
+
+    def __str__(self) -> str:
+        lines = [f"{self.explanation.code}: {self.explanation.message}"]
+        lines += [f"  {one.advice}" for one in self.explanation.findings[:1] if one.advice]
+        return "\n".join(lines)
+
+
+class UnreadableWebhookError(MercatoError):
+    """The webhook is genuine, but its body is not what its type says."""
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    type: str
+    timestamp: str
+    data: msgspec.Raw
+
+
+def verify_webhook(
+    headers: Headers, body: bytes, secrets: str | Sequence[str], *, now: Callable[[], datetime] = clock.now
+) -> Event:
+    """Return the event. `body` is the bytes as they came; `secrets` are those that are valid now (`whsec_…`).
+
+    Raises WebhookError when none of them signed it or its time is more than five minutes off, and
+    UnreadableWebhookError.
+    """
+    if not isinstance(body, bytes):
+        raise TypeError(
+            "Give the body's bytes as they came: text that was decoded may not be what was signed."
+        )
+    texts = (secrets,) if isinstance(secrets, str) else tuple(secrets)
+    webhook = Webhook(headers=dict(headers.items()), body=body, received_at=now())
+    given = [Secret(text, Whose.GIVEN, index) for index, text in enumerate(texts)]
+    id_ = _signed_id(webhook, given)
+    if id_ is None:
+        raise WebhookError(lambda: explain(webhook, secrets=given, now=webhook.received_at or now()))
+    return _event(id_, body)
+
+
+def _signed_id(webhook: Webhook, secrets: Sequence[Secret]) -> str | None:
+    """Return the webhook's id, None when the clinic would find it invalid."""
+    envelope = signatures.read(webhook.headers)
+    if envelope.id is None or envelope.timestamp is None or envelope.seconds is None:
+        return None
+    message = Message(
+        envelope.id.encode("utf-8", "replace"), envelope.timestamp.encode("utf-8", "replace"), webhook.body
+    )
+    match = find_right(secrets, message, envelope.given)
+    wrong = any(one.level == ERROR and not one.code.startswith("SIGNATURE_") for one in envelope.findings)
+    assert webhook.received_at is not None
+    late = abs(envelope.seconds - int(webhook.received_at.timestamp())) > TOLERANCE
+    return envelope.id if match is not None and match.given.flaw is None and not wrong and not late else None
+
+
+def _event(id_: str, body: bytes) -> Event:
+    try:
+        envelope = msgspec.json.decode(body, type=_Envelope)
+        kind = _KINDS.get(envelope.type)
+        data = (
+            UnknownData(raw=envelope.data) if kind is None else msgspec.json.decode(envelope.data, type=kind)
+        )
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
+        raise UnreadableWebhookError(f"The body of the webhook {id_} cannot be read: {fault}.") from None
+    return Event(id_, envelope.type, envelope.timestamp, data)
