@@ -15,7 +15,7 @@ from mercato.sandbox import trust
 from mercato.sandbox.proofs import ProofFailed, Proofs
 from mercato.sandbox.scene import Scene
 from mercato.sandbox.story import CHAPTERS
-from mercato.sandbox.till import Till
+from mercato.testing import MerchantDouble
 
 MERCATO = Path(sys.executable).with_name("mercato")
 
@@ -177,7 +177,7 @@ def test_a_claim_that_does_not_hold_is_named_and_ends_it_with_1(
 def test_a_claim_of_the_storefronts_half_that_does_not_hold_ends_it_with_1_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Till, "come_back", lambda _till: None)
+    monkeypatch.setattr(MerchantDouble, "come_back", lambda _merchant: None)
     assert demo() == 1
     assert "Not proved: The same key joins the order: 503" in capsys.readouterr().out
 

@@ -50,7 +50,7 @@ HARMLESS = {
     "webhooks.wire.WebhookDeliveryDetail.body": "what its partner may read, without a payment",
 }
 
-NOT_SERVED = ("mercato.prove", "mercato.sandbox", "mercato.db.migrations")
+NOT_SERVED = ("mercato.prove", "mercato.sandbox", "mercato.testing", "mercato.db.migrations")
 
 
 def kinds() -> Iterator[type[Any]]:

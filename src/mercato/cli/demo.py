@@ -21,14 +21,14 @@ from mercato.partners import accounts
 from mercato.partners.accounts import NewPartner
 from mercato.partners.model import PartnerKind
 from mercato.runtime import Runtime, running
-from mercato.sandbox.caller import Caller
-from mercato.sandbox.kitchen import Kitchen
-from mercato.sandbox.merchant import Merchant, merchant
 from mercato.sandbox.proofs import ProofFailed, Proofs
 from mercato.sandbox.scene import Scene
-from mercato.sandbox.storefront import Storefront, storefront
 from mercato.sandbox.story import tell
 from mercato.settings import Settings
+from mercato.testing.caller import Caller
+from mercato.testing.kitchen import Kitchen
+from mercato.testing.merchant import MerchantDouble
+from mercato.testing.storefront import StorefrontDouble
 
 FAILED: Final = 1
 INTERRUPTED: Final = 130
@@ -119,8 +119,8 @@ class _Network:
     base: str
     data_dir: Path
     partners: _Partners
-    merchant: Merchant
-    storefront: Storefront
+    merchant: MerchantDouble
+    storefront: StorefrontDouble
     session: aiohttp.ClientSession
 
     def caller(self, partner: NewPartner) -> Caller:
@@ -135,7 +135,7 @@ class _Network:
             front=self.caller(partners.shop),
             other_front=self.caller(partners.other_shop),
             merchant=self.merchant,
-            kitchen=Kitchen(self.merchant.till, pos),
+            kitchen=Kitchen(self.merchant, pos),
             storefront=self.storefront,
             data_dir=self.data_dir,
             stage=screen,
@@ -159,15 +159,15 @@ async def _network() -> AsyncIterator[_Network]:
         )
         await migrate(database_url(settings))
         async with (
-            merchant() as pos,
-            storefront() as shop,
+            MerchantDouble() as pos,
+            StorefrontDouble() as shop,
             running(settings) as app,
             serving(application(app), host=settings.host, port=settings.port) as base,
             aiohttp.ClientSession() as session,
         ):
             partners = await _partners(app, event_url=shop.event_url)
             pos.trust(partners.pos.signing_secret)
-            shop.inbox.trust(partners.shop.signing_secret)
+            shop.trust(partners.shop.signing_secret)
             yield _Network(
                 base=base,
                 data_dir=settings.data_dir,
@@ -200,7 +200,7 @@ def _commands(network: _Network, scene: Scene) -> list[str]:
     """Return what to type in another terminal."""
     pos, shop = (f'-H "Authorization: Bearer ${name}"' for name in ("KEY", "SHOP_KEY"))
     sends = "-H 'Content-Type: application/json' -d"
-    document = f"{network.merchant.base}/ramen.json"
+    document = f"{network.merchant.url}/ramen.json"
     return [
         f"export URL={network.base}",
         f"export KEY={scene.partner.key}",

@@ -12,7 +12,7 @@ from aiohttp import web
 from mercato.prove.books import MerchantBook, Shop, Taken
 from mercato.prove.documents import document
 from mercato.prove.moods import Dropped, Moods, drop
-from mercato.sandbox.inbox import Inbox, Received
+from mercato.testing.inbox import Inbox, Received
 
 DECLINED: Final = "tok_declined"
 FAILS_ONCE: Final = "tok_fails_once"

@@ -24,7 +24,7 @@ from mercato.prove.moods import Moods
 from mercato.prove.processes import Fleet, Program, ask
 from mercato.prove.selling import Selling
 from mercato.prove.storefronts import Storefront
-from mercato.sandbox.inbox import Inbox
+from mercato.testing.inbox import Inbox
 
 SHOPS: Final = ("a-1", "a-2", "b-1", "b-2")
 CUSTOMERS: Final = 8

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from mercato.prove.books import Event, StorefrontBook, digest
 from mercato.prove.moods import Dropped, Moods
-from mercato.sandbox.inbox import Inbox
+from mercato.testing.inbox import Inbox
 
 
 @dataclass(slots=True)

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any, Final
 
-from mercato.sandbox import menus
 from mercato.sandbox.opening import BROKEN_PLACE
 from mercato.sandbox.scene import Scene
+from mercato.testing import menus
 
 OLD_PRICE: Final = "9.50"
 NEW_PRICE: Final = "10.50"

@@ -3,8 +3,8 @@
 from time import monotonic
 from typing import Final
 
-from mercato.sandbox import menus
 from mercato.sandbox.scene import ONBOARDING, PULL_STEPS, STORES, Scene
+from mercato.testing import menus
 
 BROKEN_PLACE: Final = "/sections/milk/itemIds/2"
 """Where the broken grocery names an article that is not there."""

@@ -6,12 +6,12 @@ from http import HTTPStatus
 from typing import Any, Final
 from uuid import uuid4
 
-from mercato.sandbox import till
-from mercato.sandbox.caller import Answer, Caller
-from mercato.sandbox.kitchen import ORDERS as MERCHANT_ORDERS
-from mercato.sandbox.kitchen import STEPS
 from mercato.sandbox.proofs import PATIENCE
 from mercato.sandbox.scene import Scene
+from mercato.testing import till
+from mercato.testing.caller import Answer, Caller
+from mercato.testing.kitchen import ORDERS as MERCHANT_ORDERS
+from mercato.testing.kitchen import STEPS
 
 ORDERS: Final = "/v1/marketfront/orders"
 
@@ -44,11 +44,11 @@ async def validate(scene: Scene) -> None:
 async def place(scene: Scene) -> None:
     """Place the order under a new Idempotency-Key."""
     scene.basket.key = str(uuid4())
-    asked = scene.merchant.till.validated
+    asked = scene.merchant.validated
     reply = await placed(scene.front, scene.basket.order, key=scene.basket.key)
     order = scene.expect(reply, 201, "An order is placed")
     scene.basket.placed = reply
-    entry = scene.merchant.till.book[order["orderId"]]
+    entry = scene.merchant.book[order["orderId"]]
     number = entry.answer["partnerOrderId"]
     scene.stage.say(f"{order['state']}, {order['status']}: {order['orderId']}, the store's {number}")
     scene.proofs.add(
@@ -58,7 +58,7 @@ async def place(scene: Scene) -> None:
         and entry.data["orderId"] == order["orderId"]
         and entry.data["order"]["amounts"] == order["amounts"]
         and reply.headers["Location"].endswith(f"{ORDERS}/{order['orderId']}")
-        and scene.merchant.till.validated == asked,
+        and scene.merchant.validated == asked,
     )
 
 
@@ -94,7 +94,7 @@ async def follow(scene: Scene) -> None:
 
 async def repeat(scene: Scene) -> None:
     """Send the very same request again, then other ones under its key and with its token."""
-    basket, book = scene.basket, scene.merchant.till.book
+    basket, book = scene.basket, scene.merchant.book
     assert basket.placed is not None
     before = len(book)
     again = await placed(scene.front, basket.order, key=basket.key)

@@ -32,14 +32,14 @@ async def timeline(scene: Scene) -> None:
         claim,
         f"{len(entries)} entries; the store: {len(attempts)} calls",
         holds=steps == ["placed", "unanswered", "accepted", *["updated"] * 3, "completed"]
-        and attempts == [False] * scene.merchant.till.failed + [True]
+        and attempts == [False] * scene.merchant.failed + [True]
         and all(_told(entries, "storefront")),
     )
 
 
 async def verify(scene: Scene) -> None:
     """Count what arrived and was believed; hold the events' numbers against gaps; tamper with one."""
-    till, front = scene.merchant.till.inbox, scene.storefront
+    till, front = scene.merchant.inbox, scene.storefront
     scene.proofs.add(
         "standardwebhooks verifies every call",
         f"{till.believed} of {till.came}",
@@ -60,7 +60,7 @@ async def verify(scene: Scene) -> None:
     scene.proofs.add(
         claim,
         f"{count} events of {len(states)} orders",
-        holds=all(map(front.complete, front.events)) and set(front.events) == set(scene.merchant.till.taken),
+        holds=all(map(front.complete, front.events)) and set(front.events) == set(scene.merchant.taken),
     )
     event = front.events[basket_order(scene)["orderId"]][1]
     forged = event.body.replace(b'"pending"', b'"ready"')

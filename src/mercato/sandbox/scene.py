@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from mercato.sandbox.caller import Answer, Caller
-from mercato.sandbox.inbox import Received
-from mercato.sandbox.kitchen import Kitchen
-from mercato.sandbox.merchant import Merchant
 from mercato.sandbox.proofs import PATIENCE, Proofs
-from mercato.sandbox.storefront import Storefront
+from mercato.testing.caller import Answer, Caller
+from mercato.testing.inbox import Received
+from mercato.testing.kitchen import Kitchen
+from mercato.testing.merchant import MerchantDouble
+from mercato.testing.storefront import StorefrontDouble
 
 ONBOARDING: Final = "/v1/commerce/onboarding/stores"
 STORES: Final = "/v1/commerce/stores"
@@ -73,9 +73,9 @@ class Scene:
     stranger: Caller
     front: Caller
     other_front: Caller
-    merchant: Merchant
+    merchant: MerchantDouble
     kitchen: Kitchen
-    storefront: Storefront
+    storefront: StorefrontDouble
     data_dir: Path
     stage: Stage
     proofs: Proofs

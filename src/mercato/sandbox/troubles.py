@@ -4,18 +4,18 @@ from time import monotonic
 from typing import Final
 from uuid import uuid4
 
-from mercato.sandbox import menus
 from mercato.sandbox.browsing import cart_of
 from mercato.sandbox.ordering import EMAIL, ORDERS, order_of, placed, validated
 from mercato.sandbox.scene import Scene
-from mercato.sandbox.till import DECLINED_CARD
+from mercato.testing import menus
+from mercato.testing.merchant import DECLINED_CARD
 
 NEWER_PRICE: Final = "11.00"
 
 
 async def change_price(scene: Scene) -> None:
     """Validate, let the merchant publish a new price, and place what was validated."""
-    taken = len(scene.merchant.till.taken)
+    taken = len(scene.merchant.taken)
     order = order_of(scene.basket.cart)
     before = await validated(scene, order)
     url = scene.merchant.host("/pizzeria.json", menus.pizzeria(margherita=NEWER_PRICE))
@@ -25,14 +25,14 @@ async def change_price(scene: Scene) -> None:
     scene.refused("A changed price is caught", [reply], 400, "ORDER_TOTAL_DIFFERENT")
     after = await validated(scene, order)
     old, new = (said["order"]["amounts"]["total"] for said in (before, after))
-    unheard = len(scene.merchant.till.taken) == taken
+    unheard = len(scene.merchant.taken) == taken
     again = order | {"validatedOrderToken": after["validatedOrderToken"]}
     reply = await placed(scene.front, again, key=str(uuid4()))
     total = scene.expect(reply, 201, "The order is placed at the new price")["amounts"]["total"]
     scene.proofs.add(
         "It costs what was agreed to last",
         f"{old}, now {total}",
-        holds=old != new == total and unheard and len(scene.merchant.till.taken) == taken + 1,
+        holds=old != new == total and unheard and len(scene.merchant.taken) == taken + 1,
     )
     await scene.kitchen.cook(reply.json()["orderId"])
     scene.basket.cart = after["order"]["cart"]
@@ -62,7 +62,7 @@ async def decline(scene: Scene) -> None:
 
 async def go_down(scene: Scene) -> None:
     """Place an order with the token that is free again, while the store's system fails in the worst way."""
-    till = scene.merchant.till
+    till = scene.merchant
     taken, key, order = len(till.taken), str(uuid4()), scene.basket.order
     till.go_down()
     scene.stage.say("The till writes the order down, and fails before its answer is sent.")

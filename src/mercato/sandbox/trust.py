@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from mercato.sandbox.inbox import Received
 from mercato.sandbox.scene import Scene
+from mercato.testing.inbox import Received
 
 DELIVERIES: Final = "/v1/commerce/webhook-deliveries"
 

@@ -1,15 +1,14 @@
 """The sandbox merchant does what a merchant's system has to do: host, version, verify."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from mercato.outbound.signing import new_secret, webhook_headers
-from mercato.sandbox.inbox import Received
-from mercato.sandbox.merchant import MOST_WAITING, Merchant, merchant
+from mercato.testing import MerchantDouble
 
 SECRET = new_secret(lambda count: b"\x07" * count)
 OLD_SECRET = new_secret(lambda count: b"\x08" * count)
@@ -17,9 +16,8 @@ BODY = b'{"type":"catalog.sync.succeeded","data":{}}'
 
 
 @pytest.fixture
-async def shop() -> AsyncIterator[Merchant]:
-    async with merchant() as running:
-        running.trust(SECRET)
+async def shop() -> AsyncIterator[MerchantDouble]:
+    async with MerchantDouble(secret=SECRET) as running:
         yield running
 
 
@@ -39,14 +37,14 @@ def signed(
 
 
 async def delivered(
-    shop: Merchant, session: aiohttp.ClientSession, body: bytes, headers: dict[str, str]
+    shop: MerchantDouble, session: aiohttp.ClientSession, body: bytes, headers: dict[str, str]
 ) -> int:
     async with session.post(f"{shop.webhook_url}/catalog-sync", data=body, headers=headers) as reply:
         return reply.status
 
 
 async def test_a_hosted_document_has_an_etag_that_changes_with_it(
-    shop: Merchant, session: aiohttp.ClientSession
+    shop: MerchantDouble, session: aiohttp.ClientSession
 ) -> None:
     url = shop.host("/menu.json", {"items": {}})
     async with session.get(url) as first:
@@ -61,14 +59,14 @@ async def test_a_hosted_document_has_an_etag_that_changes_with_it(
     assert (shop.fetched, shop.unchanged) == (3, 1)
 
 
-async def test_what_is_not_hosted_is_404(shop: Merchant, session: aiohttp.ClientSession) -> None:
-    async with session.get(shop.base + "/nothing.json") as reply:
+async def test_what_is_not_hosted_is_404(shop: MerchantDouble, session: aiohttp.ClientSession) -> None:
+    async with session.get(shop.url + "/nothing.json") as reply:
         assert reply.status == 404
     assert shop.fetched == 0
 
 
 async def test_a_webhook_with_a_good_signature_is_taken(
-    shop: Merchant, session: aiohttp.ClientSession
+    shop: MerchantDouble, session: aiohttp.ClientSession
 ) -> None:
     assert await delivered(shop, session, BODY, signed(SECRET)) == 204
     received = await shop.webhook()
@@ -78,7 +76,7 @@ async def test_a_webhook_with_a_good_signature_is_taken(
 
 @pytest.mark.parametrize("secrets", [(SECRET, OLD_SECRET), (OLD_SECRET, SECRET)])
 async def test_one_good_signature_of_a_rotation_is_enough(
-    shop: Merchant, session: aiohttp.ClientSession, secrets: tuple[str, str]
+    shop: MerchantDouble, session: aiohttp.ClientSession, secrets: tuple[str, str]
 ) -> None:
     assert await delivered(shop, session, BODY, signed(*secrets)) == 204
 
@@ -96,20 +94,21 @@ async def test_one_good_signature_of_a_rotation_is_enough(
     ids=["tampered", "another secret", "another id", "unsigned", "old", "not text"],
 )
 async def test_any_other_webhook_is_kept_but_not_believed(
-    shop: Merchant, session: aiohttp.ClientSession, body: bytes, headers: dict[str, str]
+    shop: MerchantDouble, session: aiohttp.ClientSession, body: bytes, headers: dict[str, str]
 ) -> None:
     assert await delivered(shop, session, body, headers) == 401
     assert (await shop.webhook()).fault is not None
 
 
 async def test_a_merchant_without_a_secret_believes_nothing(session: aiohttp.ClientSession) -> None:
-    async with merchant() as shop:
+    async with MerchantDouble() as shop:
         assert await delivered(shop, session, BODY, signed(SECRET)) == 401
 
 
-async def test_webhooks_that_nobody_asks_for_are_bounded(
-    shop: Merchant, session: aiohttp.ClientSession
+async def test_of_events_that_nobody_asks_for_the_newest_are_kept(
+    shop: MerchantDouble, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for _ in range(MOST_WAITING):
-        shop._received.put_nowait(Received("/hooks/x", {}, b"", None))
-    assert await delivered(shop, session, BODY, signed(SECRET)) == web.HTTPServiceUnavailable.status_code
+    shop._unread = asyncio.Queue(1)
+    for webhook_id in ("01a1", "01a2"):
+        assert await delivered(shop, session, BODY, signed(SECRET, webhook_id=webhook_id)) == 204
+    assert (await shop.webhook()).webhook_id == "01a2"

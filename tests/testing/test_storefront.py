@@ -6,22 +6,23 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from tests.sandbox.test_merchant import OLD_SECRET, SECRET, signed
+from tests.testing.test_merchant import OLD_SECRET, SECRET, signed
 
-from mercato.sandbox import storefront as module
-from mercato.sandbox.storefront import Storefront, storefront
+from mercato.testing import StorefrontDouble
+from mercato.testing import storefront as module
 
 ORDER = "01a1fd20-e7b7-755c-9221-318576f108e3"
 
 
 @pytest.fixture
-async def front() -> AsyncIterator[Storefront]:
-    async with storefront() as running:
-        running.inbox.trust(SECRET)
+async def front() -> AsyncIterator[StorefrontDouble]:
+    async with StorefrontDouble(secret=SECRET) as running:
         yield running
 
 
-async def sent(front: Storefront, sequence: int, status: str = "pending", *, secret: str = SECRET) -> int:
+async def sent(
+    front: StorefrontDouble, sequence: int, status: str = "pending", *, secret: str = SECRET
+) -> int:
     """Send an event of the order and return the answer's status."""
     data = {"orderId": ORDER, "sequence": sequence, "order": {"orderId": ORDER, "status": status}}
     body = json.dumps({"type": "order.updated", "data": data}).encode()
@@ -33,7 +34,7 @@ async def sent(front: Storefront, sequence: int, status: str = "pending", *, sec
         return reply.status
 
 
-async def test_a_late_event_takes_its_place_and_does_not_turn_the_order_back(front: Storefront) -> None:
+async def test_a_late_event_takes_its_place_and_does_not_turn_the_order_back(front: StorefrontDouble) -> None:
     for sequence, status in ((1, "pending"), (3, "preparing")):
         assert await sent(front, sequence, status) == 204
     assert not front.complete(ORDER)
@@ -41,17 +42,17 @@ async def test_a_late_event_takes_its_place_and_does_not_turn_the_order_back(fro
     assert (front.newest(ORDER)["status"], front.late, front.complete(ORDER)) == ("preparing", 1, True)
 
 
-async def test_an_event_that_comes_twice_counts_once(front: Storefront) -> None:
+async def test_an_event_that_comes_twice_counts_once(front: StorefrontDouble) -> None:
     assert [await sent(front, 1), await sent(front, 1)] == [204, 204]
     assert (len(front.events[ORDER]), front.repeats, front.inbox.believed) == (1, 1, 2)
 
 
-async def test_an_event_of_somebody_else_is_refused(front: Storefront) -> None:
+async def test_an_event_of_somebody_else_is_refused(front: StorefrontDouble) -> None:
     assert await sent(front, 1, secret=OLD_SECRET) == 401
     assert (front.events, front.inbox.came, front.inbox.believed) == ({}, 1, 0)
 
 
-async def test_who_waits_for_an_event_gets_it_when_it_comes(front: Storefront) -> None:
+async def test_who_waits_for_an_event_gets_it_when_it_comes(front: StorefrontDouble) -> None:
     waiting = asyncio.create_task(front.event(ORDER, 2))
     assert await sent(front, 1) == 204
     assert not waiting.done()
@@ -59,6 +60,6 @@ async def test_who_waits_for_an_event_gets_it_when_it_comes(front: Storefront) -
     assert (await waiting)["data"]["order"]["status"] == "confirmed"
 
 
-async def test_events_are_bounded(front: Storefront, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_are_bounded(front: StorefrontDouble, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_EVENTS", 1)
     assert [await sent(front, 1), await sent(front, 2), await sent(front, 1)] == [204, 503, 204]

@@ -1,0 +1,30 @@
+"""Doubles of both sides, to test one without the other.
+
+async with MerchantDouble(secret="whsec_…", behaviour=["place decline:ITEM_UNAVAILABLE"]) as merchant:
+    ...  # merchant.webhook_url is what a service calls
+
+with MerchantDouble(secret="whsec_…") as merchant:  # without asyncio: it runs in a thread of its own
+    ...
+"""
+
+from mercato.testing.acts import Act, ActError, Script
+from mercato.testing.double import Double, Reply
+from mercato.testing.inbox import Received
+from mercato.testing.journal import Journal, Seen
+from mercato.testing.merchant import DECLINED_CARD, Entry, MerchantDouble
+from mercato.testing.storefront import StorefrontDouble
+
+__all__ = [
+    "DECLINED_CARD",
+    "Act",
+    "ActError",
+    "Double",
+    "Entry",
+    "Journal",
+    "MerchantDouble",
+    "Received",
+    "Reply",
+    "Script",
+    "Seen",
+    "StorefrontDouble",
+]

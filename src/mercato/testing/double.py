@@ -1,0 +1,286 @@
+"""What a merchant's and a storefront's double share: a web server on loopback that reads, judges, answers, notes.
+
+Runs in the loop that is there (`async with`) or in a thread of its own (`with`).
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self, TypeVar
+
+from aiohttp import web
+
+from mercato.testing import acts
+from mercato.testing.acts import Act, Script, script_of
+from mercato.testing.inbox import Inbox, Received
+from mercato.testing.journal import VALID, Journal, Seen
+
+T = TypeVar("T")
+
+HOST: Final = "127.0.0.1"
+
+MOST_BODY: Final = 16 << 20
+"""Bytes of a request that are read."""
+
+CLOSING: Final = 0.2
+"""Seconds that answers under way have when the double ends."""
+
+BROKEN: Final = b'{"isValid": true, "accepted": true, "amounts": {"taxes": '
+"""A body that is no JSON: it ends too early."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer that is still to be sent. `value` goes out as JSON, None as an empty body."""
+
+    status: int
+    value: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Double:
+    """One side, running. What it does is in small methods: a subclass with one of them replaced has one bug."""
+
+    operations: ClassVar[Mapping[str, tuple[str, ...]]]
+    """What it can be asked to do, and what a script may have it do then."""
+
+    title: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        secret: str | Iterable[str] = (),
+        token: str | None = None,
+        behaviour: Script | Iterable[str] = (),
+        seed: int = 0,
+        host: str = HOST,
+        port: int = 0,
+    ) -> None:
+        self.url = ""
+        self.journal = Journal()
+        self.inbox = Inbox()
+        self.inbox.trust(*((secret,) if isinstance(secret, str) else secret))
+        self.behaviour = script_of(behaviour, self.operations, seed=seed)
+        self.seed = seed
+        self._token = token
+        self._address = (host, port)
+        self._runner: web.AppRunner | None = None
+        self._thread: _Thread | None = None
+
+    @property
+    def seen(self) -> list[Seen]:
+        """Return the newest calls, the oldest of them first."""
+        return self.journal.of()
+
+    def trust(self, *secrets: str) -> None:
+        """Believe webhooks that are signed with any of these secrets, and no others."""
+        self.inbox.trust(*secrets)
+
+    async def heard(self, operation: str | None = None, *, count: int = 1) -> list[Seen]:
+        """Wait until so many calls came, and return them. Raises TimeoutError."""
+        return await self.journal.heard(operation, count=count)
+
+    def wait(self, operation: str | None = None, *, count: int = 1) -> list[Seen]:
+        """Do the same in a program without asyncio. Raises TimeoutError."""
+        return self.journal.wait(operation, count=count)
+
+    # --- the steps of taking a webhook: each may be replaced ---
+
+    def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
+        """Return why a webhook is not to be believed, None when it is. Header names are lower-case."""
+        return self.token_fault(headers) or self.inbox.fault_of(headers, body)
+
+    def token_fault(self, headers: Mapping[str, str]) -> str | None:
+        """Return what is wrong with the bearer token, if one is expected."""
+        if self._token is None or headers.get("authorization") == f"Bearer {self._token}":
+            return None
+        return "the bearer token is not the one that we gave"
+
+    def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
+        """Return the answer to a webhook that was believed."""
+        raise NotImplementedError
+
+    def noted(self, operation: str, webhook: Received) -> None:
+        """Hear of every webhook, once it is answered."""
+
+    def refuse(self, webhook: Received) -> Reply:
+        """Return the answer to a webhook that was not believed."""
+        return Reply(web.HTTPUnauthorized.status_code, {"detail": webhook.fault})
+
+    def misread(self, error: Exception) -> Reply:
+        """Return the answer to a webhook that was believed and cannot be read."""
+        return Reply(
+            web.HTTPBadRequest.status_code, {"detail": f"What is this? {type(error).__name__}: {error}"}
+        )
+
+    def facts(self) -> list[tuple[str, object]]:
+        """Return what its page says of it, by name."""
+        raise NotImplementedError
+
+    # --- the server ---
+
+    def routes(self, app: web.Application) -> None:
+        """Add what is answered here."""
+        raise NotImplementedError
+
+    async def start(self) -> None:
+        """Begin to listen."""
+        app = web.Application(client_max_size=MOST_BODY)
+        self.routes(app)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSING)
+        await self._runner.setup()
+        host, port = self._address
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except BaseException:
+            await self._runner.cleanup()
+            raise
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self._runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        """Listen no more."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def take(self, request: web.Request) -> web.StreamResponse:
+        """Answer a webhook: read it, judge it, do what is asked or what the script says, and write it down."""
+        operation = request.match_info.get("operation", "event")
+        webhook = await self.inbox.read(request, judge=self.fault_of)
+        act = acts.HONEST
+        if webhook.fault is not None:
+            reply = self.refuse(webhook)
+        else:
+            act = self.behaviour.next(operation)
+            try:
+                reply = self._failed(act) or self.answer(operation, webhook, act)
+            except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
+                reply = self.misread(error)
+        self.noted(operation, webhook)
+        verdict = VALID if webhook.fault is None else webhook.fault
+        return await self.send(request, reply, act, operation=operation, body=webhook.body, verdict=verdict)
+
+    async def send(
+        self,
+        request: web.Request,
+        reply: Reply,
+        act: Act,
+        *,
+        operation: str,
+        body: bytes = b"",
+        verdict: str | None = None,
+    ) -> web.StreamResponse:
+        """Write the call and its answer down, then send the answer as the act wants it."""
+        silent = act.name == acts.DROP and not act.argument
+        self.journal.add(
+            operation=operation,
+            method=request.method,
+            path=request.path_qs,
+            verdict=verdict,
+            headers=request.headers,
+            body=body,
+            act=str(act),
+            status=0 if silent else reply.status,
+            answer=None if silent else _shown(reply.value),
+        )
+        await asyncio.sleep(act.seconds)
+        if act.name == acts.DROP:
+            return await _dropped(request, _response(reply), after=None if silent else act.count)
+        return _response(Reply(reply.status, BROKEN, reply.headers) if act.name == acts.BAD_JSON else reply)
+
+    def _failed(self, act: Act) -> Reply | None:
+        return Reply(int(act.argument)) if act.name == acts.STATUS else None
+
+    # --- with and without asyncio ---
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.stop()
+
+    def __enter__(self) -> Self:
+        self._thread = _Thread(type(self).__name__)
+        try:
+            self._thread.do(self.start())
+        except BaseException:
+            self._thread.end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        assert self._thread is not None
+        try:
+            self._thread.do(self.stop())
+        finally:
+            self._thread.end()
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do in the double's own thread what a method with `async` in front does; for `with`, not `async with`."""
+        assert self._thread is not None, "only within `with`"
+        return self._thread.do(work)
+
+
+class _Thread:
+    """A thread with a loop."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def end(self) -> None:
+        self.do(self._loop.shutdown_asyncgens())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def _shown(value: Any) -> Any:
+    return f"{len(value):,} bytes" if isinstance(value, bytes) else value
+
+
+def _response(reply: Reply) -> web.Response:
+    if isinstance(reply.value, bytes):
+        return web.Response(
+            body=reply.value, status=reply.status, headers=reply.headers, content_type="application/json"
+        )
+    if reply.value is None:
+        return web.Response(status=reply.status, headers=reply.headers)
+    text = json.dumps(reply.value, ensure_ascii=False)
+    return web.Response(
+        text=text, status=reply.status, headers=reply.headers, content_type="application/json"
+    )
+
+
+async def _dropped(request: web.Request, whole: web.Response, *, after: int | None) -> web.StreamResponse:
+    """Send so many bytes of the body and close the connection; None: not even a status."""
+    if request.transport is None:
+        return whole
+    if after is None:
+        request.transport.abort()
+        return whole
+    body = whole.body if isinstance(whole.body, bytes) else b""
+    part = web.StreamResponse(status=whole.status, headers=whole.headers)
+    part.content_length = max(len(body), after + 1)
+    await part.prepare(request)
+    await part.write(body[:after])
+    request.transport.close()
+    return part

@@ -1,0 +1,191 @@
+"""What a double has seen: every call with what was thought of it and what was answered, without the secrets."""
+
+import asyncio
+import json
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from mercato import clock
+from mercato.wire import Wire
+
+MOST_KEPT: Final = 1000
+"""Calls that are kept; the oldest go first."""
+
+MOST_BODY: Final = 64 * 1024
+"""Characters of a body that are kept."""
+
+PATIENCE: Final = 30.0
+"""Seconds that are waited for a call."""
+
+HIDDEN: Final = "[hidden]"
+VALID: Final = "valid"
+
+_SECRET_HEADERS: Final = frozenset(
+    {"authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "x-auth-token"}
+)
+_SCHEME: Final = re.compile(r"[A-Za-z]+(?= )")
+_PLAIN: Final = frozenset({"type", "processorType"})
+"""Members of a payment that are no secret."""
+
+
+class Seen(Wire, kw_only=True):
+    """A call and its answer. `verdict` is `valid`, or why the signature was not believed, or null without one."""
+
+    number: int
+    at: str
+    operation: str
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: str
+    verdict: str | None
+    act: str
+    status: int
+    """What it was answered with; 0 when the connection was closed without an answer."""
+    answer: Any
+
+    @property
+    def believed(self) -> bool:
+        """Tell whether the signature was good."""
+        return self.verdict == VALID
+
+    def json(self) -> Any:
+        """Return the body's value."""
+        return json.loads(self.body)
+
+
+class Journal:
+    """The newest calls, in their order. May be read and waited for from any thread."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Seen] = deque(maxlen=MOST_KEPT)
+        self._news = threading.Condition()  # of an RLock: who waits may read
+        self._waiting: list[Callable[[], object]] = []
+        self._readers: list[Callable[[Seen], object]] = []
+        self.count = 0
+
+    def add(self, *, operation: str, method: str, path: str, verdict: str | None, **rest: Any) -> Seen:
+        """Write a call down, without its secrets; return it as it was written down."""
+        headers = hidden_headers(rest["headers"])
+        body = hidden_body(rest["body"])[:MOST_BODY]
+        with self._news:
+            self.count += 1
+            one = Seen(
+                number=self.count,
+                at=clock.rfc3339(clock.now()),
+                operation=operation,
+                method=method,
+                path=path,
+                headers=headers,
+                body=body,
+                verdict=verdict,
+                act=rest["act"],
+                status=rest["status"],
+                answer=rest["answer"],
+            )
+            self._kept.append(one)
+            waiting = list(self._waiting)
+            self._news.notify_all()
+        for tell in waiting:
+            tell()
+        for read in self._readers:
+            read(one)
+        return one
+
+    def tell(self, reader: Callable[[Seen], object]) -> None:
+        """Call the reader with everything that is seen from now on, where it is seen."""
+        self._readers.append(reader)
+
+    def of(self, operation: str | None = None, *, after: int = 0) -> list[Seen]:
+        """Return what was seen since that number, of one operation or of all, the oldest first."""
+        with self._news:
+            return [
+                one
+                for one in self._kept
+                if one.number > after and (operation is None or one.operation == operation)
+            ]
+
+    def wait(self, operation: str | None = None, *, count: int = 1, seconds: float = PATIENCE) -> list[Seen]:
+        """Wait until so many were seen and return them, in a program without asyncio. Raises TimeoutError."""
+        with self._news:
+            enough = self._news.wait_for(lambda: self._number_of(operation) >= count, seconds)
+        if not enough:
+            raise TimeoutError(self._lacking(operation, count))
+        return self.of(operation)
+
+    async def heard(
+        self, operation: str | None = None, *, count: int = 1, seconds: float = PATIENCE
+    ) -> list[Seen]:
+        """Wait until so many were seen and return them. Raises TimeoutError."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.until(lambda: self._number_of(operation) >= count)
+        except TimeoutError:
+            raise TimeoutError(self._lacking(operation, count)) from None
+        return self.of(operation)
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        """Wait until that is so; it is asked again whenever something was seen."""
+        loop, event = asyncio.get_running_loop(), asyncio.Event()
+
+        def tell() -> None:
+            loop.call_soon_threadsafe(event.set)
+
+        self._waiting.append(tell)
+        try:
+            while not done():
+                await event.wait()
+                event.clear()
+        finally:
+            self._waiting.remove(tell)
+
+    def _number_of(self, operation: str | None) -> int:
+        return len(self.of(operation))
+
+    def _lacking(self, operation: str | None, count: int) -> str:
+        return f"{len(self.of(operation))} of {count} calls of {operation or 'any kind'} came"
+
+
+def line_of(seen: Seen) -> str:
+    """Return it as one line of JSON."""
+    return msgspec.json.encode(seen).decode()
+
+
+def hidden_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers, of what opens doors the scheme alone."""
+    return {
+        name: _without_credentials(text) if name.lower() in _SECRET_HEADERS else text
+        for name, text in headers.items()
+    }
+
+
+def hidden_body(body: bytes) -> str:
+    """Return the body's text. One with a payment is written anew, with what the payment says blotted out."""
+    text = body.decode("utf-8", "replace")
+    if "payment" not in text:
+        return text
+    try:
+        return json.dumps(_hidden(json.loads(body)), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return HIDDEN
+
+
+def _without_credentials(text: str) -> str:
+    scheme = _SCHEME.match(text)
+    return f"{scheme[0]} {HIDDEN}" if scheme else HIDDEN
+
+
+def _hidden(value: Any, *, payment: bool = False) -> Any:
+    if isinstance(value, list):
+        return [_hidden(one, payment=payment) for one in value]
+    if isinstance(value, dict):
+        return {
+            name: one if payment and name in _PLAIN else _hidden(one, payment=payment or name == "payment")
+            for name, one in value.items()
+        }
+    return HIDDEN if payment and value is not None else value

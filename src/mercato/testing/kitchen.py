@@ -1,0 +1,61 @@
+"""A merchant's kitchen: moves orders on through the API, as the work on them goes on."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mercato.testing import acts
+from mercato.testing.acts import Act
+from mercato.testing.caller import Answer, Caller
+from mercato.testing.merchant import MerchantDouble
+
+ORDERS: Final = "/v1/commerce/orders"
+
+STEPS: Final = ("confirmed", "preparing", "ready")
+
+STEP_SECONDS: Final = 0.12
+"""How long a step takes: long enough to be seen on a progress bar. Real pizzas take longer."""
+
+LOOK_SECONDS: Final = 0.2
+
+
+@dataclass(slots=True)
+class Kitchen:
+    """Works on the orders that the merchant has taken."""
+
+    merchant: MerchantDouble
+    caller: Caller
+    step_seconds: float = STEP_SECONDS
+    begun: set[str] = field(default_factory=set)
+
+    async def cook(self, order_id: str) -> None:
+        """Bring an order from confirmed to completed, or to where the script wants it."""
+        self.begun.add(order_id)
+        act = self.merchant.behaviour.next("cook")
+        if act.name == acts.LEAVE:
+            return
+        for status in STEPS:
+            await self.move(order_id, status=status)
+            await asyncio.sleep(act.seconds or self.step_seconds)
+            if act.name == acts.CANCEL or order_id in self.merchant.cancelled:
+                break
+        await self.end(order_id, act)
+
+    async def end(self, order_id: str, act: Act) -> None:
+        """Complete an order, or cancel it; of one that the service has cancelled nothing is left to do."""
+        if act.name == acts.CANCEL:
+            await self.move(order_id, state="cancelled", cancelReason=act.argument)
+        elif order_id not in self.merchant.cancelled:
+            await self.move(order_id, state="completed")
+
+    async def move(self, order_id: str, **change: Any) -> Answer:
+        """Tell the service how far an order is; return what it says to that."""
+        return await self.caller.post(f"{ORDERS}/{order_id}/status", change)
+
+    async def stay_open(self) -> None:
+        """Cook every order that is taken, one after the other, until cancelled."""
+        while True:
+            for order_id in self.merchant.taken:
+                if order_id not in self.begun:
+                    await self.cook(order_id)
+            await asyncio.sleep(LOOK_SECONDS)

@@ -1,0 +1,304 @@
+"""A merchant's double: hosts CatalogSets, says what orders cost, takes each order once, receives signed events.
+
+It does what a merchant's system has to do and no more, so it can be read as an example.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from http import HTTPStatus
+from typing import Any, ClassVar, Final
+from uuid import UUID
+
+from aiohttp import web
+
+from mercato.orders.reasons import words_for
+from mercato.testing import acts, shelf, till
+from mercato.testing.acts import Act, Script
+from mercato.testing.double import HOST, Double, Reply
+from mercato.testing.inbox import Received
+from mercato.testing.journal import MOST_KEPT
+from mercato.testing.page import add_pages
+from mercato.testing.prices import UnknownItemError
+from mercato.testing.shelf import Shelf
+
+DECLINED_CARD: Final = "tok_sandbox_declined"
+"""The card token that the bank declines."""
+
+FIRST_NUMBER: Final = 1001
+
+MOST_ORDERS: Final = 10_000
+"""Orders that the book has room for, and ids of events; more are refused with 503, and so sent again later."""
+
+_PAYMENT: Final = ("PAYMENT_DECLINED", "PAYMENT_FAILED", "PAYMENT_METHOD_INVALID")
+
+Error = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An order in the book, and what was answered to it for the first time."""
+
+    data: Mapping[str, Any] = field(repr=False)
+    answer: Mapping[str, Any]
+    status: int
+
+    @property
+    def taken(self) -> bool:
+        """Tell whether the order was taken, not refused."""
+        return self.status == HTTPStatus.OK
+
+
+class MerchantDouble(Double):
+    """The running merchant. The book holds every order by its webhook-id, which is its orderId.
+
+    `catalog` is a CatalogSet document to host at `catalog_url`; `secret` one signing secret or several; `token`
+    the bearer token that webhooks have to carry, if any.
+    """
+
+    operations: ClassVar = acts.MERCHANT
+    title: ClassVar = "Sandbox merchant"
+
+    def __init__(
+        self,
+        *,
+        secret: str | Iterable[str] = (),
+        token: str | None = None,
+        catalog: Any = None,
+        behaviour: Script | Iterable[str] = (),
+        seed: int = 0,
+        host: str = HOST,
+        port: int = 0,
+    ) -> None:
+        super().__init__(secret=secret, token=token, behaviour=behaviour, seed=seed, host=host, port=port)
+        self.book: dict[str, Entry] = {}
+        self.cancelled: set[str] = set()
+        self.fetched = self.unchanged = self.validated = self.repeats = self.failed = 0
+        self.is_down = False
+        self._shelf = Shelf()
+        self._late: dict[str, int] = {}
+        self._events: set[str] = set()
+        self._unread: asyncio.Queue[Received] = asyncio.Queue(MOST_KEPT)
+        if catalog is not None:
+            self._shelf.put("/catalog.json", catalog)
+
+    @property
+    def webhook_url(self) -> str:
+        """Return the URL to register as `webhookUrl`."""
+        return f"{self.url}/hooks"
+
+    @property
+    def catalog_url(self) -> str:
+        """Return the URL to register as `catalogCallbackUrl`: the first document's."""
+        return self.url + next(iter(self._shelf.paths), "/catalog.json")
+
+    @property
+    def taken(self) -> list[str]:
+        """Return the ids of the orders that were taken."""
+        return [order_id for order_id, entry in self.book.items() if entry.taken]
+
+    def host(self, path: str, document: Any) -> str:
+        """Host a document as JSON, in place of what the path had before; return its URL."""
+        self._shelf.put(path, document)
+        return self.url + path
+
+    def known_as(self, onboarding_id: UUID) -> None:
+        """Know as which onboarding the store was registered: of that the service makes ids that are UUIDs."""
+        self._shelf.known_as(onboarding_id)
+
+    def go_down(self) -> None:
+        """Fail from now on, in the worst way: an order is still written down, but its answer never leaves."""
+        self.is_down = True
+
+    def come_back(self) -> None:
+        """Answer again, from the same book."""
+        self.is_down = False
+
+    async def webhook(self) -> Received:
+        """Wait for the next event, believed or not; each is given once, the newest thousand are kept."""
+        return await self._unread.get()
+
+    def noted(self, operation: str, webhook: Received) -> None:
+        """Keep an event for who waits for it."""
+        if operation not in {"validate", "place"}:
+            if self._unread.full():
+                self._unread.get_nowait()
+            self._unread.put_nowait(webhook)
+
+    # --- the steps of taking an order: each may be replaced ---
+
+    def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
+        """Return the answer to a webhook that was believed."""
+        match operation:
+            case "validate":
+                return self.answer_validate(webhook, act)
+            case "place":
+                return self.answer_place(webhook, act)
+            case _:
+                return self.answer_event(webhook)
+
+    def answer_validate(self, webhook: Received, act: Act) -> Reply:
+        """Say what the order costs here, or why it cannot be had. Nothing is written down."""
+        if self.is_down:
+            return Reply(HTTPStatus.SERVICE_UNAVAILABLE)
+        self.validated += 1
+        order = webhook.json()["data"]["order"]
+        errors = _declined(act) or self.item_faults(order)
+        if errors:
+            return Reply(HTTPStatus.OK, {"isValid": False, "errors": errors})
+        amounts = self.amounts_of(order)
+        if act.name == acts.WRONG:
+            amounts = till.spoiled(amounts, act.argument or "total")
+        return Reply(HTTPStatus.OK, {"isValid": True, "amounts": amounts})
+
+    def answer_place(self, webhook: Received, act: Act) -> Reply:
+        """Take the order, or say no. The same webhook-id again is the same order, and gets the first answer."""
+        entry = self.find_entry(webhook)
+        known = entry is not None
+        if entry is None and len(self.book) < MOST_ORDERS:
+            entry = self.enter(webhook, act)
+            self.keep(webhook, entry, act)
+        if entry is None or self.is_down or self._is_late(webhook.webhook_id):
+            self.failed += 1
+            return Reply(HTTPStatus.SERVICE_UNAVAILABLE)
+        self.repeats += known
+        return Reply(entry.status, entry.answer)
+
+    def answer_event(self, webhook: Received) -> Reply:
+        """Take an event, once; one of a kind that is not known is taken too."""
+        if self.is_new(webhook):
+            if len(self._events) >= MOST_ORDERS:
+                return Reply(HTTPStatus.SERVICE_UNAVAILABLE)
+            self._events.add(webhook.webhook_id)
+            self.take_event(webhook.json())
+        return Reply(HTTPStatus.NO_CONTENT)
+
+    def find_entry(self, webhook: Received) -> Entry | None:
+        """Return the entry of an order that came before."""
+        return self.book.get(webhook.webhook_id)
+
+    def enter(self, webhook: Received, act: Act) -> Entry:
+        """Decide on an order that is new."""
+        data = webhook.json()["data"]
+        errors = _declined(act) or self.refusals(data)
+        if errors:
+            unpaid = errors[0]["code"] in _PAYMENT
+            status = HTTPStatus.PAYMENT_REQUIRED if unpaid else HTTPStatus.CONFLICT
+            return Entry(data, {"accepted": False, "errors": errors}, status)
+        answer: dict[str, Any] = {"accepted": True, "partnerOrderId": self.next_number()}
+        if act.name == acts.WRONG:
+            answer["amounts"] = till.spoiled(self.amounts_of(data["order"]), act.argument or "total")
+        return Entry(data, answer, HTTPStatus.OK)
+
+    def keep(self, webhook: Received, entry: Entry, act: Act) -> None:
+        """Write an order down."""
+        self.book[webhook.webhook_id] = entry
+        if act.name == acts.LATE:
+            self._late[webhook.webhook_id] = act.count
+
+    def is_new(self, webhook: Received) -> bool:
+        """Tell whether an event comes for the first time."""
+        return webhook.webhook_id not in self._events
+
+    def take_event(self, event: Any) -> None:
+        """Do what an event asks for."""
+        if event.get("type") == "order.cancelled":
+            self.cancelled.add(event["data"]["orderId"])
+
+    def next_number(self) -> str:
+        """Return the merchant's own number for the next order."""
+        return f"A-{FIRST_NUMBER + len(self.taken)}"
+
+    def refusals(self, data: Mapping[str, Any]) -> list[Error]:
+        """Return why an order is not taken: its items, its amounts, its payment."""
+        order = data["order"]
+        return self.item_faults(order) or self.amount_faults(order) or self.payment_faults(data)
+
+    def item_faults(self, order: Mapping[str, Any]) -> list[Error]:
+        """Return what is wrong with the items and their price. Without a catalog of its own it knows no better."""
+        try:
+            own = self.sub_total_of(order)
+        except UnknownItemError as unknown:
+            return [{"code": "ITEM_UNAVAILABLE", "message": str(unknown), "pointer": unknown.pointer}]
+        if own is None or own == Decimal(order["amounts"]["subTotal"]):
+            return []
+        message = f"By our catalog that costs {own}."
+        return [{"code": "ITEM_PRICE_CHANGED", "message": message, "pointer": "/amounts/subTotal"}]
+
+    def amount_faults(self, order: Mapping[str, Any]) -> list[Error]:
+        """Return what is wrong with the amounts of an order that is to be taken."""
+        return till.faults_of(order["amounts"])
+
+    def payment_faults(self, data: Mapping[str, Any]) -> list[Error]:
+        """Return why an order is not paid."""
+        if (data.get("payment") or {}).get("cardToken") != DECLINED_CARD:
+            return []
+        return [{"code": "PAYMENT_DECLINED", "message": "The bank declines this card."}]
+
+    def amounts_of(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the order costs here: its items by our own catalog, and the tax, which is ours to say."""
+        return till.with_tax(order["amounts"], self.sub_total_of(order))
+
+    def sub_total_of(self, order: Mapping[str, Any]) -> Decimal | None:
+        """Return what the items cost by the hosted catalogs, None without any. Raises UnknownItemError."""
+        menu = self._shelf.menu
+        if not menu.items:
+            return None
+        try:
+            return menu.sub_total(order["cart"]["lineItems"])
+        except UnknownItemError:
+            if menu.is_whole:
+                raise
+            return None
+
+    def facts(self) -> list[tuple[str, object]]:
+        """Return what its page says of it."""
+        return [
+            ("webhookUrl", self.webhook_url),
+            ("catalogCallbackUrl", self.catalog_url),
+            ("orders taken", len(self.taken)),
+            ("refused", len(self.book) - len(self.taken)),
+            ("cancelled", len(self.cancelled)),
+        ]
+
+    # --- hosting ---
+
+    def routes(self, app: web.Application) -> None:
+        """Add the page, the log, the catalogs and the webhooks."""
+        add_pages(app, self)
+        app.router.add_get("/{path:.*}", self.serve_document)
+        app.router.add_post("/hooks/{operation}", self.take)
+
+    async def serve_document(self, request: web.Request) -> web.StreamResponse:
+        """Answer a GET: the document, 304 to who has it, 404."""
+        act = self.behaviour.next("catalog")
+        reply = self._failed(act) or self.answer_document(request.path, request.headers)
+        return await self.send(request, reply, act, operation="catalog")
+
+    def answer_document(self, path: str, headers: Mapping[str, str]) -> Reply:
+        """Return the answer to who fetches a document."""
+        document = self._shelf.find(path)
+        if document is None:
+            return Reply(HTTPStatus.NOT_FOUND)
+        self.fetched += 1
+        tagged = {"ETag": document.etag}
+        if self.has_it(headers, document.etag):
+            self.unchanged += 1
+            return Reply(HTTPStatus.NOT_MODIFIED, None, tagged)
+        return Reply(HTTPStatus.OK, document.body, tagged)
+
+    def has_it(self, headers: Mapping[str, str], etag: str) -> bool:
+        """Tell whether who asks has the document already."""
+        return shelf.is_known(headers.get("If-None-Match"), etag)
+
+    def _is_late(self, webhook_id: str) -> bool:
+        left = self._late.get(webhook_id, 0)
+        self._late[webhook_id] = left - 1
+        return left > 0
+
+
+def _declined(act: Act) -> list[Error]:
+    if act.name != acts.DECLINE:
+        return []
+    return [{"code": act.argument, "message": words_for(act.argument)}]

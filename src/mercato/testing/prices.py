@@ -1,0 +1,119 @@
+"""What a cart costs by the documents that a merchant hosts: worked out from the text of the rules alone.
+
+None of the service's own pricing is in here: two that agree are worth more than one that is asked twice.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final
+from uuid import UUID
+
+from mercato.catalog.ids import is_uuid, served_id
+
+_NO_ONE: Final = UUID(int=0)
+
+
+class UnknownItemError(Exception):
+    """A cart names an item or a group that is in none of the documents."""
+
+    def __init__(self, id_: str, pointer: str) -> None:
+        super().__init__(f"There is no {id_} here.")
+        self.pointer = pointer
+
+
+@dataclass(frozen=True, slots=True)
+class Menu:
+    """Items and groups of a document, or of several, by the ids that carts name them by.
+
+    `is_whole` tells whether every id is known: ids that are no UUIDs are replaced by the service with such as
+    follow from the onboarding's.
+    """
+
+    items: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    is_whole: bool = True
+
+    @classmethod
+    def of(cls, document: Any, *, onboarding_id: UUID | None = None) -> "Menu":
+        """Return the menu of a CatalogSet document."""
+        items = dict(_entities(document.get("items"), "itemId"))
+        groups = dict(_entities(document.get("modifierGroups"), "modifierGroupId"))
+        whole = onboarding_id is not None or all(map(is_uuid, (*items, *groups)))
+        maker = onboarding_id or _NO_ONE
+
+        def served(id_: str) -> str:
+            return served_id(id_, onboarding_id=maker, addressed=True)
+
+        return cls(
+            {served(id_): item for id_, item in items.items()},
+            {served(id_): _group(group, served) for id_, group in groups.items()},
+            whole,
+        )
+
+    def __or__(self, other: "Menu") -> "Menu":
+        return Menu(
+            {**self.items, **other.items},
+            {**self.groups, **other.groups},
+            self.is_whole and other.is_whole,
+        )
+
+    def sub_total(self, lines: Iterable[Mapping[str, Any]]) -> Decimal:
+        """Return what the lines cost. Raises UnknownItemError."""
+        return sum(
+            (
+                self.unit_price(line, f"/cart/lineItems/{at}") * line["quantity"]
+                for at, line in enumerate(lines)
+            ),
+            Decimal(0),
+        )
+
+    def unit_price(self, line: Mapping[str, Any], pointer: str = "") -> Decimal:
+        """Return what one unit of a line costs with its modifiers. Raises UnknownItemError."""
+        return _decimal(self._item(line, pointer).get("basePrice")) + self._modifiers(line, pointer)
+
+    def _modifiers(self, line: Mapping[str, Any], pointer: str) -> Decimal:
+        chosen: dict[str, list[tuple[Mapping[str, Any], str]]] = {}
+        for at, part in enumerate(line.get("modifierGroups") or ()):
+            for within, choice in enumerate(part["lineItems"]):
+                where = f"{pointer}/modifierGroups/{at}/lineItems/{within}"
+                chosen.setdefault(part["modifierGroupId"].lower(), []).append((choice, where))
+        return sum((self._group_price(id_, choices, pointer) for id_, choices in chosen.items()), Decimal(0))
+
+    def _group_price(self, id_: str, choices: list[tuple[Mapping[str, Any], str]], pointer: str) -> Decimal:
+        """Return what the choices of one group cost: its cheapest units are free, not what is chosen for them."""
+        group = self.groups.get(id_)
+        if group is None:
+            raise UnknownItemError(id_, pointer)
+        overrides = group.get("priceOverrides") or {}
+        own: list[Decimal] = []
+        rest = Decimal(0)
+        for choice, where in choices:
+            item = self._item(choice, where)
+            price = _decimal(overrides.get(choice["itemId"].lower(), item.get("basePrice")))
+            own += [price] * choice["quantity"]
+            rest += self._modifiers(choice, where) * choice["quantity"]
+        return sum(sorted(own)[group.get("freeQuantity") or 0 :], rest)
+
+    def _item(self, line: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
+        item = self.items.get(line["itemId"].lower())
+        if item is None:
+            raise UnknownItemError(line["itemId"], f"{pointer}/itemId")
+        return item
+
+
+def _entities(written: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the entities of a dictionary or a list by id; one of a list that has none can't be named by a cart."""
+    if isinstance(written, Mapping):
+        yield from written.items()
+    else:
+        yield from ((one[name], one) for one in written or () if name in one)
+
+
+def _group(group: Mapping[str, Any], served: Any) -> Mapping[str, Any]:
+    overrides = group.get("priceOverrides") or {}
+    return {**group, "priceOverrides": {served(id_): price for id_, price in overrides.items()}}
+
+
+def _decimal(price: Any) -> Decimal:
+    return Decimal(str(price)) if price is not None else Decimal(0)
