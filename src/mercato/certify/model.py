@@ -17,7 +17,7 @@ UNEXPLAINED: Final = "Compare what was sent with what came back, below."
 class Verdict(StrEnum):
     """What came of a check."""
 
-    PASS = "pass"
+    PASS = "pass"  # noqa: S105  # a verdict
     FAIL = "fail"
     SKIPPED = "skipped"
 
@@ -28,6 +28,10 @@ class Failed(Exception):  # noqa: N818  # a verdict, not an error of ours
 
 class NoAnswer(Failed):
     """Nothing came back, or not in time."""
+
+
+class UnusableTargetError(Exception):
+    """There is nothing to certify; the message says why, and what to do."""
 
 
 class Skipped(Exception):  # noqa: N818  # a verdict too
@@ -61,7 +65,9 @@ class Exchange(Wire):
 
     sent: str
     received: str
-    ms: Annotated[int, Meta(description="Milliseconds until the answer was complete, or nobody waited any more.")]
+    ms: Annotated[
+        int, Meta(description="Milliseconds until the answer was complete, or nobody waited any more.")
+    ]
 
 
 class Outcome(Wire):
@@ -113,7 +119,12 @@ def counted(outcomes: tuple[Outcome, ...]) -> Counts:
 
 
 def outcome_of(
-    check: Check[Any], verdict: Verdict, seen: str, exchanges: tuple[Exchange, ...], *, advice: str | None = None
+    check: Check[Any],
+    verdict: Verdict,
+    seen: str,
+    exchanges: tuple[Exchange, ...],
+    *,
+    advice: str | None = None,
 ) -> Outcome:
     """Return the outcome of a check. What to do is the check's own advice, unless another fits better."""
     told = None if verdict is Verdict.PASS else advice or check.advice

@@ -56,9 +56,7 @@ class Suite(Generic[B]):
 
     def __init__(self, *groups: Group[B]) -> None:
         self.groups = groups
-        self.checks: dict[str, Check[B]] = {
-            check.id: check for group in groups for check in group.checks
-        }
+        self.checks: dict[str, Check[B]] = {check.id: check for group in groups for check in group.checks}
         missing = {check.needs for check in self.checks.values()} - self.checks.keys() - {None}
         assert not missing, f"checks that are needed but not there: {missing}"
 
@@ -69,7 +67,9 @@ class Suite(Generic[B]):
     def select(self, patterns: Iterable[str]) -> tuple[Check[B], ...]:
         """Return the checks that fit one of the patterns, and those that they need; without any, all."""
         wanted = list(patterns)
-        named = [one for one in self.checks.values() if not wanted or any(_fits(one.id, text) for text in wanted)]
+        named = [
+            one for one in self.checks.values() if not wanted or any(_fits(one.id, text) for text in wanted)
+        ]
         chosen = {needed.id for one in named for needed in self._with_needs(one)}
         return tuple(check for check in self.checks.values() if check.id in chosen)
 

@@ -1,0 +1,324 @@
+"""How a merchant takes orders: each once, whatever is sent how often, and none that is wrong."""
+
+import asyncio
+import json
+from typing import Any, Final
+
+from mercato.certify.merchant import judging
+from mercato.certify.merchant.altered import NOBODYS, grown, halved, rewritten, with_item
+from mercato.certify.merchant.bench import CARD, Bench
+from mercato.certify.merchant.broken import cut_off, left
+from mercato.certify.merchant.questions import ACCEPTED as AGREED
+from mercato.certify.merchant.reply import Reply, read_placed
+from mercato.certify.merchant.signatures import another_secret
+from mercato.certify.model import Failed, NoAnswer, Skipped
+from mercato.certify.suite import Group
+from mercato.orders.amounts import remark
+from mercato.orders.replies import PlaceSaid, Refused
+
+ACCEPTED: Final = "merchant.place.accepted"
+ONCE: Final = "merchant.place.repeat-one-order"
+
+TIMES: Final = 5
+"""How often one order comes at the same time."""
+
+group: Final = Group[Bench](
+    "merchant.place",
+    heading="Place: each order once",
+    section="Decisions 8, 9",
+    needs=ACCEPTED,
+)
+
+_FIRST: Final = (
+    "Keep the webhook-id (it is the orderId) of every order with your first answer, under a unique index, and give that "
+    "answer again when the id comes again."
+)
+
+
+@group.check(
+    "accepted",
+    "An order that was agreed to is taken",
+    needs=AGREED,
+    proves="what was validated can be placed",
+    advice='Answer 2xx with a JSON object: {"accepted": true}, and your own number as `partnerOrderId`.',
+)
+async def accepted(bench: Bench) -> str:
+    """Place the plainest order."""
+    said = judging.taken(await bench.send(bench.placement(await bench.agreed())))
+    return f"taken as {said.partner_order_id}" if said.partner_order_id else "taken"
+
+
+@group.check(
+    "repeat-same-answer",
+    "A repeat gets the first answer",
+    proves="an answer that was lost on the way does not cost an order",
+    advice=_FIRST,
+)
+async def repeat_same_answer(bench: Bench) -> str:
+    """Send an order again, signed anew."""
+    message = bench.placement(await bench.agreed())
+    first = await bench.send(message.but(late=2))
+    judging.taken(first)
+    again = await bench.send(message)
+    _same(_but_number(first), _but_number(again))
+    return f"{again.status} again, with the same content"
+
+
+@group.check(
+    "repeat-one-order",
+    "A repeat is no second order",
+    proves="what is sent twice is cooked once",
+    advice=_FIRST,
+)
+async def repeat_one_order(bench: Bench) -> str:
+    """Send an order again, and compare the merchant's own number of it."""
+    message = bench.placement(await bench.agreed())
+    first = judging.taken(await bench.send(message.but(late=2)))
+    again = read_placed(await bench.send(message))
+    return _one_number([_number(first), _number(again)])
+
+
+@group.check(
+    "repeat-in-rotation",
+    "A repeat is known while secrets rotate",
+    needs=ONCE,
+    proves="orders are known by their id, and not by their signature",
+    advice=_FIRST,
+)
+async def repeat_in_rotation(bench: Bench) -> str:
+    """Send an order again, signed with two secrets."""
+    message = bench.placement(await bench.agreed())
+    first = judging.taken(await bench.send(message))
+    again = read_placed(await bench.send(message.but(secrets=(another_secret(), bench.of.secret))))
+    return _one_number([_number(first), _number(again)])
+
+
+@group.check(
+    "duplicates-at-once",
+    f"The same order {TIMES} times at once is one",
+    needs=ONCE,
+    proves="two processes that get the same order do not both take it",
+    advice=_FIRST
+    + " One that finds the id taken, but without an answer yet, waits for it or answers 503: a 409 would "
+    "be a no.",
+)
+async def duplicates_at_once(bench: Bench) -> str:
+    """Send an order several times at the same time."""
+    message = bench.placement(await bench.agreed())
+    replies = await asyncio.gather(*(bench.send(message) for _ in range(TIMES)))
+    said = [read_placed(reply) for reply in replies]
+    for one in said:
+        if isinstance(one, Refused):
+            raise Failed(f"One of them was answered with a no: {judging.codes(one)}.")
+    taken = [one for one in said if isinstance(one, PlaceSaid)] or [judging.taken(await bench.send(message))]
+    return _one_number([_number(one) for one in taken])
+
+
+@group.check(
+    "lost-answer",
+    "An order whose answer was lost is known",
+    needs=ONCE,
+    proves="the order is kept before it is answered, and found when it comes again",
+    advice=_FIRST + " Do not undo an order because the connection is gone.",
+)
+async def lost_answer(bench: Bench) -> str:
+    """Send an order, leave before its answer, and send it again twice."""
+    message = bench.placement(await bench.agreed())
+    await left(bench, message)
+    first = judging.taken(await bench.send(message))
+    again = read_placed(await bench.send(message))
+    return _one_number([_number(first), _number(again)])
+
+
+@group.check(
+    "cut-off",
+    "One that broke off is taken when it comes whole",
+    proves="half a body is no order, and does not stand in the way of the whole one",
+    advice="Read the whole body, as long as Content-Length says, before anything is kept of it.",
+)
+async def broke_off(bench: Bench) -> str:
+    """Send half an order, and then all of it."""
+    message = bench.placement(await bench.agreed())
+    await cut_off(bench, message)
+    judging.taken(await bench.send(message))
+    return "taken when it came whole"
+
+
+@group.check(
+    "new-id-new-order",
+    "The same content under a new id is a new order",
+    proves="two customers who want the same get it both",
+    advice="Know an order by its webhook-id alone, not by what is in it.",
+)
+async def new_id(bench: Bench) -> str:
+    """Place two orders of the same."""
+    draft = await bench.agreed()
+    numbers = [_number(judging.taken(await bench.send(bench.placement(draft)))) for _ in range(2)]
+    if numbers[0] == numbers[1]:
+        raise Failed(f"Both are {numbers[0]}.")
+    return f"{numbers[0]} and {numbers[1]}"
+
+
+@group.check(
+    "unknown-item-refused",
+    "An order for an item that is not yours is refused",
+    proves="placements are looked at, too",
+    advice="Look at what is ordered at /place as at /validate: answer 409 or 422 with ITEM_UNAVAILABLE.",
+)
+async def unknown_item(bench: Bench) -> str:
+    """Place an order for an item that no catalog has."""
+    message = rewritten(bench.placement(await bench.agreed()), with_item(NOBODYS))
+    no = judging.refused(read_placed(await bench.send(message)), what="an order for an item it does not have")
+    return f"refused: {judging.codes(no)}"
+
+
+@group.check(
+    "wrong-prices-refused",
+    "An order at wrong prices is refused",
+    proves="nothing is sold at a price that is not yours",
+    advice="Compare the order's prices with your own at /place, too: answer 409 or 422 with ITEM_PRICE_CHANGED.",
+)
+async def wrong_prices(bench: Bench) -> str:
+    """Place an order at half its price."""
+    message = rewritten(bench.placement(await bench.agreed()), halved)
+    no = judging.refused(read_placed(await bench.send(message)), what="an order at half its price")
+    return f"refused: {judging.codes(no)}"
+
+
+@group.check(
+    "refusal-repeated",
+    "An order that was refused stays refused",
+    proves="the storefront and the store have the same idea of an order",
+    advice=_FIRST + " That goes for a no as well.",
+)
+async def refusal_repeated(bench: Bench) -> str:
+    """Place an order that must be refused, twice."""
+    message = rewritten(bench.placement(await bench.agreed()), with_item(NOBODYS))
+    first = await bench.send(message.but(late=2))
+    if not isinstance(read_placed(first), Refused):
+        raise Skipped(
+            "It says nothing while such an order is not refused (merchant.place.unknown-item-refused)."
+        )
+    again = await bench.send(message)
+    _same(_but_number(first), _but_number(again))
+    return f"{again.status} again, with the same content"
+
+
+@group.check(
+    "amounts-kept",
+    "An order is not repriced when it is placed",
+    section="Decisions 9",
+    proves="the customer pays what was agreed on",
+    advice="Leave `amounts` out of the answer to /place, or send what was agreed on: another total is not taken over.",
+)
+async def amounts_kept(bench: Bench) -> str:
+    """Place an order and compare its amounts."""
+    draft = await bench.agreed()
+    said = judging.taken(await bench.send(bench.placement(draft)))
+    odd = remark(draft.sums, said.amounts)
+    if odd is not None:
+        raise Failed(odd)
+    return "the total stays" if said.amounts is not None else "no amounts in the answer"
+
+
+@group.check(
+    "unknown-members-ignored",
+    "Members that are new are passed over",
+    section="Decisions 11",
+    proves="the service can add to what it sends",
+    advice="Read the members that you know and pass over all others: new ones may come at any time.",
+)
+async def unknown_members(bench: Bench) -> str:
+    """Put unknown members everywhere."""
+    message = rewritten(bench.placement(await bench.agreed(), payment={"type": "external"}), grown)
+    judging.taken(await bench.send(message))
+    return "taken"
+
+
+@group.check(
+    "paid-elsewhere",
+    "An order that is paid elsewhere is answered",
+    section="Decisions 8",
+    proves="`payment` may be absent or of any type",
+    advice="Without `payment`, or with one you do not know, say yes, or no with PAYMENT_METHOD_INVALID.",
+)
+async def paid_elsewhere(bench: Bench) -> str:
+    """Place an order whose payment is of a type of the future."""
+    draft = await bench.agreed()
+    new = {"type": "somethingNew", "reference": "c-1"}
+    judging.yes_or_no(read_placed(await bench.send(bench.placement(draft, payment={"type": "external"}))))
+    return judging.yes_or_no(read_placed(await bench.send(bench.placement(draft, payment=new))))
+
+
+@group.check(
+    "card-not-echoed",
+    "A card's token does not come back",
+    section="Decisions 8",
+    proves="payment stays out of answers, and so out of logs",
+    advice="Never put `payment` into an answer: what you answer is kept in logs.",
+)
+async def card_not_echoed(bench: Bench) -> str:
+    """Place an order with a card's token, and look for it in the answer."""
+    payment = {"type": "cardOnFile", "cardToken": CARD, "processorType": "certify"}
+    reply = await bench.send(bench.placement(await bench.agreed(), payment=payment))
+    if CARD.encode() in reply.body or any(CARD in text for text in reply.headers.values()):
+        raise Failed("The card's token stands in the answer.")
+    return f"answered with {reply.status}, without it"
+
+
+@group.check(
+    "card-declined",
+    "A card that is declined is told as that",
+    section="Decisions 8",
+    proves="the customer learns that another card may help",
+    advice="Answer 402, or `accepted` false, with PAYMENT_DECLINED.",
+)
+async def card_declined(bench: Bench) -> str:
+    """Place an order with a card that is declined."""
+    card = bench.of.declined_card
+    if card is None:
+        raise Skipped("Name a card token that your bank declines with --declined-card.")
+    payment = {"type": "cardOnFile", "cardToken": card, "processorType": "certify"}
+    reply = await bench.send(bench.placement(await bench.agreed(), payment=payment))
+    no = judging.refused(read_placed(reply), what="a card that is declined")
+    if all(error.code != "PAYMENT_DECLINED" for error in no.errors):
+        raise Failed(f"It was refused, but with {judging.codes(no)} and not with PAYMENT_DECLINED.")
+    return "refused: PAYMENT_DECLINED"
+
+
+# --- comparing answers ----------------------------------------------------------------------------
+
+
+def _number(said: Any) -> str | None:
+    if isinstance(said, Refused):
+        raise Failed(f"It was taken first, then refused: {judging.codes(said)}.")
+    if not isinstance(said, PlaceSaid):
+        raise NoAnswer(said.words)
+    if said.partner_order_id is None:
+        raise Skipped("Send `partnerOrderId`: without your own number, two orders can't be told from one.")
+    return said.partner_order_id
+
+
+def _one_number(numbers: list[str | None]) -> str:
+    distinct = sorted({str(number) for number in numbers})
+    if len(distinct) > 1:
+        raise Failed(f"It became {len(distinct)} orders: {', '.join(distinct)}.")
+    return f"one order: {distinct[0]}"
+
+
+def _but_number(reply: Reply) -> tuple[int, Any]:
+    """Return status and content of an answer, but for the merchant's number: another check looks at that."""
+    try:
+        value = json.loads(reply.body)
+    except ValueError:
+        return reply.status, reply.body
+    if isinstance(value, dict):
+        value.pop("partnerOrderId", None)
+    return reply.status, value
+
+
+def _same(first: tuple[int, Any], again: tuple[int, Any]) -> None:
+    if first[0] != again[0]:
+        raise Failed(f"It answered {first[0]}, and to the repeat {again[0]}.")
+    if first[1] != again[1]:
+        raise Failed("The repeat was answered with other content.")

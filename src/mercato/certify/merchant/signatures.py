@@ -1,0 +1,300 @@
+"""Whether a merchant believes what the service has signed, and nothing else."""
+
+import json
+import os
+from collections.abc import Callable
+from typing import Final
+
+from mercato.certify.merchant import judging
+from mercato.certify.merchant.bench import Bench, Message
+from mercato.certify.merchant.reply import Reply, read
+from mercato.certify.model import Failed
+from mercato.certify.suite import Group
+from mercato.clock import new_id
+from mercato.orders.replies import Fault
+from mercato.outbound.signing import new_secret
+from mercato.wire import as_json
+
+ACCEPTED: Final = "merchant.signature.accepted"
+COMPARED: Final = "merchant.signature.wrong-key-refused"
+
+HOUR: Final = 3600
+"""Seconds: far outside any tolerance that verifiers of Standard Webhooks have."""
+
+group: Final = Group[Bench](
+    "merchant.signature",
+    heading="Signatures: only what the service signed is believed",
+    section="Specification 5.3; decisions 9",
+    needs=ACCEPTED,
+)
+
+_VERIFY: Final = (
+    "Verify webhook-signature with a Standard Webhooks library before anything else is read, and answer 401 when it "
+    "does not verify. `mercato webhooks explain` tells what is wrong with a given one."
+)
+_EVERY: Final = (
+    "A receiver may hold either secret while they are rotated: accept if any one signature verifies."
+)
+
+
+@group.check(
+    "accepted",
+    "A signed webhook is believed",
+    proves="the secret is the right one, and the signature is computed over id, timestamp and body",
+    advice="Check that --secret is the signing secret this receiver has. " + _VERIFY,
+)
+async def accepted(bench: Bench) -> str:
+    """Send the plainest question there is."""
+    reply = await bench.send(bench.question())
+    if 400 <= reply.status < 500 and reply.status not in {400, 402, 409, 422}:  # noqa: PLR2004  # see below
+        # What is no answer to an order says what the receiver thinks of the request.
+        raise Failed(f"It answered {reply.status} to a webhook that is signed with the given secret.")
+    return judging.no_crash(reply)
+
+
+def another_secret() -> str:
+    """Return a secret that nobody has."""
+    return new_secret(os.urandom)
+
+
+@group.check(
+    "missing-refused",
+    "One without a signature is refused",
+    needs=COMPARED,
+    proves="the header is required, not only looked at when it is there",
+    advice=_VERIFY,
+)
+async def missing(bench: Bench) -> str:
+    """Leave the header out."""
+    return judging.not_believed(await bench.send(bench.question().but(change={"webhook-signature": None})))
+
+
+@group.check(
+    "wrong-key-refused",
+    "One signed with another key is refused",
+    proves="the signature is computed and compared, with this receiver's own secret",
+    advice=_VERIFY,
+)
+async def wrong_key(bench: Bench) -> str:
+    """Sign with a secret that nobody has."""
+    return judging.not_believed(await bench.send(bench.question().but(secrets=(another_secret(),))))
+
+
+@group.check(
+    "altered-body-refused",
+    "One whose body was altered is refused",
+    needs=COMPARED,
+    proves="the whole body is part of what is verified",
+    advice="Verify over the raw bytes of the request's body, all of them. " + _VERIFY,
+)
+async def altered_body(bench: Bench) -> str:
+    """Change what is ordered after signing."""
+    message = bench.question()
+    document = json.loads(message.body)
+    document["data"]["order"]["customer"]["firstName"] = "Eve"
+    return judging.not_believed(await bench.send(message.but(sent=as_json(document))))
+
+
+@group.check(
+    "altered-id-refused",
+    "One whose webhook-id was altered is refused",
+    needs=COMPARED,
+    proves="an old webhook can't be sent again under a new id, past the list of those that came",
+    advice="The signed text is `webhook-id.webhook-timestamp.body`: take the id from the header. " + _VERIFY,
+)
+async def altered_id(bench: Bench) -> str:
+    """Send another id than was signed."""
+    other = str(new_id())
+    change = {"webhook-id": other, "Idempotency-Key": other}
+    return judging.not_believed(await bench.send(bench.question().but(change=change)))
+
+
+@group.check(
+    "altered-timestamp-refused",
+    "One whose timestamp was altered is refused",
+    needs=COMPARED,
+    proves="an old webhook can't be made to look new",
+    advice="The signed text is `webhook-id.webhook-timestamp.body`: take the timestamp from the header. "
+    + _VERIFY,
+)
+async def altered_timestamp(bench: Bench) -> str:
+    """Send a timestamp of now with a signature of a minute ago."""
+    now = bench.headers(bench.question())["webhook-timestamp"]
+    message = bench.question().but(late=60, change={"webhook-timestamp": now})
+    return judging.not_believed(await bench.send(message))
+
+
+@group.check(
+    "stale-refused",
+    "One from an hour ago is refused",
+    needs=COMPARED,
+    proves="who records a webhook can't send it again later",
+    advice="Refuse a webhook-timestamp that is more than 5 minutes old. If the clock here is wrong, set it.",
+)
+async def stale(bench: Bench) -> str:
+    """Sign rightly, an hour ago."""
+    return judging.not_believed(await bench.send(bench.question().but(late=HOUR)))
+
+
+@group.check(
+    "future-refused",
+    "One from an hour ahead is refused",
+    needs=COMPARED,
+    proves="the tolerance for clocks has two ends",
+    advice="Refuse a webhook-timestamp that is more than 5 minutes ahead, too.",
+)
+async def future(bench: Bench) -> str:
+    """Sign rightly, in an hour."""
+    return judging.not_believed(await bench.send(bench.question().but(late=-HOUR)))
+
+
+@group.check(
+    "no-timestamp-refused",
+    "One without a timestamp is refused",
+    needs=COMPARED,
+    proves="a missing timestamp is not taken for now, or for none at all",
+    advice="Require webhook-id, webhook-timestamp and webhook-signature, all three. " + _VERIFY,
+)
+async def no_timestamp(bench: Bench) -> str:
+    """Leave the timestamp out."""
+    return judging.not_believed(await bench.send(bench.question().but(change={"webhook-timestamp": None})))
+
+
+@group.check(
+    "other-version-refused",
+    "A signature of another version is refused",
+    needs=COMPARED,
+    proves="only v1 is compared as v1",
+    advice="Compare only the entries that begin with `v1,`; ignore the others. " + _VERIFY,
+)
+async def other_version(bench: Bench) -> str:
+    """Send the right digest under a version that does not exist."""
+    return judging.not_believed(await _signed_as(bench, lambda right: right.replace("v1,", "v9,")))
+
+
+@group.check(
+    "bare-refused",
+    "A signature without its prefix is refused",
+    needs=COMPARED,
+    proves="the header's form is checked, not searched",
+    advice="An entry is `v1,` and base64: what has no prefix is no signature. " + _VERIFY,
+)
+async def bare(bench: Bench) -> str:
+    """Send the right digest without `v1,`."""
+    return judging.not_believed(await _signed_as(bench, lambda right: right.removeprefix("v1,")))
+
+
+@group.check(
+    "shortened-refused",
+    "The beginning of a signature is refused",
+    needs=COMPARED,
+    proves="signatures are compared whole",
+    advice="Compare digests of equal length in constant time (hmac.compare_digest, timingSafeEqual). "
+    + _VERIFY,
+)
+async def shortened(bench: Bench) -> str:
+    """Send the first bytes of the right signature."""
+    return judging.not_believed(await _signed_as(bench, lambda right: right[:11]))
+
+
+@group.check(
+    "empty-refused",
+    "An empty signature is refused",
+    needs=COMPARED,
+    proves="nothing is not taken for something that fits",
+    advice="Compare digests of equal length. " + _VERIFY,
+)
+async def empty(bench: Bench) -> str:
+    """Send `v1,` and nothing."""
+    return judging.not_believed(await _signed_as(bench, lambda _: "v1,"))
+
+
+@group.check(
+    "several-wrong-refused",
+    "Several signatures, none right, are refused",
+    needs=COMPARED,
+    proves="having many is not enough",
+    advice=_VERIFY,
+)
+async def several_wrong(bench: Bench) -> str:
+    """Sign with two secrets that nobody has."""
+    secrets = another_secret(), another_secret()
+    return judging.not_believed(await bench.send(bench.question().but(secrets=secrets)))
+
+
+@group.check(
+    "rotation-first",
+    "In a rotation, the first of two may be right",
+    proves="a rotated secret interrupts nothing when this receiver already has the new one",
+    advice=_EVERY,
+)
+async def rotation_first(bench: Bench) -> str:
+    """Sign with ours, then with another."""
+    return await _believed(bench, bench.question().but(secrets=(bench.of.secret, another_secret())))
+
+
+@group.check(
+    "rotation-second",
+    "In a rotation, the second of two may be right",
+    proves="a rotated secret interrupts nothing while this receiver still has the old one",
+    advice=_EVERY,
+)
+async def rotation_second(bench: Bench) -> str:
+    """Sign with another, then with ours."""
+    return await _believed(bench, bench.question().but(secrets=(another_secret(), bench.of.secret)))
+
+
+@group.check(
+    "unknown-version-ignored",
+    "An unknown version beside v1 is ignored",
+    proves="a later kind of signature can be added without breaking this receiver",
+    advice="Skip entries of webhook-signature with a version that you do not know. " + _EVERY,
+)
+async def unknown_version(bench: Bench) -> str:
+    """Send a version of the future first."""
+    message = bench.question()
+    right = bench.headers(message)["webhook-signature"]
+    return await _believed(bench, message.but(change={"webhook-signature": f"v9,AAAA {right}"}))
+
+
+@group.check(
+    "bytes-as-sent",
+    "The bytes are verified, not what they mean",
+    proves="white space and escapes of the body make no difference to the verification",
+    advice="Verify over the raw bytes, before any JSON parser: a body that is written anew is another one.",
+)
+async def bytes_as_sent(bench: Bench) -> str:
+    """Sign a body that is laid out in an unusual way."""
+    message = bench.question()
+    document = json.loads(message.body)
+    document["data"]["order"]["customer"]["firstName"] = "Ad\u00e9le / \U0001f355"
+    body = json.dumps(document, indent=3, sort_keys=True).replace("/", "\\/").encode()
+    return await _believed(bench, message.but(body=body))
+
+
+@group.check(
+    "place-checked",
+    "Placements are verified, too",
+    needs=COMPARED,
+    proves="nobody else can place an order",
+    advice="Verify on every path, /place before all others. " + _VERIFY,
+)
+async def place_checked(bench: Bench) -> str:
+    """Place an order with a secret that nobody has."""
+    message = bench.placement(bench.plain()).but(secrets=(another_secret(),))
+    return judging.not_believed(await bench.send(message))
+
+
+async def _signed_as(bench: Bench, change: Callable[[str], str]) -> Reply:
+    message = bench.question()
+    right = bench.headers(message)["webhook-signature"]
+    return await bench.send(message.but(change={"webhook-signature": change(right)}))
+
+
+async def _believed(bench: Bench, message: Message) -> str:
+    """Send what has to be believed. Raises Failed when it is not."""
+    reply = await bench.send(message)
+    said = read(bench.plain(), reply)
+    if isinstance(said, Fault):
+        raise Failed(f"It was not believed: {said.words}")
+    return f"answered with {reply.status}"
