@@ -20,6 +20,7 @@ PAGES = (
     "replace-a-catalog.md",
     "sell-out-an-item.md",
     "pause-a-store.md",
+    "listen-to-webhooks.md",
     "verify-a-webhook.md",
     "find-why-a-signature-fails.md",
     "redeliver-a-webhook.md",

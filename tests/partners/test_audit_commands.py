@@ -35,6 +35,7 @@ READS = {
     ("doctor",),
     ("job", "list"),
     ("key", "list"),
+    ("listen",),
     ("partner", "list"),
     ("secret", "list"),
     ("webhooks", "explain"),

@@ -32,6 +32,7 @@ app.command("mercato.cli.secrets:secret", name="secret", help="Signing secrets: 
 app.command(
     "mercato.cli.webhooks:webhooks", name="webhooks", help="Webhooks: list, show, replay, explain, enable."
 )
+app.command("mercato.cli.listen:listen", name="listen", help="Receive webhooks, verify and forward them.")
 app.command("mercato.cli.jobs:job", name="job", help="Background work: list, revive.")
 app.command("mercato.cli.catalog:catalog", name="catalog", help="Catalogs: lint, diff, show.")
 app.command("mercato.cli.customers:customer", name="customer", help="Customers: erase.")
