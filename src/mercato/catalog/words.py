@@ -6,8 +6,8 @@ cut, so it is indexed by its neighbouring letters, two by two.
 
 import re
 import unicodedata
-from collections.abc import Iterable
-from itertools import chain, groupby
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 MOST_LETTERS: Final = 64
@@ -23,10 +23,13 @@ LEAST_PREFIX: Final = 2
 """Letters that make the beginning of a word: with one, nearly every store has what is asked for."""
 
 _ASCII: Final = re.compile(r"[a-z0-9]+")
-_LOWER: Final = (
-    bytes(ord(chr(byte).lower()) if chr(byte).isalnum() else 32 for byte in range(128)) + b" " * 128
+_LOWER: Final = bytes(ord(chr(byte).lower()) if chr(byte).isalnum() else 32 for byte in range(128)) + bytes(
+    range(128, 256)
 )
-"""Letters in lower case and digits; a blank for all else."""
+"""Letters in lower case and digits; a blank for all else that is ASCII."""
+
+_AT_ONCE: Final = 128
+"""Texts that are cut at once: with more of them their words leave the processor's cache before they are looked up."""
 
 _APOSTROPHES: Final = str.maketrans(dict.fromkeys("'`\u00b4\u02bc\u2018\u2019"))
 # What no normal form takes apart: o with a stroke, d and l with one, the dotless i, the ligatures; Arabic's filler.
@@ -81,24 +84,37 @@ def pieces_of(text: str) -> list[Piece]:
     """Return the words of a text in their order, in the form in which they are compared."""
     if text.isascii():
         return [Piece(word, False) for word in _ASCII.findall(_plain_ascii(text))]
-    found = _PIECES.finditer(_plain(text))
-    return [Piece(match[0], match.lastgroup == "running") for match in found]
+    return _pieces(_plain(text))
 
 
-def words_of(texts: Iterable[str]) -> list[str]:
+def _pieces(plain: str) -> list[Piece]:
+    return [Piece(match[0], match.lastgroup == "running") for match in _PIECES.finditer(plain)]
+
+
+def words_of(texts: Sequence[str]) -> list[str]:
     """Return the distinct words to index, in order of first appearance, within bounds."""
-    # As bytes, because most names are ASCII, and bytes of many at once are what is cut the fastest.
-    found: dict[bytes, None] = {}
-    for plain, run in groupby(texts, str.isascii):
-        if plain:
-            joined = "\n".join(run).encode()
-            found.update(dict.fromkeys(joined.translate(_LOWER, delete=b"'`").split()))
-        else:
-            pieces = chain.from_iterable(map(pieces_of, run))
-            found.update(dict.fromkeys(word.encode() for piece in pieces for word in _indexed(piece)))
-        if len(found) > MOST_WORDS:
-            break
+    found = dict.fromkeys(chain.from_iterable(_cut(texts)))
+    if len(found) <= MOST_WORDS and max(map(len, found), default=0) <= MOST_LETTERS:
+        joined = b" ".join(found)
+        if len(joined) < MOST_BYTES:
+            return joined.decode().split(" ") if joined else []
     return _bounded(dict.fromkeys(word.decode()[:MOST_LETTERS] for word in found))
+
+
+def _cut(texts: Sequence[str]) -> Iterator[list[bytes]]:
+    """Yield the words of a few texts after the other, as bytes: bytes of many at once are what is cut the fastest."""
+    for at in range(0, len(texts), _AT_ONCE):
+        some = texts[at : at + _AT_ONCE]
+        joined = "\n".join(some)
+        if not joined.isascii():
+            joined = "\n".join([text if text.isascii() else _spelled(text) for text in some])
+        yield joined.encode().translate(_LOWER, b"'`").split()
+
+
+def _spelled(text: str) -> str:
+    """Return a text that is cut at what is not a letter in ASCII."""
+    plain = _plain(text)
+    return plain if plain.isascii() else " ".join(chain.from_iterable(map(_indexed, _pieces(plain))))
 
 
 def terms_of(query: str) -> list[Term]:
@@ -141,7 +157,10 @@ def _plain_ascii(text: str) -> str:
 def _plain(text: str) -> str:
     """Return the text without case, width, accents and apostrophes."""
     spread = unicodedata.normalize("NFKD", text.translate(_APOSTROPHES)).casefold()
-    bare = "".join(letter for letter in spread if not _is_accent(letter))
+    if spread.isascii():
+        return spread
+    accents = dict.fromkeys(ord(letter) for letter in set(spread) if _is_accent(letter))
+    bare = spread.translate(accents) if accents else spread
     return unicodedata.normalize("NFKC", bare).casefold().translate(_ALIKE)
 
 
