@@ -9,7 +9,7 @@ that one that fails takes nothing of the others with it; none is told of its end
 import asyncio
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass
@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection as SyncConnection
-from sqlalchemy import Executable, create_engine
+from sqlalchemy import Executable, create_engine, exc
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine.cursor import FullyBufferedCursorFetchStrategy
 from sqlalchemy.pool import StaticPool
 
-from mercato.db import prepared
 from mercato.db.awaited import Engine, Parameters
 from mercato.db.errors import DatabaseAway, connection_errors
+from mercato.db.prepared import Result, Text, find_text
 from mercato.db.sqlite_driver import Connection
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ T = TypeVar("T")
 
 MOST: Final = 32
 """Blocks of one commit: the loop is held up for some milliseconds by as many, and no longer."""
+
+
+DIALECT: Final = SQLiteDialect_pysqlite()
 
 
 class Inline:
@@ -46,9 +50,9 @@ class Inline:
 
     async def execute(self, statement: Executable, parameters: Parameters | None = None) -> Any:
         """Return the result; its rows have been read."""
-        text = prepared.find_text(statement)
+        text = find_text(statement, DIALECT)
         if text is not None:
-            return prepared.run(self._plain, text, parameters)
+            return _run(self._plain, text, parameters)
         result = self._sync.execute(statement, parameters)
         if result.returns_rows:
             cursor: Any = result.cursor
@@ -56,6 +60,21 @@ class Inline:
                 cursor, initial_buffer=cursor.fetchall()
             )
         return result
+
+
+def _run(connection: sqlite3.Connection, text: Text, given: Parameters | None) -> Result:
+    """Execute a prepared statement, once for each set of parameters. Raises what SQLAlchemy would."""
+    try:
+        if given is None or isinstance(given, Mapping):
+            cursor = connection.execute(text.sql, text.values(given or {}))
+        else:
+            cursor = connection.executemany(text.sql, [text.values(one) for one in given])
+        rows = [] if cursor.description is None else text.rows(cursor.fetchall())
+    except sqlite3.Error as error:
+        raise exc.DBAPIError.instance(
+            text.sql, None, error, sqlite3.Error, hide_parameters=True, dialect=DIALECT
+        ) from error
+    return Result(rows, cursor.rowcount)
 
 
 @dataclass(slots=True, eq=False)

@@ -1,16 +1,15 @@
-"""Statements that are spelled once: on SQLite they go to the driver as text, past everything that builds SQL.
+"""Statements that are spelled once: they go to the driver as text, past everything that builds SQL.
 
 SQLAlchemy takes about 0.1 ms to build a statement, to find its text again and to wrap its result; SQLite itself
 takes a tenth of that for one row.
 """
 
-import sqlite3
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from operator import itemgetter
 from typing import Any, Final, TypeVar
-from weakref import WeakSet
+from uuid import UUID
 
 from sqlalchemy import (
     BindParameter,
@@ -19,25 +18,26 @@ from sqlalchemy import (
     Insert,
     Table,
     Update,
+    Uuid,
     bindparam,
-    exc,
     insert,
     update,
 )
-from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.engine.interfaces import Dialect
+from sqlalchemy.types import TypeEngine
 
-from mercato.db.awaited import Parameters
+from mercato.db.types import Instant, from_ms, to_ms
 
 S = TypeVar("S", bound=Executable)
 
-DIALECT: Final = SQLiteDialect_pysqlite()
-
-_known: Final[WeakSet[Executable]] = WeakSet()
+Convert = Callable[[Any], Any]
+Converts = tuple[tuple[int, Convert], ...]
+"""What is made of some of the values, by where they stand."""
 
 
 def prepared(statement: S) -> S:
     """Return the statement, a constant of its module whose values are all `bindparam`s, known as one."""
-    _known.add(statement)
+    _known[statement] = {}
     return statement
 
 
@@ -53,24 +53,38 @@ def prepared_update(table: Table, *columns: str, where: Sequence[ColumnElement[b
     return prepared(update(table).where(*where).values(values))
 
 
-Convert = Callable[[Any], Any] | None
-
-
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A statement as SQLite's driver takes it: its text, and how values are made of parameters and of columns."""
+    """A statement as a driver takes it: its text, and how values are made of parameters and of columns."""
 
     sql: str
-    binds: tuple[tuple[str, Any, Convert], ...]
-    columns: tuple[Convert, ...]
+    defaults: dict[str, Any]
+    pick: Callable[[Mapping[str, Any]], Iterable[Any]]
+    binds: Converts
+    columns: Converts
     row: Callable[[Iterable[Any]], Any]
 
     def values(self, given: Mapping[str, Any]) -> list[Any]:
         """Return the values in the text's order."""
-        return [
-            given.get(name, default) if convert is None else convert(given.get(name, default))
-            for name, default, convert in self.binds
-        ]
+        try:
+            values = list(self.pick(given))
+        except KeyError:
+            values = list(self.pick(self.defaults | dict(given)))
+        for place, convert in self.binds:
+            values[place] = convert(values[place])
+        return values
+
+    def rows(self, found: Sequence[Sequence[Any]]) -> list[Any]:
+        """Return the driver's rows with the values that their columns have here."""
+        if not self.columns:
+            return [self.row(one) for one in found]
+        made = []
+        for one in found:
+            values = list(one)
+            for place, convert in self.columns:
+                values[place] = convert(values[place])
+            made.append(self.row(values))
+        return made
 
 
 class Result:
@@ -78,11 +92,9 @@ class Result:
 
     __slots__ = ("_rows", "rowcount")
 
-    def __init__(self, cursor: sqlite3.Cursor, text: Text) -> None:
-        self._rows: list[Any] = []
-        if cursor.description is not None:
-            self._rows = [text.row(_converted(row, text.columns)) for row in cursor.fetchall()]
-        self.rowcount = cursor.rowcount
+    def __init__(self, rows: list[Any], rowcount: int) -> None:
+        self._rows = rows
+        self.rowcount = rowcount
 
     def all(self) -> list[Any]:
         return self._rows
@@ -94,51 +106,89 @@ class Result:
         return self._rows[0][0] if self._rows else None
 
 
-def run(connection: sqlite3.Connection, text: Text, given: Parameters | None) -> Result:
-    """Execute a prepared statement, once for each set of parameters. Raises what SQLAlchemy would."""
-    try:
-        if isinstance(given, Mapping) or given is None:
-            return Result(connection.execute(text.sql, text.values(given or {})), text)
-        return Result(connection.executemany(text.sql, [text.values(one) for one in given]), text)
-    except sqlite3.Error as error:
-        raise exc.DBAPIError.instance(
-            text.sql, None, error, sqlite3.Error, hide_parameters=True, dialect=DIALECT
-        ) from error
+_known: Final[dict[Executable, dict[str, Text]]] = {}
+"""Every prepared statement, with its text by the name of the dialect, once it was asked for."""
 
 
-def find_text(statement: Executable) -> Text | None:
+def find_text(statement: Executable, dialect: Dialect) -> Text | None:
     """Return a prepared statement's text; None for any other statement."""
-    return _text(statement) if statement in _known else None
+    texts = _known.get(statement)
+    if texts is None:
+        return None
+    text = texts.get(dialect.name)
+    if text is None:
+        text = texts[dialect.name] = _text(statement, dialect)
+    return text
 
 
-@cache
-def _text(statement: Executable) -> Text:
-    compiled: Any = statement.compile(dialect=DIALECT)  # type: ignore[attr-defined]  # every statement has it
-    binds = tuple(_bind(name, compiled.binds[name]) for name in compiled.positiontup)
+def _text(statement: Executable, dialect: Dialect) -> Text:
+    compiled: Any = statement.compile(dialect=dialect)  # type: ignore[attr-defined]  # every statement has it
+    binds: list[BindParameter[Any]] = [compiled.binds[name] for name in compiled.positiontup]
+    names = [
+        bind.key if bind.unique is False else name
+        for name, bind in zip(compiled.positiontup, binds, strict=True)
+    ]
     # The compiler knows what comes back of a RETURNING as well, which the statement does not tell.
     columns = [(one.keyname, one.type) for one in compiled._result_columns]  # noqa: SLF001  # there is no other way
-    names = [name for name, _ in columns]
-    if not names:  # of a text nobody knows what it returns: its rows are the driver's
-        return Text(str(compiled), binds, (), tuple)
-    row: Any = namedtuple("row", names, rename=True)  # type: ignore[misc]  # noqa: PYI024  # made at run time
-    converts = tuple(kind.dialect_impl(DIALECT).result_processor(DIALECT, None) for _, kind in columns)
-    return Text(str(compiled), binds, converts, row._make)
-
-
-def _converted(row: Iterable[Any], columns: Iterable[Convert]) -> Iterable[Any]:
-    return (
-        row
-        if not columns
-        else [
-            value if convert is None else convert(value) for value, convert in zip(row, columns, strict=True)
-        ]
+    row: Any = tuple  # of a text nobody knows what it returns: its rows are the driver's
+    if columns:
+        shape: Any = namedtuple("row", [name for name, _ in columns], rename=True)  # type: ignore[misc]  # noqa: PYI024  # made at run time
+        row = shape._make
+    return Text(
+        str(compiled),
+        dict(zip(names, (bind.effective_value for bind in binds), strict=True)),
+        _picker(names),
+        _converts([_to_driver(bind.type, dialect) for bind in binds]),
+        _converts([_from_driver(kind, dialect) for _, kind in columns]),
+        row,
     )
 
 
-def _bind(name: str, bind: BindParameter[Any]) -> tuple[str, Any, Convert]:
-    return bind.key if bind.unique is False else name, bind.effective_value, _converter(bind)
+def _picker(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Iterable[Any]]:
+    match names:
+        case []:
+            return lambda _given: ()
+        case [name]:
+            return lambda given: (given[name],)
+        case _:
+            return itemgetter(*names)
 
 
-def _converter(bind: BindParameter[Any]) -> Convert:
-    convert: Convert = bind.type.dialect_impl(DIALECT).bind_processor(DIALECT)
+def _converts(converts: Iterable[Convert | None]) -> Converts:
+    return tuple((place, convert) for place, convert in enumerate(converts) if convert is not None)
+
+
+# The types of nearly every value, without what SQLAlchemy wraps around its own conversions of them.
+
+
+def _to_driver(kind: TypeEngine[Any], dialect: Dialect) -> Convert | None:
+    if isinstance(kind, Instant):
+        return _ms
+    if isinstance(kind, Uuid) and not dialect.supports_native_uuid:
+        return _hex
+    convert: Convert | None = kind.dialect_impl(dialect).bind_processor(dialect)
     return convert
+
+
+def _from_driver(kind: TypeEngine[Any], dialect: Dialect) -> Convert | None:
+    if isinstance(kind, Instant):
+        return _instant
+    if isinstance(kind, Uuid) and not dialect.supports_native_uuid:
+        return _uuid
+    return kind.dialect_impl(dialect).result_processor(dialect, None)
+
+
+def _ms(value: Any) -> int | None:
+    return None if value is None else to_ms(value)
+
+
+def _instant(value: Any) -> Any:
+    return None if value is None else from_ms(value)
+
+
+def _hex(value: Any) -> str | None:
+    return None if value is None else value.hex
+
+
+def _uuid(value: Any) -> UUID | None:
+    return None if value is None else UUID(int=int(value, 16))
