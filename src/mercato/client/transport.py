@@ -109,6 +109,8 @@ class Transport:
             if size > MOST_BYTES:
                 raise UnreadableError(f"The answer has more than {MOST_BYTES:,} bytes.")
             _bound(connection, ends)
+        # Read to its end, but http.client sends nothing more until it is told so.
+        response.close()
         headers = {name.lower(): value for name, value in response.getheaders()}
         declared = headers.get("content-length", "")
         if declared.isdigit() and prepared.method != "HEAD" and size < int(declared):

@@ -1,0 +1,105 @@
+"""The client has a method for every operation of the service, of the same types, and no others."""
+
+import inspect
+import re
+import subprocess
+import sys
+from typing import Any, get_type_hints
+
+import msgspec
+import pytest
+
+from mercato.client import AsyncClient, Client
+from mercato.client.clients import Surfaces
+from mercato.client.operation import Each, Flow, Operation
+from mercato.web.app import operations
+from mercato.web.operations import Access
+from mercato.web.operations import Operation as Declared
+
+SERVED = {one.id: one for one in operations() if one.access is not Access.PUBLIC}
+IDS = {"".join("_" + c.lower() if c.isupper() else c for c in name): one for name, one in SERVED.items()}
+METHODS = {
+    name: member
+    for kind in Surfaces.__mro__
+    for name, member in vars(kind).items()
+    if isinstance(member, Operation)
+}
+
+
+def test_every_operation_of_the_service_has_a_method_and_no_other_is_there():
+    assert METHODS.keys() == IDS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(IDS))
+def test_a_method_is_what_the_service_has_declared(name: str):
+    method, declared = METHODS[name], IDS[name]
+    assert (method.method, method.path) == (declared.method, declared.path)
+    assert method.returns is (declared.returns or type(None))
+    assert not method.repeats or declared.method == "GET" or name in REPEATED
+    sent = method.request(**arguments(method))
+    assert len(sent.ids) == len(re.findall(r"\{", declared.path))
+    names = (
+        set() if declared.query is None else {f.encode_name for f in msgspec.structs.fields(declared.query)}
+    )
+    assert set(sent.query) == names
+    assert (sent.idempotency_key is not None) is ("Idempotency-Key" in declared.request_headers)
+    check_body(method, declared, sent.body)
+
+
+REPEATED = {
+    "validate_catalog_set", "discover_stores", "add_cart_item", "remove_cart_item", "update_cart_item",
+    "validate_order", "place_order", "explain_webhook_signature",
+}  # fmt: skip
+"""What changes nothing, and the one write that has an Idempotency-Key."""
+
+
+def arguments(method: Operation[..., Any]) -> dict[str, Any]:
+    return dict.fromkeys(method.__signature__.parameters, "x")
+
+
+def check_body(method: Operation[..., Any], declared: Declared, body: Any) -> None:
+    if declared.takes is None or declared.raw_body:
+        assert (body is None) is (declared.takes is None)
+    elif isinstance(body, msgspec.Struct):
+        assert type(body) is declared.takes
+    else:
+        hints = get_type_hints(method._build)
+        given = [hints[name] for name in method.__signature__.parameters]
+        assert given.count(declared.takes) == 1
+
+
+def test_both_clients_show_docstring_and_parameters_of_every_method():
+    with Client("http://127.0.0.1:1", "k") as sync:
+        for client in (sync, AsyncClient("http://127.0.0.1:1", "k")):
+            for name in dir(type(client)):
+                member = inspect.getattr_static(type(client), name)
+                if isinstance(member, Flow | Each):
+                    assert inspect.getdoc(member), name
+                if isinstance(member, Flow):
+                    shown = inspect.signature(getattr(client, name))
+                    assert "self" not in shown.parameters
+                    assert "core" not in shown.parameters
+
+
+def test_importing_the_client_loads_nothing_of_the_service():
+    heavy = (
+        "sqlalchemy",
+        "alembic",
+        "granian",
+        "asyncpg",
+        "aiosqlite",
+        "cryptography",
+        "structlog",
+        "aiohttp",
+    )
+    ours = (
+        "mercato.db",
+        "mercato.web",
+        "mercato.runtime",
+        "mercato.jobs",
+        "mercato.settings",
+        "mercato.telemetry",
+    )
+    code = f"import sys, mercato.client; print(sorted(set(sys.modules) & set({heavy + ours})))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
