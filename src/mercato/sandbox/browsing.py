@@ -5,9 +5,9 @@ from http import HTTPStatus
 from math import asin, cos, radians, sin, sqrt
 from typing import Any, Final
 
-from mercato.sandbox.opening import PLACES
 from mercato.sandbox.scene import Scene
 from mercato.testing import menus
+from mercato.testing.shops import PLACES
 
 DISCOVER: Final = "/v1/marketfront/stores/discover"
 STORES: Final = "/v1/marketfront/stores"

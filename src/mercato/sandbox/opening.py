@@ -5,47 +5,28 @@ from typing import Final
 
 from mercato.sandbox.scene import ONBOARDING, PULL_STEPS, STORES, Scene
 from mercato.testing import menus
+from mercato.testing.shops import SHOPS
 
 BROKEN_PLACE: Final = "/sections/milk/itemIds/2"
 """Where the broken grocery names an article that is not there."""
 
-PLACES: Final = {"pizzeria": (47.3221, 5.0412), "ramen": (38.2566, 140.8542), "grocery": (43.0731, -89.4012)}
-"""Where the shops are, in degrees."""
-
-_FRANCE: Final = {"street": "12 Rue des Forges", "city": "Dijon", "country": "FR"}
-_JAPAN: Final = {"street": "青葉坂 3-8", "city": "仙台市", "country": "JP"}
-_USA: Final = {"street": "801 Prairie Street", "city": "Madison", "state": "WI", "country": "US"}
-
-_SHOPS: Final = (
-    ("pizzeria", menus.PIZZERIA, _FRANCE, "Europe/Paris"),
-    ("ramen", menus.RAMEN_HOUSE, _JAPAN, "Asia/Tokyo"),
-    ("grocery", menus.GROCERY, _USA, "America/Chicago"),
-)
-
 
 async def register(scene: Scene) -> None:
     """Host three catalogs, one with an error, and register a store for each."""
-    documents = (menus.pizzeria(), menus.ramen_house(), menus.grocery(broken=True))
+    broken = {"grocery": menus.grocery(broken=True)}
     began = monotonic()
-    for (shop, name, address, zone), document in zip(_SHOPS, documents, strict=True):
-        scene.urls[shop] = scene.merchant.host(f"/{shop}.json", document)
-        body = {
-            "partnerStoreId": f"{shop}-1",
-            "name": name,
-            "address": address | {"coordinates": dict(zip(("lat", "lng"), PLACES[shop], strict=True))},
-            "timezone": zone,
-            "catalogCallbackUrl": scene.urls[shop],
-            "webhookUrl": scene.merchant.webhook_url,
-        }
+    for shop, store in SHOPS.items():
+        scene.urls[shop] = scene.merchant.host(f"/{shop}.json", broken.get(shop, store.document))
+        body = store.registration(catalog_url=scene.urls[shop], webhook_url=scene.merchant.webhook_url)
         reply = await scene.partner.post(ONBOARDING, body)
         scene.onboardings[shop] = scene.expect(reply, 201, "A store is registered")["onboardingId"]
-    with scene.stage.watching([name for _, name, _, _ in _SHOPS], PULL_STEPS) as watch:
-        ended = [await scene.pulled(shop, name, watch) for shop, name, _, _ in _SHOPS]
+    with scene.stage.watching([store.name for store in SHOPS.values()], PULL_STEPS) as watch:
+        ended = [await scene.pulled(shop, store.name, watch) for shop, store in SHOPS.items()]
     ready = sum(status["status"] == "ready_to_activate" for status in ended)
     scene.proofs.add(
         "Catalogs are pulled and checked",
         f"{ready} ready, {len(ended) - ready} refused, {monotonic() - began:.2f} s",
-        holds=ready == len(_SHOPS) - 1 and scene.merchant.fetched == len(_SHOPS),
+        holds=ready == len(SHOPS) - 1 and scene.merchant.fetched == len(SHOPS),
     )
 
 
@@ -87,5 +68,5 @@ async def activate(scene: Scene) -> None:
     scene.proofs.add(
         "Three stores are live",
         f"{online} online, {len(sets)} CatalogSets",
-        holds=online == len(sets) == len(_SHOPS),
+        holds=online == len(sets) == len(SHOPS),
     )

@@ -116,8 +116,12 @@ class Double:
             web.HTTPBadRequest.status_code, {"detail": f"What is this? {type(error).__name__}: {error}"}
         )
 
-    def facts(self) -> list[tuple[str, object]]:
-        """Return what its page says of it, by name."""
+    def addresses(self) -> list[tuple[str, str]]:
+        """Return where it can be reached, by the name that registrations have for it."""
+        raise NotImplementedError
+
+    def facts(self) -> list[tuple[str, int]]:
+        """Return how much of what it has, by name."""
         raise NotImplementedError
 
     # --- the server ---

@@ -1,12 +1,13 @@
 """A merchant's kitchen: moves orders on through the API, as the work on them goes on."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mercato.testing import acts
 from mercato.testing.acts import Act
-from mercato.testing.caller import Answer, Caller
+from mercato.testing.caller import Answer, Caller, ServiceError
 from mercato.testing.merchant import MerchantDouble
 
 ORDERS: Final = "/v1/commerce/orders"
@@ -18,6 +19,13 @@ STEP_SECONDS: Final = 0.12
 
 LOOK_SECONDS: Final = 0.2
 
+PAUSE_SECONDS: Final = 2.0
+"""How long nothing is done while the service cannot be reached."""
+
+
+def _unheard(_words: str) -> None:
+    """Say it to nobody."""
+
 
 @dataclass(slots=True)
 class Kitchen:
@@ -26,6 +34,7 @@ class Kitchen:
     merchant: MerchantDouble
     caller: Caller
     step_seconds: float = STEP_SECONDS
+    say: Callable[[str], object] = _unheard
     begun: set[str] = field(default_factory=set)
 
     async def cook(self, order_id: str) -> None:
@@ -52,10 +61,23 @@ class Kitchen:
         """Tell the service how far an order is; return what it says to that."""
         return await self.caller.post(f"{ORDERS}/{order_id}/status", change)
 
-    async def stay_open(self) -> None:
-        """Cook every order that is taken, one after the other, until cancelled."""
+    async def stay_open(self, *, hands: int = 1) -> None:
+        """Cook every order that is taken, so many at a time, until cancelled."""
+        async with asyncio.TaskGroup() as shift:
+            for _ in range(hands):
+                shift.create_task(self._work())
+
+    async def _work(self) -> None:
         while True:
-            for order_id in self.merchant.taken:
-                if order_id not in self.begun:
-                    await self.cook(order_id)
-            await asyncio.sleep(LOOK_SECONDS)
+            waiting = (order_id for order_id in self.merchant.taken if order_id not in self.begun)
+            order_id = next(waiting, None)
+            if order_id is None:
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            try:
+                await self.cook(order_id)
+            except ServiceError as error:
+                # The order is begun anew: to be told the same status twice is nothing to the service.
+                self.begun.discard(order_id)
+                self.say(str(error))
+                await asyncio.sleep(PAUSE_SECONDS)

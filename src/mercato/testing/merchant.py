@@ -252,11 +252,13 @@ class MerchantDouble(Double):
                 raise
             return None
 
-    def facts(self) -> list[tuple[str, object]]:
-        """Return what its page says of it."""
+    def addresses(self) -> list[tuple[str, str]]:
+        """Return what to register."""
+        return [("webhookUrl", self.webhook_url), ("catalogCallbackUrl", self.catalog_url)]
+
+    def facts(self) -> list[tuple[str, int]]:
+        """Return how much of what it has."""
         return [
-            ("webhookUrl", self.webhook_url),
-            ("catalogCallbackUrl", self.catalog_url),
             ("orders taken", len(self.taken)),
             ("refused", len(self.book) - len(self.taken)),
             ("cancelled", len(self.cancelled)),

@@ -63,7 +63,10 @@ def add_pages(app: web.Application, double: "Double") -> None:
 def page(double: "Double") -> str:
     """Return the page of a double."""
     newest = list(reversed(double.seen))[:MOST_SHOWN]
-    facts = "<br>".join(f"{escape(name)}: <code>{escape(str(text))}</code>" for name, text in double.facts())
+    facts = "<br>".join(
+        f"{escape(name)}: <code>{escape(str(text))}</code>"
+        for name, text in (*double.addresses(), *double.facts())
+    )
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'

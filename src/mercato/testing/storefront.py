@@ -75,10 +75,13 @@ class StorefrontDouble(Double):
         self.late += any(sequence > data["sequence"] for sequence in events)
         events[data["sequence"]] = webhook
 
-    def facts(self) -> list[tuple[str, object]]:
-        """Return what its page says of it."""
+    def addresses(self) -> list[tuple[str, str]]:
+        """Return what to register."""
+        return [("event URL", self.event_url)]
+
+    def facts(self) -> list[tuple[str, int]]:
+        """Return how much of what it has."""
         return [
-            ("event URL", self.event_url),
             ("orders heard of", len(self.events)),
             ("events", len(self._ids)),
         ]

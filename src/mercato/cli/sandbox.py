@@ -1,0 +1,155 @@
+"""`mercato sandbox`: a merchant and a storefront that behave as they are told, to test one side without the other."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from cyclopts import App, Parameter
+
+from mercato.cli.failures import UnusableError
+from mercato.cli.pasted import read_secrets
+from mercato.cli.sources import read_file
+from mercato.cli.watching import Watching, run_watching
+
+sandbox = App(name="sandbox", help="Simulated partners: a merchant, a storefront.")
+
+MOST_SCRIPT: Final = 256 * 1024
+MOST_CATALOG: Final = 128 << 20
+
+On = Annotated[
+    list[tuple[str, str]] | None,
+    Parameter(help="What to do at an operation, as: place 'decline:ITEM_UNAVAILABLE x2'.", negative=()),
+]
+ScriptFile = Annotated[str | None, Parameter(help="A file of such lines; - is standard input.")]
+Seed = Annotated[int, Parameter(help="Draws every lot; the same seed does the same.")]
+Host = Annotated[str, Parameter(help="Address to listen on.")]
+Log = Annotated[Path | None, Parameter(help="Append everything that is seen to this file, as lines of JSON.")]
+Lines = Annotated[
+    bool, Parameter(name="--json", negative=(), help="Lines of JSON on standard output, for programs.")
+]
+Secrets = Annotated[
+    list[str] | None,
+    Parameter(help="Signing secret to verify with, @FILE, or @- for standard input.", negative=()),
+]
+Api = Annotated[str | None, Parameter(help="Address of a Mercato, as http://127.0.0.1:8000.")]
+Key = Annotated[str | None, Parameter(help="API key to call it with, @FILE, or @- for standard input.")]
+Public = Annotated[str, Parameter(help="Where that Mercato reaches this one, if not on its own machine.")]
+
+
+@sandbox.command
+def merchant(
+    *,
+    port: Annotated[int, Parameter(help="Port to listen on; 0 takes a free one.")] = 9100,
+    host: Host = "127.0.0.1",
+    secret: Secrets = None,
+    token: Annotated[str | None, Parameter(help="Bearer token that webhooks have to carry.")] = None,
+    shop: Annotated[
+        Literal["pizzeria", "ramen", "grocery"], Parameter(help="Which of three invented shops it is.")
+    ] = "pizzeria",
+    catalog: Annotated[
+        str | None,
+        Parameter(help="A CatalogSet to host in place of the shop's; published again when it changes."),
+    ] = None,
+    api: Api = None,
+    key: Key = None,
+    public: Public = "",
+    store: Annotated[str | None, Parameter(help="partnerStoreId to register under (the shop's).")] = None,
+    step: Annotated[float, Parameter(help="Seconds that each step of an order takes.")] = 2.0,
+    on: On = None,
+    script: ScriptFile = None,
+    seed: Seed = 0,
+    log: Log = None,
+    json: Lines = False,
+) -> int:
+    """Be a merchant: host a catalog, answer order webhooks, receive events, and show all that comes.
+
+    Without --api it only listens. With --api and --key it registers its store there, activates it, and brings
+    every order that it takes to its end. Runs until Ctrl-C.
+
+    Operations: validate, place, catalog-sync, order-cancelled, catalog, cook. Acts: accept, decline:CODE,
+    wrong[:total|subTotal|taxes], slow:SECONDS, 500 (or another status), bad-json, drop[:BYTES], late[:TIMES];
+    for cook: cancel:REASON, leave. Behind an act: x3 (three times), always, 20% (by chance).
+    """
+    from mercato.testing.merchant import MerchantDouble
+
+    with_api = _service(api, key, secret)
+    double = MerchantDouble(
+        secret=_trusted(secret, seed),
+        token=token,
+        catalog=_document(catalog, shop),
+        behaviour=_script(on, script, MerchantDouble.operations, seed),
+        host=host,
+        port=port,
+    )
+    watching = Watching(double, log=log, as_json=json)
+    if secret is None:
+        watching.facts.append(("signing secret", _trusted(None, seed)[0]))
+    if with_api is None:
+        return run_watching(watching)
+    from mercato.cli.trading import Trade, trade
+
+    return run_watching(
+        watching,
+        trade(
+            double,
+            Trade(service=with_api, shop=shop, store=store, public=public, step=step, catalog=catalog),
+            watching.say,
+        ),
+    )
+
+
+def _service(api: str | None, key: str | None, secret: Sequence[str] | None) -> tuple[str, str] | None:
+    """Return the address and the key, or None without either. Raises UnusableError for one without the other."""
+    if api is None and key is None:
+        return None
+    if api is None or key is None:
+        missing = "--api, its address" if api is None else "--key: mercato key create NAME"
+        raise UnusableError(f"To call a service give {missing}.")
+    if not api.startswith(("http://", "https://")):
+        raise UnusableError("Write --api as http://127.0.0.1:8000.")
+    if secret is None:
+        raise UnusableError(
+            "Give the partner's signing secret with --secret: mercato secret list NAME --reveal"
+        )
+    return api, read_secrets([key])[0]
+
+
+def _trusted(secret: Sequence[str] | None, seed: int) -> list[str]:
+    """Return the secrets to verify with; without any one that follows from the seed. Raises UnusableError."""
+    import random
+
+    from mercato.outbound.signing import new_secret, signing_key
+
+    if secret is None:
+        return [new_secret(random.Random(seed).randbytes)]  # noqa: S311  # it is shown, and signs for tests
+    given = read_secrets(secret)
+    try:
+        for one in given:
+            signing_key(one)
+    except ValueError as fault:
+        raise UnusableError(f"--secret: {fault}") from None
+    return given
+
+
+def _script(on: Sequence[tuple[str, str]] | None, file: str | None, operations: Any, seed: int) -> Any:
+    """Return the script of the options, then of the file. Raises UnusableError, which names the line."""
+    from mercato.testing.acts import ActError, Script
+
+    script = Script(operations, seed)
+    lines = [(f"--on {operation} {act!r}", f"{operation} {act}") for operation, act in on or ()]
+    if file is not None:
+        text = read_file(file, most=MOST_SCRIPT).decode("utf-8", "replace")
+        lines += [(f"{file}, line {number}", line) for number, line in enumerate(text.splitlines(), 1)]
+    for where, line in lines:
+        try:
+            script.read([line])
+        except ActError as fault:
+            raise UnusableError(f"{where}: {fault}") from None
+    return script
+
+
+def _document(file: str | None, shop: str) -> Any:
+    """Return the catalog to host: a file's as it is, broken or not, else the shop's."""
+    from mercato.testing.shops import SHOPS
+
+    return SHOPS[shop].document if file is None else read_file(file, most=MOST_CATALOG)

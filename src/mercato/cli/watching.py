@@ -1,0 +1,151 @@
+"""What the simulators show: one line for each call, or one of JSON, until Ctrl-C or the work's own end."""
+
+import asyncio
+import errno
+import signal
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+from mercato.cli import FAILED
+from mercato.cli.failures import UnusableError
+from mercato.cli.plain import cut, folded, harmless, width
+from mercato.testing.caller import ServiceError
+from mercato.testing.double import Double
+from mercato.testing.journal import VALID, Seen, line_of
+
+_TAKEN: Final = (errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL)
+
+
+class Watching:
+    """A double on the screen. `facts` are shown at the start, by name."""
+
+    def __init__(self, double: Double, *, log: Path | None, as_json: bool) -> None:
+        self.double = double
+        self.facts: list[tuple[str, object]] = []
+        self._as_json = as_json
+        self._log = log
+        self._lines: asyncio.Queue[Seen | str] = asyncio.Queue()
+        double.journal.tell(self._lines.put_nowait)
+
+    def say(self, words: str) -> None:
+        """Show a sentence, among the lines."""
+        self._lines.put_nowait(words)
+
+    def begin(self) -> None:
+        """Show where it is and what to do with it."""
+        if self._as_json:
+            print(f"{self.double.title} on {self.double.url}", file=sys.stderr, flush=True)
+            return
+        _show(
+            f"{self.double.title} on {self.double.url} (a page; /log has the same as JSON). Ctrl-C ends it."
+        )
+        facts = [*self.facts, *self.double.addresses()]
+        wide = max(len(name) for name, _ in facts)
+        for name, value in facts:
+            # Whole, because it is copied.
+            _show(f"  {name:<{wide}}  {value}")
+        _show("")
+
+    async def show(self) -> None:
+        """Show what comes, until cancelled."""
+        while True:
+            self._write(await self._lines.get())
+
+    def end(self) -> None:
+        """Show what it came to."""
+        told = ", ".join(f"{name} {value}" for name, value in self.double.facts())
+        print(f"Ended. {self.double.journal.count} calls; {told}.", file=sys.stderr)
+
+    def rest(self) -> None:
+        """Show what has come and is not shown yet."""
+        while not self._lines.empty():
+            self._write(self._lines.get_nowait())
+
+    def _write(self, one: Seen | str) -> None:
+        if isinstance(one, str):
+            for words in folded(one, first="-- ", indent="   "):
+                print(words, file=sys.stderr if self._as_json else sys.stdout, flush=True)
+            return
+        if self._log is not None:
+            with self._log.open("a", encoding="utf-8") as file:
+                file.write(line_of(one) + "\n")
+        _show(line_of(one) if self._as_json else cut(line(one), width()))
+
+
+def run_watching(watching: Watching, work: Coroutine[Any, Any, int] | None = None) -> int:
+    """Run the double, and the work beside it, and return the exit code: 0 when it was asked to end."""
+    try:
+        return asyncio.run(_run(watching, work))
+    except ServiceError as error:
+        for told in folded(str(error)):
+            print(told, file=sys.stderr)
+        return FAILED
+    except OSError as error:
+        if error.errno not in _TAKEN:
+            raise
+        raise UnusableError(
+            "That port cannot be had: is something else listening there? Take another with --port, or --port 0."
+        ) from None
+    finally:
+        if work is not None:
+            work.close()
+
+
+async def _run(watching: Watching, work: Coroutine[Any, Any, int] | None) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with watching.double:
+        watching.begin()
+        asked = asyncio.create_task(stop.wait())
+        showing = asyncio.create_task(watching.show())
+        working = None if work is None else asyncio.create_task(work)
+        tasks = [task for task in (asked, showing, working) if task is not None]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if showing not in done:
+            watching.rest()
+        for task in done:
+            _raise(task)
+        if working is not None and working in done:
+            return working.result()
+    watching.end()
+    return 0
+
+
+def _raise(task: "asyncio.Task[Any]") -> None:
+    error = task.exception()
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if error is not None:
+        raise error
+
+
+def line(one: Seen) -> str:
+    """Return a call in one line: when, what, the answer, whether its signature is good, and what it was about."""
+    status = str(one.status) if one.status else "---"
+    verdict = {None: "", VALID: "signed "}.get(one.verdict, f"REFUSED: {one.verdict} ")
+    act = "" if one.act == "accept" else f" <{one.act}>"
+    return harmless(f"{one.at[11:19]}  {one.operation:<15}  {status}  {verdict}{_about(one)}{act}")
+
+
+def _about(one: Seen) -> str:
+    """Return what the answer says, in a few words."""
+    said = one.answer if isinstance(one.answer, dict) else {}
+    if said.get("errors"):
+        return ", ".join(error["code"] for error in said["errors"])
+    if "partnerOrderId" in said:
+        return str(said["partnerOrderId"])
+    if "amounts" in said:
+        return f"total {said['amounts'].get('total')}"
+    return one.path if one.verdict is None else ""
+
+
+def _show(text: str) -> None:
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding), flush=True)

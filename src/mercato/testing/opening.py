@@ -1,0 +1,139 @@
+"""How a merchant goes live: registers its store at a service, waits for the pull, activates it, publishes again."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
+from uuid import UUID
+
+from mercato.testing.caller import Answer, Caller, ServiceError
+from mercato.testing.merchant import MerchantDouble
+
+ONBOARDING: Final = "/v1/commerce/onboarding/stores"
+STORES: Final = "/v1/commerce/stores"
+
+POLL: Final = 0.1
+"""Seconds between two looks at a pull; at a run it is what the service asks for, if that is less."""
+
+MOST_LOOKS: Final = 600
+
+_PULLED: Final = ("ready_to_activate", "catalog_failed", "active")
+_LOCAL: Final = "(One on this machine reaches loopback only with MERCATO_ALLOW_PRIVATE_NETWORKS=true.)"
+_ENDED: Final = ("succeeded", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """What a merchant says of its store."""
+
+    partner_store_id: str
+    name: str
+    document: Any = field(repr=False)
+    address: Mapping[str, Any]
+    timezone: str
+
+    def registration(self, *, catalog_url: str, webhook_url: str) -> dict[str, Any]:
+        """Return the body of its registration."""
+        return {
+            "partnerStoreId": self.partner_store_id,
+            "name": self.name,
+            "address": self.address,
+            "timezone": self.timezone,
+            "catalogCallbackUrl": catalog_url,
+            "webhookUrl": webhook_url,
+        }
+
+
+@dataclass(slots=True)
+class Opening:
+    """Brings one store to a service. `public` is where the service reaches the merchant, if not at its own URL."""
+
+    merchant: MerchantDouble
+    caller: Caller
+    say: Callable[[str], object]
+    public: str = ""
+    store_id: str = ""
+    was_there: bool = False
+
+    async def open(self, shop: Shop) -> str:
+        """Register the store and make it live, or take it up again where it is; return its id. Raises ServiceError."""
+        onboarding_id = await self.register(shop)
+        self.merchant.known_as(UUID(onboarding_id))
+        status = await self.pulled(onboarding_id)
+        if status["status"] == "catalog_failed":
+            faults = "; ".join(f"{one['path'] or '/'}: {one['message']}" for one in status["errors"][:3])
+            raise ServiceError(f"The service refuses the catalog. {faults} {_LOCAL}")
+        if status["status"] == "active":
+            self.store_id = status["storeId"]
+        else:
+            reply = await self.caller.post(f"{ONBOARDING}/{onboarding_id}/activate")
+            self.store_id = reply.expect(HTTPStatus.OK, "The store is not activated")["storeId"]
+        self.say(f"{shop.name} is live: {self.store_id}")
+        if self.was_there:
+            await self.take_up()
+        return self.store_id
+
+    async def register(self, shop: Shop) -> str:
+        """Return the id of the store's onboarding, a new one or the one there is."""
+        body = shop.registration(
+            catalog_url=self._seen_from_there(self.merchant.catalog_url),
+            webhook_url=self._seen_from_there(self.merchant.webhook_url),
+        )
+        reply = await self.caller.post(ONBOARDING, body)
+        known = _known(reply)
+        if known is not None:
+            self.was_there = True
+            self.say(f"{shop.partner_store_id} is registered already.")
+            return known
+        onboarding_id: str = reply.expect(HTTPStatus.CREATED, "The store is not registered")["onboardingId"]
+        self.say(f"{shop.partner_store_id} is registered; its catalog is being pulled.")
+        return onboarding_id
+
+    async def pulled(self, onboarding_id: str) -> Any:
+        """Return the onboarding once its catalog was taken or refused."""
+        path = f"{ONBOARDING}/{onboarding_id}"
+        for _ in range(MOST_LOOKS):
+            status = (await self.caller.get(path)).expect(HTTPStatus.OK, "The onboarding cannot be read")
+            if status["status"] in _PULLED:
+                return status
+            await asyncio.sleep(POLL)
+        raise ServiceError("The service has not pulled the catalog in a minute. Does a worker run?")
+
+    async def take_up(self) -> None:
+        """Tell the service where a store that it knows is now, and publish its catalog."""
+        change = {"webhookUrl": self._seen_from_there(self.merchant.webhook_url)}
+        reply = await self.caller.put(f"{STORES}/{self.store_id}", change)
+        reply.expect(HTTPStatus.OK, "The store's webhookUrl is not changed")
+        await self.publish()
+
+    async def publish(self) -> Any:
+        """Have the catalog pulled that is hosted now; return how the run ended."""
+        url = self._seen_from_there(self.merchant.catalog_url)
+        path = f"/v1/commerce/catalogset-notification?storeId={self.store_id}"
+        reply = await self.caller.post(path, {"callbackUrl": url})
+        accepted = reply.expect(HTTPStatus.ACCEPTED, "The catalog is not published")
+        poll = min(POLL, float(reply.headers.get("Retry-After", POLL)))
+        for _ in range(MOST_LOOKS):
+            run = (await self.caller.get(accepted["statusUrl"])).expect(
+                HTTPStatus.OK, "The run cannot be read"
+            )
+            if run["status"] in _ENDED:
+                self.say(
+                    f"Published: {run['status']}" + "".join(f"; {one['message']}" for one in run["errors"])
+                )
+                return run
+            await asyncio.sleep(poll)
+        raise ServiceError("The service has not pulled the catalog in a minute. Does a worker run?")
+
+    def _seen_from_there(self, url: str) -> str:
+        return url.replace(self.merchant.url, self.public.rstrip("/"), 1) if self.public else url
+
+
+def _known(reply: Answer) -> str | None:
+    """Return the onboarding that the store has already, if that is why it is not registered."""
+    problem = reply.problem()
+    if problem.get("errorCode") != "STORE_ALREADY_REGISTERED":
+        return None
+    onboarding_id: str = problem["onboardingId"]
+    return onboarding_id
