@@ -40,6 +40,7 @@ app.command("mercato.cli.doctor:doctor", name="doctor", help="What is wrong, and
 app.command("mercato.cli.audit:audit", name="audit", help="Who changed what, newest first.")
 app.command("mercato.cli.backup:backup", name="backup", help="Copy the embedded database while it is in use.")
 app.command("mercato.cli.backup:restore", name="restore", help="Put such a copy in its place.")
+app.command("mercato.cli.sandbox:sandbox", name="sandbox", help="Simulated partners: merchant, storefront.")
 app.command("mercato.cli.demo:demo", name="demo", help="Tell the whole story in one process, and prove it.")
 
 
