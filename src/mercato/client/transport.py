@@ -101,6 +101,20 @@ class Transport:
         )
         _bound(connection, ends)
         response = connection.getresponse()
+        try:
+            body = self._read(connection, response, ends)
+        finally:
+            # http.client sends nothing more until an answer is closed, even one that was read to its end.
+            response.close()
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        declared = headers.get("content-length", "")
+        if declared.isdigit() and len(body) < int(declared):
+            raise http.client.IncompleteRead(body, int(declared) - len(body))
+        return Reply(response.status, headers, body), not response.will_close
+
+    def _read(
+        self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse, ends: float
+    ) -> bytes:
         chunks: list[bytes] = []
         size = 0
         while chunk := response.read1(_CHUNK):
@@ -109,13 +123,7 @@ class Transport:
             if size > MOST_BYTES:
                 raise UnreadableError(f"The answer has more than {MOST_BYTES:,} bytes.")
             _bound(connection, ends)
-        # Read to its end, but http.client sends nothing more until it is told so.
-        response.close()
-        headers = {name.lower(): value for name, value in response.getheaders()}
-        declared = headers.get("content-length", "")
-        if declared.isdigit() and prepared.method != "HEAD" and size < int(declared):
-            raise http.client.IncompleteRead(b"".join(chunks), int(declared) - size)
-        return Reply(response.status, headers, b"".join(chunks)), not response.will_close
+        return b"".join(chunks)
 
 
 def _bound(connection: http.client.HTTPConnection, ends: float) -> None:

@@ -1,0 +1,256 @@
+"""What the client does when the network, or the service, is not as it should be."""
+
+import asyncio
+import gzip
+import json
+import ssl
+import threading
+from typing import Any
+
+import pytest
+from tests.client.both import KINDS, opened
+from tests.servers import (
+    Script,
+    drip,
+    drop,
+    endless,
+    free_port,
+    hang,
+    head,
+    in_turn,
+    raw,
+    redirect,
+    reply,
+    reset,
+    self_signed,
+    serve,
+)
+
+from mercato.client import NEVER, AsyncClient, Client, errors, exchange, types
+
+pytestmark = pytest.mark.parametrize("kind", KINDS)
+
+Kind = type[Client | AsyncClient]
+
+STATUS = reply(200, b'{"status": "online", "pauseReason": null, "resumeAt": null}')
+ONLINE = types.StoreStatusUpdate(status="online")
+ORDER: Any = types.PlaceOrderRequest(
+    cart=types.Cart(
+        catalog_set_id="44444444-4444-5444-8444-444444444444",  # type: ignore[arg-type]
+        store_id="44444444-4444-5444-8444-444444444444",  # type: ignore[arg-type]
+        line_items=[],
+    ),
+    client_context=types.ClientContext(ip="203.0.113.7", user_agent="shop"),
+    fulfillment=types.PickupFulfillment(schedule_type=types.ScheduleType.ASAP),
+)
+
+
+def problem(status: int, code: str, **members: Any) -> Script:
+    document = {"type": "about:blank", "title": "No", "status": status, "errorCode": code} | members
+    return reply(status, json.dumps(document).encode(), content_type="application/problem+json")
+
+
+AWAY = problem(503, "SERVICE_UNAVAILABLE", errorCategory="availability", retryable=True)
+
+
+async def test_a_read_is_repeated_until_there_is_an_answer(kind: Kind):
+    script = in_turn(AWAY, drop(), reply(502, b"<html>"), STATUS)
+    async with serve(script) as server, opened(kind, server.url) as client:
+        assert (await client.get_store_status("1")).status == "online"
+    assert len(server.requests) == 4
+
+
+async def test_attempts_are_bounded_and_the_last_refusal_is_raised(kind: Kind):
+    async with serve(AWAY) as server, opened(kind, server.url) as client:
+        with pytest.raises(errors.ServerError) as away:
+            await client.get_store_status("1")
+    assert (len(server.requests), away.value.code) == (4, "SERVICE_UNAVAILABLE")
+
+
+async def test_an_order_is_placed_again_with_the_same_key_and_bytes(kind: Kind):
+    busy = problem(409, "REQUEST_IN_PROGRESS", retryable=True, errorCategory="conflict")
+    no = problem(400, "CART_EMPTY", retryable=False, errorCategory="validation")
+    async with serve(in_turn(reset(), AWAY, busy, no)) as server, opened(kind, server.url) as client:
+        with pytest.raises(errors.ValidationError) as refused:
+            await client.place_order(ORDER)
+    sent = {(request.headers["idempotency-key"], request.body) for request in server.requests}
+    assert (len(server.requests), len(sent)) == (4, 1)
+    assert refused.value.idempotency_key in {key for key, _ in sent}
+
+
+async def test_every_order_gets_a_key_of_its_own(kind: Kind):
+    no = problem(400, "CART_EMPTY", retryable=False)
+    async with serve(no) as server, opened(kind, server.url) as client:
+        for _ in range(2):
+            with pytest.raises(errors.ValidationError):
+                await client.place_order(ORDER)
+    assert len({request.headers["idempotency-key"] for request in server.requests}) == 2
+
+
+@pytest.mark.parametrize("script", [AWAY, drop(), reset()], ids=["503", "drop", "reset"])
+async def test_a_write_without_a_key_is_sent_once_when_it_may_have_arrived(kind: Kind, script: Script):
+    async with serve(script) as server, opened(kind, server.url) as client:
+        with pytest.raises((errors.ServerError, errors.NoAnswerError)) as fault:
+            await client.set_store_status("1", ONLINE)
+    assert len(server.requests) == 1
+    assert getattr(fault.value, "sent", True)
+
+
+async def test_a_write_that_was_refused_for_its_rate_is_sent_again(kind: Kind):
+    limited = problem(429, "RATE_LIMITED", retryable=True, retryAfter=0)
+    async with serve(in_turn(limited, STATUS)) as server, opened(kind, server.url) as client:
+        assert (await client.set_store_status("1", ONLINE)).status == "online"
+    assert len(server.requests) == 2
+
+
+async def test_a_payment_that_failed_is_not_tried_again_by_itself(kind: Kind):
+    failed = problem(400, "PAYMENT_FAILED", errorCategory="payment", retryable=True)
+    async with serve(failed) as server, opened(kind, server.url) as client:
+        with pytest.raises(errors.PaymentError):
+            await client.place_order(ORDER)
+    assert len(server.requests) == 1
+
+
+async def test_nobody_waits_for_longer_than_was_allowed(kind: Kind):
+    limited = problem(429, "RATE_LIMITED", retryable=True, retryAfter=3600)
+    async with serve(limited) as server, opened(kind, server.url) as client:
+        with pytest.raises(errors.RateLimitError) as wait:
+            await client.get_store("1")
+    assert (len(server.requests), wait.value.retry_after) == (1, 3600)
+
+
+async def test_without_a_server_it_is_said_where_none_was(kind: Kind):
+    url = f"http://127.0.0.1:{free_port()}"
+    async with opened(kind, url) as client:
+        with pytest.raises(errors.NoAnswerError) as nobody:
+            await client.set_store_status("1", ONLINE)
+        with pytest.raises(errors.NoAnswerError):
+            await client.wait_until_live("1")
+    assert not nobody.value.sent
+    assert url in str(nobody.value)
+    assert "Is the service running" in str(nobody.value)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [hang(), hang(head(content_length=9)), drip(bytes(1000), pause=0.05), endless(b"x", pause=0.05)],
+    ids=["nothing", "half", "drip", "endless"],
+)
+async def test_an_answer_that_takes_too_long_is_given_up(kind: Kind, script: Script):
+    async with serve(script) as server, opened(kind, server.url, timeout=1.0) as client:
+        with pytest.raises(errors.NoAnswerError) as late:
+            await client.set_store_status("1", ONLINE)
+    assert late.value.sent
+    assert "timed out" in str(late.value)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [reply(200, b"<html>hello</html>"), reply(200, b'{"status": 7}'), reply(200, b"\xff")],
+    ids=["html", "other", "latin"],
+)
+async def test_an_answer_of_something_else_is_told_from_one_of_ours(kind: Kind, script: Script):
+    async with serve(script) as server, opened(kind, server.url) as client:
+        with pytest.raises(errors.UnreadableError, match="Is the URL right"):
+            await client.get_store_status("1")
+    assert len(server.requests) == 1
+
+
+async def test_a_refusal_that_is_no_problem_is_shown_as_it_is(kind: Kind):
+    page = reply(404, b"<h1>nginx</h1>", x_request_id="r-1")
+    async with serve(page) as server, opened(kind, server.url) as client:
+        with pytest.raises(errors.NotFoundError) as refused:
+            await client.get_store("1")
+    assert (refused.value.code, refused.value.request_id) == ("HTTP_404", "r-1")
+    assert "nginx" in str(refused.value)
+
+
+async def test_redirects_are_not_followed_with_the_key(kind: Kind):
+    async with (
+        serve(STATUS) as other,
+        serve(redirect(other.url)) as server,
+        opened(kind, server.url) as client,
+    ):
+        with pytest.raises(errors.ProblemError) as moved:
+            await client.get_store("1")
+    assert (moved.value.code, other.requests) == ("HTTP_302", [])
+
+
+async def test_gzip_is_understood_and_asked_for(kind: Kind):
+    packed = gzip.compress(b'{"status": "paused", "pauseReason": null, "resumeAt": null}')
+    async with (
+        serve(reply(200, packed, content_encoding="gzip")) as server,
+        opened(kind, server.url) as client,
+    ):
+        assert (await client.get_store_status("1")).status == "paused"
+    assert server.requests[0].headers["accept-encoding"] == "gzip"
+
+
+async def test_a_body_that_is_cut_off_or_grows_too_far_is_not_believed(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+):
+    packed = gzip.compress(b'{"status": "paused", "pauseReason": null, "resumeAt": null}')
+    cut = reply(200, packed[:-9], content_encoding="gzip")
+    async with serve(cut) as server, opened(kind, server.url) as client:
+        with pytest.raises(errors.UnreadableError, match="cut off"):
+            await client.get_store_status("1")
+        monkeypatch.setattr(exchange, "MOST_BYTES", 10)
+        with pytest.raises(errors.UnreadableError, match="too long"):
+            await client.get_store_status("1")
+
+
+async def test_connections_are_kept_and_one_that_was_closed_meanwhile_is_not_used(kind: Kind):
+    async def closing(request: Any, peer: Any) -> None:
+        await STATUS(request, peer)
+        peer.close()
+
+    async with serve(in_turn(STATUS, closing, STATUS)) as server, opened(kind, server.url) as client:
+        await client.set_store_status("1", ONLINE)
+        await client.set_store_status("1", ONLINE)
+        # The server's goodbye has to have arrived, as it has after any real pause.
+        await asyncio.sleep(0.2)
+        await client.set_store_status("1", ONLINE)
+    assert [request.connection for request in server.requests] == [0, 0, 1]
+
+
+async def test_ids_and_texts_from_outside_stay_where_they_belong(kind: Kind):
+    async with serve(STATUS) as server, opened(kind, server.url + "/base/", "k") as client:
+        await client.get_store_status("../x?y#z/ü")
+        with pytest.raises(errors.ConfigurationError):
+            await client.place_order(ORDER, idempotency_key="a\r\nX-Other: b")
+    assert [one.path for one in server.requests] == [
+        "/base/v1/commerce/stores/..%2Fx%3Fy%23z%2F%C3%BC/status"
+    ]
+    assert server.requests[0].headers["authorization"] == "Bearer k"
+    assert server.requests[0].headers["user-agent"].startswith("Mercato/")
+
+
+async def test_a_certificate_that_nobody_vouches_for_ends_it(kind: Kind):
+    tls = self_signed("127.0.0.1")
+    async with serve(STATUS, tls=tls.server) as server, opened(kind, server.url) as client:
+        with pytest.raises(errors.NoAnswerError, match="certificate") as distrusted:
+            await client.get_store_status("1")
+    assert isinstance(distrusted.value.__cause__, ssl.SSLCertVerificationError | OSError)
+    assert server.requests == []
+
+
+async def test_garbage_is_no_answer(kind: Kind):
+    script = raw(b"SSH-2.0-nothing\r\n\r\n")
+    async with serve(script) as server, opened(kind, server.url, retries=NEVER) as client:
+        with pytest.raises(errors.NoAnswerError):
+            await client.get_store("1")
+
+
+async def test_many_may_share_a_client(kind: Kind):
+    async with serve(STATUS) as server, opened(kind, server.url) as client:
+        seen = await asyncio.gather(*(client.get_store_status(str(number)) for number in range(40)))
+    assert {one.status for one in seen} == {"online"}
+    assert len(server.requests) == 40
+    assert threading.active_count() < 40
+
+
+async def test_the_key_is_in_no_text(kind: Kind):
+    async with serve(STATUS) as server, opened(kind, server.url, "mk_commerce_secret") as client:
+        await client.get_store_status("1")
+        shown = [repr(client.client), str(client.client), repr(client.client.core)]
+    assert not any("secret" in text for text in shown)
