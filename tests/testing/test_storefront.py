@@ -9,7 +9,7 @@ import pytest
 from tests.testing.test_merchant import OLD_SECRET, SECRET, signed
 
 from mercato.testing import StorefrontDouble
-from mercato.testing import storefront as module
+from mercato.testing import events as module
 
 ORDER = "01a1fd20-e7b7-755c-9221-318576f108e3"
 

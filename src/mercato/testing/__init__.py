@@ -12,6 +12,7 @@ from mercato.testing.double import Double, Reply
 from mercato.testing.inbox import Received
 from mercato.testing.journal import Journal, Seen
 from mercato.testing.merchant import DECLINED_CARD, Entry, MerchantDouble
+from mercato.testing.purchase import Outcome, Purchase
 from mercato.testing.storefront import StorefrontDouble
 
 __all__ = [
@@ -22,6 +23,8 @@ __all__ = [
     "Entry",
     "Journal",
     "MerchantDouble",
+    "Outcome",
+    "Purchase",
     "Received",
     "Reply",
     "Script",

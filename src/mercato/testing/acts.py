@@ -20,6 +20,9 @@ DROP: Final = "drop"
 LATE: Final = "late"
 CANCEL: Final = "cancel"
 LEAVE: Final = "leave"
+REPEAT: Final = "repeat"
+UNVALIDATED: Final = "unvalidated"
+DECLINED: Final = "declined"
 
 MOST_SECONDS: Final = 600.0
 MOST_TIMES: Final = 10_000
@@ -35,7 +38,10 @@ MERCHANT: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What a merchant is asked to do, and what it can do then."""
 
-STOREFRONT: Final[Mapping[str, tuple[str, ...]]] = {"event": _ANSWERED}
+STOREFRONT: Final[Mapping[str, tuple[str, ...]]] = {
+    "event": _ANSWERED,
+    "order": (ACCEPT, SLOW, REPEAT, WRONG, UNVALIDATED, DECLINED, DROP),
+}
 """The same of a storefront."""
 
 _WRITTEN: Final = re.compile(
@@ -43,6 +49,7 @@ _WRITTEN: Final = re.compile(
     r"|(?P<percent>\d{1,3})%))?"
 )
 _CODE: Final = re.compile(r"[A-Z0-9_]{1,64}", re.ASCII)
+_BARE: Final = frozenset({ACCEPT, BAD_JSON, LEAVE, REPEAT, UNVALIDATED, DECLINED})
 _AMOUNTS: Final = ("total", "subTotal", "taxes")
 
 
@@ -180,7 +187,7 @@ def _fault(name: str, argument: str) -> str | None:
             return f"Wrong can be one of: {', '.join(_AMOUNTS)}."
         case _ if name == CANCEL and not argument:
             return "Write the reason, as cancel:Out of dough."
-        case _ if name in {ACCEPT, BAD_JSON, LEAVE} and argument:
+        case _ if name in _BARE and argument:
             return f"Nothing can stand behind {name}."
     return None
 

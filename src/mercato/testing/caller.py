@@ -89,19 +89,19 @@ class Caller:
 
     async def get(self, path: str, **headers: str) -> Answer:
         """GET a path of the service; a header's name is written with underscores."""
-        return await self._call("GET", path, None, headers)
+        return await self.call("GET", path, None, _written(headers))
 
     async def post(self, path: str, body: Any = None, **headers: str) -> Answer:
         """POST a JSON body, or none; a header's name is written with underscores."""
-        return await self._call("POST", path, body, headers)
+        return await self.call("POST", path, body, _written(headers))
 
     async def put(self, path: str, body: Any, **headers: str) -> Answer:
         """PUT a JSON body; a header's name is written with underscores."""
-        return await self._call("PUT", path, body, headers)
+        return await self.call("PUT", path, body, _written(headers))
 
-    async def _call(self, method: str, path: str, body: Any, named: Mapping[str, str]) -> Answer:
-        headers = {"Authorization": f"Bearer {self.key}"}
-        headers |= {name.replace("_", "-"): text for name, text in named.items()}
+    async def call(self, method: str, path: str, body: Any, named: Mapping[str, str]) -> Answer:
+        """Send a request with these headers and the key."""
+        headers = {"Authorization": f"Bearer {self.key}", **named}
         url = self.base.rstrip("/") + path
         try:
             async with self.session.request(
@@ -120,3 +120,7 @@ class Caller:
             raise NoAnswerError(f"{self.base} did not answer within {TIMEOUT.total:g} s.") from None
         except aiohttp.ClientError as error:
             raise NoAnswerError(f"{self.base} broke off: {type(error).__name__}.") from None
+
+
+def _written(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): text for name, text in headers.items()}

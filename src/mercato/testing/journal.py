@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from mercato import clock
+from mercato.testing.caller import Answer
 from mercato.wire import Wire
 
 MOST_KEPT: Final = 1000
@@ -96,6 +97,27 @@ class Journal:
         for read in self._readers:
             read(one)
         return one
+
+    def sent(
+        self, operation: str, method: str, path: str, *, headers: Mapping[str, str], body: Any, answer: Answer
+    ) -> Seen:
+        """Write a call of our own down, with what it was answered; the key was never in these headers."""
+        try:
+            value = answer.json()
+        except ValueError:
+            value = answer.words()
+        text = b"" if body is None else json.dumps(body, ensure_ascii=False).encode()
+        return self.add(
+            operation=operation,
+            method=method,
+            path=path,
+            verdict=None,
+            headers=headers,
+            body=text,
+            act="",
+            status=answer.status,
+            answer=value if len(answer.body) <= MOST_BODY else f"{len(answer.body):,} bytes",
+        )
 
     def tell(self, reader: Callable[[Seen], object]) -> None:
         """Call the reader with everything that is seen from now on, where it is seen."""

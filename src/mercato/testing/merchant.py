@@ -9,19 +9,18 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from http import HTTPStatus
 from typing import Any, ClassVar, Final
-from uuid import UUID
 
 from aiohttp import web
 
 from mercato.orders.reasons import words_for
-from mercato.testing import acts, shelf, till
+from mercato.testing import acts, till
 from mercato.testing.acts import Act, Script
-from mercato.testing.double import HOST, Double, Reply
+from mercato.testing.double import HOST, Reply
+from mercato.testing.hosting import CATALOG, Hosting
 from mercato.testing.inbox import Received
 from mercato.testing.journal import MOST_KEPT
 from mercato.testing.page import add_pages
 from mercato.testing.prices import UnknownItemError
-from mercato.testing.shelf import Shelf
 
 DECLINED_CARD: Final = "tok_sandbox_declined"
 """The card token that the bank declines."""
@@ -50,7 +49,7 @@ class Entry:
         return self.status == HTTPStatus.OK
 
 
-class MerchantDouble(Double):
+class MerchantDouble(Hosting):
     """The running merchant. The book holds every order by its webhook-id, which is its orderId.
 
     `catalog` is a CatalogSet document to host at `catalog_url`; `secret` one signing secret or several; `token`
@@ -72,16 +71,15 @@ class MerchantDouble(Double):
         port: int = 0,
     ) -> None:
         super().__init__(secret=secret, token=token, behaviour=behaviour, seed=seed, host=host, port=port)
+        if catalog is not None:
+            self.host(CATALOG, catalog)
         self.book: dict[str, Entry] = {}
         self.cancelled: set[str] = set()
-        self.fetched = self.unchanged = self.validated = self.repeats = self.failed = 0
+        self.validated = self.repeats = self.failed = 0
         self.is_down = False
-        self._shelf = Shelf()
         self._late: dict[str, int] = {}
         self._events: set[str] = set()
         self._unread: asyncio.Queue[Received] = asyncio.Queue(MOST_KEPT)
-        if catalog is not None:
-            self._shelf.put("/catalog.json", catalog)
 
     @property
     def webhook_url(self) -> str:
@@ -97,15 +95,6 @@ class MerchantDouble(Double):
     def taken(self) -> list[str]:
         """Return the ids of the orders that were taken."""
         return [order_id for order_id, entry in self.book.items() if entry.taken]
-
-    def host(self, path: str, document: Any) -> str:
-        """Host a document as JSON, in place of what the path had before; return its URL."""
-        self._shelf.put(path, document)
-        return self.url + path
-
-    def known_as(self, onboarding_id: UUID) -> None:
-        """Know as which onboarding the store was registered: of that the service makes ids that are UUIDs."""
-        self._shelf.known_as(onboarding_id)
 
     def go_down(self) -> None:
         """Fail from now on, in the worst way: an order is still written down, but its answer never leaves."""
@@ -240,18 +229,6 @@ class MerchantDouble(Double):
         """Return what the order costs here: its items by our own catalog, and the tax, which is ours to say."""
         return till.with_tax(order["amounts"], self.sub_total_of(order))
 
-    def sub_total_of(self, order: Mapping[str, Any]) -> Decimal | None:
-        """Return what the items cost by the hosted catalogs, None without any. Raises UnknownItemError."""
-        menu = self._shelf.menu
-        if not menu.items:
-            return None
-        try:
-            return menu.sub_total(order["cart"]["lineItems"])
-        except UnknownItemError:
-            if menu.is_whole:
-                raise
-            return None
-
     def addresses(self) -> list[tuple[str, str]]:
         """Return what to register."""
         return [("webhookUrl", self.webhook_url), ("catalogCallbackUrl", self.catalog_url)]
@@ -264,35 +241,11 @@ class MerchantDouble(Double):
             ("cancelled", len(self.cancelled)),
         ]
 
-    # --- hosting ---
-
     def routes(self, app: web.Application) -> None:
         """Add the page, the log, the catalogs and the webhooks."""
         add_pages(app, self)
         app.router.add_get("/{path:.*}", self.serve_document)
         app.router.add_post("/hooks/{operation}", self.take)
-
-    async def serve_document(self, request: web.Request) -> web.StreamResponse:
-        """Answer a GET: the document, 304 to who has it, 404."""
-        act = self.behaviour.next("catalog")
-        reply = self._failed(act) or self.answer_document(request.path, request.headers)
-        return await self.send(request, reply, act, operation="catalog")
-
-    def answer_document(self, path: str, headers: Mapping[str, str]) -> Reply:
-        """Return the answer to who fetches a document."""
-        document = self._shelf.find(path)
-        if document is None:
-            return Reply(HTTPStatus.NOT_FOUND)
-        self.fetched += 1
-        tagged = {"ETag": document.etag}
-        if self.has_it(headers, document.etag):
-            self.unchanged += 1
-            return Reply(HTTPStatus.NOT_MODIFIED, None, tagged)
-        return Reply(HTTPStatus.OK, document.body, tagged)
-
-    def has_it(self, headers: Mapping[str, str], etag: str) -> bool:
-        """Tell whether who asks has the document already."""
-        return shelf.is_known(headers.get("If-None-Match"), etag)
 
     def _is_late(self, webhook_id: str) -> bool:
         left = self._late.get(webhook_id, 0)

@@ -1,92 +1,196 @@
-"""A storefront's double: receives the signed events of its orders and puts them in their order.
+"""A storefront's double: finds stores, prices carts, validates, places, retries, and follows by events and polling.
 
 It does what a storefront's system has to do and no more, so it can be read as an example.
 """
 
+import asyncio
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from http import HTTPStatus
 from typing import Any, ClassVar, Final
+from uuid import uuid4
 
-from aiohttp import web
-
-from mercato.testing import acts
+from mercato.orders.reasons import ORDER_REASONS
+from mercato.testing import acts, till
 from mercato.testing.acts import Act
-from mercato.testing.double import Double, Reply
-from mercato.testing.inbox import Received
-from mercato.testing.page import add_pages
+from mercato.testing.browsing import SURFACE, Browsing
+from mercato.testing.caller import Answer, NoAnswerError, ServiceError
+from mercato.testing.merchant import DECLINED_CARD
+from mercato.testing.prices import Menu
+from mercato.testing.purchase import Outcome, Purchase
 
-MOST_EVENTS: Final = 10_000
-"""Events that there is room for; more are refused with 503, and so sent again later."""
+MOST_ATTEMPTS: Final = 8
+"""Times that an order is sent, with the same key."""
+
+MOST_WAIT: Final = 10.0
+"""Seconds between two attempts at most."""
+
+POLL: Final = 1.0
+"""Seconds between two looks at an order; an event is heard of at once."""
+
+OTHER: Final = "OTHER"
+
+_IMPATIENT: Final = 0.05
+"""Seconds after which a storefront that drops hangs up."""
 
 
-class StorefrontDouble(Double):
-    """The running storefront. `events` by order, then by sequence: a late one takes its place among the others."""
+class StorefrontDouble(Browsing):
+    """The running storefront. `api` and `key` are those of the service that it buys at; without it only listens.
 
-    operations: ClassVar = acts.STOREFRONT
+    `pace` multiplies what is waited between attempts.
+    """
+
     title: ClassVar = "Sandbox storefront"
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.events: dict[str, dict[int, Received]] = {}
-        self.late = 0
-        self.repeats = 0
-        self._ids: set[str] = set()
+    # --- the steps of a purchase: each may be replaced ---
 
-    @property
-    def event_url(self) -> str:
-        """Return the URL to register as event URL."""
-        return f"{self.url}/events"
+    async def validate(self, order: Mapping[str, Any]) -> Any:
+        """Return what the service says of an order. Raises ServiceError."""
+        reply = await self.ask("validate", "POST", f"{SURFACE}/orders/validate", order)
+        for attempt in range(1, MOST_ATTEMPTS):
+            if not self.should_retry(reply):
+                break
+            await asyncio.sleep(self.wait_seconds(reply, attempt) * self._pace)
+            reply = await self.ask("validate", "POST", f"{SURFACE}/orders/validate", order)
+        return reply.expect(HTTPStatus.OK, "The order cannot be validated")
 
-    async def event(self, order_id: str, sequence: int) -> Any:
-        """Wait for an order's event of that number and return it."""
-        await self.journal.until(lambda: sequence in self.events.get(order_id, {}))
-        return self.events[order_id][sequence].json()
+    def amount_faults(self, order: Mapping[str, Any], catalog: Any) -> list[str]:
+        """Return what is wrong with what an order is said to cost, by the catalog and by its own sums."""
+        amounts = order["amounts"]
+        own = Menu.of(catalog).sub_total(order["cart"]["lineItems"])
+        faults = [] if own == Decimal(amounts["subTotal"]) else [f"the catalog comes to {own}"]
+        total = till.total_of(amounts)
+        return faults if total == Decimal(amounts["total"]) else [*faults, f"the sum is {total}"]
 
-    def newest(self, order_id: str) -> Any:
-        """Return the order as the newest of its events has it."""
-        events = self.events[order_id]
-        return events[max(events)].json()["data"]["order"]
+    def new_key(self) -> str:
+        """Return an Idempotency-Key for an order that was not sent before."""
+        return str(uuid4())
 
-    def complete(self, order_id: str) -> bool:
-        """Tell whether the order's events count from 1 without a gap."""
-        events = self.events[order_id]
-        return sorted(events) == list(range(1, len(events) + 1))
+    async def place(self, order: Mapping[str, Any], key: str) -> tuple[Answer, int]:
+        """Send an order until there is an answer to it, and return how often that was. Raises NoAnswerError."""
+        attempt = 1
+        while True:
+            try:
+                reply = await self.place_once(order, key)
+            except NoAnswerError:
+                if attempt >= MOST_ATTEMPTS:
+                    raise
+                reply = None
+            if reply is not None and (not self.should_retry(reply) or attempt >= MOST_ATTEMPTS):
+                return reply, attempt
+            await asyncio.sleep(self.wait_seconds(reply, attempt) * self._pace)
+            key = self.key_of_retry(key)
+            attempt += 1
 
-    # --- the steps of taking an event: each may be replaced ---
+    async def place_once(self, order: Mapping[str, Any], key: str) -> Answer:
+        """Send an order. Raises NoAnswerError."""
+        headers = {"Idempotency-Key": key}
+        return await self.ask("place", "POST", f"{SURFACE}/orders/place", order, **headers)
 
-    def answer(self, operation: str, webhook: Received, act: Act) -> Reply:  # noqa: ARG002  # there is one operation
-        """Return the answer to an event that was believed: 204, also for one that came before."""
-        if not self.is_new(webhook):
-            self.repeats += 1
-        elif len(self._ids) >= MOST_EVENTS:
-            return Reply(HTTPStatus.SERVICE_UNAVAILABLE)
-        else:
-            self.keep(webhook)
-        return Reply(HTTPStatus.NO_CONTENT)
+    def key_of_retry(self, key: str) -> str:
+        """Return the key to send the same order with again: the same key."""
+        return key
 
-    def is_new(self, webhook: Received) -> bool:
-        """Tell whether an event comes for the first time."""
-        return webhook.webhook_id not in self._ids
+    def should_retry(self, reply: Answer) -> bool:
+        """Tell whether the same request may have another answer later."""
+        return reply.problem().get("retryable") is True or reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
-    def keep(self, webhook: Received) -> None:
-        """Put an event in its place."""
-        data = webhook.json()["data"]
-        self._ids.add(webhook.webhook_id)
-        events = self.events.setdefault(data["orderId"], {})
-        self.late += any(sequence > data["sequence"] for sequence in events)
-        events[data["sequence"]] = webhook
+    def wait_seconds(self, reply: Answer | None, attempt: int) -> float:
+        """Return how long to wait before the next attempt: what the service says, else longer each time."""
+        said = (
+            None if reply is None else reply.problem().get("retryAfter") or reply.headers.get("Retry-After")
+        )
+        return min(MOST_WAIT, float(said) if said else 0.25 * 2**attempt)
 
-    def addresses(self) -> list[tuple[str, str]]:
-        """Return what to register."""
-        return [("event URL", self.event_url)]
+    def reasons_of(self, errors: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+        """Return the codes of a refusal; one that is not known counts as OTHER."""
+        return tuple(code if (code := one["code"]) in ORDER_REASONS else OTHER for one in errors)
 
-    def facts(self) -> list[tuple[str, int]]:
-        """Return how much of what it has."""
-        return [
-            ("orders heard of", len(self.events)),
-            ("events", len(self._ids)),
-        ]
+    async def read_order(self, order_id: str) -> Any:
+        """Return the order as the service has it now. Raises ServiceError."""
+        reply = await self.ask("order", "GET", f"{SURFACE}/orders/{order_id}")
+        return reply.expect(HTTPStatus.OK, "The order cannot be read")
 
-    def routes(self, app: web.Application) -> None:
-        """Add the page, the log and the receiver."""
-        add_pages(app, self)
-        app.router.add_post("/events", self.take)
+    async def follow(self, order_id: str, *, seconds: float) -> Any:
+        """Return the order once it is over, or as it is after so many seconds."""
+        until = asyncio.get_running_loop().time() + seconds
+        while True:
+            order = await self.read_order(order_id)
+            left = until - asyncio.get_running_loop().time()
+            if order["state"] != "open" or left <= 0:
+                return order
+            await self.news_of(order_id, seconds=min(POLL, left))
+
+    async def news_of(self, order_id: str, *, seconds: float) -> None:
+        """Wait for the next event of an order, so many seconds at most."""
+        known = len(self.events.get(order_id, {}))
+        try:
+            async with asyncio.timeout(seconds):
+                await self.journal.until(lambda: len(self.events.get(order_id, {})) > known)
+        except TimeoutError:
+            return
+
+    # --- whole purchases ---
+
+    async def buy(
+        self, number: int = 1, *, store_id: str | None = None, follow: float = 0.0, **asked: Any
+    ) -> Purchase:
+        """Do what a customer does, from the search to the end of the order. Raises ServiceError."""
+        act = self.behaviour.next("order")
+        if store_id is None:
+            store_id = self.choose_store(await self.discover(**asked), number)["storeId"]
+        store = await self.read_store(store_id)
+        catalog = await self.read_catalog(store["catalogSetId"])
+        lines = self.choose_lines(store, catalog, number)
+        if not lines:
+            raise ServiceError(f"{store['name']} sells nothing just now.")
+        order = self.order_of(store, await self.fill_cart(store, lines), number)
+        purchase = await self._bought(Purchase(number, store["name"], str(act)), order, catalog, act)
+        if purchase.outcome == Outcome.PLACED and follow > 0:
+            over = await self.follow(purchase.order_id, seconds=follow)
+            purchase.outcome = Outcome.of(over["state"])
+        self.purchases.append(purchase)
+        return purchase
+
+    async def _bought(self, purchase: Purchase, order: dict[str, Any], catalog: Any, act: Act) -> Purchase:
+        if act.name != acts.UNVALIDATED:
+            said = await self.validate(order)
+            if not said["isValid"]:
+                return purchase.refused(self.reasons_of(said["order"]["errors"]))
+            faults = self.amount_faults(said["order"], catalog)
+            if faults:
+                return purchase.wrong(faults)
+            purchase.total = said["order"]["amounts"]["total"]
+            order |= {"validatedOrderToken": said["validatedOrderToken"]}
+            order["amounts"] = order["amounts"] | {"total": purchase.total}
+        if act.name == acts.WRONG:
+            order["amounts"] = till.spoiled({"total": "0.00"} | order["amounts"], "total")
+        if act.name == acts.DECLINED:
+            order["payment"] = {"type": "cardOnFile", "cardToken": DECLINED_CARD, "processorType": "sandbox"}
+        await asyncio.sleep(act.seconds)
+        return await self._sent(purchase, order, act)
+
+    async def _sent(self, purchase: Purchase, order: Mapping[str, Any], act: Act) -> Purchase:
+        key = self.new_key()
+        if act.name == acts.DROP:
+            await self.hang_up(order, key)
+        reply, purchase.attempts = await self.place(order, key)
+        if act.name == acts.REPEAT:
+            again = await self.place_once(order, key)
+            if again.body != reply.body:
+                return purchase.wrong(["the same key got another answer"])
+        if reply.status != HTTPStatus.CREATED:
+            problem = reply.problem()
+            purchase.order_id = problem.get("orderId", "")
+            errors = problem.get("errors") or [{"code": problem.get("errorCode", OTHER)}]
+            codes = self.reasons_of(errors)
+            return purchase.unanswered(codes) if self.should_retry(reply) else purchase.refused(codes)
+        return purchase.placed(reply.json())
+
+    async def hang_up(self, order: Mapping[str, Any], key: str) -> None:
+        """Send an order and close the connection before the answer comes."""
+        try:
+            async with asyncio.timeout(_IMPATIENT):
+                await self.place_once(order, key)
+        except TimeoutError:
+            return

@@ -1,0 +1,137 @@
+"""Half of a storefront's double: finds stores, reads catalogs, chooses for its customers, has carts priced."""
+
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any, Final
+
+import aiohttp
+
+from mercato.testing import shopper
+from mercato.testing.acts import Script
+from mercato.testing.caller import Answer, Caller, ServiceError
+from mercato.testing.double import HOST
+from mercato.testing.events import Events
+from mercato.testing.purchase import Purchase
+
+SURFACE: Final = "/v1/marketfront"
+
+PAGE: Final = 100
+
+
+class Browsing(Events):
+    """A storefront up to its orders. `api` and `key` are those of the service; without them it only listens.
+
+    `pace` multiplies what is waited between attempts.
+    """
+
+    def __init__(
+        self,
+        *,
+        api: str = "",
+        key: str = "",
+        secret: str | Iterable[str] = (),
+        token: str | None = None,
+        behaviour: Script | Iterable[str] = (),
+        seed: int = 0,
+        pace: float = 1.0,
+        host: str = HOST,
+        port: int = 0,
+    ) -> None:
+        super().__init__(secret=secret, token=token, behaviour=behaviour, seed=seed, host=host, port=port)
+        self.purchases: list[Purchase] = []
+        self.catalogs: dict[str, tuple[str, Any]] = {}
+        self._service = (api, key)
+        self._pace = pace
+        self._session: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        """Begin to listen, and be ready to call."""
+        await super().start()
+        self._session = aiohttp.ClientSession()
+
+    async def stop(self) -> None:
+        """Listen and call no more."""
+        if self._session is not None:
+            await self._session.close()
+        await super().stop()
+
+    # --- the steps up to an order: each may be replaced ---
+
+    async def discover(self, **asked: Any) -> list[Any]:
+        """Return all stores that the service finds for what is asked. Raises ServiceError."""
+        stores: list[Any] = []
+        while True:
+            body = {"limit": PAGE, "offset": len(stores)} | asked
+            reply = await self.ask("discover", "POST", f"{SURFACE}/stores/discover", body)
+            found = reply.expect(HTTPStatus.OK, "Stores cannot be found")
+            stores += found["stores"]
+            if not found["hasMore"] or not found["stores"]:
+                return stores
+
+    async def read_store(self, store_id: str) -> Any:
+        """Return the store as it is now. Raises ServiceError."""
+        reply = await self.ask("store", "GET", f"{SURFACE}/stores/{store_id}")
+        return reply.expect(HTTPStatus.OK, "The store cannot be read")
+
+    async def read_catalog(self, set_id: str) -> Any:
+        """Return a CatalogSet; one that is known is asked for by its ETag. Raises ServiceError."""
+        tag, known = self.catalogs.get(set_id, ("", None))
+        headers = {"If-None-Match": tag} if tag else {}
+        reply = await self.ask("catalog", "GET", f"{SURFACE}/catalog-sets/{set_id}", **headers)
+        if known is not None and reply.status == HTTPStatus.NOT_MODIFIED:
+            return known
+        catalog = reply.expect(HTTPStatus.OK, "The CatalogSet cannot be read")
+        self.catalogs[set_id] = (reply.headers.get("ETag", ""), catalog)
+        return catalog
+
+    def choose_store(self, stores: list[Any], number: int) -> Any:
+        """Return where a customer buys: an open store. Raises ServiceError when all are closed."""
+        open_now = sorted((one for one in stores if one["isOpen"]), key=lambda one: str(one["name"]))
+        if not open_now:
+            raise ServiceError(f"None of the {len(stores)} stores that were found is open.")
+        return shopper.lots(self.seed, number, "store").choice(open_now)
+
+    def choose_lines(self, store: Any, catalog: Any, number: int) -> list[Any]:
+        """Return what a customer wants of the catalog."""
+        return shopper.wanted(catalog, self.seed, number, sold_out=store["unavailableItemIds"])
+
+    async def fill_cart(self, store: Any, lines: list[Any]) -> Any:
+        """Return a cart with the lines, priced by the service. Raises ServiceError."""
+        cart: Any = None
+        for line in lines:
+            body = {"item": line, "cart": cart}
+            if cart is None:
+                body |= {"storeId": store["storeId"], "catalogSetId": store["catalogSetId"]}
+            reply = await self.ask("cart", "POST", f"{SURFACE}/carts/add", body)
+            cart = reply.expect(HTTPStatus.OK, "The cart helper refuses")
+        return cart
+
+    def order_of(self, store: Any, cart: Any, number: int) -> dict[str, Any]:
+        """Return a customer's order of the cart."""
+        return {
+            "cart": cart,
+            "clientContext": {"ip": "203.0.113.7", "userAgent": "sandbox-storefront/1"},
+            "fulfillment": self.handover(store, number),
+            "customer": shopper.customer(self.seed, number),
+            "amounts": {"tip": "0"},
+        }
+
+    def handover(self, store: Any, _number: int) -> dict[str, Any]:
+        """Return how the order is handed over: fetched where that can be."""
+        if "PICKUP" in store["fulfillmentTypes"]:
+            return {"mode": "PICKUP", "scheduleType": "ASAP"}
+        address = {"address1": "1 Main Street", "city": "Springfield", "postalCode": "12345"}
+        return {
+            "mode": "DELIVERY_BY_MERCHANT",
+            "scheduleType": "ASAP",
+            "deliveryType": "LEAVE_AT_DOOR",
+            "address": address,
+        }
+
+    async def ask(self, operation: str, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        """Call the service, and write down what was asked and answered. Raises NoAnswerError."""
+        assert self._session is not None, "only while it runs"
+        caller = Caller(*self._service, self._session)
+        reply = await caller.call(method, path, body, headers)
+        self.journal.sent(operation, method, path, headers=headers, body=body, answer=reply)
+        return reply

@@ -1,0 +1,88 @@
+"""Half of a storefront's double: it receives the signed events of its orders and puts them in their order."""
+
+from http import HTTPStatus
+from typing import Any, ClassVar, Final
+
+from aiohttp import web
+
+from mercato.testing import acts
+from mercato.testing.acts import Act
+from mercato.testing.double import Double, Reply
+from mercato.testing.inbox import Received
+from mercato.testing.page import add_pages
+
+MOST_EVENTS: Final = 10_000
+"""Events that there is room for; more are refused with 503, and so sent again later."""
+
+
+class Events(Double):
+    """A receiver. `events` holds them by order, then by sequence: a late one takes its place among the others."""
+
+    operations: ClassVar = acts.STOREFRONT
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.events: dict[str, dict[int, Received]] = {}
+        self.late = 0
+        self.repeats = 0
+        self._ids: set[str] = set()
+
+    @property
+    def event_url(self) -> str:
+        """Return the URL to register as event URL."""
+        return f"{self.url}/events"
+
+    async def event(self, order_id: str, sequence: int) -> Any:
+        """Wait for an order's event of that number and return it."""
+        await self.journal.until(lambda: sequence in self.events.get(order_id, {}))
+        return self.events[order_id][sequence].json()
+
+    def newest(self, order_id: str) -> Any:
+        """Return the order as the newest of its events has it."""
+        events = self.events[order_id]
+        return events[max(events)].json()["data"]["order"]
+
+    def complete(self, order_id: str) -> bool:
+        """Tell whether the order's events count from 1 without a gap."""
+        events = self.events[order_id]
+        return sorted(events) == list(range(1, len(events) + 1))
+
+    # --- the steps of taking an event: each may be replaced ---
+
+    def answer(self, operation: str, webhook: Received, act: Act) -> Reply:  # noqa: ARG002  # there is one operation
+        """Return the answer to an event that was believed: 204, also for one that came before."""
+        if not self.is_new(webhook):
+            self.repeats += 1
+        elif len(self._ids) >= MOST_EVENTS:
+            return Reply(HTTPStatus.SERVICE_UNAVAILABLE)
+        else:
+            self.keep(webhook)
+        return Reply(HTTPStatus.NO_CONTENT)
+
+    def is_new(self, webhook: Received) -> bool:
+        """Tell whether an event comes for the first time."""
+        return webhook.webhook_id not in self._ids
+
+    def keep(self, webhook: Received) -> None:
+        """Put an event in its place."""
+        data = webhook.json()["data"]
+        self._ids.add(webhook.webhook_id)
+        events = self.events.setdefault(data["orderId"], {})
+        self.late += any(sequence > data["sequence"] for sequence in events)
+        events[data["sequence"]] = webhook
+
+    def addresses(self) -> list[tuple[str, str]]:
+        """Return what to register."""
+        return [("event URL", self.event_url)]
+
+    def facts(self) -> list[tuple[str, int]]:
+        """Return how much of what it has."""
+        return [
+            ("orders heard of", len(self.events)),
+            ("events", len(self._ids)),
+        ]
+
+    def routes(self, app: web.Application) -> None:
+        """Add the page, the log and the receiver."""
+        add_pages(app, self)
+        app.router.add_post("/events", self.take)
