@@ -15,6 +15,8 @@ from mercato.errors import Problem
 from mercato.settings import Settings
 from mercato.telemetry import Metrics
 from mercato.web.app import document, operations
+from mercato.web.explained import explained
+from mercato.web.explained.model import PLACEHOLDERS
 from mercato.web.openapi import problems_of
 from mercato.web.operations import Access, Operation
 
@@ -84,8 +86,8 @@ def _operations_page(api: Json) -> str:
     )
     intro = (
         "Every operation and every type on the wire. The service itself answers the same as OpenAPI 3.1 at "
-        "`/openapi.json`, and to be read and tried at `/docs`. Members and parameters that are not said to be "
-        "required are optional. Every GET answers HEAD too, and every response carries `X-Request-Id`."
+        "`/openapi.json`, and to be read and tried at `/docs`. Members and parameters that are not said to "
+        "be required are optional. Every GET answers HEAD too, and every response carries `X-Request-Id`."
     )
     sections = [f"## {tag}\n\n" + "\n\n".join(blocks) for tag, blocks in tagged.items()]
     sections.append("## Events\n\n" + "\n\n".join(_event(one["post"]) for one in api["webhooks"].values()))
@@ -204,12 +206,12 @@ def _error_link(kind: type[Problem]) -> str:
 
 def _errors_page() -> str:
     intro = (
-        "Every refusal is `application/problem+json` (RFC 9457), or Markdown for who prefers `text/markdown`; "
-        "Get Access Token answers the same members as `application/json`, with `error` and `error_description` of "
-        "RFC 6749. "
-        "`errorCode` is what a program goes by, `detail` says what happened in this case and what to do, `errors` "
-        "points (RFC 6901) to each fault in the request, and `type` leads to the code's page on the service. "
-        "Where `retryable` is true the same request can succeed later, after `retryAfter` seconds if that is given."
+        "Every refusal is `application/problem+json` (RFC 9457), or Markdown for who prefers "
+        "`text/markdown`; Get Access Token answers the same members as `application/json`, with `error` and "
+        "`error_description` of RFC 6749. `errorCode` is what a program goes by, `detail` says what "
+        "happened in this case and what to do, `errors` points (RFC 6901) to each fault in the request, and "
+        "`type` leads to the code's page on the service. Where `retryable` is true the same request can "
+        "succeed later, after `retryAfter` seconds if that is given."
     )
     answered = {kind for operation in operations() for kind in problems_of(operation)}
     common = [kind for kind in errors.every() if kind in answered]
@@ -222,7 +224,17 @@ def _errors_page() -> str:
     if rows:
         table = _table(["Code", "HTTP", "Category", "Retryable", "Meaning"], rows)
         entries.append(f"## Reserved\n\nCodes of the contract that no operation answers with yet:\n\n{table}")
-    return _page("Errors", intro, *entries)
+    names = _table(
+        ["Name", "What it stands for"], ((f"`${name}`", words) for name, words in PLACEHOLDERS.items())
+    )
+    return _page("Errors", intro, f"{EXAMPLES}\n\n{names}", *entries)
+
+
+EXAMPLES: Final = (
+    "Each code has an example that provokes it, to be pasted into bash against a service of your own; the "
+    "tests run every one of them. [Start here](../start-here.md) ends with such a service, and with the "
+    "first four of the names that the examples use:"
+)
 
 
 EVERYWHERE: Final = (errors.NotFound, errors.MethodNotAllowed)
@@ -236,9 +248,11 @@ def _error(kind: type[Problem]) -> str:
     others = [one for one in operations() if kind in problems_of(one) and one not in those]
     where = [text for text in (phrase, _summaries(others)) if text]
     again = "A retry can succeed." if kind.retryable else "A retry alone does not help."
+    said = explained()[kind.code]
     return (
         f"## {kind.code}\n\n{kind.status}, category `{kind.category}`. {kind.title}. {again}\n\n"
-        f"Answered by {'; '.join(where)}."
+        f"**Cause.** {said.cause}\n\n**What to do.** {said.remedy}\n\nAnswered by {'; '.join(where)}.\n\n"
+        f"{said.arranged + chr(10) * 2 if said.arranged else ''}```sh\n{said.example}```"
     )
 
 
@@ -274,8 +288,8 @@ def _yes(value: bool) -> str:  # noqa: FBT001  # a column of a table
 
 def _settings_page() -> str:
     intro = (
-        "Environment variables, read once at start. A variable that begins with `MERCATO_` and is not listed here "
-        "stops the start. `on`, `off`, `yes` and `no` are read as `true` and `false`."
+        "Environment variables, read once at start. A variable that begins with `MERCATO_` and is not "
+        "listed here stops the start. `on`, `off`, `yes` and `no` are read as `true` and `false`."
     )
     hints = get_type_hints(Settings, include_extras=True)
     rows = [_setting(field, hints[field.name]) for field in msgspec.structs.fields(Settings)]
@@ -307,8 +321,9 @@ def _cli_page() -> str:
     _, listed, rest = command.generate_docs(usage_name="mercato").partition("**Commands**:")
     assert listed, "the help has another form than before"
     intro = (
-        "What `mercato --help` and each command's `--help` say. Exit codes: 0 done, 1 failed, 2 wrongly asked for, "
-        "130 interrupted. Whatever is not given as an option comes from the [settings](settings.md)."
+        "What `mercato --help` and each command's `--help` say. Exit codes: 0 done, 1 failed, 2 wrongly "
+        "asked for, 130 interrupted. Whatever is not given as an option comes from the "
+        "[settings](settings.md)."
     )
     return _page("Commands", intro, (listed + rest).strip())
 
@@ -318,9 +333,10 @@ def _cli_page() -> str:
 
 def _metrics_page() -> str:
     intro = (
-        "What `/metrics` answers, in the text format of Prometheus. No label tells whose it is: partners, stores and "
-        "orders are in the logs and in `mercato audit`. A histogram is read as `…_bucket`, `…_sum` and `…_count`, in "
-        "seconds. Besides these there are the `process_…` figures of every Prometheus client: memory, CPU, open files."
+        "What `/metrics` answers, in the text format of Prometheus. No label tells whose it is: partners, "
+        "stores and orders are in the logs and in `mercato audit`. A histogram is read as `…_bucket`, "
+        "`…_sum` and `…_count`, in seconds. Besides these there are the `process_…` figures of every "
+        "Prometheus client: memory, CPU, open files."
     )
     rows = [
         (f"`{one.name}`", one.kind, ", ".join(f"`{label}`" for label in one.labels), one.help)

@@ -14,6 +14,8 @@ START = ROOT / "docs/start-here.md"
 HOW_TO = ROOT / "docs/how-to"
 POSTGRESQL = HOW_TO / "go-to-postgresql.md"
 README = ROOT / "README.md"
+ERRORS = ROOT / "docs/reference/errors.md"
+"""Its examples are refused, as they should be: tests/api/test_error_pages.py runs them one by one."""
 
 PAGES = (
     "check-a-catalog.md",
@@ -97,5 +99,5 @@ def test_no_page_with_commands_is_left_out() -> None:
     with_commands = {
         page for page in documents() if any(block.language in {"sh", "python"} for block in blocks(page))
     }
-    pages = {README, START, POSTGRESQL, *(HOW_TO / page for page in PAGES)}
+    pages = {README, START, POSTGRESQL, ERRORS, *(HOW_TO / page for page in PAGES)}
     assert {shown(page) for page in with_commands} == {shown(page) for page in pages}

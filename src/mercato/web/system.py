@@ -1,7 +1,6 @@
 """What is there for everybody: health, metrics, the OpenAPI document, its page, and a page for each error code."""
 
 import hmac
-import html
 from functools import cache
 from importlib import metadata, resources
 from typing import Any, Final
@@ -14,11 +13,13 @@ from mercato.settings import Settings
 from mercato.telemetry import METRICS_TYPE
 from mercato.telemetry.exposition import is_loopback
 from mercato.web.operations import Access, Answer, Call, Operations
+from mercato.web.problems import prefers_markdown
 from mercato.wire import Wire
 
 system = Operations(access=Access.PUBLIC, tag="System")
 
 HTML: Final = b"text/html; charset=utf-8"
+MARKDOWN: Final = b"text/markdown; charset=utf-8"
 ASSETS: Final = {"swagger-ui.css": b"text/css", "swagger-ui-bundle.js": b"text/javascript"}
 START: Final = (
     b"""window.onload = () => SwaggerUIBundle({url: "/openapi.json", dom_id: "#docs", deepLinking: true})\n"""
@@ -96,11 +97,17 @@ async def docs_asset(call: Call[None, None]) -> Answer:
     problems=(errors.NotFound,),
 )
 async def error_page(call: Call[None, None]) -> Answer:
-    """Explain an error code: the page that a problem's `type` leads to."""
+    """Explain an error code: the page that a problem's `type` leads to, as Markdown for who prefers `text/markdown`."""
     kind = _kinds().get(call.texts["errorCode"].upper())
     if kind is None:
         raise errors.NotFound("There is no such error code. /openapi.json names those of each operation.")
-    return Answer(raw=_error_page(kind), media_type=HTML, headers=LASTS)
+    from mercato.web.explained import pages  # the texts are read when somebody asks for them
+
+    markdown = prefers_markdown(call.headers.get(b"accept", b""))
+    text = pages.as_markdown(kind) if markdown else pages.as_html(kind)
+    return Answer(
+        raw=text.encode(), media_type=MARKDOWN if markdown else HTML, headers=(*LASTS, (b"vary", b"Accept"))
+    )
 
 
 def document_bytes(document: dict[str, Any]) -> bytes:
@@ -121,19 +128,6 @@ def _asset(name: str) -> bytes:
 @cache
 def _kinds() -> dict[str, type[Problem]]:
     return {kind.code: kind for kind in errors.every()}
-
-
-def _error_page(kind: type[Problem]) -> bytes:
-    again = (
-        "A retry can succeed." if kind.retryable else "A retry alone does not help: the request must change."
-    )
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{kind.code}</title></head><body>'
-        f"<h1>{kind.code}</h1><p>{html.escape(kind.title)}.</p>"
-        f"<p>HTTP {kind.status}, category <code>{kind.category}</code>. {again}</p>"
-        "<p>The problem's <code>detail</code> says what happened in your case, <code>errors</code> where in the "
-        "request it was found, <code>requestId</code> names it in our logs.</p></body></html>"
-    ).encode()
 
 
 def _may_read_metrics(settings: Settings, authorization: bytes) -> None:

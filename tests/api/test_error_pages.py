@@ -1,0 +1,160 @@
+"""Every error code has a page with an example that provokes it: each is run as it stands, against a whole service."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.api.trade import Trade, trade
+from tests.catalog.documents import CAKE, EXTRAS, MILK, TEA, cafe
+from tests.databases import only_sqlite, sqlite_template
+from tests.service import Merchant, Service, merchant, service
+
+from mercato import errors
+from mercato.web.explained import explained
+from mercato.web.explained.model import PLACEHOLDERS
+
+PAGES = explained()
+ARRANGED = [code for code, page in PAGES.items() if page.arranged]
+
+needs_a_shell = pytest.mark.skipif(
+    not all(shutil.which(tool) for tool in ("bash", "curl", "python3")), reason="needs bash, curl and python3"
+)
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Service, Merchant]]:
+    """One service for all examples, as `mercato serve` would start it, and a merchant's web server."""
+    data = tmp_path_factory.mktemp("house") / "data"
+    data.mkdir()
+    shutil.copyfile(await sqlite_template(), data / "mercato.db")
+    async with (
+        merchant() as shop,
+        service(f"sqlite:///{data / 'mercato.db'}", data, rate_limits=True) as mercato,
+    ):
+        yield mercato, shop
+
+
+@needs_a_shell
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("code", [code for code in PAGES if code not in ARRANGED])
+async def test_the_example_on_a_codes_page_provokes_that_code(
+    house: tuple[Service, Merchant], tmp_path: Path, code: str
+):
+    here = await live(*house)
+    assert await provoked(code, here, tmp_path) == [code]
+
+
+@needs_a_shell
+@only_sqlite
+async def test_a_busy_database_is_told_as_the_page_says(
+    database_url: str, database_kind: str, tmp_path: Path, shop: Merchant
+):
+    async with service(database_url, tmp_path / "data", database_lock_seconds=0.2) as mercato:
+        here = await live(mercato, shop)
+        database = Path(database_url.removeprefix("sqlite:///"))
+        said = await provoked("SERVICE_UNAVAILABLE", here, tmp_path, DATA=str(database.parent))
+        assert said == ["SERVICE_UNAVAILABLE"]
+
+
+@needs_a_shell
+@only_sqlite
+async def test_a_fault_of_ours_is_told_as_the_page_says(
+    mercato: Service, database_kind: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+):
+    here = await live(mercato, shop)
+
+    async def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(type(mercato.app.stores), "list", broken)
+    assert await provoked("INTERNAL_ERROR", here, tmp_path) == ["INTERNAL_ERROR"]
+
+
+def test_every_code_is_explained_and_every_example_is_run():
+    assert sorted(PAGES) == sorted(kind.code for kind in errors.every())
+    assert set(ARRANGED) == {"SERVICE_UNAVAILABLE", "INTERNAL_ERROR"}
+
+
+def test_every_placeholder_is_used_and_explained():
+    used = {name for page in PAGES.values() for name in page.placeholders}
+    assert used == set(PLACEHOLDERS)
+
+
+@only_sqlite
+async def test_a_page_is_html_for_browsers_and_markdown_for_who_prefers_it(mercato: Service):
+    browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+    for accept, media, heading in [
+        (browser, "text/html; charset=utf-8", "<h2>Cause</h2>"),
+        ("*/*", "text/html; charset=utf-8", "<h2>Cause</h2>"),
+        ("text/markdown", "text/markdown; charset=utf-8", "## Cause"),
+    ]:
+        page = await mercato.anonymous().get("/errors/STORE_CLOSED", headers={"Accept": accept})
+        assert (page.status, page.headers["Content-Type"]) == (200, media)
+        assert page.headers["Vary"] == "Accept"
+        text = page.body.decode()
+        assert heading in text
+        assert "$STORE/status" in text
+
+
+async def live(mercato: Service, shop: Merchant) -> Trade:
+    """Bring a store live that takes every order by itself; of its tea a choice is asked for."""
+    menu = cafe()
+    menu["modifierGroups"][EXTRAS] |= {"minimumAllowed": 1, "maximumAllowed": 1}
+    return await trade(mercato, shop, webhook=False, catalog=menu)
+
+
+async def provoked(code: str, here: Trade, desk: Path, **more: str) -> list[str]:
+    """Run a code's example and return the codes of all refusals that it prints."""
+    names = {
+        "URL": here.mercato.base,
+        "KEY": here.pos.key or "",
+        "SHOP_KEY": here.front.key or "",
+        "STORE": here.store["storeId"],
+        "SET": here.store["catalogSetId"],
+        "ITEM": CAKE,
+        "DISH": TEA,
+        "GROUP": EXTRAS,
+        "CHOICE": MILK,
+        "ONBOARDING": here.store["onboardingId"],
+        "CATALOG_URL": here.shop.host(cafe()),
+    }
+    assert set(PAGES[code].placeholders) <= (names | more).keys()
+    text = PAGES[code].example.replace("9100", str(free_port()))
+    shell = await asyncio.create_subprocess_exec(
+        "bash", "-eu", "-o", "pipefail", "-c", text,
+        cwd=desk, env={"PATH": os.environ["PATH"]} | names | more, start_new_session=True,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(60):
+            out, err = await shell.communicate()
+    finally:
+        if shell.returncode is None:
+            os.killpg(shell.pid, signal.SIGKILL)
+            await shell.wait()
+    assert shell.returncode == 0, err.decode()
+    return [one["errorCode"] for one in documents(out.decode()) if "errorCode" in one]
+
+
+def documents(text: str) -> list[Any]:
+    """Return the JSON documents that stand one behind the other in a text."""
+    decoder, found, at = json.JSONDecoder(), [], 0
+    while (at := len(text) - len(text[at:].lstrip())) < len(text):
+        one, at = decoder.raw_decode(text, at)
+        found.append(one)
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as plug:
+        plug.bind(("127.0.0.1", 0))
+        port: int = plug.getsockname()[1]
+        return port
