@@ -44,14 +44,14 @@ Run = Callable[[B], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check(Generic[B]):
-    """One thing that an implementation has to do. `needs` names the check without which this one says nothing."""
+    """One thing that an implementation has to do. `needs` names checks without which this one says nothing."""
 
     id: str
     title: str
     proves: str
     section: str
     advice: str
-    needs: str | None
+    needs: tuple[str, ...]
     run: Run[B]
 
     @property

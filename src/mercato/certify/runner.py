@@ -79,8 +79,8 @@ class Runner(Generic[B]):
         return outcome
 
     async def _outcome(self, check: Check[B]) -> Outcome:
-        if check.needs is not None:
-            before = await asyncio.shield(self._ends[check.needs])
+        for name in check.needs:
+            before = await asyncio.shield(self._ends[name])
             if before.verdict is not Verdict.PASS:
                 why = f"It says nothing while {before.id} did not pass."
                 return outcome_of(check, Verdict.SKIPPED, why, (), advice=before.advice)

@@ -102,7 +102,6 @@ def verify(document: bytes, *, trusted: Collection[str]) -> Verified:
     """Return what a signed report is worth. `trusted` are public keys. Raises UnreadableError."""
     try:
         unread = msgspec.json.decode(document, type=_Unread)
-        report = msgspec.json.decode(unread.report, type=Report)
         signed = canonical(bytes(unread.report))
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError):
         raise UnreadableError("It is no report that `mercato certify` has written.") from None
@@ -115,6 +114,10 @@ def verify(document: bytes, *, trusted: Collection[str]) -> Verified:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, signed)
     except (InvalidSignature, ValueError):
         return Verified(Trust.BROKEN, mark, None)
+    try:
+        report = msgspec.json.decode(unread.report, type=Report)
+    except msgspec.DecodeError:
+        raise UnreadableError("It was written by another version, and can't be read by this one.") from None
     return Verified(Trust.OURS if said.public_key in trusted else Trust.STRANGER, mark, report)
 
 

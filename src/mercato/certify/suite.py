@@ -12,7 +12,7 @@ B = TypeVar("B")
 class Group(Generic[B]):
     """The checks of one subject; their ids begin with its name."""
 
-    def __init__(self, name: str, *, heading: str, section: str, needs: str | None = None) -> None:
+    def __init__(self, name: str, *, heading: str, section: str, needs: str = "") -> None:
         """`section` and `needs` are those of every check that says nothing else."""
         self.name = name
         self.heading = heading
@@ -28,13 +28,14 @@ class Group(Generic[B]):
         proves: str,
         advice: str,
         section: str | None = None,
-        needs: str | None = None,
+        needs: str | tuple[str, ...] | None = None,
     ) -> Callable[[Run[B]], Run[B]]:
         """Return a decorator: the function becomes the check of that name."""
 
         def add(run: Run[B]) -> Run[B]:
             identity = f"{self.name}.{name}"
-            wanted = needs if needs is not None else self._needs
+            wanted = self._needs if needs is None else needs
+            named = (wanted,) if isinstance(wanted, str) else wanted
             self.checks.append(
                 Check(
                     id=identity,
@@ -42,7 +43,7 @@ class Group(Generic[B]):
                     proves=proves,
                     section=section or self._section,
                     advice=advice,
-                    needs=None if wanted == identity else wanted or None,
+                    needs=tuple(one for one in named if one not in {identity, ""}),
                     run=run,
                 )
             )
@@ -57,7 +58,7 @@ class Suite(Generic[B]):
     def __init__(self, *groups: Group[B]) -> None:
         self.groups = groups
         self.checks: dict[str, Check[B]] = {check.id: check for group in groups for check in group.checks}
-        missing = {check.needs for check in self.checks.values()} - self.checks.keys() - {None}
+        missing = {one for check in self.checks.values() for one in check.needs} - self.checks.keys()
         assert not missing, f"checks that are needed but not there: {missing}"
 
     def heading(self, group: str) -> str:
@@ -75,9 +76,8 @@ class Suite(Generic[B]):
 
     def _with_needs(self, check: Check[B]) -> Iterator[Check[B]]:
         yield check
-        while check.needs is not None:
-            check = self.checks[check.needs]
-            yield check
+        for name in check.needs:
+            yield from self._with_needs(self.checks[name])
 
 
 def _fits(identity: str, pattern: str) -> bool:

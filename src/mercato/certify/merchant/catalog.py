@@ -59,7 +59,7 @@ async def _whole(bench: Bench) -> Pulled:
     "The catalog can be pulled",
     needs="",
     proves="the service finds the catalog at its URL, within 30 s and 32 MiB",
-    advice="Serve the document with 200 to a GET without cookies, compressed if it is large; `mercato catalog lint URL` "
+    advice="Serve the document with 200 to a GET without cookies, compressed if it is large; `mercato catalog lint` "
     "pulls it in the same way.",
 )
 async def served(bench: Bench) -> str:
@@ -78,6 +78,7 @@ async def served(bench: Bench) -> str:
 async def valid(bench: Bench) -> str:
     """Look at it as an ingest does."""
     pulled = bench.of.pulled[-1]
+    bench.say(f"GET {address(pulled.final_url)}", _told(pulled), monotonic())
     report, _ = await asyncio.to_thread(lint, pulled.body, default_currency="USD", most_bytes=LIMITS.max_raw)
     if report.errors:
         first = report.errors[0]

@@ -10,7 +10,7 @@ from mercato.certify.merchant.bench import CARD, Bench
 from mercato.certify.merchant.broken import cut_off, left
 from mercato.certify.merchant.questions import ACCEPTED as AGREED
 from mercato.certify.merchant.reply import Reply, read_placed
-from mercato.certify.merchant.signatures import another_secret
+from mercato.certify.merchant.signatures import COMPARED, another_secret
 from mercato.certify.model import Failed, NoAnswer, Skipped
 from mercato.certify.suite import Group
 from mercato.orders.amounts import remark
@@ -30,8 +30,8 @@ group: Final = Group[Bench](
 )
 
 _FIRST: Final = (
-    "Keep the webhook-id (it is the orderId) of every order with your first answer, under a unique index, and give that "
-    "answer again when the id comes again."
+    "Keep the webhook-id (it is the orderId) of every order with your first answer, under a unique index, and give "
+    "that answer again when the id comes again."
 )
 
 
@@ -46,6 +46,20 @@ async def accepted(bench: Bench) -> str:
     """Place the plainest order."""
     said = judging.taken(await bench.send(bench.placement(await bench.agreed())))
     return f"taken as {said.partner_order_id}" if said.partner_order_id else "taken"
+
+
+@group.check(
+    "forged-refused",
+    "A forged order is refused",
+    needs=(COMPARED, ACCEPTED),
+    section="Specification 5.3; decisions 9",
+    proves="nobody else can place an order",
+    advice="Verify the signature on /place, too, before all else, and answer 401 when it does not verify.",
+)
+async def forged(bench: Bench) -> str:
+    """Place an order with a secret that nobody has."""
+    message = bench.placement(await bench.agreed())
+    return judging.not_believed(await bench.send(message.but(secrets=(another_secret(),))))
 
 
 @group.check(
@@ -132,7 +146,7 @@ async def lost_answer(bench: Bench) -> str:
 
 @group.check(
     "cut-off",
-    "One that broke off is taken when it comes whole",
+    "One that broke off is taken when it is whole",
     proves="half a body is no order, and does not stand in the way of the whole one",
     advice="Read the whole body, as long as Content-Length says, before anything is kept of it.",
 )
@@ -146,7 +160,7 @@ async def broke_off(bench: Bench) -> str:
 
 @group.check(
     "new-id-new-order",
-    "The same content under a new id is a new order",
+    "The same under a new id is a new order",
     proves="two customers who want the same get it both",
     advice="Know an order by its webhook-id alone, not by what is in it.",
 )
@@ -161,7 +175,7 @@ async def new_id(bench: Bench) -> str:
 
 @group.check(
     "unknown-item-refused",
-    "An order for an item that is not yours is refused",
+    "An item that is not yours is refused",
     proves="placements are looked at, too",
     advice="Look at what is ordered at /place as at /validate: answer 409 or 422 with ITEM_UNAVAILABLE.",
 )

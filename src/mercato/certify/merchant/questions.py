@@ -50,8 +50,8 @@ _OPTIONAL: Final = "Read optional members as optional: absent and null mean that
     "An order that is right is agreed to",
     needs=BELIEVED,
     proves="the store takes what its own catalog sells",
-    advice="Answer 2xx with a JSON object: `isValid` true, and `amounts` if you add to the price. Give the catalog that "
-    "you publish with --catalog, so that the order is one of yours.",
+    advice="Answer 2xx with a JSON object: `isValid` true, and `amounts` if you add to the price. Give the catalog "
+    "that you publish with --catalog, so that the order is one of yours.",
 )
 async def accepted(bench: Bench) -> str:
     """Ask for the plainest order there is."""

@@ -272,19 +272,6 @@ async def bytes_as_sent(bench: Bench) -> str:
     return await _believed(bench, message.but(body=body))
 
 
-@group.check(
-    "place-checked",
-    "Placements are verified, too",
-    needs=COMPARED,
-    proves="nobody else can place an order",
-    advice="Verify on every path, /place before all others. " + _VERIFY,
-)
-async def place_checked(bench: Bench) -> str:
-    """Place an order with a secret that nobody has."""
-    message = bench.placement(bench.plain()).but(secrets=(another_secret(),))
-    return judging.not_believed(await bench.send(message))
-
-
 async def _signed_as(bench: Bench, change: Callable[[str], str]) -> Reply:
     message = bench.question()
     right = bench.headers(message)["webhook-signature"]

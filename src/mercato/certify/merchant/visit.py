@@ -11,6 +11,7 @@ from uuid import UUID
 import aiohttp
 
 from mercato import clock
+from mercato.catalog.lint import NOWHERE
 from mercato.certify.merchant.bench import CARD, Bench, Merchant
 from mercato.certify.model import Check, Outcome, UnusableTargetError
 from mercato.certify.runner import Runner, Told
@@ -37,7 +38,7 @@ class MerchantOptions:
     document: bytes | None = None
     partner_store_id: str = "certify-1"
     store_id: UUID = field(default_factory=clock.new_id)
-    onboarding_id: UUID = UUID(int=0)
+    onboarding_id: UUID = NOWHERE
     timezone: str = "UTC"
     sold_out: tuple[UUID, ...] = ()
     declined_card: str | None = field(default=None, repr=False)

@@ -1,0 +1,119 @@
+"""What the commands of `mercato certify` share: their options, and how they tell, write and sign what they found."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from mercato import clock
+from mercato.certify.model import Check, Outcome, UnusableTargetError
+from mercato.certify.suite import Suite
+from mercato.cli import FAILED
+from mercato.cli.certified import Screen
+from mercato.cli.console import print_json
+from mercato.cli.failures import UnusableError
+from mercato.cli.pasted import read_secrets
+from mercato.cli.plain import folded, say
+from mercato.cli.reports import check_writable, report_of, signed_by, write
+from mercato.cli.sources import RefusedError, read_document, settings
+from mercato.outbound.signing import signing_key
+from mercato.wire.checks import uri_fault
+
+Only = Annotated[
+    list[str] | None,
+    Parameter(help="Checks whose id has this in it, or fits it with * and ?; may be repeated.", negative=()),
+]
+Listed = Annotated[bool, Parameter(name="--list", negative=(), help="Say what would be checked, and stop.")]
+ReportFile = Annotated[Path | None, Parameter(help="Write the signed report to this file.")]
+Secret = Annotated[
+    str | None, Parameter(help="The signing secret: whsec_…, @FILE, or @- for standard input's first line.")
+]
+
+
+class Telling:
+    """What is said of a certification while it goes on, and at its end."""
+
+    def __init__(
+        self,
+        suite: Suite[Any],
+        kind: str,
+        target: str,
+        *,
+        json: bool,
+        report: Path | None,
+        data_dir: Path | None,
+    ) -> None:
+        if report is not None:
+            check_writable(report)
+        self._screen = None if json else Screen(suite)
+        self._kind, self._target = kind, target
+        self._report, self._data_dir = report, data_dir
+
+    def told(self, outcome: Outcome) -> None:
+        """Tell one outcome."""
+        if self._screen is not None:
+            self._screen.told(outcome)
+
+    def of(self, work: Coroutine[Any, Any, tuple[Outcome, ...]]) -> int:
+        """Do the work, tell what came of it, and return the exit code."""
+        began = clock.now()
+        if self._screen is not None:
+            say(*folded(f"Certifying the {self._kind} at {self._target}"))
+        try:
+            outcomes = asyncio.run(work)
+        except UnusableTargetError as error:
+            raise UnusableError(str(error)) from None
+        found = report_of(self._kind, self._target, began, outcomes)
+        if self._screen is not None:
+            self._screen.end(outcomes)
+        if self._report is not None or self._screen is None:
+            signed = signed_by(found, self._data_dir)
+            if self._report is not None:
+                write(signed, self._report)
+            if self._screen is None:
+                print_json(signed)
+            else:
+                say(*folded(f"The signed report is in {self._report}: mercato certify verify {self._report}"))
+        return 0 if found.is_good else FAILED
+
+
+def selected(suite: Suite[Any], only: Sequence[str] | None) -> tuple[Check[Any], ...]:
+    """Return the checks that are asked for. Raises UnusableError when there are none."""
+    checks = suite.select(only or ())
+    if not checks:
+        raise UnusableError(f"No check fits {', '.join(only or ())}. See them all: --list")
+    return checks
+
+
+def url_of(text: str | None, option: str) -> str:
+    """Return an absolute URL. Raises UnusableError."""
+    if text is None:
+        raise UnusableError(f"Give {option}.")
+    fault = uri_fault(text, option)
+    if fault is not None:
+        raise UnusableError(fault)
+    return text
+
+
+def secret_of(text: str | None) -> str:
+    """Return a signing secret, read from where it is. Raises UnusableError."""
+    if text is None:
+        raise UnusableError(
+            "Give the signing secret with --secret: whsec_…, @FILE, or @- for standard input."
+        )
+    secret = read_secrets([text])[0]
+    try:
+        signing_key(secret)
+    except ValueError as error:
+        raise UnusableError(f"--secret: {error}") from None
+    return secret
+
+
+def document_of(name: str) -> bytes:
+    """Return a catalog from a file. Raises UnusableError."""
+    try:
+        return read_document(name, settings()).body
+    except RefusedError as error:
+        raise UnusableError(str(error)) from None

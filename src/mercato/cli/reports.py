@@ -1,0 +1,107 @@
+"""Signed reports of certifications: written, and looked at again."""
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mercato import clock
+from mercato.certify.model import Outcome, Report, counted
+from mercato.certify.signed import MOST_BYTES, SignedReport, Trust, public_keys, sign, verify
+from mercato.certify.signed import UnreadableError as NoReport
+from mercato.cli import FAILED
+from mercato.cli.failures import UnusableError
+from mercato.cli.plain import folded, say
+from mercato.cli.sources import read_file
+from mercato.partners.vault import Vault, load_keys
+from mercato.settings import load
+from mercato.wire import instant
+
+GIVEN: Final = ("MERCATO_URL", "MERCATO_KEY", "MERCATO_STORE_ID")
+"""Names that a storefront under certification is started with: no settings of the service."""
+
+
+def vault(data_dir: Path | None) -> Vault:
+    """Return the vault whose key signs reports: that of the settings, else of the data directory."""
+    environment = {name: text for name, text in os.environ.items() if name not in GIVEN}
+    settings = load(environment, data_dir=data_dir)
+    keys = settings.encryption_keys
+    return Vault(load_keys(None if keys is None else keys.reveal(), settings.data_dir))
+
+
+def report_of(kind: str, target: str, began: datetime, outcomes: Sequence[Outcome]) -> Report:
+    """Return the report of a certification that ends now."""
+    return Report(
+        kind=kind,
+        target=target,
+        version=version("mercato"),
+        started_at=instant(began) or "",
+        finished_at=instant(clock.now()) or "",
+        counts=counted(tuple(outcomes)),
+        checks=tuple(outcomes),
+    )
+
+
+def write(signed: SignedReport, file: Path) -> None:
+    """Write a signed report. Raises UnusableError when it can't be."""
+    text = msgspec.json.format(msgspec.json.encode(signed), indent=2)
+    try:
+        file.write_bytes(text + b"\n")
+    except OSError as error:
+        raise UnusableError(f"The report cannot be written to {file}: {error.strerror}.") from None
+
+
+def signed_by(report: Report, data_dir: Path | None) -> SignedReport:
+    """Return the report, signed by this installation."""
+    return sign(report, vault(data_dir))
+
+
+def check_writable(file: Path) -> None:
+    """Say at once that a report could not be written, and not after all the work. Raises UnusableError."""
+    if file.is_dir():
+        raise UnusableError(f"{file} is a directory. Name a file in it.")
+    if not file.absolute().parent.is_dir():
+        raise UnusableError(f"There is no directory {file.absolute().parent}.")
+
+
+def look_at(file: str, *, public_key: str | None, data_dir: Path | None) -> int:
+    """Print what a signed report is worth, and return the exit code."""
+    document = read_file(file, most=MOST_BYTES + 1)
+    if len(document) > MOST_BYTES:
+        raise UnusableError(f"{file} has more than {MOST_BYTES:,} bytes: it is no report.")
+    try:
+        found = verify(document, trusted=(public_key,) if public_key else public_keys(vault(data_dir)))
+    except NoReport as error:
+        raise UnusableError(f"{file}: {error}") from None
+    if found.report is None:
+        say(
+            "NOT VALID",
+            *folded(
+                f"The report was changed after it was signed, or the signature is not {found.fingerprint}'s."
+            ),
+        )
+        return FAILED
+    report = found.report
+    ours = found.trust is Trust.OURS
+    say("VALID" if ours else "NOT TRUSTED")
+    say(
+        f"  {report.kind} at {report.target}",
+        f"  {report.started_at}, mercato {report.version}",
+        f"  {report.counts.passed} passed, {report.counts.failed} failed, {report.counts.skipped} skipped",
+        f"  key {found.fingerprint}",
+    )
+    if ours:
+        whose = "the key that you gave" if public_key else "this installation"
+        say(*folded(f"Nothing was changed since {whose} signed it."))
+        return 0
+    say(
+        *folded(
+            "Nothing was changed since it was signed, but anybody may have signed it: the key is not this "
+            "installation's. If you know whose it is, give its public key with --public-key."
+        )
+    )
+    return FAILED

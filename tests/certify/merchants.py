@@ -1,0 +1,615 @@
+"""Merchants with one bug each, named after the check that has to find it."""
+
+import base64
+import hmac
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from aiohttp import web
+from tests.certify.menu import GONE
+
+from mercato.outbound.signing import signing_key
+from mercato.testing import MerchantDouble, Received, Reply
+from mercato.testing.acts import Act
+from mercato.testing.merchant import Error
+from mercato.testing.prices import UnknownItemError
+
+SECRET = "whsec_" + base64.b64encode(b"certify this merchant, 32 bytes!").decode()
+TOLERANCE = 300
+
+
+class Healthy(MerchantDouble):
+    """Does everything right, and verifies with its own small steps."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.operation = ""
+        self.times: Counter[Any] = Counter()
+
+    # --- verification, step by step ---
+
+    def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
+        try:
+            stamp, given = headers["webhook-timestamp"], headers["webhook-signature"]
+            if not self.in_time(int(stamp), time.time()):
+                return "too late or too early"
+            texts = self.texts(headers["webhook-id"], stamp, body)
+        except (KeyError, ValueError):
+            return self.incomplete(headers)
+        rights = [
+            base64.b64encode(hmac.digest(signing_key(SECRET), text, "sha256")).decode() for text in texts
+        ]
+        good = any(self.same(right, one) for right in rights for one in self.entries(given))
+        return None if good else "no signature is right"
+
+    def incomplete(self, headers: Mapping[str, str]) -> str | None:
+        return "a header is missing"
+
+    def in_time(self, stamp: int, now: float) -> bool:
+        return abs(now - stamp) < TOLERANCE
+
+    def texts(self, webhook_id: str, stamp: str, body: bytes) -> list[bytes]:
+        return [f"{webhook_id}.{stamp}.".encode() + self.read_body(body)]
+
+    def read_body(self, body: bytes) -> bytes:
+        return body
+
+    def entries(self, header: str) -> list[str]:
+        return [part[3:] for part in header.split(" ") if part.startswith("v1,")]
+
+    def same(self, right: str, given: str) -> bool:
+        return hmac.compare_digest(right, given)
+
+    # --- orders ---
+
+    def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
+        self.operation = operation
+        self.times[webhook.webhook_id] += 1
+        document = webhook.json()
+        bug = self.stumble(operation, webhook, document["data"])
+        return bug if bug is not None else super().answer(operation, webhook, act)
+
+    def stumble(self, operation: str, webhook: Received, data: Any) -> Reply | None:
+        """Where bugs go that answer in place of everything else."""
+        return None
+
+    def item_faults(self, order: Mapping[str, Any]) -> list[Error]:
+        gone = any(line["itemId"] == GONE for line in order["cart"]["lineItems"])
+        if gone:
+            return [
+                {"code": "ITEM_UNAVAILABLE", "message": "It is sold out.", "pointer": "/cart/lineItems/0"}
+            ]
+        return super().item_faults(order)
+
+
+Bug = type[Healthy]
+MUTANTS: dict[str, Bug] = {}
+
+
+def fails(check: str) -> Callable[[Bug], Bug]:
+    def add(bug: Bug) -> Bug:
+        assert check not in MUTANTS, check
+        MUTANTS[check] = bug
+        return bug
+
+    return add
+
+
+def stumbles(check: str, operation: str, when: Callable[[Any], bool], status: int = 500) -> None:
+    """A merchant that answers with this status where the order has something."""
+
+    class Stumbling(Healthy):
+        def stumble(self, operation_: str, webhook: Received, data: Any) -> Reply | None:
+            return Reply(status) if operation_ == operation and when(data) else None
+
+    fails(check)(Stumbling)
+
+
+# --- signatures -----------------------------------------------------------------------------------
+
+
+@fails("merchant.signature.accepted")
+class BelievesNothing(Healthy):
+    def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
+        return "no"
+
+
+@fails("merchant.signature.missing-refused")
+class NeedsNoSignature(Healthy):
+    def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
+        return super().fault_of(headers, body) if "webhook-signature" in headers else None
+
+
+@fails("merchant.signature.wrong-key-refused")
+class ComparesNothing(Healthy):
+    def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
+        return None if "webhook-signature" in headers else "missing"
+
+
+@fails("merchant.signature.altered-timestamp-refused")
+class RoundsTheTime(Healthy):
+    def texts(self, webhook_id: str, stamp: str, body: bytes) -> list[bytes]:
+        around = range(int(stamp) - 65, int(stamp) + 1)
+        return [f"{webhook_id}.{second}.".encode() + body for second in around]
+
+
+@fails("merchant.signature.stale-refused")
+class TakesOldOnes(Healthy):
+    def in_time(self, stamp: int, now: float) -> bool:
+        return stamp < now + TOLERANCE
+
+
+@fails("merchant.signature.future-refused")
+class TakesFutureOnes(Healthy):
+    def in_time(self, stamp: int, now: float) -> bool:
+        return stamp > now - TOLERANCE
+
+
+@fails("merchant.signature.no-timestamp-refused")
+class NeedsNoTimestamp(Healthy):
+    def incomplete(self, headers: Mapping[str, str]) -> str | None:
+        return None if "webhook-timestamp" not in headers else "incomplete"
+
+
+@fails("merchant.signature.other-version-refused")
+class TakesAnyVersion(Healthy):
+    def entries(self, header: str) -> list[str]:
+        return [part.partition(",")[2] for part in header.split(" ") if "," in part]
+
+
+@fails("merchant.signature.bare-refused")
+class NeedsNoPrefix(Healthy):
+    def entries(self, header: str) -> list[str]:
+        return [part.removeprefix("v1,") for part in header.split(" ")]
+
+
+@fails("merchant.signature.shortened-refused")
+class ComparesTheBeginning(Healthy):
+    def same(self, right: str, given: str) -> bool:
+        return given != "" and right.startswith(given)
+
+
+@fails("merchant.signature.empty-refused")
+class TakesNothingForRight(Healthy):
+    def same(self, right: str, given: str) -> bool:
+        return given in {right, ""}
+
+
+@fails("merchant.signature.several-wrong-refused")
+class CountsThem(Healthy):
+    def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
+        many = len(self.entries(headers.get("webhook-signature", ""))) > 1
+        return None if many else super().fault_of(headers, body)
+
+
+@fails("merchant.signature.rotation-first")
+class ReadsTheLastAlone(Healthy):
+    def entries(self, header: str) -> list[str]:
+        return super().entries(header)[-1:]
+
+
+@fails("merchant.signature.rotation-second")
+class ReadsTheFirstAlone(Healthy):
+    def entries(self, header: str) -> list[str]:
+        return super().entries(header)[:1]
+
+
+@fails("merchant.signature.unknown-version-ignored")
+class KnowsOneVersion(Healthy):
+    def entries(self, header: str) -> list[str]:
+        known = all(part.startswith("v1,") for part in header.split(" "))
+        return super().entries(header) if known else []
+
+
+@fails("merchant.signature.bytes-as-sent")
+class VerifiesWhatItParsed(Healthy):
+    def read_body(self, body: bytes) -> bytes:
+        try:
+            return json.dumps(json.loads(body), separators=(",", ":"), ensure_ascii=False).encode()
+        except ValueError:
+            return body
+
+
+def trusts(check: str, kind: bytes) -> None:
+    class Trusting(Healthy):
+        def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
+            return None if kind in body else super().fault_of(headers, body)
+
+    fails(check)(Trusting)
+
+
+trusts("merchant.place.forged-refused", b'"order.place"')
+trusts("merchant.events.sync-checked", b'"catalog.sync.')
+trusts("merchant.events.cancelled-checked", b'"order.cancelled"')
+
+# --- validate -------------------------------------------------------------------------------------
+
+
+@fails("merchant.validate.accepted")
+class TakesNoOrders(Healthy):
+    def answer_validate(self, webhook: Received, act: Act) -> Reply:
+        return Reply(200, {"isValid": False, "errors": [{"code": "STORE_CLOSED"}]})
+
+
+class Adds(Healthy):
+    """Answers validate with other amounts."""
+
+    def answer_validate(self, webhook: Received, act: Act) -> Reply:
+        reply = super().answer_validate(webhook, act)
+        if "amounts" in reply.value:
+            self.spoil(reply.value["amounts"], webhook.json()["data"]["order"])
+            del reply.value["amounts"]["total"]
+        return reply
+
+    def spoil(self, amounts: dict[str, Any], order: Any) -> None:
+        raise NotImplementedError
+
+
+@fails("merchant.validate.amounts-exact")
+class Floats(Adds):
+    def spoil(self, amounts: dict[str, Any], order: Any) -> None:
+        if 1 < order["cart"]["lineItems"][0]["quantity"] < 100:
+            amounts["taxes"] = float(amounts["subTotal"]) * 0.05 + 1e-9
+            del amounts["taxesDescription"]
+
+
+@fails("merchant.validate.tip-kept")
+class TakesTheTip(Adds):
+    def spoil(self, amounts: dict[str, Any], order: Any) -> None:
+        amounts["fees"] = order["amounts"]["tip"]
+
+
+@fails("merchant.validate.same-again")
+class Haggles(Adds):
+    def spoil(self, amounts: dict[str, Any], order: Any) -> None:
+        line = order["cart"]["lineItems"][0]["lineItemId"]
+        self.times[line] += 1
+        amounts["fees"] = str(Decimal("0.10") * self.times[line])
+
+
+def _chosen(data: Any) -> list[str]:
+    lines = data["order"]["cart"]["lineItems"]
+    return [one["name"] for line in lines for group in line["modifierGroups"] for one in group["lineItems"]]
+
+
+stumbles("merchant.validate.modifiers-agreed", "validate", lambda data: "Egg" in _chosen(data))
+stumbles("merchant.validate.free-choice-agreed", "validate", lambda data: "Napkin" in _chosen(data))
+
+
+class Credulous(Healthy):
+    """Believes the prices that it is told, when it is asked for one thing."""
+
+    where: str
+
+    def sub_total_of(self, order: Mapping[str, Any]) -> Decimal | None:
+        own = super().sub_total_of(order)
+        return None if self.operation == self.where else own
+
+    def amount_faults(self, order: Mapping[str, Any]) -> list[Error]:
+        return [] if self.operation == self.where else super().amount_faults(order)
+
+
+@fails("merchant.validate.wrong-prices-refused")
+class BelievesPricesAsked(Credulous):
+    where = "validate"
+
+
+@fails("merchant.place.wrong-prices-refused")
+class BelievesPricesPlaced(Credulous):
+    where = "place"
+
+
+class Careless(Healthy):
+    """Sells what it does not have."""
+
+    where: str
+
+    def sub_total_of(self, order: Mapping[str, Any]) -> Decimal | None:
+        try:
+            return super().sub_total_of(order)
+        except UnknownItemError:
+            if self.operation == self.where:
+                return None
+            raise
+
+
+@fails("merchant.validate.unknown-item-refused")
+class SellsAnythingAsked(Careless):
+    where = "validate"
+
+
+@fails("merchant.place.unknown-item-refused")
+class SellsAnythingPlaced(Careless):
+    where = "place"
+
+
+@fails("merchant.validate.sold-out-refused")
+class SellsWhatIsGone(Healthy):
+    def item_faults(self, order: Mapping[str, Any]) -> list[Error]:
+        return MerchantDouble.item_faults(self, order)
+
+
+def _address(data: Any) -> Any:
+    return data["order"]["fulfillment"].get("address")
+
+
+stumbles("merchant.validate.unknown-members-ignored", "validate", lambda data: "addedLater" in data, 400)
+stumbles("merchant.validate.members-any-order", "validate", lambda data: next(iter(data)) != "storeId", 400)
+stumbles(
+    "merchant.validate.unicode-names",
+    "validate",
+    lambda data: not data["order"].get("customer", {}).get("firstName", "").isascii(),
+)
+stumbles("merchant.validate.no-customer", "validate", lambda data: "customer" not in data["order"])
+stumbles("merchant.validate.delivery", "validate", lambda data: bool((_address(data) or {}).get("city")))
+stumbles(
+    "merchant.validate.address-with-nulls",
+    "validate",
+    lambda data: _address(data) is not None and _address(data)["city"] is None,
+)
+stumbles(
+    "merchant.validate.scheduled",
+    "validate",
+    lambda data: data["order"]["fulfillment"]["scheduleType"] == "SCHEDULED",
+)
+stumbles(
+    "merchant.validate.many-units",
+    "validate",
+    lambda data: data["order"]["cart"]["lineItems"][0]["quantity"] > 999,
+)
+stumbles("merchant.validate.big-cart", "validate", lambda data: len(data["order"]["cart"]["lineItems"]) > 99)
+
+
+@fails("merchant.validate.many-at-once")
+class FallsBehind(Healthy):
+    def stumble(self, operation: str, webhook: Received, data: Any) -> Reply | None:
+        if operation != "validate":
+            return None
+        line = data["order"]["cart"]["lineItems"][0]["lineItemId"]
+        self.times[line] += 1
+        return Reply(503) if self.times[line] > 10 else None
+
+
+# --- place ----------------------------------------------------------------------------------------
+
+stumbles("merchant.place.accepted", "place", lambda _: True, 409)
+
+
+@fails("merchant.place.repeat-same-answer")
+class SaysThatItKnows(Healthy):
+    def answer_place(self, webhook: Received, act: Act) -> Reply:
+        reply = super().answer_place(webhook, act)
+        again = self.times[webhook.webhook_id] > 1 and reply.status == 200
+        return Reply(200, {**reply.value, "duplicate": True}) if again else reply
+
+
+@fails("merchant.place.repeat-one-order")
+class ForgetsOrders(Healthy):
+    def find_entry(self, webhook: Received) -> Any:
+        return None
+
+
+@fails("merchant.place.repeat-in-rotation")
+class KnowsBySignature(Healthy):
+    def find_entry(self, webhook: Received) -> Any:
+        return None if " " in webhook.headers["webhook-signature"] else super().find_entry(webhook)
+
+
+@fails("merchant.place.duplicates-at-once")
+class Races(Healthy):
+    def find_entry(self, webhook: Received) -> Any:
+        return None if self.times[webhook.webhook_id] > 3 else super().find_entry(webhook)
+
+
+@fails("merchant.place.lost-answer")
+class LosesWhatWasNotHeard(Healthy):
+    def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
+        # No client library sends a head without it: this is the call whose answer nobody waits for.
+        if "accept-encoding" not in webhook.headers:
+            self.times["lost", webhook.webhook_id] += 1
+        return super().answer(operation, webhook, act)
+
+    def find_entry(self, webhook: Received) -> Any:
+        return None if self.times["lost", webhook.webhook_id] else super().find_entry(webhook)
+
+
+@fails("merchant.place.cut-off")
+class ChokesOnHalves(Healthy):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.halves: set[str] = set()
+
+    async def take(self, request: web.Request) -> web.StreamResponse:
+        webhook_id = request.headers.get("webhook-id", "")
+        if webhook_id in self.halves:
+            return web.Response(status=500)
+        self.halves.add(webhook_id)
+        answer = await super().take(request)
+        self.halves.discard(webhook_id)
+        return answer
+
+
+@fails("merchant.place.new-id-new-order")
+class KnowsByContent(Healthy):
+    def find_entry(self, webhook: Received) -> Any:
+        mine = self.content(webhook.json()["data"])
+        same = (entry for entry in self.book.values() if self.content(entry.data) == mine)
+        return super().find_entry(webhook) or next(same, None)
+
+    def content(self, data: Any) -> tuple[Any, ...]:
+        order = data["order"]
+        items = [line["itemId"] for line in order["cart"]["lineItems"]]
+        return items, order["amounts"], data.get("payment")
+
+
+@fails("merchant.place.refusal-repeated")
+class ChangesItsMind(Healthy):
+    def answer_place(self, webhook: Received, act: Act) -> Reply:
+        reply = super().answer_place(webhook, act)
+        return (
+            Reply(200, {"accepted": True})
+            if self.times[webhook.webhook_id] > 1 and reply.status != 200
+            else reply
+        )
+
+
+@fails("merchant.place.amounts-kept")
+class Reprices(Healthy):
+    def answer_place(self, webhook: Received, act: Act) -> Reply:
+        reply = super().answer_place(webhook, act)
+        return Reply(200, {**reply.value, "amounts": {"fees": "1.00"}}) if reply.status == 200 else reply
+
+
+@fails("merchant.place.card-not-echoed")
+class Echoes(Healthy):
+    def answer_place(self, webhook: Received, act: Act) -> Reply:
+        reply = super().answer_place(webhook, act)
+        data = webhook.json()["data"]
+        return Reply(reply.status, {**reply.value, "paidWith": data.get("payment")})
+
+
+@fails("merchant.place.card-declined")
+class SaysNothingOfCards(Healthy):
+    def payment_faults(self, data: Mapping[str, Any]) -> list[Error]:
+        return [{**fault, "code": "OTHER"} for fault in super().payment_faults(data)]
+
+
+stumbles("merchant.place.unknown-members-ignored", "place", lambda data: "addedLater" in data, 400)
+stumbles(
+    "merchant.place.paid-elsewhere",
+    "place",
+    lambda data: (data.get("payment") or {}).get("type") == "somethingNew",
+)
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+class HardOfHearing(Healthy):
+    """Refuses events of one kind."""
+
+    def answer_event(self, webhook: Received) -> Reply:
+        return Reply(404) if self.refuses(webhook, webhook.json()) else super().answer_event(webhook)
+
+    def refuses(self, webhook: Received, event: Any) -> bool:
+        raise NotImplementedError
+
+
+def deaf(check: str, refuses: Callable[[HardOfHearing, Received, Any], bool]) -> None:
+    fails(check)(type("Deaf", (HardOfHearing,), {"refuses": refuses}))
+
+
+deaf("merchant.events.catalog-sync-succeeded", lambda _, __, event: event["type"] == "catalog.sync.succeeded")
+deaf("merchant.events.catalog-sync-failed", lambda _, __, event: event["type"] == "catalog.sync.failed")
+deaf("merchant.events.order-cancelled", lambda _, __, event: event["type"] == "order.cancelled")
+deaf(
+    "merchant.events.unknown-order-cancelled",
+    lambda here, _, event: event["type"] == "order.cancelled" and event["data"]["orderId"] not in here.book,
+)
+deaf(
+    "merchant.events.cancelled-again",
+    lambda here, _, event: event["type"] == "order.cancelled" and event["data"]["orderId"] in here.cancelled,
+)
+deaf(
+    "merchant.events.repeat-acknowledged",
+    lambda here, webhook, event: "sync" in event["type"] and not here.is_new(webhook),
+)
+deaf("merchant.events.unknown-type-acknowledged", lambda _, __, event: event["type"] == "catalog.sync.paused")
+deaf("merchant.events.unknown-members-ignored", lambda _, __, event: "addedLater" in event)
+
+# --- transport ------------------------------------------------------------------------------------
+
+
+class Chokes(Healthy):
+    """Fails at requests of one kind."""
+
+    status = 500
+
+    async def take(self, request: web.Request) -> web.StreamResponse:
+        if self.at(request, await request.read()):
+            return web.Response(status=self.status)
+        return await super().take(request)
+
+    def at(self, request: web.Request, body: bytes) -> bool:
+        raise NotImplementedError
+
+
+def chokes(check: str, at: Callable[[Any, web.Request, bytes], bool]) -> None:
+    fails(check)(type("Choking", (Chokes,), {"at": at}))
+
+
+chokes("merchant.transport.charset", lambda _, request, __: "charset" in request.headers["Content-Type"])
+chokes(
+    "merchant.transport.header-case",
+    lambda _, request, __: any(name == b"WEBHOOK-ID" for name, _ in request.raw_headers),
+)
+chokes("merchant.transport.no-json", lambda _, __, body: body.startswith(b"{") and not body.endswith(b"}"))
+chokes("merchant.transport.other-json", lambda _, __, body: body.startswith(b"["))
+chokes("merchant.transport.empty-body", lambda _, __, body: body == b"")
+
+
+class Unseen(Healthy):
+    """Fails at a method that is not for webhooks."""
+
+    method: str
+
+    async def serve_document(self, request: web.Request) -> web.StreamResponse:
+        if request.method == self.method and request.path.startswith("/hooks"):
+            return web.Response(status=500)
+        return await super().serve_document(request)
+
+
+@fails("merchant.transport.get")
+class FailsAtGet(Unseen):
+    method = "GET"
+
+
+@fails("merchant.transport.head")
+class FailsAtHead(Unseen):
+    method = "HEAD"
+
+
+# --- catalog --------------------------------------------------------------------------------------
+
+
+@fails("merchant.catalog.served")
+class ServesNothing(Healthy):
+    def answer_document(self, path: str, headers: Mapping[str, str]) -> Reply:
+        return Reply(404)
+
+
+@fails("merchant.catalog.valid")
+class ServesNonsense(Healthy):
+    def answer_document(self, path: str, headers: Mapping[str, str]) -> Reply:
+        reply = super().answer_document(path, headers)
+        return (
+            Reply(reply.status, b'{"items": {"a": {"basePrice": "cheap"}}}', reply.headers)
+            if reply.value
+            else reply
+        )
+
+
+@fails("merchant.catalog.not-modified")
+class SendsItAgain(Healthy):
+    def has_it(self, headers: Mapping[str, str], etag: str) -> bool:
+        return False
+
+
+@fails("merchant.catalog.etag-of-content")
+class TagsTheHour(Healthy):
+    def answer_document(self, path: str, headers: Mapping[str, str]) -> Reply:
+        if "If-None-Match" in headers:
+            return Reply(304)
+        reply = super().answer_document(path, headers)
+        return Reply(reply.status, reply.value, {"ETag": f'"{self.fetched}"'})
+
+
+UNMUTATED = {
+    "merchant.signature.altered-body-refused": "who computes the signature without the body believes nothing at all",
+    "merchant.signature.altered-id-refused": "who computes the signature without the id believes nothing at all",
+    "merchant.transport.https": "the doubles are on loopback",
+}
+"""Checks without a mutant of their own, and why."""
