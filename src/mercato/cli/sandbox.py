@@ -31,6 +31,7 @@ Secrets = Annotated[
     list[str] | None,
     Parameter(help="Signing secret to verify with, @FILE, or @- for standard input.", negative=()),
 ]
+Token = Annotated[str | None, Parameter(help="Bearer token that webhooks have to carry.")]
 Api = Annotated[str | None, Parameter(help="Address of a Mercato, as http://127.0.0.1:8000.")]
 Key = Annotated[str | None, Parameter(help="API key to call it with, @FILE, or @- for standard input.")]
 Public = Annotated[str, Parameter(help="Where that Mercato reaches this one, if not on its own machine.")]
@@ -42,7 +43,7 @@ def merchant(
     port: Annotated[int, Parameter(help="Port to listen on; 0 takes a free one.")] = 9100,
     host: Host = "127.0.0.1",
     secret: Secrets = None,
-    token: Annotated[str | None, Parameter(help="Bearer token that webhooks have to carry.")] = None,
+    token: Token = None,
     shop: Annotated[
         Literal["pizzeria", "ramen", "grocery"], Parameter(help="Which of three invented shops it is.")
     ] = "pizzeria",
@@ -72,7 +73,11 @@ def merchant(
     """
     from mercato.testing.merchant import MerchantDouble
 
-    with_api = _service(api, key, secret)
+    service = _service(api, key)
+    if service is not None and secret is None:
+        raise UnusableError(
+            "Give the partner's signing secret with --secret: mercato secret list NAME --reveal"
+        )
     double = MerchantDouble(
         secret=_trusted(secret, seed),
         token=token,
@@ -84,7 +89,7 @@ def merchant(
     watching = Watching(double, log=log, as_json=json)
     if secret is None:
         watching.facts.append(("signing secret", _trusted(None, seed)[0]))
-    if with_api is None:
+    if service is None:
         return run_watching(watching)
     from mercato.cli.trading import Trade, trade
 
@@ -92,13 +97,75 @@ def merchant(
         watching,
         trade(
             double,
-            Trade(service=with_api, shop=shop, store=store, public=public, step=step, catalog=catalog),
+            Trade(service=service, shop=shop, store=store, public=public, step=step, catalog=catalog),
             watching.say,
         ),
     )
 
 
-def _service(api: str | None, key: str | None, secret: Sequence[str] | None) -> tuple[str, str] | None:
+@sandbox.command
+def storefront(
+    *,
+    port: Annotated[int, Parameter(help="Port for order events; 0 takes a free one.")] = 9200,
+    host: Host = "127.0.0.1",
+    secret: Secrets = None,
+    token: Token = None,
+    api: Api = None,
+    key: Key = None,
+    orders: Annotated[int, Parameter(help="How many customers buy; 0: only listen.")] = 1,
+    every: Annotated[float, Parameter(help="Seconds between two customers; 0: one after the other.")] = 0.0,
+    follow: Annotated[float, Parameter(help="Seconds that each order is followed at most.")] = 60.0,
+    store: Annotated[str | None, Parameter(help="storeId to buy at (any that is open).")] = None,
+    query: Annotated[str | None, Parameter(help="Words to look for stores by.")] = None,
+    on: On = None,
+    script: ScriptFile = None,
+    seed: Seed = 0,
+    log: Log = None,
+    json: Lines = False,
+) -> int:
+    """Be a storefront: find stores, price carts, place orders, retry, follow them by events and by polling.
+
+    With --api and --key its customers buy there, and it ends with the last of them: 0 if every order was answered
+    and its sums were right, else 1. Without --api it receives order events until Ctrl-C.
+
+    Operations: order, event. Acts of an order: accept, slow:SECONDS (between validate and place), repeat (sent
+    again with its key), drop (hung up on, then sent again), wrong (another total), declined (a card that is),
+    unvalidated. Acts of an event: accept, slow:SECONDS, 500 (or another status), bad-json, drop[:BYTES]. Behind
+    an act: x3 (three times), always, 20% (by chance).
+    """
+    from mercato.testing.storefront import StorefrontDouble
+
+    if orders < 0 or every < 0 or follow < 0:
+        raise UnusableError("--orders, --every and --follow cannot be less than 0.")
+    service = _service(api, key)
+    double = StorefrontDouble(
+        api=service[0] if service else "",
+        key=service[1] if service else "",
+        secret=_trusted(secret, seed),
+        token=token,
+        behaviour=_script(on, script, StorefrontDouble.operations, seed),
+        seed=seed,
+        host=host,
+        port=port,
+    )
+    watching = Watching(double, log=log, as_json=json)
+    if secret is None:
+        watching.facts.append(("signing secret", _trusted(None, seed)[0]))
+    if service is None or not orders:
+        return run_watching(watching)
+    from mercato.cli.buying import Round, buy
+
+    asked = Round(
+        orders=orders,
+        every=every,
+        follow=follow,
+        store=store,
+        asked={} if query is None else {"query": query},
+    )
+    return run_watching(watching, buy(double, asked, watching.say))
+
+
+def _service(api: str | None, key: str | None) -> tuple[str, str] | None:
     """Return the address and the key, or None without either. Raises UnusableError for one without the other."""
     if api is None and key is None:
         return None
@@ -107,10 +174,6 @@ def _service(api: str | None, key: str | None, secret: Sequence[str] | None) -> 
         raise UnusableError(f"To call a service give {missing}.")
     if not api.startswith(("http://", "https://")):
         raise UnusableError("Write --api as http://127.0.0.1:8000.")
-    if secret is None:
-        raise UnusableError(
-            "Give the partner's signing secret with --secret: mercato secret list NAME --reveal"
-        )
     return api, read_secrets([key])[0]
 
 

@@ -38,9 +38,8 @@ class Watching:
         if self._as_json:
             print(f"{self.double.title} on {self.double.url}", file=sys.stderr, flush=True)
             return
-        _show(
-            f"{self.double.title} on {self.double.url} (a page; /log has the same as JSON). Ctrl-C ends it."
-        )
+        _show(f"{self.double.title} on {self.double.url}")
+        _show("That is a page; /log has the same as JSON. Ctrl-C ends it.")
         facts = [*self.facts, *self.double.addresses()]
         wide = max(len(name) for name, _ in facts)
         for name, value in facts:
@@ -135,15 +134,27 @@ def line(one: Seen) -> str:
 
 
 def _about(one: Seen) -> str:
-    """Return what the answer says, in a few words."""
+    """Return what it is about, in a few words."""
     said = one.answer if isinstance(one.answer, dict) else {}
-    if said.get("errors"):
-        return ", ".join(error["code"] for error in said["errors"])
-    if "partnerOrderId" in said:
-        return str(said["partnerOrderId"])
-    if "amounts" in said:
-        return f"total {said['amounts'].get('total')}"
-    return one.path if one.verdict is None else ""
+    order = said.get("order") or said
+    errors = order.get("errors") or said.get("errors") or ()
+    if errors or "errorCode" in said:
+        return ", ".join(error["code"] for error in errors) or str(said["errorCode"])
+    if order.get("partnerOrderId"):
+        return " ".join(str(order[name]) for name in ("partnerOrderId", "state", "status") if name in order)
+    if "amounts" in order:
+        return f"total {order['amounts'].get('total')}"
+    return _event(one) if one.operation == "event" else one.path if one.verdict is None else ""
+
+
+def _event(one: Seen) -> str:
+    """Return what an event says."""
+    try:
+        event = one.json()
+        order = event["data"]["order"]
+        return f"{event['type']} {event['data']['sequence']}: {order['state']} {order['status']}"
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _show(text: str) -> None:

@@ -49,6 +49,8 @@ class Seen(Wire, kw_only=True):
     status: int
     """What it was answered with; 0 when the connection was closed without an answer."""
     answer: Any
+    ours: bool = False
+    """Whether the double made the call, not received it."""
 
     @property
     def believed(self) -> bool:
@@ -88,6 +90,7 @@ class Journal:
                 act=rest["act"],
                 status=rest["status"],
                 answer=rest["answer"],
+                ours=rest.get("ours", False),
             )
             self._kept.append(one)
             waiting = list(self._waiting)
@@ -114,7 +117,8 @@ class Journal:
             verdict=None,
             headers=headers,
             body=text,
-            act="",
+            act="accept",
+            ours=True,
             status=answer.status,
             answer=value if len(answer.body) <= MOST_BODY else f"{len(answer.body):,} bytes",
         )

@@ -127,6 +127,11 @@ class MerchantDouble(Hosting):
             case _:
                 return self.answer_event(webhook)
 
+    def draw(self, operation: str, webhook: Received) -> Act:
+        """Return what to do by the script; an order that is in the book was treated once and for all."""
+        known = operation == "place" and self.find_entry(webhook) is not None
+        return acts.HONEST if known else super().draw(operation, webhook)
+
     def answer_validate(self, webhook: Received, act: Act) -> Reply:
         """Say what the order costs here, or why it cannot be had. Nothing is written down."""
         if self.is_down:

@@ -85,11 +85,11 @@ def _entries(newest: Iterable[Seen]) -> str:
 def _entry(one: Seen) -> str:
     act = "" if one.act == "accept" else f" <small>{escape(one.act)}</small>"
     kind = "" if one.verdict is None else ' class="good"' if one.verdict == VALID else ' class="bad"'
-    verdict = "not signed" if one.verdict is None else one.verdict
+    unsigned = "sent by us" if one.ours else "not signed"
     headers = "\n".join(f"{name}: {text}" for name, text in one.headers.items())
     return (
         f'<details id="n{one.number}"><summary><span>{one.number}</span><time>{one.at[11:23]}</time>'
-        f"<b>{escape(one.operation)}</b><span{kind}>{escape(verdict)}</span>"
+        f"<b>{escape(one.operation)}</b><span{kind}>{escape(one.verdict or unsigned)}</span>"
         f"<span>{_status(one)}{act}</span></summary>"
         f"<pre>{escape(one.method)} {escape(one.path)}\n{escape(headers)}\n\n{escape(_pretty(one.body))}</pre>"
         f"<pre>{_status(one)}\n{escape(_pretty(one.answer))}</pre></details>"

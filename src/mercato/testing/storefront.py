@@ -19,7 +19,7 @@ from mercato.testing.merchant import DECLINED_CARD
 from mercato.testing.prices import Menu
 from mercato.testing.purchase import Outcome, Purchase
 
-MOST_ATTEMPTS: Final = 8
+MOST_ATTEMPTS: Final = 5
 """Times that an order is sent, with the same key."""
 
 MOST_WAIT: Final = 10.0
