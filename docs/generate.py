@@ -10,7 +10,7 @@ from typing import Any, Final, get_type_hints
 import msgspec
 
 from mercato import errors, settings
-from mercato.cli import app as command
+from mercato.cli.commands import app as command
 from mercato.errors import Problem
 from mercato.settings import Settings
 from mercato.telemetry import Metrics

@@ -13,7 +13,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # its types are a package of their own
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from mercato.cli import app
+from mercato.cli.commands import app
 from mercato.settings import PREFIX, Settings
 from mercato.telemetry import Metrics
 from mercato.telemetry.metrics import Depth

@@ -15,7 +15,7 @@ from sqlalchemy import update
 from tests.partners.test_commands import Shell, fresh, shell
 
 from mercato import clock
-from mercato.cli import app
+from mercato.cli.commands import app
 from mercato.db import tables
 from mercato.db.audit import audit, first_id
 from mercato.db.engine import Database
@@ -32,6 +32,9 @@ READS = {
     ("catalog", "diff"),
     ("catalog", "lint"),
     ("catalog", "show"),
+    ("certify", "merchant"),
+    ("certify", "storefront"),
+    ("certify", "verify"),
     ("doctor",),
     ("job", "list"),
     ("key", "list"),

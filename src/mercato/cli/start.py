@@ -1,0 +1,146 @@
+"""What `mercato serve`, `worker` and `migrate` do. Nothing here imports the parser of commands."""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mercato.cli.limits import raise_open_files
+from mercato.settings import Settings, load
+
+
+def serve(**given: Any) -> int:
+    """Serve the API and do the background work, in one process or in several on one port."""
+    return _run(_serve, **given)
+
+
+def serve_one(handle: int, parent: int, place: int) -> int:
+    """Be one of the processes of `mercato serve --workers`, which starts it and dies with it."""
+    from mercato.processes import die_with
+    from mercato.telemetry import shared
+
+    die_with(parent)
+    shared.join(place)
+    return _run(partial(_serve_one, handle=handle))
+
+
+def worker(**given: Any) -> int:
+    """Do background work alone, beside servers on the same database."""
+    return _run(_work, **given)
+
+
+def migrate(**given: Any) -> int:
+    """Bring the database's schema to this version."""
+    return _run(_migrate, **given)
+
+
+def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], **overrides: Any) -> int:
+    """Load the settings and run until it ends by itself or a signal asks; what goes wrong is told by `cli`."""
+    # Everything that is imported from here on stays: the collector need not walk it while it grows, nor ever again.
+    gc.disable()
+    import uvloop
+
+    _import_structlog()
+    from mercato.telemetry import configure_logs
+
+    settings = load(os.environ, **overrides)
+    raise_open_files()
+    configure_logs(level=settings.log_level, form=settings.log_format)
+    uvloop.run(_until_signalled(what, settings))
+    return 0
+
+
+def _import_structlog() -> None:
+    """Import it as if there were no `rich`, which it would import whole for tracebacks that are not wanted here."""
+    with_rich = sys.modules.get("rich")
+    sys.modules["rich"] = None  # type: ignore[assignment]  # how Python itself notes that there is none
+    try:
+        import structlog  # noqa: F401  # for what it leaves in sys.modules
+    finally:
+        del sys.modules["rich"]
+        if with_rich is not None:
+            sys.modules["rich"] = with_rich
+
+
+async def _until_signalled(
+    what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], settings: Settings
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _asked_to_stop, stop)
+    await what(settings, stop)
+
+
+def _asked_to_stop(stop: asyncio.Event) -> None:
+    if stop.is_set():
+        # Asked twice: whoever asks does not want to wait for requests in flight.
+        os._exit(128 + signal.SIGINT)
+    stop.set()
+
+
+async def _serve(settings: Settings, stop: asyncio.Event) -> None:
+    from mercato.web.server import listen, url_of
+
+    await _migrate(settings, stop)
+    with listen(settings.host, settings.port) as listener:
+        if settings.workers > 1:
+            from mercato.cli.workers import Workers
+
+            with tempfile.TemporaryDirectory(prefix="mercato-figures-") as figures:
+                await Workers(settings, listener, Path(figures)).run(stop)
+            return
+        await _serve_on(listener, settings, stop, ready=f"listening on {url_of(listener)}")
+    print("stopped", flush=True)
+
+
+async def _serve_one(settings: Settings, stop: asyncio.Event, *, handle: int) -> None:
+    with socket.socket(fileno=handle) as listener:
+        await _serve_on(listener, settings, stop, ready="ready")
+
+
+async def _serve_on(listener: socket.socket, settings: Settings, stop: asyncio.Event, *, ready: str) -> None:
+    """Serve on the socket and do the background work until asked to stop; say when it begins."""
+    from mercato.runtime import GRACE, running
+    from mercato.web.app import application
+    from mercato.web.server import serving
+
+    async with running(settings) as app:
+        async with serving(application(app), listener=listener):
+            _settle_memory()
+            print(ready, flush=True)
+            await stop.wait()
+            # Jobs and requests drain side by side, each within its own time.
+            draining = asyncio.create_task(app.worker.stop(grace=GRACE))
+        await draining
+
+
+def _settle_memory() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+async def _work(settings: Settings, stop: asyncio.Event) -> None:
+    from mercato.runtime import running
+
+    await _migrate(settings, stop)
+    async with running(settings):
+        _settle_memory()
+        print("working", flush=True)
+        await stop.wait()
+
+
+async def _migrate(settings: Settings, _stop: asyncio.Event) -> None:
+    from mercato.db.migrate import migrate as migrate_database
+    from mercato.db.url import database_url
+
+    if settings.database_url is None:
+        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    await migrate_database(database_url(settings))
