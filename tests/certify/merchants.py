@@ -77,6 +77,10 @@ class Healthy(MerchantDouble):
         """Where bugs go that answer in place of everything else."""
         return None
 
+    def next_number(self) -> str:
+        self.times["number"] += 1
+        return f"A-{self.times['number']}"
+
     def item_faults(self, order: Mapping[str, Any]) -> list[Error]:
         gone = any(line["itemId"] == GONE for line in order["cart"]["lineItems"])
         if gone:

@@ -81,7 +81,7 @@ async def test_without_a_catalog_an_order_of_the_examples_is_asked_for():
 
 
 async def test_http_beyond_this_machine_fails(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mercato.certify.merchant.transport.LOOPBACK", ())
+    monkeypatch.setattr("mercato.certify.transport.LOOPBACK", ())
     async with Healthy(secret=SECRET, catalog=menu()) as merchant:
         outcomes = await certified(merchant, ["transport.https"])
     assert outcomes["merchant.transport.https"].verdict is Verdict.FAIL

@@ -1,8 +1,9 @@
 """A list of checks that is written down beside what each of them does."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from mercato.certify.model import Check, Run
 
@@ -50,6 +51,19 @@ class Group(Generic[B]):
             return run
 
         return add
+
+    def under(self, prefix: str) -> "Group[Any]":
+        """Return the same checks for one kind of implementation."""
+        group = Group[Any](f"{prefix}.{self.name}", heading=self.heading, section=self._section)
+        group.checks = [
+            replace(
+                check,
+                id=f"{prefix}.{check.id}",
+                needs=tuple(f"{prefix}.{one}" for one in check.needs),
+            )
+            for check in self.checks
+        ]
+        return group
 
 
 class Suite(Generic[B]):

@@ -6,7 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from mercato.catalog.money import get_scale, scaled, to_minor
-from mercato.certify.merchant.bench import Message
+from mercato.certify.sending import Message
 from mercato.certify.shop import Draft
 from mercato.wire import as_json
 

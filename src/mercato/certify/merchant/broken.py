@@ -7,10 +7,9 @@ from time import monotonic
 from typing import Final
 from urllib.parse import urlsplit
 
-from mercato.certify.merchant.bench import Bench, Message
 from mercato.certify.model import NoAnswer
+from mercato.certify.sending import Message, Sender
 from mercato.certify.shown import address
-from mercato.outbound.signing import target
 
 CONNECT_SECONDS: Final = 5.0
 
@@ -18,19 +17,19 @@ GRACE: Final = 0.05
 """Seconds that the server has for reading what was sent, before the connection is gone."""
 
 
-async def left(bench: Bench, message: Message) -> None:
+async def left(bench: Sender, message: Message) -> None:
     """Send a whole webhook and close the connection without waiting for the answer."""
     await _send(bench, message, message.body, "The connection was closed before an answer came.")
 
 
-async def cut_off(bench: Bench, message: Message) -> None:
+async def cut_off(bench: Sender, message: Message) -> None:
     """Send the first half of a webhook and close the connection."""
     half = message.body[: len(message.body) // 2]
     await _send(bench, message, half, "The connection was closed in the middle of the body.")
 
 
-async def _send(bench: Bench, message: Message, body: bytes, words: str) -> None:
-    url = target(bench.of.webhook_url, message.suffix)
+async def _send(bench: Sender, message: Message, body: bytes, words: str) -> None:
+    url = bench.url_of(message.suffix)
     parts = urlsplit(url)
     headers = bench.headers(message) | {"Host": parts.netloc.rpartition("@")[2], "Connection": "close"}
     headers["Content-Length"] = str(len(message.body))
@@ -51,5 +50,5 @@ async def _send(bench: Bench, message: Message, body: bytes, words: str) -> None
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
-    shown = bench.of.shower.request(f"POST {address(url)}", bench.headers(message), body)
+    shown = bench.receiver.shower.request(f"POST {address(url)}", bench.headers(message), body)
     bench.say(shown, words, began)

@@ -8,10 +8,11 @@ from mercato.catalog.runs import RunStatus
 from mercato.catalog.wire import CatalogSyncWebhookData
 from mercato.certify.merchant import judging
 from mercato.certify.merchant.altered import grown, rewritten
-from mercato.certify.merchant.bench import Bench, Message
+from mercato.certify.merchant.bench import Bench
 from mercato.certify.merchant.placing import ACCEPTED as TAKEN
-from mercato.certify.merchant.signatures import ACCEPTED as BELIEVED
-from mercato.certify.merchant.signatures import COMPARED, another_secret
+from mercato.certify.sending import Message
+from mercato.certify.signatures import another_secret
+from mercato.certify.statuses import acknowledged, not_believed
 from mercato.certify.suite import Group
 from mercato.clock import new_id
 from mercato.orders.wire import CancelledData
@@ -37,13 +38,13 @@ _ANY: Final = (
 @group.check(
     "catalog-sync-succeeded",
     "catalog.sync.succeeded is acknowledged",
-    needs=BELIEVED,
+    needs="merchant.signature.accepted",
     proves="the end of a catalog's run can be told at {webhookUrl}/catalog-sync",
     advice=_ANY,
 )
 async def sync_succeeded(bench: Bench) -> str:
     """Tell that a catalog was taken."""
-    return judging.acknowledged(await bench.send(_sync(bench)))
+    return acknowledged(await bench.send(_sync(bench)))
 
 
 @group.check(
@@ -54,7 +55,7 @@ async def sync_succeeded(bench: Bench) -> str:
 )
 async def sync_failed(bench: Bench) -> str:
     """Tell that a catalog was not taken."""
-    return judging.acknowledged(await bench.send(_sync(bench, failed=True)))
+    return acknowledged(await bench.send(_sync(bench, failed=True)))
 
 
 @group.check(
@@ -69,7 +70,7 @@ async def cancelled(bench: Bench) -> str:
     """Place an order and cancel it."""
     message = bench.placement(await bench.agreed())
     judging.taken(await bench.send(message))
-    return judging.acknowledged(await bench.send(await _cancelled(bench, UUID(message.webhook_id))))
+    return acknowledged(await bench.send(await _cancelled(bench, UUID(message.webhook_id))))
 
 
 @group.check(
@@ -82,7 +83,7 @@ async def cancelled(bench: Bench) -> str:
 )
 async def unknown_cancelled(bench: Bench) -> str:
     """Cancel an order that was never placed."""
-    return judging.acknowledged(await bench.send(await _cancelled(bench, new_id())))
+    return acknowledged(await bench.send(await _cancelled(bench, new_id())))
 
 
 @group.check(
@@ -98,8 +99,8 @@ async def cancelled_again(bench: Bench) -> str:
     message = bench.placement(await bench.agreed())
     judging.taken(await bench.send(message))
     event = await _cancelled(bench, UUID(message.webhook_id))
-    judging.acknowledged(await bench.send(event.but(late=2)))
-    return judging.acknowledged(await bench.send(event))
+    acknowledged(await bench.send(event.but(late=2)))
+    return acknowledged(await bench.send(event))
 
 
 @group.check(
@@ -112,8 +113,8 @@ async def cancelled_again(bench: Bench) -> str:
 async def repeat(bench: Bench) -> str:
     """Send an event twice."""
     event = _sync(bench)
-    judging.acknowledged(await bench.send(event.but(late=2)))
-    return judging.acknowledged(await bench.send(event))
+    acknowledged(await bench.send(event.but(late=2)))
+    return acknowledged(await bench.send(event))
 
 
 @group.check(
@@ -126,7 +127,7 @@ async def repeat(bench: Bench) -> str:
 async def unknown_type(bench: Bench) -> str:
     """Send an event of the future."""
     data = {"storeId": str(bench.of.shop.store.id), "news": "something that is not invented yet"}
-    return judging.acknowledged(await bench.send(bench.event(CATALOG_SYNC, "catalog.sync.paused", data)))
+    return acknowledged(await bench.send(bench.event(CATALOG_SYNC, "catalog.sync.paused", data)))
 
 
 @group.check(
@@ -138,26 +139,26 @@ async def unknown_type(bench: Bench) -> str:
 )
 async def unknown_members(bench: Bench) -> str:
     """Put unknown members everywhere."""
-    return judging.acknowledged(await bench.send(rewritten(_sync(bench), grown)))
+    return acknowledged(await bench.send(rewritten(_sync(bench), grown)))
 
 
 @group.check(
     "sync-checked",
     "Forged news of a catalog is refused",
-    needs=(COMPARED, SUCCEEDED),
+    needs=("merchant.signature.wrong-key-refused", SUCCEEDED),
     section="Specification 5.3",
     proves="one verification serves every path",
     advice="Verify the signature on /catalog-sync, too, and answer 401 when it does not verify.",
 )
 async def sync_checked(bench: Bench) -> str:
     """Sign with a secret that nobody has."""
-    return judging.not_believed(await bench.send(_sync(bench).but(secrets=(another_secret(),))))
+    return not_believed(await bench.send(_sync(bench).but(secrets=(another_secret(),))))
 
 
 @group.check(
     "cancelled-checked",
     "A forged cancellation is refused",
-    needs=(COMPARED, UNKNOWN),
+    needs=("merchant.signature.wrong-key-refused", UNKNOWN),
     section="Specification 5.3",
     proves="nobody else can cancel an order",
     advice="Verify the signature on /order-cancelled, too, and answer 401 when it does not verify.",
@@ -165,7 +166,7 @@ async def sync_checked(bench: Bench) -> str:
 async def cancelled_checked(bench: Bench) -> str:
     """Sign with a secret that nobody has."""
     event = await _cancelled(bench, new_id())
-    return judging.not_believed(await bench.send(event.but(secrets=(another_secret(),))))
+    return not_believed(await bench.send(event.but(secrets=(another_secret(),))))
 
 
 def _sync(bench: Bench, *, failed: bool = False) -> Message:

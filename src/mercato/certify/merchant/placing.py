@@ -9,9 +9,11 @@ from mercato.certify.merchant.altered import NOBODYS, grown, halved, rewritten, 
 from mercato.certify.merchant.bench import CARD, Bench
 from mercato.certify.merchant.broken import cut_off, left
 from mercato.certify.merchant.questions import ACCEPTED as AGREED
-from mercato.certify.merchant.reply import Reply, read_placed
-from mercato.certify.merchant.signatures import COMPARED, another_secret
+from mercato.certify.merchant.reply import read_placed
 from mercato.certify.model import Failed, NoAnswer, Skipped
+from mercato.certify.sending import Reply
+from mercato.certify.signatures import another_secret
+from mercato.certify.statuses import not_believed
 from mercato.certify.suite import Group
 from mercato.orders.amounts import remark
 from mercato.orders.replies import PlaceSaid, Refused
@@ -51,7 +53,7 @@ async def accepted(bench: Bench) -> str:
 @group.check(
     "forged-refused",
     "A forged order is refused",
-    needs=(COMPARED, ACCEPTED),
+    needs=("merchant.signature.wrong-key-refused", ACCEPTED),
     section="Specification 5.3; decisions 9",
     proves="nobody else can place an order",
     advice="Verify the signature on /place, too, before all else, and answer 401 when it does not verify.",
@@ -59,7 +61,7 @@ async def accepted(bench: Bench) -> str:
 async def forged(bench: Bench) -> str:
     """Place an order with a secret that nobody has."""
     message = bench.placement(await bench.agreed())
-    return judging.not_believed(await bench.send(message.but(secrets=(another_secret(),))))
+    return not_believed(await bench.send(message.but(secrets=(another_secret(),))))
 
 
 @group.check(
@@ -103,7 +105,7 @@ async def repeat_in_rotation(bench: Bench) -> str:
     """Send an order again, signed with two secrets."""
     message = bench.placement(await bench.agreed())
     first = judging.taken(await bench.send(message))
-    again = read_placed(await bench.send(message.but(secrets=(another_secret(), bench.of.secret))))
+    again = read_placed(await bench.send(message.but(secrets=(another_secret(), bench.receiver.secret))))
     return _one_number([_number(first), _number(again)])
 
 

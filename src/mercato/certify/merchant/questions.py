@@ -13,7 +13,6 @@ from mercato.certify.merchant import judging
 from mercato.certify.merchant.altered import NOBODYS, at_half, grown, halved, rewritten, turned, with_item
 from mercato.certify.merchant.bench import PICKUP, Bench
 from mercato.certify.merchant.reply import read
-from mercato.certify.merchant.signatures import ACCEPTED as BELIEVED
 from mercato.certify.model import Failed, Skipped
 from mercato.certify.shop import Draft
 from mercato.certify.suite import Group
@@ -48,7 +47,7 @@ _OPTIONAL: Final = "Read optional members as optional: absent and null mean that
 @group.check(
     "accepted",
     "An order that is right is agreed to",
-    needs=BELIEVED,
+    needs="merchant.signature.accepted",
     proves="the store takes what its own catalog sells",
     advice="Answer 2xx with a JSON object: `isValid` true, and `amounts` if you add to the price. Give the catalog "
     "that you publish with --catalog, so that the order is one of yours.",

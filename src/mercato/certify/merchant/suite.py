@@ -2,10 +2,17 @@
 
 from typing import Final
 
-from mercato.certify.merchant import catalog, events, placing, questions, signatures, transport
+from mercato.certify.merchant import catalog, events, placing, questions
 from mercato.certify.merchant.bench import Bench
+from mercato.certify.signatures import signatures
 from mercato.certify.suite import Suite
+from mercato.certify.transport import transport
 
 MERCHANT: Final = Suite[Bench](
-    signatures.group, questions.group, placing.group, events.group, transport.group, catalog.group
+    signatures.under("merchant"),
+    questions.group,
+    placing.group,
+    events.group,
+    transport.under("merchant"),
+    catalog.group,
 )

@@ -1,24 +1,20 @@
 """One certification of a merchant, from its addresses to what came of every check."""
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import urlsplit
 from uuid import UUID
-
-import aiohttp
 
 from mercato import clock
 from mercato.catalog.lint import NOWHERE
 from mercato.certify.merchant.bench import CARD, Bench, Merchant
 from mercato.certify.model import Check, Outcome, UnusableTargetError
+from mercato.certify.reaching import open_session, reach
 from mercato.certify.runner import Runner, Told
+from mercato.certify.sending import Receiver
 from mercato.certify.shop import EXAMPLE, Shop, shop_of
-from mercato.certify.shown import Shower, address, hidden_of
+from mercato.certify.shown import Shower, hidden_of
 from mercato.outbound.addresses import AddressPolicy
-from mercato.outbound.agent import USER_AGENT
 from mercato.outbound.client import NotModified, Outbound, PullFailed, PullLimits
 
 SECONDS: Final = 55.0
@@ -52,19 +48,21 @@ async def certify_merchant(
 ) -> tuple[Outcome, ...]:
     """Return what came of the checks; each is told as soon as it is known. Raises UnusableTargetError."""
     shop = await _shop(options)
-    await _reach(options.webhook_url)
-    async with _session() as session:
+    await reach(options.webhook_url)
+    async with open_session() as session:
         merchant = Merchant(
-            webhook_url=options.webhook_url,
-            secret=options.secret,
-            token=options.token,
+            receiver=Receiver(
+                url=options.webhook_url,
+                secret=options.secret,
+                token=options.token,
+                session=session,
+                shower=Shower(hidden_of(options.secret, options.token, options.declined_card, CARD)),
+                seconds=options.place_seconds,
+            ),
             shop=shop,
-            session=session,
-            shower=Shower(hidden_of(options.secret, options.token, options.declined_card, CARD)),
             catalog_url=options.catalog_url,
             declined_card=options.declined_card,
             validate_seconds=options.validate_seconds,
-            place_seconds=options.place_seconds,
         )
         return await Runner(checks, bench=lambda: Bench(merchant), seconds=options.seconds).run(told)
 
@@ -113,29 +111,3 @@ async def _pulled(url: str | None) -> bytes | None:
         return None
     assert not isinstance(pulled, NotModified)
     return pulled.body
-
-
-async def _reach(url: str) -> None:
-    """Connect once. Raises UnusableTargetError when nobody is there."""
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    try:
-        async with asyncio.timeout(CONNECT_SECONDS):
-            _, writer = await asyncio.open_connection(parts.hostname, port)
-    except (OSError, TimeoutError):
-        raise UnusableTargetError(
-            f"Nothing answers at {address(url)}. Is it running, and is that the address it listens on?"
-        ) from None
-    writer.close()
-
-
-@asynccontextmanager
-async def _session() -> AsyncIterator[aiohttp.ClientSession]:
-    # A connection for each call: one that the other side has closed in the meantime would look like a fault.
-    async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(force_close=True, limit=64),
-        headers={aiohttp.hdrs.USER_AGENT: USER_AGENT},
-        cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=False,
-    ) as session:
-        yield session
