@@ -72,5 +72,14 @@ bench-large: $(VENV)/.dev ## discovery over a million stores on both databases; 
 soak: $(VENV)/.dev ## ten minutes of everything: what grows? ARGS="--database postgresql"
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
+# A stamp of its own: nobody else needs Sphinx.
+$(VENV)/.docs: $(VENV)/.run requirements-docs.txt
+	$(PIP) install --constraint constraints.txt --requirement requirements-docs.txt
+	touch $@
+
+docs: $(VENV)/.docs ## the documents as a site in ./site, to be read without a network
+	$(BIN)/python -m sphinx -q -W --keep-going -E -b html -d build/doctrees docs site
+	$(BIN)/python docs/offline.py site
+
 clean: ## remove what the targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist site $(CLIENT)/node_modules
