@@ -19,6 +19,7 @@ ERRORS = ROOT / "docs/reference/errors.md"
 
 PAGES = (
     "check-a-catalog.md",
+    "import-a-menu.md",
     "replace-a-catalog.md",
     "sell-out-an-item.md",
     "pause-a-store.md",

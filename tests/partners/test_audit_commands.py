@@ -30,6 +30,7 @@ READS = {
     ("audit",),
     ("backup",),
     ("catalog", "diff"),
+    ("catalog", "import"),
     ("catalog", "lint"),
     ("catalog", "show"),
     ("certify", "merchant"),

@@ -25,7 +25,12 @@ from mercato.settings import Settings
 MOST_ALIKE: Final = 10
 """Warnings of one rule that people are shown."""
 
-catalog = App(name="catalog", help="Catalogs: lint, diff, show.")
+catalog = App(name="catalog", help="Catalogs: lint, diff, show, import.")
+catalog.command(
+    "mercato.cli.catalog_import:import_",
+    name="import",
+    help="Turn a menu of another format into a CatalogSet.",
+)
 
 Source = Annotated[str, Parameter(help="A file, a URL, or - for standard input.", allow_leading_hyphen=True)]
 

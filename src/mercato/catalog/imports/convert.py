@@ -1,0 +1,66 @@
+"""A document of another format in, a CatalogSet and what was lost out. Pure."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mercato.catalog.imports import deliverect, hubrise, square, uber
+from mercato.catalog.imports.draft import Draft
+from mercato.catalog.imports.losses import Loss, Losses
+from mercato.catalog.imports.source import Asked, Format
+from mercato.catalog.imports.unread import report_unread
+from mercato.catalog.money import find_scale
+from mercato.catalog.read import BOM
+from mercato.wire import Decoder
+
+FORMATS: dict[str, Format] = {
+    one.name: one for one in (uber.FORMAT, deliverect.FORMAT, hubrise.FORMAT, square.FORMAT)
+}
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """The CatalogSet as JSON. `count` are all losses, of which `losses` lists the first."""
+
+    document: bytes
+    losses: Sequence[Loss]
+    count: int
+
+
+class UnknownCurrencyError(ValueError):
+    """There is no such currency."""
+
+
+def convert(name: str, document: bytes, asked: Asked) -> Imported:
+    """Return what becomes of the document. Raises a Problem that lists by pointer what is wrong with it."""
+    form, losses = FORMATS[name], Losses()
+    text = document.removeprefix(BOM)
+    try:
+        untyped = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        untyped = {}  # the decoder says it in words
+    kind = form.shape_of(untyped)
+    menu = Decoder(kind)(text)
+    report_unread(untyped, kind, losses, idle=form.idle)
+    currency = _currency(form.currency_of(menu), asked, losses)
+    scale = find_scale(currency)
+    if scale is None:
+        raise UnknownCurrencyError(currency)
+    draft = Draft(source=name, currency=currency, scale=scale, losses=losses)
+    form.fill(menu, draft, asked)
+    made = draft.finish()
+    return Imported(document=made, losses=losses.listed(), count=losses.count)
+
+
+def _currency(found: str | None, asked: Asked, losses: Losses) -> str:
+    if asked.currency is not None:
+        if found is not None and found != asked.currency:
+            losses.approximated(
+                "", "It is in another currency than was asked for: amounts stay, the currency changes."
+            )
+        return asked.currency
+    if found is None:
+        losses.approximated(
+            "", f"The document names no currency: {asked.default_currency} is taken. See --currency."
+        )
+        return asked.default_currency
+    return found

@@ -1,0 +1,120 @@
+"""`mercato catalog import`: a file or a pipe in, a CatalogSet out, what was lost beside it."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.catalog.test_imports import SAMPLES, hubrise, uber
+from tests.catalog.test_lint import interrupted, read_by, written
+
+from mercato import cli
+
+MERCATO = str(Path(sys.executable).with_name("mercato"))
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("MERCATO_") and "TEST" not in name]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_result_passes_the_linter_and_can_be_drawn(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    source, out = written(tmp_path, SAMPLES[name]()), str(tmp_path / "out.json")
+    assert cli.run(["catalog", "import", "--from", name, source, "-o", out]) == 0
+    assert capsys.readouterr().out == ""
+    assert cli.run(["catalog", "lint", out]) == 0
+    assert cli.run(["catalog", "show", out]) == 0
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_the_report_names_every_loss_by_pointer(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    source, report = written(tmp_path, uber()), tmp_path / "report.json"
+    assert cli.run(["catalog", "import", "--from", "uber", source, "--report", str(report)]) == 0
+    out = capsys.readouterr()
+    told = json.loads(report.read_bytes())
+    assert told["count"] == len(told["losses"]) > 5
+    assert {
+        "path": "/items/0/tax_info",
+        "kind": "dropped",
+        "message": "tax_info has no counterpart.",
+    } in told["losses"]
+    assert json.loads(out.out)["currency"] == "USD"
+    assert f"{told['count']} losses" in out.err
+
+
+def test_what_people_read_fits_into_80_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    document = uber()
+    document["items"] = [document["items"][0] | {"id": f"i{index}"} for index in range(20)]
+    document["\x1b[2J"] = "evil"
+    assert cli.run(["catalog", "import", "--from", "uber", written(tmp_path, document)]) == 0
+    err = capsys.readouterr().err
+    assert all(len(line) <= 80 for line in err.splitlines())
+    assert "tax_info has no counterpart. (20 times)" in err
+    assert "\x1b" not in err
+
+
+def test_standard_input_currency_and_language(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    typed = io.TextIOWrapper(io.BytesIO(json.dumps(uber()).encode()))
+    monkeypatch.setattr(sys, "stdin", typed)
+    assert cli.run(["catalog", "import", "--from", "uber", "-", "--currency", "eur", "--language", "fr"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["currency"] == "EUR"
+    assert "Café" in {item["name"] for item in made["items"].values()}
+
+
+@pytest.mark.parametrize(
+    ("document", "options"),
+    [
+        (uber(), []),
+        (uber(), ["--from", "grubhub"]),
+        (uber(), ["--from", "square"]),
+        (uber(), ["--from", "uber", "--currency", "XXX"]),
+        (uber(), ["--from", "uber", "-o", "/nowhere/at/all.json"]),
+        (uber(), ["--from", "uber", "-o", "."]),
+        (uber(), ["--from", "uber", "--report", "/nowhere/at/all.json"]),
+        (uber(), ["--from", "uber", "--bogus"]),
+        (b"", ["--from", "hubrise"]),
+        (b"<html>", ["--from", "hubrise"]),
+    ],
+    ids=["none", "unknown", "other", "currency", "output", "directory", "report", "option", "empty", "html"],
+)
+def test_what_cannot_be_imported_ends_with_2_and_says_why(
+    document: Any, options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert cli.run(["catalog", "import", written(tmp_path, document), *options]) == 2
+    assert capsys.readouterr().err.strip()
+    assert cli.run(["catalog", "import", "--from", "uber", str(tmp_path / "none")]) == 2
+
+
+def test_a_wrong_document_is_told_by_pointer(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    document = hubrise()
+    document["data"]["products"][0]["skus"] = "none"
+    assert cli.run(["catalog", "import", "--from", "hubrise", written(tmp_path, document)]) == 2
+    assert "at /data/products/0/skus" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_it_and_a_closed_pipe_is_quiet(tmp_path: Path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    command = [MERCATO, "catalog", "import", "--from", "uber", str(fifo)]
+    waiting = subprocess.Popen(command, stderr=subprocess.PIPE)
+    with read_by(fifo, waiting):
+        _, told = interrupted(waiting)
+    assert (waiting.returncode, told) == (130, b"Interrupted.\n")
+    document = uber()
+    document["items"] += [{"id": f"i{index}", "price_info": {"price": 1}} for index in range(5000)]
+    source = written(tmp_path, document)
+    pipe = f"{MERCATO} catalog import --from uber {source} --report {tmp_path / 'r'} | head -1"
+    done = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, "Traceback" in done.stderr) == ("{\n", False)

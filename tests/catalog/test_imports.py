@@ -1,0 +1,543 @@
+"""Menus of other formats become CatalogSets that an ingest takes; what is lost is told by pointer."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import inspect as info
+
+from mercato.catalog.imports.convert import FORMATS, Imported, UnknownCurrencyError, convert
+from mercato.catalog.imports.hours import windows
+from mercato.catalog.imports.losses import Losses
+from mercato.catalog.imports.source import Asked
+from mercato.catalog.lint import lint
+from mercato.errors import Problem
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+ASKED = Asked(default_currency="USD", now=NOW)
+
+Menu = dict[str, Any]
+
+
+class Result:
+    """An import, its CatalogSet by names, and its losses by pointer."""
+
+    def __init__(self, made: Imported) -> None:
+        self.made = made
+        self.document: Menu = json.loads(made.document)
+        self.lost = {one.path: one.message for one in made.losses}
+
+    def item(self, name: str) -> Menu:
+        [found] = [one for one in self.document["items"].values() if one.get("name") == name]
+        return dict(found)
+
+    def group(self, name: str) -> Menu:
+        [found] = [one for one in self.document["modifierGroups"].values() if one.get("name") == name]
+        return dict(found)
+
+    def names(self, table: str, ids: list[str]) -> list[str]:
+        return [self.document[table][one].get("name", "") for one in ids]
+
+    def choices(self, group: str) -> dict[str, str | None]:
+        """Return what each choice costs in the group."""
+        found = self.group(group)
+        prices = found.get("priceOverrides", {})
+        items = {one: self.document["items"][one] for one in found["itemIds"]}
+        return {item["name"]: prices.get(key, item.get("basePrice")) for key, item in items.items()}
+
+
+def imported(name: str, document: Any, **asked: Any) -> Result:
+    made = convert(name, json.dumps(document).encode(), msgspec_replace(ASKED, **asked))
+    report, _ = lint(made.document, default_currency="USD", most_bytes=32 << 20)
+    assert report.valid, report.errors
+    return Result(made)
+
+
+def msgspec_replace(asked: Asked, **changes: Any) -> Asked:
+    given = {name: getattr(asked, name) for name in ("default_currency", "now", "currency", "language")}
+    return Asked(**given | changes)
+
+
+def text(**languages: str) -> Menu:
+    return {"translations": languages}
+
+
+def uber() -> Menu:
+    """Return a menu in Uber's format: nested groups, overrides, hours across midnight, a suspended item."""
+    sugar = {"context_type": "MODIFIER_GROUP", "context_value": "sugars"}
+    return {
+        "menus": [
+            {
+                "id": "evening",
+                "title": text(en_us="Evening", fr="Soir"),
+                "service_availability": [
+                    {"day_of_week": "friday", "time_periods": [{"start_time": "18:00", "end_time": "02:00"}]},
+                    {"day_of_week": "sunday", "time_periods": [{"start_time": "00:00", "end_time": "23:59"}]},
+                    {"day_of_week": "someday", "time_periods": []},
+                ],
+                "category_ids": ["drinks", "gone"],
+            }
+        ],
+        "categories": [
+            {
+                "id": "drinks",
+                "title": text(en_us="Drinks"),
+                "entities": [{"id": "coffee", "type": "ITEM"}, {"id": "tea", "type": "ITEM"}],
+            }
+        ],
+        "items": [
+            {
+                "id": "coffee", "title": text(en_us="Coffee", fr="Café"), "image_url": "https://i.example/c.jpg",
+                "price_info": {"price": 300, "overrides": [{"context_type": "ITEM", "context_value": "x", "price": 1}]},
+                "tax_info": {"tax_rate": 8}, "quantity_info": {"quantity": {"max_permitted": 9}},
+                "modifier_group_ids": {"ids": ["sugars"]},
+            },
+            {
+                "id": "tea", "title": text(en_us="Tea"), "price_info": {"price": 250},
+                "suspension_info": {"suspension": {"suspend_until": 4_000_000_000, "reason": "out"}},
+            },
+            {
+                "id": "cane", "title": text(en_us="Cane"),
+                "price_info": {"price": 20, "overrides": [sugar | {"price": 0}]},
+                "quantity_info": {"overrides": [sugar | {"quantity": {"max_permitted": 2}}]},
+                "modifier_group_ids": {"ids": ["origin"]},
+            },
+            {"id": "java", "title": text(en_us="Java"), "price_info": {"price": 5}},
+        ],
+        "modifier_groups": [
+            {
+                "id": "sugars", "title": text(en_us="Sugars"), "display_type": None,
+                "quantity_info": {"quantity": {"min_permitted": 1, "max_permitted": 2, "min_permitted_unique": 1}},
+                "modifier_options": [{"id": "cane", "type": "ITEM"}],
+            },
+            {"id": "origin", "title": text(en_us="Origin"), "modifier_options": [{"id": "java", "type": "ITEM"}]},
+        ],
+    }  # fmt: skip
+
+
+def test_uber_menus_keep_prices_groups_hours_and_nesting():
+    made = imported("uber", uber(), currency="EUR")
+    assert made.document["currency"] == "EUR"
+    coffee = made.item("Coffee")
+    assert (coffee["basePrice"], coffee["partnerItemId"], coffee["maximumQuantity"]) == ("3.00", "coffee", 9)
+    assert coffee["imageUrl"] == "https://i.example/c.jpg"
+    assert made.item("Tea")["isAvailable"] is False
+    assert made.choices("Sugars") == {"Cane": "0.00"}
+    sugars = made.group("Sugars")
+    assert (sugars["minimumAllowed"], sugars["maximumAllowed"], sugars["maximumPerItem"]) == (1, 2, 2)
+    assert made.names("modifierGroups", made.item("Cane")["modifierGroupIds"]) == ["Origin"]
+    [evening] = made.document["catalogs"].values()
+    assert evening["availability"] == [
+        {"dayOfWeek": "Sunday", "start": "00:00:00", "end": "00:00:00"},
+        {"dayOfWeek": "Friday", "start": "18:00:00", "end": "00:00:00"},
+        {"dayOfWeek": "Saturday", "start": "00:00:00", "end": "02:00:00"},
+    ]
+    assert set(made.lost) == {
+        "/menus/0/title/translations/fr",
+        "/menus/0/service_availability/1/time_periods/0",
+        "/menus/0/service_availability/2/day_of_week",
+        "/menus/0/category_ids/1",
+        "/items/0/title/translations/fr",
+        "/items/0/price_info/overrides/0",
+        "/items/0/tax_info",
+        "/items/1/suspension_info/suspension",
+        "/items/1/suspension_info/suspension/reason",
+        "/modifier_groups/0/quantity_info/quantity/min_permitted_unique",
+    }
+
+
+def test_a_language_can_be_asked_for_and_a_suspension_that_is_over_is_none():
+    document = uber()
+    document["items"][1]["suspension_info"]["suspension"]["suspend_until"] = 1_000
+    made = imported("uber", document, language="fr")
+    assert made.item("Café")["basePrice"] == "3.00"
+    assert "isAvailable" not in made.item("Tea")
+    assert "/items/0/title/translations/en_us" in made.lost
+
+
+def deliverect() -> list[Menu]:
+    """Return a menu in Deliverect's format: nested modifiers, a bundle, hours of a category, a snoozed product."""
+    return [
+        {
+            "menu": "Web", "menuId": "m1", "menuType": 0, "currency": "EUR", "nestedModifiers": True,
+            "availabilities": [{"dayOfWeek": 1, "startTime": "10:00", "endTime": "22:00"}],
+            "categories": [
+                {"_id": "c1", "name": "Mains", "products": ["p1", "p3"], "nameTranslations": {"nl": "Hoofd"}},
+                {
+                    "_id": "c2", "name": "Lunch", "products": ["p2"],
+                    "availabilities": [{"dayOfWeek": 7, "startTime": "11:00", "endTime": "14:00"}],
+                },
+            ],
+            "products": {
+                "p1": {
+                    "name": "Pizza", "plu": "PIZ", "price": 1250, "productType": 1, "subProducts": ["g1"],
+                    "deliveryTax": 9000, "productTags": [1],
+                },
+                "p2": {
+                    "name": "Soup", "plu": "SOUP", "price": 500, "snoozed": True,
+                    "overloads": [{"bundles": ["b1"], "price": 150}],
+                },
+                "p3": {"name": "Meal", "plu": "MEAL", "price": 1500, "subProducts": ["b1"]},
+            },
+            "modifiers": {
+                "x1": {"name": "Cheese", "plu": "CH", "price": 100, "subProducts": ["g2"]},
+                "x2": {"name": "Blue", "plu": "BL", "price": 0},
+            },
+            "modifierGroups": {
+                "g1": {"name": "Toppings", "subProducts": ["x1", "gone"], "min": 0, "max": 3, "multiMax": 2},
+                "g2": {"name": "Which", "subProducts": ["x2"], "min": 1, "max": 1},
+            },
+            "bundles": {"b1": {"name": "Choose", "subProducts": ["p1", "p2"], "min": 1, "max": 1}},
+        }
+    ]  # fmt: skip
+
+
+def test_deliverect_menus_keep_bundles_nested_modifiers_and_hours_of_categories():
+    made = imported("deliverect", deliverect())
+    assert made.document["currency"] == "EUR"
+    assert (made.item("Pizza")["basePrice"], made.item("Pizza")["partnerItemId"]) == ("12.50", "PIZ")
+    assert made.item("Soup")["isAvailable"] is False
+    toppings = made.group("Toppings")
+    assert ("minimumAllowed" in toppings, toppings["maximumAllowed"], toppings["maximumPerItem"]) == (
+        False,
+        3,
+        2,
+    )
+    assert made.names("modifierGroups", made.item("Cheese")["modifierGroupIds"]) == ["Which"]
+    assert made.choices("Choose") == {"Pizza": "0.00", "Soup": "1.50"}
+    hours = {
+        tuple(made.names("sections", one["sectionIds"])): one["availability"]
+        for one in made.document["catalogs"].values()
+    }
+    assert hours == {
+        ("Mains",): [{"dayOfWeek": "Monday", "start": "10:00:00", "end": "22:00:00"}],
+        ("Lunch",): [{"dayOfWeek": "Sunday", "start": "11:00:00", "end": "14:00:00"}],
+    }
+    assert set(made.lost) == {
+        "/0/categories/0/nameTranslations/nl",
+        "/0/products/p1/deliveryTax",
+        "/0/products/p1/productTags",
+        "/0/modifierGroups/g1/subProducts/1",
+    }
+
+
+def test_prices_are_read_with_the_decimals_of_the_menu():
+    [menu] = deliverect()
+    assert imported("deliverect", menu | {"currency": "JPY"}).item("Pizza")["basePrice"] == "12"
+    assert imported("deliverect", menu | {"currency": "KWD"}).item("Pizza")["basePrice"] == "12.500"
+    exact = imported("deliverect", menu | {"currency": "JPY", "decimalDigits": 0})
+    assert exact.item("Pizza")["basePrice"] == "1250"
+    assert "/products/p1/price" not in exact.lost
+
+
+def hubrise() -> Menu:
+    """Return a catalog in HubRise's format: sizes with options of their own, nested categories, a deal."""
+    return {
+        "id": "87yu4", "name": "Web", "location_id": "3r4s3-1",
+        "data": {
+            "categories": [
+                {"ref": "FOOD", "name": "Food"},
+                {"ref": "PIZ", "name": "Pizzas", "parent_ref": "FOOD", "image_ids": ["abc"]},
+            ],
+            "products": [
+                {
+                    "ref": "MAR", "category_ref": "PIZ", "name": "Margarita", "tags": ["vegetarian"],
+                    "skus": [
+                        {"ref": "MAR-SM", "name": "Small", "price": "9.80 EUR", "option_list_refs": ["SAU"]},
+                        {"ref": "MAR-LG", "name": "Large", "price": "16.80 EUR", "option_list_refs": ["SAU", "TOP"]},
+                    ],
+                },
+                {
+                    "ref": "COKE", "name": "Coke",
+                    "skus": [{"ref": "COK33", "price": "2.50 EUR", "restrictions": {"dow": "123----"}}],
+                },
+            ],
+            "option_lists": [
+                {
+                    "ref": "SAU", "name": "Sauce", "type": "single",
+                    "options": [{"ref": "BBQ", "name": "BBQ", "price": "0.50 EUR", "default": True}],
+                },
+                {
+                    "ref": "TOP", "name": "Toppings", "type": "multiple", "max_selections": 2,
+                    "options": [{"ref": "HAM", "name": "Ham", "price": "1.00 EUR"}],
+                },
+            ],
+            "deals": [{"ref": "D", "name": "Two for one", "lines": []}],
+            "discounts": [],
+        },
+    }  # fmt: skip
+
+
+def test_hubrise_sizes_become_choices_that_cost_what_they_did():
+    made = imported("hubrise", hubrise())
+    pizza = made.item("Margarita")
+    assert (pizza["basePrice"], pizza["tags"]) == ("9.80", ["vegetarian"])
+    assert made.choices("Margarita") == {"Small": "0.00", "Large": "7.00"}
+    sizes = made.group("Margarita")
+    assert (sizes["minimumAllowed"], sizes["maximumAllowed"]) == (1, 1)
+    assert made.names("modifierGroups", made.item("Large")["modifierGroupIds"]) == ["Sauce", "Toppings"]
+    assert made.item("Large")["partnerItemId"] == "MAR-LG"
+    # A size cannot be bought for what it costs more.
+    assert "basePrice" not in made.item("Large")
+    assert (made.item("Coke")["basePrice"], made.item("Coke")["partnerItemId"]) == ("2.50", "COK33")
+    assert (made.group("Sauce")["minimumAllowed"], made.group("Sauce")["maximumAllowed"]) == (1, 1)
+    assert (made.group("Toppings")["maximumAllowed"], made.group("Toppings")["maximumPerItem"]) == (2, 1)
+    [catalog] = made.document["catalogs"].values()
+    assert made.names("sections", catalog["sectionIds"]) == ["Food", "Web"]
+    assert set(made.lost) == {
+        "/data/categories/1/image_ids",
+        "/data/products",
+        "/data/products/0",
+        "/data/products/1/skus/0/restrictions/dow",
+        "/data/option_lists/0/options/0/default",
+        "/data/deals",
+    }
+
+
+def test_hubrise_answers_refer_by_id_and_uploads_by_ref_to_the_same():
+    data = hubrise()["data"]
+    data["categories"][1] |= {"id": "c9"}
+    data["option_lists"][0] |= {"id": "l9"}
+    product = data["products"][0]
+    product |= {"category_id": "c9", "category_ref": None}
+    product["skus"] = [{"id": "s", "price": "9.80 EUR", "option_list_ids": ["l9"]}]
+    made = imported("hubrise", data)
+    assert made.names("modifierGroups", made.item("Margarita")["modifierGroupIds"]) == ["Sauce"]
+    assert made.names("items", section(made, "Pizzas")["itemIds"]) == ["Margarita"]
+
+
+def section(made: Result, name: str) -> Menu:
+    [found] = [one for one in made.document["sections"].values() if one.get("name") == name]
+    return dict(found)
+
+
+def money(amount: int, currency: str = "USD") -> Menu:
+    return {"amount": amount, "currency": currency}
+
+
+def square() -> Menu:
+    """Return a catalog in Square's format: variations, a list whose bounds an item changes, an image, a tax."""
+    return {
+        "objects": [
+            {"type": "CATEGORY", "id": "C1", "category_data": {"name": "Drinks"}},
+            {
+                "type": "CATEGORY", "id": "C2",
+                "category_data": {"name": "Hot", "parent_category": {"id": "C1", "ordinal": 1}},
+            },
+            {"type": "IMAGE", "id": "I1", "image_data": {"url": "https://i.example/tea.jpg", "name": "tea"}},
+            {"type": "TAX", "id": "T1", "tax_data": {"name": "VAT"}},
+            {
+                "type": "MODIFIER_LIST", "id": "M1",
+                "modifier_list_data": {
+                    "name": "Milk", "selection_type": "SINGLE",
+                    "modifiers": [
+                        {"id": "O2", "modifier_data": {"name": "Oat", "price_money": money(60), "ordinal": 2}},
+                        {"id": "O1", "modifier_data": {"name": "Whole", "price_money": money(0), "ordinal": 1}},
+                        {"id": "O3", "is_deleted": True, "modifier_data": {"name": "Old"}},
+                    ],
+                },
+            },
+            {
+                "type": "ITEM", "id": "P1", "version": 7, "updated_at": "2026-01-01T00:00:00Z",
+                "item_data": {
+                    "name": "Tea", "description": "Hot", "categories": [{"id": "C2", "ordinal": 5}],
+                    "image_ids": ["I1", "I2"], "tax_ids": ["T1"],
+                    "modifier_list_info": [{"modifier_list_id": "M1", "min_selected_modifiers": 1}],
+                    "variations": [
+                        {"id": "V2", "item_variation_data": {"name": "Large", "price_money": money(450), "ordinal": 2}},
+                        {"id": "V1", "item_variation_data": {"name": "Small", "price_money": money(350), "ordinal": 1}},
+                    ],
+                },
+            },
+            {
+                "type": "ITEM", "id": "P2",
+                "item_data": {
+                    "name": "Cake", "category_id": "C1",
+                    "modifier_list_info": [{"modifier_list_id": "M1", "max_selected_modifiers": -1}],
+                    "variations": [{"id": "V3", "item_variation_data": {"name": "Regular", "price_money": money(400)}}],
+                },
+            },
+            {"type": "ITEM", "id": "P3", "item_data": {"name": "Gone", "is_archived": True}},
+        ],
+        "cursor": "x",
+    }  # fmt: skip
+
+
+def test_square_variations_lists_images_and_categories_are_kept():
+    made = imported("square", square())
+    tea = made.item("Tea")
+    assert (tea["basePrice"], tea["imageUrl"]) == ("3.50", "https://i.example/tea.jpg")
+    assert list(made.choices("Tea").items()) == [("Small", "0.00"), ("Large", "1.00")]
+    assert made.item("Large")["partnerItemId"] == "V2"
+    assert (made.item("Cake")["basePrice"], made.item("Cake")["partnerItemId"]) == ("4.00", "V3")
+    milks = [one for one in made.document["modifierGroups"].values() if one["name"] == "Milk"]
+    assert sorted(one.get("minimumAllowed", 0) for one in milks) == [0, 1]
+    assert {one["maximumAllowed"] for one in milks} == {1}
+    assert made.names("items", milks[0]["itemIds"]) == ["Whole", "Oat"]
+    [catalog] = made.document["catalogs"].values()
+    assert made.names("sections", catalog["sectionIds"]) == ["Drinks"]
+    assert made.names("sections", section(made, "Drinks")["sectionIds"]) == ["Hot"]
+    assert made.names("items", section(made, "Hot")["itemIds"]) == ["Tea"]
+    assert set(made.lost) == {
+        "/objects/2/image_data/name",
+        "/objects/3",
+        "/objects/3/tax_data",
+        "/objects/4/modifier_list_data/modifiers/2",
+        "/objects/5",
+        "/objects/5/item_data/image_ids/1",
+        "/objects/5/item_data/tax_ids",
+        "/objects/7",
+    }
+
+
+@pytest.mark.parametrize("form", ["list", "one"])
+def test_square_catalogs_come_as_a_list_or_as_one_object(form: str):
+    objects = square()["objects"]
+    document = objects if form == "list" else {"object": objects[5], "related_objects": objects[:5]}
+    assert imported("square", document).item("Tea")["basePrice"] == "3.50"
+
+
+SAMPLES = {"uber": uber, "deliverect": deliverect, "hubrise": hubrise, "square": square}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_same_document_has_the_same_ids_whenever_it_is_imported(name: str):
+    first, second = (convert(name, json.dumps(SAMPLES[name]()).encode(), ASKED) for _ in range(2))
+    assert first == second
+
+
+def struct_places(value: Any, at: str = "") -> list[tuple[Menu, str]]:
+    """Return every object of a document with its pointer, but for tables by id."""
+    if isinstance(value, list):
+        return [one for index, inner in enumerate(value) for one in struct_places(inner, f"{at}/{index}")]
+    if not isinstance(value, dict):
+        return []
+    inner = [one for key, inner in value.items() for one in struct_places(inner, f"{at}/{key}")]
+    tables = ("/products", "/modifiers", "/modifierGroups", "/bundles", "/translations", "Translations")
+    unread = ("/tax_info", "/deals", "/tax_data")
+    table = at.endswith(tables)
+    return inner if table or any(part in at for part in unread) else [(value, at), *inner]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_nothing_that_stands_anywhere_is_lost_without_a_word(name: str):
+    document = SAMPLES[name]()
+    places = struct_places(document)
+    for value, _ in places:
+        value["brand new"] = 0
+    made = convert(name, json.dumps(document).encode(), ASKED)
+    told = {one.path for one in made.losses if one.message == "brand new has no counterpart."}
+    assert told == {f"{at}/brand new" for _, at in places}
+
+
+def test_what_leads_back_or_is_there_twice_is_taken_out():
+    document = uber()
+    document["items"][3]["modifier_group_ids"] = {"ids": ["sugars", "origin"]}
+    document["items"].append(document["items"][0] | {"title": text(en_us="Other")})
+    document["categories"][0]["entities"] *= 2
+    lost = imported("uber", document).lost
+    assert "leads back" in " ".join(lost.values())
+    assert "another one of this id" in lost["/items/4"]
+    assert "more than once" in lost["/categories/0/entities/2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "pointer"),
+    [
+        ("uber", {}, ""),
+        ("uber", {"items": [{"id": 1}]}, "/items/0/id"),
+        ("deliverect", [{"products": []}], "/0/products"),
+        ("hubrise", {"data": {"products": [{"skus": 3}]}}, "/data/products/0/skus"),
+        ("square", {"objects": [{"id": "x"}]}, "/objects/0"),
+        ("square", "text", ""),
+    ],
+    ids=["empty", "number", "list", "skus", "type", "text"],
+)
+def test_what_is_no_such_menu_is_refused_by_pointer(name: str, document: Any, pointer: str):
+    with pytest.raises(Problem) as refused:
+        convert(name, json.dumps(document).encode(), ASKED)
+    assert any((one.pointer or "").startswith(pointer) for one in refused.value.errors)
+
+
+def test_an_unknown_currency_is_refused_and_what_is_no_json_too():
+    with pytest.raises(UnknownCurrencyError):
+        convert("uber", json.dumps(uber()).encode(), msgspec_replace(ASKED, currency="XXX"))
+    for wrong in (b"", b"{", b"\xff", b"[" * 100_000):
+        with pytest.raises(Problem):
+            convert("uber", wrong, ASKED)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        ("08:00", "17:30", ["Sunday 08:00:00 17:30:00"]),
+        ("08:00", "24:00", ["Sunday 08:00:00 00:00:00"]),
+        ("08:00", "00:00", ["Sunday 08:00:00 00:00:00"]),
+        ("22:00", "02:00", ["Sunday 22:00:00 00:00:00", "Monday 00:00:00 02:00:00"]),
+        ("00:00", "23:59", ["Sunday 00:00:00 00:00:00"]),
+        ("9:00", "9:30:15", ["Sunday 09:00:00 09:30:15"]),
+        ("12:00", "12:00", ["Sunday 12:00:00 00:00:00", "Monday 00:00:00 12:00:00"]),
+        ("25:00", "26:00", []),
+        ("24:00", "02:00", []),
+        ("noon", "late", []),
+    ],
+)
+def test_hours_become_windows(start: str, end: str, expected: list[str]):
+    losses = Losses()
+    found = windows(0, start, end, "/here", losses)
+    assert [f"{one['dayOfWeek']} {one['start']} {one['end']}" for one in found] == expected
+    assert losses.count == (1 if not expected or end == "23:59" else 0)
+
+
+# --- any document at all ------------------------------------------------------------------------------
+
+_TEXTS = (
+    "", "a", "b", "c", "monday", "08:00", "23:59", "02:00", "MODIFIER_GROUP", "single", "SINGLE", "ITEM",
+    "CATEGORY", "MODIFIER_LIST", "IMAGE", "VARIABLE_PRICING", "1.5 EUR", "9999999999999999999 EUR", "x EUR", "EUR",
+)  # fmt: skip
+_NUMBERS = (-(2**63), -1, 0, 1, 2, 7, 250, 2**31, 2**63 - 1)
+
+
+def documents(kind: info.Type) -> st.SearchStrategy[Any]:
+    """Return documents of the type: few ids, so that they refer to each other, and numbers that hurt."""
+    match kind:
+        case info.StructType():
+            required = {one.encode_name: documents(one.type) for one in kind.fields if one.required}
+            optional = {one.encode_name: documents(one.type) for one in kind.fields if not one.required}
+            return st.fixed_dictionaries(required, optional=optional)
+        case info.ListType():
+            return st.lists(documents(kind.item_type), max_size=3)
+        case info.DictType():
+            return st.dictionaries(
+                st.sampled_from(("a", "b", "c", "d/~")), documents(kind.value_type), max_size=3
+            )
+        case info.UnionType():
+            return st.one_of(*map(documents, kind.types))
+        case info.IntType():
+            return st.sampled_from(_NUMBERS)
+        case info.BoolType():
+            return st.booleans()
+        case info.StrType():
+            return st.sampled_from(_TEXTS)
+        case info.NoneType():
+            return st.none()
+    raise AssertionError(kind)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@given(data=st.data())
+def test_any_document_of_a_format_becomes_a_catalog_that_an_ingest_takes(name: str, data: st.DataObject):
+    sample = data.draw(st.sampled_from([[], {}, {"data": {}}, {"object": {}}]))
+    kind = info.type_info(FORMATS[name].shape_of(sample))
+    document = json.dumps(data.draw(documents(kind))).encode()
+    try:
+        made = convert(name, document, ASKED)
+    except Problem:
+        return  # drawn for one shape of the format, and read as another
+    report, _ = lint(made.document, default_currency="USD", most_bytes=32 << 20)
+    assert report.valid, (report.errors, document)
+    assert msgspec.json.decode(made.document)["items"] is not None
