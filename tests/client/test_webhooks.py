@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
-from mercato.client import UnknownData, UnreadableWebhookError, WebhookError, types, verify_webhook
+from mercato.client import Receiver, UnknownData, UnreadableWebhookError, WebhookError, types, verify_webhook
 from mercato.outbound.signing import webhook_headers
 from mercato.webhooks.explain import Secret, Whose, explain
 from mercato.webhooks.explain import Webhook as Received
@@ -143,3 +143,70 @@ def test_text_is_not_taken_for_the_bytes_that_were_signed():
     text: Any = BODY.decode()
     with pytest.raises(TypeError, match="bytes"):
         verified(signed(), text)
+
+
+def order_webhook(kind: str) -> bytes:
+    amounts: dict[str, Any] = dict.fromkeys(
+        ("adjustments", "fees", "promotions", "subTotal", "taxes", "tip", "total"), "0.00"
+    )
+    lists: dict[str, Any] = {
+        f"{name}Description": [] for name in ("adjustments", "fees", "promotions", "taxes", "tip")
+    }
+    order = {
+        "cart": {"catalogSetId": RUN, "storeId": RUN, "lineItems": []},
+        "fulfillment": {"mode": "PICKUP", "scheduleType": "ASAP"},
+        "amounts": {"currency": "USD"} | amounts | lists,
+    }
+    data = {"orderId": RUN, "storeId": RUN, "partnerStoreId": "1", "order": order, "cancelReason": None}
+    told = {"type": kind, "timestamp": "2026-01-31T18:30:00.000Z", "data": data}
+    return json.dumps(told | {"data": data | {"payment": {"cardToken": "tok_4242"}}}).encode()
+
+
+def fresh(body: bytes) -> dict[str, str]:
+    return signed(body, at=datetime.now(UTC))
+
+
+def test_a_receiver_asks_who_knows_and_answers_as_the_service_reads_it():
+    asked: list[Any] = []
+    seen: list[Any] = []
+
+    def validate(question: types.ValidateData) -> types.ValidateReply:
+        asked.append(question.order.fulfillment)
+        return types.ValidateReply(is_valid=False, errors=[types.StoreReason(code="STORE_CLOSED")])
+
+    def place(order: types.PlaceData) -> types.PlaceReply:
+        asked.append(str(order.order_id))
+        return types.PlaceReply(accepted=True, partner_order_id="A-1")
+
+    receiver = Receiver(SECRET, validate=validate, place=place, event=seen.append, refused=seen.append)
+    body = order_webhook("order.validate")
+    status, said = receiver.answer(fresh(body), body)
+    assert (status, json.loads(said)) == (200, {"isValid": False, "errors": [{"code": "STORE_CLOSED"}]})
+    body = order_webhook("order.place")
+    status, said = receiver.answer(fresh(body), body)
+    assert (status, json.loads(said)) == (200, {"accepted": True, "partnerOrderId": "A-1"})
+    assert asked[1] == RUN
+    body = order_webhook("order.cancelled")
+    assert receiver.answer(fresh(body), body) == (204, b"")
+    assert isinstance(seen[0].data, types.CancelledData)
+    assert receiver.answer({}, body) == (401, b"")
+    assert isinstance(seen[1], WebhookError)
+    assert receiver.answer(fresh(b"{}"), b"{}") == (400, b"")
+    assert isinstance(seen[2], UnreadableWebhookError)
+
+
+def test_a_receiver_without_functions_takes_everything_that_is_genuine():
+    receiver = Receiver([OTHER, SECRET])
+    body = order_webhook("order.validate")
+    assert receiver.answer(fresh(body), body) == (200, b'{"isValid":true}')
+    body = order_webhook("order.place")
+    assert receiver.answer(fresh(body), body) == (200, b'{"accepted":true}')
+    assert receiver.answer(fresh(BODY), BODY).status == 204
+
+
+def test_a_cards_token_is_in_no_text_of_an_event():
+    body = order_webhook("order.place")
+    event = verify_webhook(fresh(body), body, SECRET)
+    assert isinstance(event.data, types.PlaceData)
+    assert b"tok_4242" in bytes(event.data.payment or b"")
+    assert "tok_4242" not in repr(event) + repr(event.data)

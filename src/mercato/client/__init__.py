@@ -13,14 +13,17 @@ from mercato.client import errors, types
 from mercato.client.clients import AsyncClient, Client
 from mercato.client.core import NEVER, Retries
 from mercato.client.orders import as_cart, to_place
+from mercato.client.receiver import Answer, Receiver
 from mercato.client.webhooks import Event, UnknownData, UnreadableWebhookError, WebhookError, verify_webhook
 from mercato.wire import as_json, instant, parse_instant
 
 __all__ = [
     "NEVER",
+    "Answer",
     "AsyncClient",
     "Client",
     "Event",
+    "Receiver",
     "Retries",
     "UnknownData",
     "UnreadableWebhookError",

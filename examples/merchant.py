@@ -1,0 +1,122 @@
+"""A merchant's system: it hosts a menu, goes live, takes orders and cooks them.
+
+    python examples/merchant.py partner.json [PORT]
+
+`partner.json` is what `mercato partner create "My POS" --kind commerce --json` has printed.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from uuid import UUID
+
+from aiohttp import web
+
+from mercato.client import AsyncClient, Receiver, errors, types
+
+RAMEN, GYOZA = "0190f5fe-7e3b-7ccc-8000-000000000101", "0190f5fe-7e3b-7ccc-8000-000000000102"
+ITEMS = {
+    RAMEN: {"itemId": RAMEN, "name": "Miso ramen", "basePrice": "13.50"},
+    GYOZA: {"itemId": GYOZA, "name": "Gyoza", "basePrice": "6.25"},
+}
+MENU = {"currency": "USD", "sections": {"all": {"name": "All", "itemIds": list(ITEMS)}}, "items": ITEMS}
+URL = os.environ.get("MERCATO_URL", "http://127.0.0.1:8000")
+BOOK: dict[UUID, types.PlaceReply] = {}  # a real one is kept in a database
+KITCHEN: asyncio.Queue[UUID] = asyncio.Queue()
+
+
+def reasons(order: types.OrderTold) -> list[types.StoreReason]:
+    """Say what is wrong with an order, line by line."""
+    found = []
+    for number, line in enumerate(order.cart.line_items):
+        item, at = ITEMS.get(str(line.item_id)), f"/cart/lineItems/{number}"
+        if item is None or line.modifier_groups:
+            found.append(types.StoreReason(code="ITEM_UNAVAILABLE", message="No such dish.", pointer=at))
+        elif line.amounts and line.amounts.unit_price != item["basePrice"]:
+            found.append(types.StoreReason(code="ITEM_PRICE_CHANGED", message="It costs more.", pointer=at))
+    return found
+
+
+def validate(asked: types.ValidateData) -> types.ValidateReply:
+    wrong = reasons(asked.order)
+    return types.ValidateReply(is_valid=not wrong, errors=wrong)
+
+
+def place(asked: types.PlaceData) -> types.PlaceReply:
+    """Take an order, once: whoever asks again gets the first answer."""
+    if asked.order_id not in BOOK:
+        wrong = reasons(asked.order)
+        reply = types.PlaceReply(accepted=not wrong, partner_order_id=f"A-{len(BOOK) + 1}", errors=wrong)
+        BOOK[asked.order_id] = reply
+        if not wrong:
+            KITCHEN.put_nowait(asked.order_id)
+    return BOOK[asked.order_id]
+
+
+async def open_shop(receiver: Receiver, port: int) -> str:
+    """Serve the menu, and answer webhooks; return where."""
+
+    async def menu(_: web.Request) -> web.Response:
+        return web.json_response(MENU)
+
+    async def webhook(request: web.Request) -> web.Response:
+        status, body = receiver.answer(request.headers, await request.read())
+        return web.Response(status=status, body=body, content_type="application/json")
+
+    app = web.Application()
+    app.add_routes([web.get("/menu.json", menu), web.post("/hooks/{event}", webhook)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    return f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+
+async def go_live(mercato: AsyncClient, here: str) -> types.Store:
+    """Register the store, or find the one of an earlier run, and wait until it is live."""
+    menu, hooks, city = f"{here}/menu.json", f"{here}/hooks", types.AddressRequest(city="Madison", state="WI")
+    wanted = types.OnboardingRequest(
+        partner_store_id="ramen-1", name="Harbour Ramen", address=city, catalog_callback_url=menu
+    )
+    try:
+        onboarding_id = (await mercato.register_store(wanted)).onboarding_id
+    except errors.ConflictError as known:
+        onboarding_id = known.members["onboardingId"]
+    store = await mercato.wait_until_live(onboarding_id)
+    return await mercato.update_store(store.store_id, types.StoreUpdate(webhook_url=hooks))
+
+
+async def cook(mercato: AsyncClient, order_id: UUID) -> None:
+    for status in ("confirmed", "preparing", "ready"):
+        await asyncio.sleep(0.5)
+        await mercato.update_order_status(order_id, types.OrderStatusUpdate(status=status))
+    await mercato.update_order_status(order_id, types.OrderStatusUpdate(state="completed"))
+    print(f"Order {order_id} is handed over.", flush=True)
+
+
+async def main(partner: dict[str, str], port: int = 9200) -> None:
+    receiver = Receiver(partner["signingSecret"], validate=validate, place=place, refused=print)
+    here = await open_shop(receiver, port)
+    async with AsyncClient(URL, partner["commerceKey"]) as mercato:
+        store = await go_live(mercato, here)
+        print(f"{store.name} is live: {store.store_id}", flush=True)
+        while True:
+            order_id = await KITCHEN.get()
+            try:
+                await cook(mercato, order_id)
+            except errors.MercatoError as fault:
+                print(f"Order {order_id} was not cooked: {fault}", flush=True)
+
+
+if __name__ == "__main__":
+    if not sys.argv[1:]:
+        sys.exit(__doc__)
+    try:
+        asyncio.run(main(json.loads(Path(sys.argv[1]).read_text()), *map(int, sys.argv[2:3])))
+    except KeyError as missing:
+        sys.exit(f"{sys.argv[1]} has no {missing}: is it the file of a partner of the other kind?")
+    except (errors.MercatoError, OSError, ValueError) as fault:
+        sys.exit(str(fault))
+    except KeyboardInterrupt:
+        print("Closed.")

@@ -1,0 +1,129 @@
+"""The example programs do what they say, as processes against a service, and say what to do where they can't."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from tests.databases import only_sqlite
+from tests.servers import free_port
+from tests.service import Service, service
+
+from mercato.partners.model import PartnerKind
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+pytestmark = only_sqlite
+
+
+@pytest.fixture
+async def mercato(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
+    async with service(database_url, tmp_path / "data") as running:
+        yield running
+
+
+@pytest.fixture
+async def desk(mercato: Service, tmp_path: Path) -> Path:
+    """A directory with the two files that `mercato partner create` prints."""
+    merchant, _ = await mercato.partner(PartnerKind.COMMERCE)
+    storefront, _ = await mercato.partner(PartnerKind.MARKETFRONT)
+    assert merchant.commerce_key is not None
+    assert storefront.marketfront_key is not None
+    told = {"commerceKey": merchant.commerce_key.text, "signingSecret": merchant.signing_secret}
+    (tmp_path / "partner.json").write_text(json.dumps(told))
+    (tmp_path / "shop.json").write_text(json.dumps({"marketfrontKey": storefront.marketfront_key.text}))
+    return tmp_path
+
+
+async def started(desk: Path, url: str, name: str, *arguments: str) -> asyncio.subprocess.Process:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("MERCATO_")}
+    return await asyncio.create_subprocess_exec(
+        sys.executable, EXAMPLES / name, *arguments,
+        cwd=desk, env=clean | {"MERCATO_URL": url},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+
+
+async def told(process: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
+    async with asyncio.timeout(60):
+        out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+@asynccontextmanager
+async def merchant(desk: Path, url: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run the merchant on a free port until its store is live."""
+    process = await started(desk, url, "merchant.py", "partner.json", "0")
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(60):
+            line = (await process.stdout.readline()).decode()
+        assert line.startswith("Harbour Ramen is live: "), line
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def interrupted(process: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
+    """Press Ctrl-C until the process ends."""
+    ended = asyncio.create_task(told(process))
+    while not ended.done():
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGINT)
+        await asyncio.wait([ended], timeout=1)
+    return ended.result()
+
+
+async def test_a_storefront_buys_from_a_merchant(mercato: Service, desk: Path):
+    async with merchant(desk, mercato.base) as shop:
+        bought = await told(await started(desk, mercato.base, "storefront.py", "shop.json", "gyoza"))
+        assert bought[0] == 0, bought
+        lines = bought[1].splitlines()
+        assert lines[0] == "Harbour Ramen sells Gyoza for 6.25."
+        assert "is placed: 14.50 USD." in lines[1]
+        assert lines[-1] == "The order is completed."
+        code, out, err = await interrupted(shop)
+        assert (code, err) == (0, "")
+        assert "is handed over." in out
+        assert out.endswith("Closed.\n")
+
+
+async def test_a_merchant_that_comes_again_finds_its_store(mercato: Service, desk: Path):
+    for _ in range(2):
+        async with merchant(desk, mercato.base):
+            pass
+
+
+async def test_a_storefront_that_finds_nothing_says_so(mercato: Service, desk: Path):
+    code, out, err = await told(await started(desk, mercato.base, "storefront.py", "shop.json", "caviar"))
+    assert (code, out) == (1, "")
+    assert "Nothing that is open sells 'caviar'" in err
+
+
+@pytest.mark.parametrize(("name", "file"), [("merchant.py", "partner.json"), ("storefront.py", "shop.json")])
+async def test_what_is_wrong_is_said_in_words(mercato: Service, desk: Path, name: str, file: str):
+    wrong = json.dumps({"commerceKey": "mk_x", "marketfrontKey": "mk_x", "signingSecret": "whsec_AAAA"})
+    (desk / "wrong.json").write_text(wrong)
+    (desk / "empty.json").write_text("{}")
+    (desk / "broken.json").write_text("{")
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    port = ["0"] if name == "merchant.py" else []
+    for url, arguments, words in (
+        (nowhere, [file, *port], "Is the service running"),
+        (mercato.base, ["wrong.json", *port], "UNAUTHENTICATED"),
+        (mercato.base, ["empty.json", *port], "of a partner of the other kind"),
+        (mercato.base, ["broken.json", *port], "line 1"),
+        (mercato.base, ["none.json", *port], "No such file"),
+        (mercato.base, [], f"python examples/{name}"),
+    ):
+        code, out, err = await told(await started(desk, url, name, *arguments))
+        assert (code, out) == (1, ""), (words, out, err)
+        assert words in err
+        assert "Traceback" not in err
