@@ -90,7 +90,7 @@ class Callers:
 
     def cached(self, token: bytes) -> Caller | None:
         """Return the caller of a key or token if memory has it and may be believed; no database, no waiting."""
-        known = self._find(self._handle(token))
+        known = self._find(self._handle(token) if looks_like_token(token) else keys.digest(token))
         if known is None:
             self.lookups.misses += 1
             return None
@@ -129,9 +129,7 @@ class Callers:
         return AccessToken(self._tokens.sign(claims), int(life.total_seconds()))
 
     def _handle(self, token: bytes) -> bytes | None:
-        """Return under what memory has a key (32 bytes) or the key of a good token (16 bytes)."""
-        if not looks_like_token(token):
-            return keys.digest(token)
+        """Return under what memory has the key of a good token (16 bytes); keys themselves stand there in 32."""
         claims = self._tokens.find(token)
         return claims.key_id.bytes if claims is not None and not self._has_expired(claims) else None
 
@@ -201,8 +199,10 @@ class Callers:
                 await queries.move_uses(tx, batch, now=self._now())
 
     def _find(self, handle: bytes | None) -> _Known | None:
-        known = None if handle is None else self._known.get(handle)
-        if handle is None or known is None or self._feed.age() > TRUST_SECONDS:
+        if handle is None:
+            return None
+        known = self._known.get(handle)
+        if known is None or self._feed.age() > TRUST_SECONDS:
             return None
         if known.expires_at is not None and known.expires_at <= self._now():
             del self._known[handle]

@@ -29,6 +29,16 @@ _KEY: Final = re.compile(PATTERN.encode())
 _BEGIN: Final = re.compile(rf"mk_({'|'.join(Surface)})_".encode())
 
 
+try:
+    # Python's own code: OpenSSL's looks its method up each time, which takes longer than the hash of so short a text.
+    from _sha2 import sha256 as _sha256  # type: ignore[import-not-found]
+except ImportError:
+    try:
+        from _sha256 import sha256 as _sha256  # type: ignore[import-not-found]  # its name before Python 3.12
+    except ImportError:
+        _sha256 = hashlib.sha256
+
+
 def new_key(surface: Surface) -> str:
     """Return a new key, `mk_<surface>_` and 40 characters of which the last 6 are a checksum."""
     text = f"mk_{surface}_" + "".join(secrets.choice(ALPHABET) for _ in range(RANDOM))
@@ -61,7 +71,8 @@ def digest(key: bytes) -> bytes:
     pays for it. Nor is a comparison in constant time needed: who times the look-up of a hash learns about
     the hash, from which no key can be worked out.
     """
-    return hashlib.sha256(key).digest()
+    digested: bytes = _sha256(key).digest()
+    return digested
 
 
 def new_signing_secret() -> str:

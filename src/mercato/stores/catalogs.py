@@ -44,22 +44,29 @@ class CatalogBodies:
         self._bytes = 0
         self.lookups = Lookups()
 
+    def cached(self, set_id: UUID, coding: str) -> Body | None:
+        """Return the set's bytes if they are in memory and may be believed."""
+        key = set_id.int, coding
+        held = self._held.get(key)
+        if held is None or held.until <= monotonic():
+            return None
+        self.lookups.hits += 1
+        self._held.move_to_end(key)
+        return held
+
     async def get(self, set_id: UUID, coding: str) -> Body:
         """Return the set's bytes in a coding of CODINGS, or as they are. Raises CatalogSetNotFound.
 
         Only sets of live stores are found: what an onboarding has pulled is nobody else's business yet.
         """
-        key = set_id.int, coding
-        held = self._held.get(key)
-        if held is not None and held.until > monotonic():
-            self.lookups.hits += 1
-            self._held.move_to_end(key)
+        held = self.cached(set_id, coding)
+        if held is not None:
             return held
         self.lookups.misses += 1
         stored = coding if coding != IDENTITY else CODINGS[0]
         found = await self._db.find_recent(lambda tx: _find(tx, set_id, stored))
         if found is None:
-            self._forget(key)
+            self._forget((set_id.int, coding))
             raise errors.CatalogSetNotFound(set_id)
         content_hash, content = found
         if coding == IDENTITY:

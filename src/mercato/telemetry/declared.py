@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import Struct
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0)
 
@@ -51,6 +52,11 @@ class Declared:
         """Declare what somebody else counts, and is asked for when it is read."""
         self._note(f"{name}_total" if grows else name, "counter" if grows else "gauge", told, labels)
         self.registry.register(_Asked(name, told, labels, read, grows=grows))
+
+    def collected(self, kind: str, name: str, told: str, *labels: str, collector: Collector) -> None:
+        """Declare a counter or histogram that a collector of its own makes."""
+        self._note(f"{name}_total" if kind == "counter" else name, kind, told, labels)
+        self.registry.register(collector)
 
     def _note(self, name: str, kind: str, told: str, labels: tuple[str, ...]) -> None:
         self.all.append(Described(name=name, kind=kind, help=told, labels=labels))

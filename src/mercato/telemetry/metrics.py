@@ -9,10 +9,11 @@ from time import monotonic
 from typing import Final
 
 from msgspec import Struct
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from mercato.telemetry import shared
+from mercato.telemetry.answers import answers
 from mercato.telemetry.declared import Declared, Described, Sample
 
 METRICS_TYPE: Final = CONTENT_TYPE_LATEST
@@ -47,15 +48,13 @@ ReadQueue = Callable[[], Awaitable[Sequence[Depth] | None]]
 
 
 class Metrics:
-    """The figures of one process. Children are bound once: a label look-up a request would cost more than it."""
+    """The figures of one process."""
 
     def __init__(self) -> None:
         made = self._made = Declared()
         ProcessCollector(registry=made.registry)
-        self._requests = made.counter("mercato_requests", "Requests answered.", "operation", "status")
-        self._seconds = made.histogram(
-            "mercato_request_seconds", "Seconds from a request's head to its answer.", "operation"
-        )
+        self.answered: Final = answers(made).add
+        """Count one answer: operation, status and seconds."""
         self._ingests = made.counter(
             "mercato_ingest_runs", "Catalog runs that ended, by what came of them.", "outcome"
         )
@@ -99,8 +98,6 @@ class Metrics:
             read=self._lookups,
             grows=True,
         )
-        self._counters: dict[tuple[str, int], Counter] = {}
-        self._histograms: dict[str, Histogram] = {}
         self._caches: dict[str, Lookups] = {}
         self._read_queue: ReadQueue | None = None
         self._queue: Sequence[Depth] | None = None
@@ -110,17 +107,6 @@ class Metrics:
     def registry(self) -> CollectorRegistry:
         """Where the figures stand."""
         return self._made.registry
-
-    def answered(self, operation: str, status: int, seconds: float) -> None:
-        """Count one answer."""
-        counter = self._counters.get((operation, status))
-        if counter is None:
-            counter = self._counters[operation, status] = self._requests.labels(operation, str(status))
-        histogram = self._histograms.get(operation)
-        if histogram is None:
-            histogram = self._histograms[operation] = self._seconds.labels(operation)
-        counter.inc()
-        histogram.observe(seconds)
 
     def stage(self, name: str) -> AbstractContextManager[object]:
         """Measure a stage of a catalog run while the block runs."""

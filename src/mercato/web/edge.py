@@ -5,10 +5,10 @@ called, and its answer sent. Every refusal leaves through `problems.render`, or 
 it, every bug as a bare 500.
 """
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import lru_cache
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import UUID
 
 import structlog
@@ -17,14 +17,14 @@ from mercato import errors
 from mercato.db.errors import is_unavailable
 from mercato.errors import Problem
 from mercato.partners.limits import Limiter
-from mercato.partners.model import Caller
+from mercato.partners.model import Caller, Surface
 from mercato.runtime import Runtime
 from mercato.settings import MiB
-from mercato.telemetry.acting import Acting, act_as
+from mercato.telemetry.acting import act_as
 from mercato.web import problems
-from mercato.web.body import Body, Message, Receive
+from mercato.web.body import Body, Deadlines, Message, Receive
 from mercato.web.head import Head
-from mercato.web.operations import Access, Answer, Call, Operation, Rate, Routes
+from mercato.web.operations import Answer, Call, Operation, Rate, Routes
 from mercato.web.problems import context_of
 from mercato.wire import as_json, parse_uuid
 
@@ -34,8 +34,16 @@ Headers = list[tuple[bytes, bytes]]
 
 log = structlog.get_logger("mercato.web")
 
-NOBODY: Final = Caller.__new__(Caller)
+class _Nobody:
+    __slots__ = ()
+
+
+NOBODY: Final = cast("Caller", _Nobody())
 """The caller of a public operation: it has no members, so that using it by mistake fails at once."""
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+_NOT_ENCODED: Final = frozenset({b"", b"identity"})
+_JSON: Final = (b"content-type", b"application/json")
 
 _BODILESS: Final = frozenset({204, 304})
 """Statuses of answers that have no body, and so no length of one."""
@@ -45,31 +53,37 @@ DATABASE_AWAY_SECONDS: Final = 2
 
 
 class Edge:
-    """The ASGI application over one runtime."""
+    """The ASGI application over one runtime.
+
+    What every request passes is written out in few functions: each call between them costs a short answer a hundredth.
+    """
 
     def __init__(self, app: Runtime, routes: Routes) -> None:
         self._app = app
-        self._routes = routes
+        self._find = routes.find
+        self._callers = app.callers
+        self._limiter = app.limiter
+        self._answered = app.metrics.answered
         self._public_url = app.settings.public_url
-        self._body_seconds = app.settings.body_seconds
+        self._deadlines = Deadlines(app.settings.body_seconds)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request. Lifespan belongs to `web.app`."""
         started = perf_counter()
         head = Head(scope, self._public_url)
         answered: Headers = []
-        body_in = Body(receive, head, seconds=self._body_seconds)
+        body_in = Body(receive, head, self._deadlines) if head.has_body else None
         named, render = "none", problems.PROBLEM_DETAILS.render
         try:
-            operation, texts = self._routes.find(scope["method"], head.path)
+            operation, texts = self._find(scope["method"], head.path)
             named, render = operation.id, operation.refusals.render
             status, headers, body = await self._answer(operation, texts, head, body_in, answered)
         except Problem as problem:
             status, headers, body = render(problem, context_of(head))
         except Exception as bug:  # noqa: BLE001  # the one place where a bug becomes a bare 500, logged in full
             status, headers, body = render(self._fault(bug, head), context_of(head))
-        self._app.metrics.answered(named, status, perf_counter() - started)
-        if body_in.is_coming:
+        self._answered(named, status, perf_counter() - started)
+        if body_in is not None and body_in.is_coming:
             await body_in.drain()
         headers += answered
         headers.append((b"x-request-id", head.request_id.encode()))
@@ -79,41 +93,32 @@ class Edge:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
     async def _answer(
-        self, operation: Operation, texts: list[str], head: Head, body_in: Body, answered: Headers
+        self, operation: Operation, texts: list[str], head: Head, body_in: Body | None, answered: Headers
     ) -> tuple[int, Headers, bytes]:
-        caller, is_known = NOBODY, operation.access is not Access.PUBLIC
-        if is_known:
-            caller = await self._caller(operation, head)
-            if self._app.limiter is not None:
-                await self._count(self._app.limiter, caller, operation.rate, answered)
-        ids, named = _path(operation, texts) if texts else ({}, {})
-        if is_known:
-            act_as(partial(_acting, operation, caller, ids, head))
-        query = operation.decode_query(head.query) if operation.decode_query is not None else None
+        caller = NOBODY
+        if not operation.is_public:
+            token = _token(head)
+            caller = self._callers.cached(token) or await self._callers.get(token)
+            if operation.surface is not None and caller.surface is not operation.surface:
+                raise _of_other_surface(caller, operation.surface)
+            if self._limiter is not None and operation.rate is not None:
+                await self._count(self._limiter, caller, operation.rate, answered)
+        ids, named = _path(operation, texts) if texts else (_NOTHING, _NOTHING)
+        call: Call[Any, Any] = Call(self._app, caller, None, None, ids, named, head, operation.id)
+        if caller is not NOBODY:
+            act_as(call.acting)
+        if operation.decode_query is not None:
+            call.query = operation.decode_query(head.query)
         if operation.checks_head is not None:
             operation.checks_head(head)
-        body: Any = None
         if operation.reads_body:
-            raw = await self._body(operation, head, body_in)
-            body = _decoded(operation, raw, head)
-        call = Call(self._app, caller, body, query, ids, named, head)
-        return _reply(operation, await operation.handler(call))
+            call.body = _decoded(operation, await self._body(operation, head, body_in), head)
+        result = await operation.handler(call)
+        if isinstance(result, Answer):
+            return _reply(operation, result)
+        return (operation.status, [], b"") if result is None else (operation.status, [_JSON], as_json(result))
 
-    async def _caller(self, operation: Operation, head: Head) -> Caller:
-        token = _token(head)
-        callers = self._app.callers
-        caller = callers.cached(token) or await callers.get(token)
-        wanted = operation.surface
-        if wanted is not None and caller.surface is not wanted:
-            raise errors.Forbidden(
-                f"This is a {caller.surface} key; the operation is of the {wanted} surface. "
-                f"Use a key made for it: mercato key create … --surface {wanted}."
-            )
-        return caller
-
-    async def _count(self, limiter: Limiter, caller: Caller, rate: Rate | None, answered: Headers) -> None:
-        if rate is None:
-            return
+    async def _count(self, limiter: Limiter, caller: Caller, rate: Rate, answered: Headers) -> None:
         shared = self._app.shared_limiter
         quota = limiter.take(caller, rate.value) if shared is None else await shared.take(caller, rate.value)
         answered += [
@@ -127,12 +132,12 @@ class Edge:
                 retry_after=quota.wait,
             )
 
-    async def _body(self, operation: Operation, head: Head, body_in: Body) -> bytes:
+    async def _body(self, operation: Operation, head: Head, body_in: Body | None) -> bytes:
         settings = self._app.settings
         limit = max(settings.pull_bytes, MiB) if operation.catalog_body else settings.body_limit
-        if head.content_encoding not in {b"", b"identity"}:
+        if head.content_encoding not in _NOT_ENCODED:
             raise errors.UnsupportedMediaType("Compressed request bodies are not read. Send it as it is.")
-        return await body_in.read(limit)
+        return b"" if body_in is None else await body_in.read(limit)
 
     def _fault(self, bug: Exception, head: Head) -> Problem:
         if is_unavailable(bug):
@@ -158,31 +163,31 @@ def _token(head: Head) -> bytes:
     return token
 
 
-def _acting(operation: Operation, caller: Caller, ids: dict[str, UUID], head: Head) -> Acting:
-    return Acting(
-        action=operation.id,
-        key_id=caller.key_id,
-        surface=caller.surface,
-        partner_id=caller.partner_id,
-        store_id=ids.get("storeId"),
-        request_id=head.request_id,
-        trace_id=head.trace_id,
+def _of_other_surface(caller: Caller, wanted: Surface) -> errors.Forbidden:
+    return errors.Forbidden(
+        f"This is a {caller.surface} key; the operation is of the {wanted} surface. "
+        f"Use a key made for it: mercato key create … --surface {wanted}."
     )
 
 
-def _path(operation: Operation, texts: list[str]) -> tuple[dict[str, UUID], dict[str, str]]:
+def _path(operation: Operation, texts: list[str]) -> tuple[Mapping[str, UUID], Mapping[str, str]]:
     """Return path parameters: ids as UUIDs, refused as the resource they would have named, and texts."""
     ids: dict[str, UUID] = {}
     named: dict[str, str] = {}
+    missing = operation.missing
     for name, text in zip(operation.names, texts, strict=True):
-        if name in operation.missing:
-            found = parse_uuid(text)
+        if name in missing:
+            found = _read_id(text)
             if found is None:
-                raise operation.missing[name](text)
+                raise missing[name](text)
             ids[name] = found
         else:
             named[name] = text
     return ids, named
+
+
+_read_id: Final = lru_cache(maxsize=8192)(parse_uuid)
+"""Reads ids of paths. Most come again: a store's and its CatalogSet's are in every other request."""
 
 
 def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
@@ -198,9 +203,7 @@ def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
     return operation.decode(raw)
 
 
-def _reply(operation: Operation, result: Any) -> tuple[int, Headers, bytes]:
-    if not isinstance(result, Answer):
-        result = Answer(value=result)
+def _reply(operation: Operation, result: Answer) -> tuple[int, Headers, bytes]:
     status = operation.status if result.status is None else result.status
     headers = list(result.headers)
     if result.raw is not None:
@@ -208,5 +211,5 @@ def _reply(operation: Operation, result: Any) -> tuple[int, Headers, bytes]:
         return status, headers, result.raw
     if result.value is None:
         return status, headers, b""
-    headers.append((b"content-type", b"application/json"))
+    headers.append(_JSON)
     return status, headers, as_json(result.value)

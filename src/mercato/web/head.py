@@ -10,7 +10,9 @@ _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 _TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?")
 _HOST: Final = re.compile(rb"[A-Za-z0-9.-]{1,253}(?::\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::\d{1,5})?")
 _NO_TRACE: Final = b"0" * 32
-_48_BITS: Final = (1 << 48) - 1
+_VERSION_7: Final = 0x7 << 76 | 0b10 << 62
+_CHANCE: Final = (1 << 80) - 1 & ~(0xF << 76 | 0b11 << 62)
+"""The bits of a UUIDv7 beneath its milliseconds that are random."""
 
 
 class Head:
@@ -28,7 +30,8 @@ class Head:
         if len(headers) != len(sent):
             headers = _combined(sent)
         self.headers = headers
-        self.path = _path(scope)
+        raw = scope.get("raw_path")
+        self.path: str = _path(raw) if raw and b"%2" in raw else scope["path"]
         self.query: bytes = scope.get("query_string", b"")
         self.request_id = _request_id(headers.get(b"x-request-id"))
         self._scope = scope
@@ -64,6 +67,11 @@ class Head:
         return self._trace
 
     @property
+    def has_body(self) -> bool:
+        """Whether there is one at all, of whatever length: the server lets through no other way to send one."""
+        return b"content-length" in self.headers or b"transfer-encoding" in self.headers
+
+    @property
     def authorization(self) -> bytes:
         return self.headers.get(b"authorization", b"")
 
@@ -86,14 +94,11 @@ class Head:
         return int(declared) if declared.isdigit() and len(declared) < 20 else None  # noqa: PLR2004  # of 64 bits
 
 
-def _path(scope: Any) -> str:
+def _path(raw: bytes) -> str:
     """Return the path, decoded but for escaped slashes: those are part of a name and divide nothing.
 
     Who stands in front and lets some paths through compares the same segments that we do.
     """
-    raw = scope.get("raw_path") or b""
-    if b"%2" not in raw:
-        return str(scope["path"])
     return unquote(re.sub("%2[fF]", "%252F", raw.decode(errors="replace")))
 
 
@@ -112,10 +117,10 @@ def _combined(sent: Any) -> dict[bytes, bytes]:
 def _request_id(sent: bytes | None) -> str:
     if sent is not None and _SANE_ID.fullmatch(sent):
         return sent.decode()
-    # A UUIDv7 as text; through a UUID object it would cost three times as much, on every request.
-    now, chance = int(time.time() * 1000), getrandbits(74)
-    parts = now >> 16, now & 0xFFFF, 0x7000 | chance >> 62, 0x8000 | chance >> 48 & 0x3FFF, chance & _48_BITS
-    return "%08x-%04x-%04x-%04x-%012x" % parts  # noqa: UP031  # a quarter faster than an f-string
+    # A UUIDv7 as text; through a UUID object it would cost five times as much, on every request.
+    number = int(time.time() * 1000) << 80 | _VERSION_7 | getrandbits(80) & _CHANCE
+    text = number.to_bytes(16, "big").hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _trace(sent: bytes | None) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from mercato import errors
 from mercato.errors import Problem
 from mercato.partners.model import Caller, Surface
 from mercato.telemetry import tracing
+from mercato.telemetry.acting import Acting
 from mercato.web.head import Head
 from mercato.web.problems import PROBLEM_DETAILS, Context, Refusals, context_of
 from mercato.wire import Decoder, QueryDecoder, Wire
@@ -56,6 +57,19 @@ class Call(Generic[B, Q]):
     ids: Mapping[str, UUID]
     texts: Mapping[str, str]
     head: Head
+    action: str = ""
+
+    def acting(self) -> Acting:
+        """Return who is at work here, for the log and the audit trail."""
+        return Acting(
+            action=self.action,
+            key_id=self.caller.key_id,
+            surface=self.caller.surface,
+            partner_id=self.caller.partner_id,
+            store_id=self.ids.get("storeId"),
+            request_id=self.head.request_id,
+            trace_id=self.head.trace_id,
+        )
 
     @property
     def trace(self) -> str:
@@ -128,16 +142,16 @@ class Operation:
         put(self, "decode", Decoder(self.takes) if self.takes is not None and not self.raw_body else None)
         put(self, "surface", self.access.value if isinstance(self.access.value, Surface) else None)
         put(self, "decode_query", QueryDecoder(self.query) if self.query is not None else None)
+        put(self, "is_public", self.access is Access.PUBLIC)
+        put(self, "reads_body", self.takes is not None or self.raw_body)
 
     names: tuple[str, ...] = field(init=False, default=())
     surface: Surface | None = field(init=False, default=None)
     decode: Decoder[Any] | None = field(init=False, default=None)
     decode_query: QueryDecoder[Any] | None = field(init=False, default=None)
-
-    @property
-    def reads_body(self) -> bool:
-        """Tell whether the body is read at all; an operation without a body accepts any, unread."""
-        return self.takes is not None or self.raw_body
+    is_public: bool = field(init=False, default=False)
+    reads_body: bool = field(init=False, default=False)
+    """Whether the body is read at all; an operation without a body accepts any, unread."""
 
 
 class Operations:
