@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
+import msgspec
+
 Clock = Callable[[], datetime]
 """Return the present instant, in UTC."""
 
@@ -39,7 +41,33 @@ _MARKED: Final = 0xF << 76 | 0b11 << 62
 """The bits in which it says that."""
 
 
+_AT_ONCE: Final = 256
+"""Ids for which chance is fetched together: the system is asked once, and not for each in the midst of a request."""
+
+_chances: Final[list[int]] = []
+os.register_at_fork(after_in_child=_chances.clear)
+
+
 def new_id() -> UUID:
     """Return a UUIDv7 (RFC 9562): milliseconds first, so that ids made later sort later."""
-    chance = int.from_bytes(os.urandom(10), "big")
-    return UUID(int=int(time.time() * 1000) << 80 | _VERSION_7 | chance & ~_MARKED)
+    try:
+        chance = _chances.pop()
+    except IndexError:
+        chance = _fetched()
+    # UUID's own constructor takes four times as long.
+    return _read(b'"%032x"' % (int(time.time() * 1000) << 80 | chance))
+
+
+def _fetched() -> int:
+    """Return the random bits of an id, and fetch those of the next."""
+    drawn = os.urandom(10 * _AT_ONCE)
+    made = [
+        _VERSION_7 | int.from_bytes(drawn[start : start + 10], "big") & ~_MARKED
+        for start in range(0, len(drawn), 10)
+    ]
+    last = made.pop()
+    _chances.extend(made)
+    return last
+
+
+_read: Final = msgspec.json.Decoder(UUID).decode

@@ -1,6 +1,7 @@
 """A priced cart as it is answered: every line with an id of its own, amounts where there are any."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import cast
 from uuid import UUID
 
@@ -8,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from mercato.carts.model import (
     CartAmounts,
+    CartModifierGroup,
     LineItem,
     LineItemAmounts,
     PricedCart,
@@ -34,8 +36,8 @@ def answer(
     return PricedCart(
         catalog_set_id=catalog_set_id,
         line_items=[
-            writer.line(line, amounts_of(unit, line.quantity, catalog.scale))
-            for line, unit in zip(lines, priced.units, strict=True)
+            writer.line(line, amounts_of(unit, line.quantity, catalog.scale), as_sent=as_sent)
+            for line, unit, as_sent in zip(lines, priced.units, priced.as_sent, strict=True)
         ],
         store_id=store_id,
         amounts=cart_amounts(priced, catalog),
@@ -50,6 +52,7 @@ def cart_amounts(priced: Priced, catalog: CompiledCatalog) -> CartAmounts | Unse
     return CartAmounts(currency=catalog.currency, sub_total=total, total=total)
 
 
+@lru_cache(maxsize=8192)
 def amounts_of(unit: int | None, quantity: int, scale: int) -> LineItemAmounts | UnsetType:
     """Return what a line costs of which one unit costs so much; UNSET when it has no price."""
     if unit is None:
@@ -64,20 +67,27 @@ class _Writer:
         self._unavailable = unavailable
         self._id = Ids(new_id).give
 
-    def line(self, line: LineItem, amounts: LineItemAmounts | UnsetType = UNSET) -> PricedLineItem:
+    def line(
+        self, line: LineItem, amounts: LineItemAmounts | UnsetType = UNSET, *, as_sent: bool = False
+    ) -> PricedLineItem:
         return PricedLineItem(
             item_id=line.item_id,
             line_item_id=self._id(line.line_item_id),
             quantity=line.quantity,
-            modifier_groups=[
-                PricedModifierGroup(
-                    modifier_group_id=group.modifier_group_id,
-                    line_items=[self._choice(below) for below in group.line_items],
-                )
-                for group in line.modifier_groups
-            ],
+            modifier_groups=(
+                # Written out, it is the same: so it needn't be made anew.
+                cast("list[PricedModifierGroup]", line.modifier_groups)
+                if as_sent
+                else list(map(self._group, line.modifier_groups))
+            ),
             amounts=amounts,
             unavailable=True if id(line) in self._unavailable else UNSET,
+        )
+
+    def _group(self, group: CartModifierGroup) -> PricedModifierGroup:
+        return PricedModifierGroup(
+            modifier_group_id=group.modifier_group_id,
+            line_items=[self._choice(below) for below in group.line_items],
         )
 
     def _choice(self, line: LineItem) -> PricedLineItem:

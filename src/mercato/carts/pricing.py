@@ -13,6 +13,7 @@ import msgspec
 from mercato import errors
 from mercato.carts.model import CartModifierGroup, LineItem
 from mercato.carts.places import Place, pointer
+from mercato.carts.plain import Walk, cheapest
 from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.catalog.money import LEAST, MOST
 from mercato.errors import OrderError
@@ -33,7 +34,8 @@ class Priced(msgspec.Struct, frozen=True):
     """What became of the lines. `units`: what one unit of each costs, None when something in it can't be had.
 
     `unavailable` holds the identity (`id`) of every line, nested ones too, that has no price. `faults` are what
-    the set says against the cart; `overflows` are amounts that can't be written down at all.
+    the set says against the cart; `overflows` are amounts that can't be written down at all. `as_sent` tells of
+    each line whether all below it can be answered as it was sent, ids included.
     """
 
     units: tuple[int | None, ...]
@@ -41,6 +43,7 @@ class Priced(msgspec.Struct, frozen=True):
     faults: tuple[OrderError, ...]
     overflows: tuple[OrderError, ...]
     unavailable: frozenset[int]
+    as_sent: tuple[bool, ...]
 
 
 def price(
@@ -56,6 +59,9 @@ def price(
     `places` says where each line stands in the request, `whole` where they stand together. The lines must have
     been found to be within bounds (`check_bounds`).
     """
+    found = _plain(lines, catalog, sold_out)
+    if found is not None:
+        return found
     pricing = _Pricing(catalog, sold_out)
     total = 0
     units: list[int | None] = []
@@ -74,7 +80,22 @@ def price(
         faults=tuple(pricing.faults),
         overflows=tuple(pricing.overflows),
         unavailable=frozenset(pricing.unavailable),
+        as_sent=(False,) * len(lines),
     )
+
+
+def _plain(lines: Sequence[LineItem], catalog: CompiledCatalog, sold_out: Collection[UUID]) -> Priced | None:
+    walk = Walk(catalog)
+    units = walk.units(lines, sold_out)
+    if units is None:
+        return None
+    total = sum([unit * line.quantity for unit, line in zip(units, lines, strict=True)])
+    if not LEAST <= total <= MOST:
+        return None
+    # Ids that are there twice are given anew, and which line keeps its own is for who writes them.
+    are_unique = len(set(walk.ids)) == len(walk.ids)
+    as_sent = tuple(walk.complete) if are_unique else (False,) * len(lines)
+    return Priced(tuple(units), total, (), (), frozenset(), as_sent)
 
 
 def refuse(faults: Sequence[OrderError]) -> None:
@@ -184,7 +205,7 @@ class _Pricing:
                 bounded[key] = most, bounded.get(key, (most, 0))[1] + quantity
         self._check_units(group, had, bounded, (place, "modifierGroups", parts[0][0]))
         if group.free and extra is not None:
-            extra -= _cheapest(costs, group.free)
+            extra -= cheapest(costs, group.free)
         return extra
 
     def _check_units(
@@ -247,13 +268,3 @@ def _most_of(item: CompiledItem | None, group: CompiledGroup) -> int | None:
     if own is None or group.maximum_per_item is None:
         return group.maximum_per_item if own is None else own
     return min(own, group.maximum_per_item)
-
-
-def _cheapest(costs: list[tuple[int, int]], free: int) -> int:
-    """Return what the cheapest units cost, given (price of a unit, units)."""
-    waived = 0
-    for own, quantity in sorted(costs):
-        units = min(free, quantity)
-        waived += units * own
-        free -= units
-    return waived

@@ -21,18 +21,18 @@ class CompiledCatalogs:
     def __init__(self, db: Database, *, most_bytes: int = MOST_BYTES) -> None:
         self._db = db
         self._most = most_bytes
-        self._held: OrderedDict[UUID, tuple[int, CompiledCatalog]] = OrderedDict()
+        # By the UUID's integer: a UUID hashes and compares in Python, an integer does not.
+        self._held: OrderedDict[int, tuple[int, CompiledCatalog]] = OrderedDict()
         self._bytes = 0
         self.lookups = Lookups()
 
     def cached(self, set_id: UUID) -> CompiledCatalog | None:
         """Return the catalog if it is in memory."""
-        held = self._held.get(set_id)
+        held = self._held.get(set_id.int)
         if held is None:
-            self.lookups.misses += 1
             return None
         self.lookups.hits += 1
-        self._held.move_to_end(set_id)
+        self._held.move_to_end(set_id.int)
         return held[1]
 
     async def get(self, set_id: UUID) -> CompiledCatalog:
@@ -40,6 +40,7 @@ class CompiledCatalogs:
         catalog = self.cached(set_id)
         if catalog is not None:
             return catalog
+        self.lookups.misses += 1
         body = await self._db.find_recent(lambda tx: queries.find_body(tx, set_id, queries.COMPILED))
         if body is None:
             raise errors.CatalogSetNotFound(set_id)
@@ -47,8 +48,8 @@ class CompiledCatalogs:
 
     def _hold(self, set_id: UUID, body: bytes) -> CompiledCatalog:
         catalog = unpack(body)
-        if set_id not in self._held:
-            self._held[set_id] = (len(body), catalog)
+        if set_id.int not in self._held:
+            self._held[set_id.int] = (len(body), catalog)
             self._bytes += len(body)
         while self._bytes > self._most and len(self._held) > 1:
             _, (size, _) = self._held.popitem(last=False)

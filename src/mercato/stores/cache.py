@@ -25,7 +25,8 @@ class StoreCache:
     def __init__(self, db: Database, feed: ChangeFeed, *, most: int = MOST) -> None:
         self._db = db
         self._most = most
-        self._rows: OrderedDict[UUID, StoreRow] = OrderedDict()
+        # By the UUID's integer: a UUID hashes and compares in Python, an integer does not.
+        self._rows: OrderedDict[int, StoreRow] = OrderedDict()
         self.lookups = Lookups()
         # Bumped at every change: a row that was read before a change must not be kept after it.
         self._changes = 0
@@ -33,12 +34,10 @@ class StoreCache:
 
     def cached(self, store_id: UUID) -> StoreRow | None:
         """Return the store if it is in memory."""
-        row = self._rows.get(store_id)
-        if row is None:
-            self.lookups.misses += 1
-        else:
+        row = self._rows.get(store_id.int)
+        if row is not None:
             self.lookups.hits += 1
-            self._rows.move_to_end(store_id)
+            self._rows.move_to_end(store_id.int)
         return row
 
     async def find(self, store_id: UUID) -> StoreRow | None:
@@ -46,11 +45,12 @@ class StoreCache:
         row = self.cached(store_id)
         if row is not None:
             return row
+        self.lookups.misses += 1
         seen = self._changes
         async with self._db.read() as tx:
             row = await queries.find_store(tx, store_id)
         if row is not None and seen == self._changes:
-            self._rows[store_id] = row
+            self._rows[store_id.int] = row
             if len(self._rows) > self._most:
                 self._rows.popitem(last=False)
         return row
@@ -67,4 +67,4 @@ class StoreCache:
         if key is None:
             self._rows.clear()
         else:
-            self._rows.pop(UUID(key), None)
+            self._rows.pop(UUID(key).int, None)

@@ -20,6 +20,14 @@ class Menus(Struct, frozen=True):
     cache: StoreCache
     compiled: CompiledCatalogs
 
+    def cached(self, store_id: UUID, catalog_set_id: UUID) -> tuple[StoreRow, CompiledCatalog] | None:
+        """Return the store and its current set if both are in memory, and it is the set that was named."""
+        store = self.cache.cached(store_id)
+        if store is None or store.catalog_set_id.int != catalog_set_id.int:
+            return None
+        catalog = self.compiled.cached(store.catalog_set_id)
+        return None if catalog is None else (store, catalog)
+
     async def get(self, store_id: UUID, catalog_set_id: UUID) -> tuple[StoreRow, CompiledCatalog]:
         """Return the store and its current set, whichever of the store's sets was named.
 

@@ -78,6 +78,7 @@ async def update_cart_item(call: Call[UpdateCartItemRequest, None]) -> PricedCar
 
 async def _menu(app: Runtime, asked: Named) -> Menu:
     """Return what the store sells now. Raises StoreNotFound; CatalogSetNotFound for a set never its own."""
-    store, catalog = await app.menus.get(asked.store_id, asked.catalog_set_id)
+    menus, ids = app.menus, (asked.store_id, asked.catalog_set_id)
+    store, catalog = menus.cached(*ids) or await menus.get(*ids)
     sold_out = frozenset(store.unavailable_at(app.clock())) if store.sold_out else frozenset()
     return Menu(store.id, store.catalog_set_id, catalog, sold_out)
