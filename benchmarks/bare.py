@@ -16,15 +16,37 @@ Answer = Callable[[bytes], Awaitable[bytes]]
 """Makes the body of an answer of the body of a request."""
 
 
-def static(body: bytes, status: int = 200) -> Any:
+def static(body: bytes) -> Any:
     """Return an application that answers every request with the same bytes."""
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
 
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     return app
+
+
+def conditional(body: bytes, headers: bytes) -> Any:
+    """Return an application that answers with the same bytes, head included; 304 to who sends the ETag of them."""
+    pairs = [(name.encode(), value.encode()) for name, value in msgspec.json.decode(headers)]
+    tag = dict(pairs)[b"etag"]
+    of_unchanged = [pair for pair in pairs if pair[0] in OF_UNCHANGED]
+
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
+        for name, value in scope["headers"]:
+            if name == b"if-none-match" and value == tag:
+                await send({"type": "http.response.start", "status": 304, "headers": of_unchanged})
+                await send({"type": "http.response.body", "body": b""})
+                return
+        await send({"type": "http.response.start", "status": 200, "headers": pairs})
+        await send({"type": "http.response.body", "body": body})
+
+    return app
+
+
+OF_UNCHANGED = frozenset({b"etag", b"vary", b"cache-control", b"x-request-id"})
+"""The headers of a 304."""
 
 
 def cart(prices: bytes) -> Any:
@@ -125,7 +147,7 @@ def starlette() -> Any:
 
 FLOORS: dict[str, Callable[..., Any]] = {
     "static": static,
-    "unchanged": lambda: static(b"", 304),
+    "conditional": conditional,
     "cart": cart,
     "relay": relay,
     "hanging": hanging,
