@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Final, get_type_hints
 
 import msgspec
+from llms import llms
+from postman import collection
 
 from mercato import errors, settings
 from mercato.cli.commands import app as command
@@ -20,7 +22,7 @@ from mercato.web.explained.model import PLACEHOLDERS
 from mercato.web.openapi import problems_of
 from mercato.web.operations import Access, Operation
 
-HERE: Final = Path(__file__).parent / "reference"
+HERE: Final = Path(__file__).parent
 NOTICE: Final = "<!-- Made from the code by docs/generate.py. Change the code, then run it. -->"
 BOUNDS: Final = {
     "minLength": "at least {} long",
@@ -37,13 +39,16 @@ Json = Mapping[str, Any]
 
 
 def pages() -> dict[str, str]:
-    """Return the text of every reference page by file name."""
+    """Return the text of everything that is made from the code, by its path."""
+    api = json.loads(document())
     return {
-        "operations.md": _operations_page(json.loads(document())),
-        "errors.md": _errors_page(),
-        "settings.md": _settings_page(),
-        "cli.md": _cli_page(),
-        "metrics.md": _metrics_page(),
+        "reference/operations.md": _operations_page(api),
+        "reference/errors.md": _errors_page(),
+        "reference/settings.md": _settings_page(),
+        "reference/cli.md": _cli_page(),
+        "reference/metrics.md": _metrics_page(),
+        "mercato.postman_collection.json": collection(api),
+        "llms.txt": llms(api),
     }
 
 
@@ -53,10 +58,12 @@ def main() -> int:
         for name, text in pages().items():
             (HERE / name).write_text(text)
         return 0
-    made, there = pages(), {page.name: page.read_text() for page in HERE.glob("*.md")}
+    made = pages()
+    there = {name: (HERE / name).read_text() for name in made if (HERE / name).exists()}
+    there |= {f"reference/{page.name}": page.read_text() for page in (HERE / "reference").glob("*.md")}
     stale = [name for name in made.keys() | there.keys() if made.get(name) != there.get(name)]
     for name in sorted(stale):
-        print(f"docs/reference/{name} is not what the code says. Run: .venv/bin/python docs/generate.py")
+        print(f"docs/{name} is not what the code says. Run: .venv/bin/python docs/generate.py")
     return 1 if stale else 0
 
 

@@ -17,7 +17,7 @@ from mercato.web.app import operations
 from mercato.web.operations import Access
 
 OPEN = {
-    "getAccessToken", "getOpenapi", "healthz", "readyz", "metrics", "docs", "docsAsset", "errorPage",
+    "getAccessToken", "getOpenapi", "getLlms", "healthz", "readyz", "metrics", "docs", "docsAsset", "errorPage",
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from mercato.web.marketfront import marketfront
 from mercato.web.oauth import oauth
 from mercato.web.operations import Access, Answer, Call, Operation, Operations, Routes
 from mercato.web.orders import commerce_orders, marketfront_orders
-from mercato.web.system import document_bytes, system, version
+from mercato.web.system import LASTS, document_bytes, system, version
 from mercato.web.traced import Traced
 from mercato.web.webhooks import clinic, commerce_webhooks, marketfront_webhooks
 
@@ -24,6 +24,15 @@ about = Operations(access=Access.PUBLIC, tag="System")
 async def get_openapi(_call: Call[None, None]) -> Answer:
     """Return this API's OpenAPI 3.1 document."""
     return Answer(raw=document(), headers=((b"cache-control", b"no-cache"),))
+
+
+@about.get("/llms.txt", summary="For language models", returns=str, media_type="text/plain")
+async def get_llms(call: Call[None, None]) -> Answer:
+    """Say what this service is and where to read on (llmstxt.org): Markdown, a line for each operation and code."""
+    from mercato.web.llms import llms  # read when somebody asks for it
+
+    text = llms(operations(), call.head.base_url)
+    return Answer(raw=text.encode(), media_type=b"text/plain; charset=utf-8", headers=LASTS)
 
 
 def operations() -> list[Operation]:
