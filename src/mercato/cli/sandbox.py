@@ -71,8 +71,11 @@ def merchant(
     wrong[:total|subTotal|taxes], slow:SECONDS, 500 (or another status), bad-json, drop[:BYTES], late[:TIMES];
     for cook: cancel:REASON, leave. Behind an act: x3 (three times), always, 20% (by chance).
     """
+    from mercato.orders.reasons import ORDER_REASONS
     from mercato.testing.merchant import MerchantDouble
 
+    if step < 0:
+        raise UnusableError("--step cannot be less than 0.")
     service = _service(api, key)
     if service is not None and secret is None:
         raise UnusableError(
@@ -89,6 +92,8 @@ def merchant(
     watching = Watching(double, log=log, as_json=json)
     if secret is None:
         watching.facts.append(("signing secret", _trusted(None, seed)[0]))
+    for code in sorted(double.behaviour.codes - ORDER_REASONS):
+        watching.say(f"{code} is no code of the specification for orders: storefronts take it as OTHER.")
     if service is None:
         return run_watching(watching)
     from mercato.cli.trading import Trade, trade

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from mercato.cli import FAILED
 from mercato.cli.failures import UnusableError
@@ -25,7 +25,7 @@ class Watching:
         self.double = double
         self.facts: list[tuple[str, object]] = []
         self._as_json = as_json
-        self._log = log
+        self._log = None if log is None else _opened(log)
         self._lines: asyncio.Queue[Seen | str] = asyncio.Queue()
         double.journal.tell(self._lines.put_nowait)
 
@@ -57,6 +57,11 @@ class Watching:
         told = ", ".join(f"{name} {value}" for name, value in self.double.facts())
         print(f"Ended. {self.double.journal.count} calls; {told}.", file=sys.stderr)
 
+    def close(self) -> None:
+        """Close the log."""
+        if self._log is not None:
+            self._log.close()
+
     def rest(self) -> None:
         """Show what has come and is not shown yet."""
         while not self._lines.empty():
@@ -68,8 +73,8 @@ class Watching:
                 print(words, file=sys.stderr if self._as_json else sys.stdout, flush=True)
             return
         if self._log is not None:
-            with self._log.open("a", encoding="utf-8") as file:
-                file.write(line_of(one) + "\n")
+            self._log.write(line_of(one) + "\n")
+            self._log.flush()
         _show(line_of(one) if self._as_json else cut(line(one), width()))
 
 
@@ -90,6 +95,7 @@ def run_watching(watching: Watching, work: Coroutine[Any, Any, int] | None = Non
     finally:
         if work is not None:
             work.close()
+        watching.close()
 
 
 async def _run(watching: Watching, work: Coroutine[Any, Any, int] | None) -> int:
@@ -111,10 +117,16 @@ async def _run(watching: Watching, work: Coroutine[Any, Any, int] | None) -> int
             watching.rest()
         for task in done:
             _raise(task)
-        if working is not None and working in done:
-            return working.result()
-    watching.end()
-    return 0
+        watching.end()
+        return working.result() if working is not None and working in done else 0
+
+
+def _opened(file: Path) -> TextIO:
+    """Return the log, open until the command ends. Raises UnusableError."""
+    try:
+        return file.open("a", encoding="utf-8")
+    except OSError as error:
+        raise UnusableError(f"--log {file} cannot be written: {error.strerror}.") from None
 
 
 def _raise(task: "asyncio.Task[Any]") -> None:

@@ -97,6 +97,8 @@ class Script:
 
     operations: Mapping[str, tuple[str, ...]]
     seed: int = 0
+    codes: set[str] = field(default_factory=set)
+    """The codes that something is declined with."""
     _lanes: dict[str, _Lane] = field(default_factory=dict)
 
     def read(self, lines: Iterable[str]) -> Self:
@@ -120,6 +122,8 @@ class Script:
             raise ActError(f"{act!r} is no act. Write one as {known[-1]}, or 500 x3, or slow:2 always.")
         one = _checked(operation, match["name"], match["argument"] or "", known)
         lane = self._lanes.setdefault(operation, _Lane())
+        if one.name == DECLINE:
+            self.codes.add(one.argument)
         if match["always"]:
             lane.always = one
         elif match["percent"]:

@@ -44,6 +44,10 @@ class Browsing(Events):
         self._pace = pace
         self._session: aiohttp.ClientSession | None = None
 
+    def connect(self, api: str, key: str) -> None:
+        """Buy at this service from now on, with this key."""
+        self._service = (api, key)
+
     async def start(self) -> None:
         """Begin to listen, and be ready to call."""
         await super().start()

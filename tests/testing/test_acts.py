@@ -1,0 +1,79 @@
+"""The language of acts: one line each, done in their order, drawn by the seed, refused with what would be right."""
+
+import pytest
+
+from mercato.testing import ActError, Script
+from mercato.testing.acts import MERCHANT, STOREFRONT
+
+
+def done(script: Script, operation: str, times: int) -> list[str]:
+    return [str(script.next(operation)) for _ in range(times)]
+
+
+def test_acts_of_an_operation_are_done_in_their_order_then_what_is_always_done() -> None:
+    script = Script(MERCHANT)
+    script.on("place", "decline:ITEM_UNAVAILABLE").on("place", "slow:0.5 always").on("place", "500 x2")
+    assert done(script, "place", 5) == ["decline:ITEM_UNAVAILABLE", *["status:500"] * 2, *["slow:0.5"] * 2]
+    assert done(script, "validate", 1) == ["accept"]
+    script.clear("place")
+    assert done(script, "place", 1) == ["accept"]
+
+
+def test_a_file_has_lines_comments_and_empty_lines() -> None:
+    lines = ["# a bad day", "", "place drop:10  # in the middle", "cook cancel:Out of dough"]
+    script = Script(MERCHANT).read(lines)
+    assert (done(script, "place", 2), done(script, "cook", 1)) == (
+        ["drop:10", "accept"],
+        ["cancel:Out of dough"],
+    )
+
+
+def test_the_same_seed_draws_the_same_lots_whatever_else_is_called_in_between() -> None:
+    one, other, third = (Script(MERCHANT, seed).on("place", "drop 40%") for seed in (7, 7, 8))
+    first = done(one, "place", 50)
+    again = []
+    for _ in range(50):
+        other.next("validate")
+        again.append(str(other.next("place")))
+    assert first == again != done(third, "place", 50)
+    assert 5 < first.count("drop") < 35
+
+
+def test_chances_are_parts_of_one_lot() -> None:
+    script = Script(MERCHANT, 1).on("place", "drop 50%").on("place", "500 50%")
+    assert set(done(script, "place", 50)) == {"drop", "status:500"}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("plaice 500", "no operation 'plaice'. Write one of: validate, place"),
+        ("place", "is no act"),
+        ("place declin:X", "cannot be 'declin'"),
+        ("place decline", "decline:ITEM_UNAVAILABLE"),
+        ("place decline:item", "decline:ITEM_UNAVAILABLE"),
+        ("place slow:soon", "slow:2.5"),
+        ("place slow:601", "600 at most"),
+        ("place 200", "from 400 to 599"),
+        ("place drop:half", "drop:3"),
+        ("place wrong:tip", "total, subTotal, taxes"),
+        ("place accept:now", "Nothing can stand behind"),
+        ("cook cancel", "cancel:Out of dough"),
+        ("validate late", "cannot be 'late'"),
+        ("catalog decline:X", "cannot be 'decline'"),
+        ("place 500 twice", "is no act"),
+    ],
+)
+def test_what_is_no_act_is_refused_with_what_would_be(line: str, words: str) -> None:
+    with pytest.raises(ActError) as refusal:
+        Script(MERCHANT).read([line])
+    assert words in str(refusal.value)
+
+
+def test_every_act_that_an_operation_knows_can_be_written() -> None:
+    forms = {"decline": "decline:STORE_CLOSED", "slow": "slow:1", "status": "503", "cancel": "cancel:x"}
+    for operations in (MERCHANT, STOREFRONT):
+        for operation, names in operations.items():
+            for name in names:
+                act = Script(operations).on(operation, forms.get(name, name)).next(operation)
+                assert act.name == name

@@ -1,0 +1,113 @@
+"""A double's own sums agree with the service's, cart by cart."""
+
+import json
+from decimal import Decimal
+from typing import Any
+from uuid import UUID, uuid4
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.catalog.documents import ONBOARDING, built
+
+from mercato.carts.model import LineItem
+from mercato.carts.places import CART, in_cart
+from mercato.carts.pricing import price
+from mercato.catalog.compile import unpack
+from mercato.testing import menus, shopper
+from mercato.testing.prices import Menu, UnknownItemError
+from mercato.testing.till import faults_of, spoiled, total_of, with_tax
+
+DOCUMENTS = {"pizzeria": menus.pizzeria(), "ramen": menus.ramen_house(), "grocery": menus.grocery()}
+SOUP, SALT, SIZE = (str(UUID(int=number)) for number in (1, 2, 3))
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Any]:
+    return {name: built(document) for name, document in DOCUMENTS.items()}
+
+
+@given(st.sampled_from(sorted(DOCUMENTS)), st.integers(0, 2**32))
+@settings(max_examples=200, deadline=None, database=None)
+def test_what_customers_want_can_be_had_and_costs_what_the_service_says(
+    made: dict[str, Any], name: str, seed: int
+) -> None:
+    catalog = unpack(made[name].compiled)
+    document = served(DOCUMENTS[name])
+    lines = shopper.wanted(document, seed, 1)
+    items = msgspec.convert(lines, list[LineItem])
+    got = price(items, places=in_cart(items), whole=CART, catalog=catalog, sold_out=())
+    assert lines
+    assert (got.faults, got.overflows) == ((), ())
+    own = Menu.of(DOCUMENTS[name], onboarding_id=ONBOARDING).sub_total(lines)
+    assert Decimal(got.total).scaleb(-catalog.scale) == own == Menu.of(document).sub_total(lines)
+
+
+def served(document: Any) -> Any:
+    """Return the document with dictionaries for lists and the ids that the service serves."""
+    menu = Menu.of(document, onboarding_id=ONBOARDING)
+    ids = dict(zip(document["items"], menu.items, strict=True))
+    sections = document["sections"]
+    listed = sections.values() if isinstance(sections, dict) else sections
+    return {
+        "items": dict(menu.items),
+        "modifierGroups": dict(menu.groups),
+        "sections": {
+            str(at): section | {"itemIds": [ids[one] for one in section.get("itemIds", ())]}
+            for at, section in enumerate(listed)
+        },
+    }
+
+
+def line(item: str, quantity: int = 1, *groups: Any) -> dict[str, Any]:
+    return {"itemId": item, "quantity": quantity, "modifierGroups": list(groups)}
+
+
+def test_free_units_are_the_cheapest_and_an_override_counts() -> None:
+    menu = Menu.of(
+        {
+            "items": {SOUP: {"basePrice": "4.00"}, SALT: {"basePrice": "1.00"}},
+            "modifierGroups": {SIZE: {"freeQuantity": 1, "priceOverrides": {SALT: "0.75"}}},
+        }
+    )
+    chosen = {"modifierGroupId": SIZE.upper(), "lineItems": [line(SALT, 3)]}
+    assert menu.sub_total([line(SOUP.upper(), 2, chosen)]) == Decimal("11.00")
+
+
+def test_what_is_not_on_the_menu_is_named_with_its_place() -> None:
+    menu = Menu.of({"items": {SOUP: {}}})
+    with pytest.raises(UnknownItemError) as unknown:
+        menu.sub_total([line(SOUP), line(SALT)])
+    assert (str(unknown.value), unknown.value.pointer) == (
+        f"There is no {SALT} here.",
+        "/cart/lineItems/1/itemId",
+    )
+    chosen = {"modifierGroupId": SIZE, "lineItems": [line(SOUP)]}
+    with pytest.raises(UnknownItemError):
+        menu.sub_total([line(SOUP, 1, chosen)])
+
+
+def test_ids_that_are_no_uuids_are_not_all_known_without_the_onboarding() -> None:
+    document = {"items": {"soup": {"basePrice": "4.00"}}}
+    assert not Menu.of(document).is_whole
+    menu = Menu.of(document, onboarding_id=uuid4())
+    assert menu.is_whole
+    (item,) = menu.items
+    assert menu.sub_total([line(item)]) == Decimal("4.00")
+
+
+@pytest.mark.parametrize("member", ["total", "subTotal", "taxes"])
+def test_wrong_amounts_are_wrong_by_one_unit_and_found(member: str) -> None:
+    sent = {"subTotal": "36.20", "tip": "2.00", "total": "38.20"}
+    right = {**sent, **with_tax(sent, None)}
+    assert (right["taxes"], right["total"], faults_of(right)) == ("1.81", "40.01", [])
+    wrong = spoiled(right, member)
+    assert abs(Decimal(wrong[member]) - Decimal(right[member])) == Decimal("0.01")
+    assert faults_of(wrong)
+    assert json.dumps(right) != json.dumps(wrong)
+
+
+def test_promotions_are_taken_off() -> None:
+    amounts = {"subTotal": "10.00", "promotions": "3.00", "fees": "1.00", "adjustments": "-0.50", "tip": None}
+    assert total_of(amounts) == Decimal("7.50")

@@ -1,0 +1,207 @@
+"""Both doubles at a real service: a store goes live, customers buy, and each misbehaviour has the end it should."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import pytest
+from tests.databases import only_sqlite
+from tests.service import Service, service
+
+from mercato.partners.model import PartnerKind
+from mercato.testing import MerchantDouble, Outcome, StorefrontDouble
+from mercato.testing.caller import Answer, Caller, NoAnswerError, RefusedError, ServiceError
+from mercato.testing.kitchen import Kitchen
+from mercato.testing.opening import Opening
+from mercato.testing.shops import SHOPS
+
+pytestmark = only_sqlite
+
+SHOP = SHOPS["grocery"]
+"""Its ids are no UUIDs, so that the merchant has to know what the service makes of them."""
+
+
+@dataclass
+class Market:
+    """A service, a merchant that is live there, and a storefront."""
+
+    service: Service
+    merchant: MerchantDouble
+    caller: Caller
+    front: StorefrontDouble
+    key: str
+
+    @property
+    def kitchen(self) -> Kitchen:
+        return Kitchen(self.merchant, self.caller, step_seconds=0)
+
+    def opening(self) -> tuple[Opening, list[str]]:
+        told: list[str] = []
+        return Opening(self.merchant, self.caller, told.append), told
+
+    def connect(self, front: StorefrontDouble) -> StorefrontDouble:
+        front.connect(self.service.base, self.key)
+        return front
+
+
+@pytest.fixture
+async def market(database_url: str, tmp_path: Path) -> AsyncIterator[Market]:
+    async with (
+        service(database_url, tmp_path / "data", place_seconds=2.0) as running,
+        MerchantDouble(catalog=SHOP.document) as merchant,
+        StorefrontDouble(pace=0.05) as front,
+        aiohttp.ClientSession() as session,
+    ):
+        pos, partner = await running.partner()
+        shop, buyer = await running.partner(PartnerKind.MARKETFRONT, event_url=front.event_url)
+        merchant.trust(pos.signing_secret)
+        front.trust(shop.signing_secret)
+        here = Market(
+            running, merchant, Caller(running.base, str(partner.key), session), front, str(buyer.key)
+        )
+        here.connect(front)
+        opening, _ = here.opening()
+        await opening.open(SHOP)
+        yield here
+
+
+async def test_a_customer_buys_and_follows_the_order_to_its_end(market: Market) -> None:
+    working = asyncio.create_task(market.kitchen.stay_open(hands=2))
+    first = await market.front.buy(1, follow=30)
+    second = await market.front.buy(2, follow=30, query="spinach")
+    working.cancel()
+    assert (first.outcome, second.outcome) == (Outcome.COMPLETED, Outcome.COMPLETED)
+    assert market.merchant.taken == [first.order_id, second.order_id]
+    assert [one.partner_order_id for one in (first, second)] == ["A-1001", "A-1002"]
+    await market.front.journal.until(lambda: len(market.front.events.get(second.order_id, ())) == 5)
+    assert market.front.complete(second.order_id)
+    asked = [one.status for one in market.front.journal.of("catalog")]
+    assert asked == [HTTPStatus.OK, HTTPStatus.NOT_MODIFIED]
+    assert market.key not in repr(market.front.seen)
+
+
+async def test_the_same_seed_wants_the_same(market: Market) -> None:
+    async with StorefrontDouble(seed=5) as one, StorefrontDouble(seed=5) as other:
+        for front in (one, other):
+            await market.connect(front).buy(1)
+            await front.buy(2)
+        carts = [[_bare(seen.json()["item"]) for seen in front.journal.of("cart")] for front in (one, other)]
+        assert carts[0] == carts[1]
+        assert [one.total for one in one.purchases] == [one.total for one in other.purchases]
+
+
+def _bare(line: Any) -> Any:
+    return line["itemId"], line["quantity"], len(line["modifierGroups"])
+
+
+@pytest.mark.parametrize(
+    ("act", "outcome", "codes"),
+    [
+        ("repeat", Outcome.PLACED, ()),
+        ("unvalidated", Outcome.PLACED, ()),
+        ("drop", Outcome.PLACED, ()),
+        ("wrong", Outcome.REFUSED, ("ORDER_TOTAL_DIFFERENT",)),
+        ("declined", Outcome.REFUSED, ("PAYMENT_DECLINED",)),
+    ],
+)
+async def test_each_act_of_an_order_has_the_end_it_should(
+    market: Market, act: str, outcome: Outcome, codes: tuple[str, ...]
+) -> None:
+    market.front.behaviour.on("order", act)
+    bought = await market.front.buy()
+    assert (bought.outcome, bought.codes) == (outcome, codes)
+    assert len(market.merchant.taken) == (outcome == Outcome.PLACED)
+
+
+@pytest.mark.parametrize("act", ["late:2", "500 x2", "drop", "drop:5", "bad-json"])
+async def test_whatever_breaks_at_the_merchant_the_order_is_taken_once(market: Market, act: str) -> None:
+    market.merchant.behaviour.on("place", act)
+    bought = await market.front.buy()
+    assert bought.outcome == Outcome.PLACED
+    assert market.merchant.taken == [bought.order_id]
+
+
+async def test_a_merchants_no_reaches_the_customer_an_unknown_one_as_other(market: Market) -> None:
+    market.merchant.behaviour.read(
+        ["place decline:STORE_CLOSED", "validate accept", "validate decline:NO_DOUGH"]
+    )
+    assert (await market.front.buy(1)).codes == ("STORE_CLOSED",)
+    assert (await market.front.buy(2)).codes == ("OTHER",)
+
+
+@pytest.mark.parametrize(("member", "code"), [("subTotal", "ITEM_PRICE_CHANGED")])
+async def test_another_price_of_the_merchant_is_a_refusal(market: Market, member: str, code: str) -> None:
+    market.merchant.behaviour.on("validate", f"wrong:{member}")
+    assert (await market.front.buy()).codes == (code,)
+
+
+async def test_a_cancelled_order_is_followed_to_that_end(market: Market) -> None:
+    market.merchant.behaviour.on("cook", "cancel:Out of dough")
+    bought = await market.front.buy()
+    await market.kitchen.cook(bought.order_id)
+    order = await market.front.follow(bought.order_id, seconds=30)
+    assert (order["state"], order["cancelReason"]) == ("cancelled", "Out of dough")
+
+
+async def test_a_merchant_that_comes_back_elsewhere_takes_its_store_up_again(market: Market) -> None:
+    async with MerchantDouble(catalog=SHOP.document) as moved:
+        moved.inbox = market.merchant.inbox
+        market.merchant.behaviour.on("place", "500 always")
+        told: list[str] = []
+        await Opening(moved, market.caller, told.append).open(SHOP)
+        assert told[0] == "grocery-1 is registered already."
+        assert told[-1] == "Published: succeeded"
+        assert (await market.front.buy()).outcome == Outcome.PLACED
+        assert len(moved.taken) == 1
+
+
+async def test_a_catalog_that_is_refused_is_told_with_its_first_faults(market: Market) -> None:
+    async with MerchantDouble(catalog={"items": {"a": {"basePrice": "x"}}}) as other:
+        with pytest.raises(ServiceError, match="/items/a/basePrice"):
+            await Opening(other, market.caller, print).open(SHOPS["ramen"])
+
+
+async def test_a_wrong_key_and_no_service_are_told_with_what_to_do(market: Market) -> None:
+    front = market.front
+    front.connect(market.service.base, "mk_marketfront_wrong")
+    with pytest.raises(RefusedError, match=r"401 UNAUTHENTICATED.*mercato key create"):
+        await front.buy()
+    front.connect(market.service.base, market.caller.key)
+    with pytest.raises(RefusedError, match="a storefront a marketfront key"):
+        await front.buy()
+    async with MerchantDouble() as closed:
+        nowhere = closed.url
+    front.connect(nowhere, market.key)
+    with pytest.raises(NoAnswerError, match="mercato serve"):
+        await front.buy()
+
+
+class NewKeys(StorefrontDouble):
+    def key_of_retry(self, key: str) -> str:
+        return str(uuid4())
+
+
+class Hasty(StorefrontDouble):
+    """Sends every order twice, as if its answer had been lost."""
+
+    async def place_once(self, order: Any, key: str) -> Answer:
+        await super().place_once(order, key)
+        return await super().place_once(order, self.key_of_retry(key))
+
+
+class HastyWithNewKeys(Hasty, NewKeys):
+    pass
+
+
+async def test_a_storefront_with_one_method_replaced_has_one_bug(market: Market) -> None:
+    async with Hasty(behaviour=["order unvalidated"]) as hasty:
+        await market.connect(hasty).buy()
+        assert len(market.merchant.taken) == 1
+    async with HastyWithNewKeys(behaviour=["order unvalidated"]) as wrong:
+        await market.connect(wrong).buy()
+        assert len(market.merchant.taken) == 3
