@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
+from msgspec import Struct
 from sqlalchemy import text
 
 from mercato import clock
@@ -244,8 +245,7 @@ def _wire(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Ordering:
+class _Ordering(Struct, frozen=True):
     placements: Placements
     orders: Orders
     resender: Resender

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 from mercato.catalog import queries as catalogs
 from mercato.clock import Clock
@@ -28,8 +28,7 @@ BATCH: Final = 100
 Prune = Callable[[Write], Awaitable[int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Upkeep:
+class Upkeep(Struct, frozen=True):
     """Deletes what is older than it is kept, in small batches. Several processes may do it at once."""
 
     db: Database

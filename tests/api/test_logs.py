@@ -3,11 +3,11 @@
 import logging
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import structlog
+from msgspec.structs import replace
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
 from mercato.db.engine import Write

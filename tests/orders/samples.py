@@ -1,11 +1,11 @@
 """A store, its catalog and orders, to be changed at will."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, SET, STORE, TEA, cafe, compiled
 
 from mercato.clock import new_id

@@ -5,7 +5,6 @@ import os
 import random
 import subprocess
 import sys
-from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -15,6 +14,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.carts.chance import Chance
 from tests.orders.samples import (
     CAKE,

@@ -1,12 +1,12 @@
 """Decisions §9: what a store was asked stands in the delivery log with every attempt, and isn't redelivered."""
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 from tests.webhooks.house import TRACE, House
 from tests.webhooks.receiver import receiving, reply
 

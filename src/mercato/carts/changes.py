@@ -1,9 +1,9 @@
 """The three changes of a cart: pure functions of the request and of what the store sells now."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato import errors
@@ -27,16 +27,14 @@ Said = tuple[Place, str] | None
 """A line whose quantity the request changes, and the pointer to where it says so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """The store and the CatalogSet that a request names."""
 
     store_id: UUID
     catalog_set_id: UUID
 
 
-@dataclass(frozen=True, slots=True)
-class Menu:
+class Menu(Struct, frozen=True):
     """What a store sells now: its current set, compiled, and the items that are sold out."""
 
     store_id: UUID

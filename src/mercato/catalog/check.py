@@ -1,11 +1,11 @@
 """The dry run: everything that a run finds out about a document, and nothing that it changes."""
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct, field
 
 from mercato.catalog.build import BuildFailed, Unchanged
 from mercato.catalog.builder import Builder, BuildOverrunError
@@ -39,8 +39,7 @@ class CatalogSource(Wire):
 _request: Final = Decoder(CatalogSource)
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """The store that a document is checked for."""
 
     onboarding_id: UUID
@@ -48,8 +47,7 @@ class Subject:
     catalog_set_id: UUID
 
 
-@dataclass(frozen=True, slots=True)
-class Checker:
+class Checker(Struct, frozen=True):
     """Checks documents, given or pulled."""
 
     outbound: Outbound

@@ -6,10 +6,10 @@ costs about fifty times the decode, which is why it runs on a refusal and in `li
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct, field
 
 from mercato.catalog.findings import MOST_FAULTS, clean, escape
 
@@ -32,8 +32,7 @@ Tree = dict[str | None, Any]
 """Wanted pointers by step. Under None stand those that end here or below."""
 
 
-@dataclass(slots=True)
-class Scan:
+class Scan(Struct):
     """What the scan found. Offsets count bytes."""
 
     broken: str | None = None
@@ -43,8 +42,7 @@ class Scan:
     places: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Frame:
+class _Frame(Struct):
     """An open object (with its keys so far) or list; `step` is the member or entry being read."""
 
     keys: set[bytes] | None

@@ -6,11 +6,11 @@ takes a tenth of that for one row.
 
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from msgspec import Struct
 from sqlalchemy import (
     BindParameter,
     ColumnElement,
@@ -53,8 +53,7 @@ def prepared_update(table: Table, *columns: str, where: Sequence[ColumnElement[b
     return prepared(update(table).where(*where).values(values))
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """A statement as a driver takes it: its text, and how values are made of parameters and of columns."""
 
     sql: str

@@ -1,12 +1,12 @@
 """Discover stores: by place, by words, by what they offer, and by whether they are open."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct
 
 from mercato import errors
 from mercato.clock import Clock
@@ -32,8 +32,7 @@ _COLUMNS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Discovery:
+class Discovery(Struct, frozen=True):
     """Searches of live stores."""
 
     db: Database

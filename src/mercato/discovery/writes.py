@@ -1,10 +1,10 @@
 """The SQL that keeps a store's entry for searches."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from msgspec import Struct
 from sqlalchemy import ARRAY, BigInteger, Text, bindparam, delete, insert, select, text, update
 
 from mercato.db.engine import AnyRow, Write
@@ -29,8 +29,7 @@ class Hours(NamedTuple):
     spans: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """What searches know of a store: `columns` of store_search but for its hours' key."""
 
     store_id: UUID

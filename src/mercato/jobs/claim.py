@@ -7,10 +7,10 @@ its turn; and it leaves a group as soon as that has as many running as it may.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from msgspec import Struct
 from sqlalchemy import BigInteger, TextClause, bindparam, func, select, text
 
 from mercato.db.clock import NOW, Dialect
@@ -27,8 +27,7 @@ _UNBOUNDED = 1_000_000_000
 _STEPS = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where in the order of groups and lanes the last claim stopped."""
 
     group: str = ""
@@ -38,8 +37,7 @@ class Place:
 START: Final = Place()
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(Struct, frozen=True):
     """A row that is this worker's until its lease ends."""
 
     id: int

@@ -1,11 +1,11 @@
 """What an order costs. Integers of minor units inside; texts only where they come from and go to."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct, field
+from msgspec.structs import replace
 
 from mercato.catalog.money import (
     LEAST,
@@ -29,8 +29,7 @@ MOST_WORDS: Final = 32 * 1024
 DESCRIPTION_LENGTH: Final = 255
 
 
-@dataclass(frozen=True, slots=True)
-class Detail:
+class Detail(Struct, frozen=True):
     """A part of an amount, and what it is for."""
 
     amount: int
@@ -40,8 +39,7 @@ class Detail:
 Details = tuple[Detail, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Extras:
+class Extras(Struct, frozen=True):
     """What a store may set of an order's amounts; each list sums to its amount."""
 
     fees: Details = ()
@@ -58,8 +56,7 @@ EXTRAS: Final = ("fees", "taxes", "promotions", "adjustments")
 """The members of Extras."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
+class Sums(Struct, frozen=True):
     """What an order costs, in minor units of `scale` decimals."""
 
     currency: str
@@ -97,15 +94,13 @@ class StoreAmounts(Wire):
     total: Member = UNSET
 
 
-@dataclass(frozen=True, slots=True)
-class StoreFault:
+class StoreFault(Struct, frozen=True):
     """The store's amounts can't be used; the words are for the merchant, who reads the delivery log."""
 
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class PriceChanged:
+class PriceChanged(Struct, frozen=True):
     """The store has another subTotal than the catalog."""
 
     error: OrderError

@@ -1,10 +1,9 @@
 """What a request for an order asks: when, how it is handed over, with which tip; and all that is wrong with that."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mercato.errors import ValidationFailed
@@ -28,8 +27,7 @@ LAST_YEAR: Final = 9998
 _WHEN: Final = "/fulfillment/scheduledTime"
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What a request asks, read. `at`: the instant it is to be checked for; amounts in minor units."""
 
     at: datetime

@@ -1,12 +1,12 @@
 """Following an order: reads for both sides, the merchant's updates, and everything that happened to it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct
 from sqlalchemy import Row
 
 from mercato import crash, errors
@@ -36,8 +36,7 @@ MOST_ENTRIES: Final = 500
 """Entries of one timeline, the oldest first; the merchant's updates are all that has no bound of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Orders:
+class Orders(Struct, frozen=True):
     """Placed orders, for the side that asks."""
 
     db: Database

@@ -1,9 +1,11 @@
 """How an order goes on: a status only forward, a state that closes once."""
 
-from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mercato import errors
 from mercato.orders.model import OrderState, OrderStatus, OrderStatusUpdate
@@ -17,8 +19,7 @@ _SETTABLE: Final = tuple(status for status in OrderStatus if status is not Order
 _CONTROL: Final = frozenset(map(chr, range(32)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Struct, frozen=True, kw_only=True):
     """Where an order is."""
 
     state: OrderState = OrderState.OPEN
@@ -27,8 +28,7 @@ class Progress:
     cancel_reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """Where an update brings an order, and when."""
 
     before: Progress
@@ -36,8 +36,7 @@ class Change:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(Struct, frozen=True):
     status: OrderStatus | None
     state: OrderState | None
     ready_at: datetime | None

@@ -1,11 +1,10 @@
 """An order as it is stored, and how both sides read it."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from mercato.catalog.money import decimal_to_minor, get_scale
 from mercato.errors import OrderError
@@ -42,8 +41,7 @@ class Actor(StrEnum):
     SERVICE = "service"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrderRow:
+class OrderRow(Struct, frozen=True, kw_only=True):
     """An order: `partner_id` is the merchant's, `storefront_id` the partner's that placed it.
 
     `total` in minor units. `sequence` counts the events sent to the storefront, `entries` the history.

@@ -5,13 +5,12 @@ Nothing that a store sends raises here; what it sends is bounded, and freed of c
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from mercato.errors import OTHER, OrderError
 from mercato.orders.amounts import PriceChanged, StoreAmounts, StoreFault, Sums, taken
@@ -40,16 +39,14 @@ _integer: Final = re.compile(r"-?\d+", re.ASCII).fullmatch
 _controls: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
 
 
-@dataclass(frozen=True, slots=True)
-class ValidateSaid:
+class ValidateSaid(Struct, frozen=True):
     """The store would take the order."""
 
     amounts: StoreAmounts | None = None
     estimated_ready_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceSaid:
+class PlaceSaid(Struct, frozen=True):
     """The store has taken the order."""
 
     partner_order_id: str | None = None
@@ -57,23 +54,20 @@ class PlaceSaid:
     amounts: StoreAmounts | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Agreed:
+class Agreed(Struct, frozen=True):
     """The store would take the order, at these amounts."""
 
     sums: Sums
     estimated_ready_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """The store's no; there is at least one reason."""
 
     errors: tuple[OrderError, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """No answer that can be used. The words are for the merchant, in the delivery log."""
 
     words: str

@@ -1,11 +1,11 @@
 """The background half of a placement: it resends what a crash or a silent store left open, or cancels it."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
 import structlog
+from msgspec import Struct
 
 from mercato import crash
 from mercato.clock import Clock
@@ -38,8 +38,7 @@ class SubmitJob(Wire, frozen=True):
     order_id: UUID
 
 
-@dataclass(frozen=True, slots=True)
-class Resender:
+class Resender(Struct, frozen=True):
     """Finishes placements. `seconds` bound one call."""
 
     db: Database

@@ -1,13 +1,12 @@
 """An order held against what its store sells and allows: its price, and every reason why it can't be had."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from mercato import errors
 from mercato.carts.answer import Ids, amounts_of, cart_amounts
@@ -41,8 +40,7 @@ MOST_REASONS: Final = 100
 _ADDRESS: Final = "/fulfillment/address"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Review:
+class Review(Struct, frozen=True, kw_only=True):
     """What came of the checks. `at`: the instant they were made for. `sums`: None if something has no price.
 
     `lines` are the cart's as they were sent; `total` is what the request says it costs, in minor units.

@@ -5,12 +5,12 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct
 
 from mercato.carts.model import LineItem
 from mercato.clock import MakeId, rfc3339
@@ -18,6 +18,7 @@ from mercato.errors import OrderError, OrderTokenInvalid
 from mercato.orders.amounts import Detail, Details, Extras, Sums
 from mercato.orders.model import Fulfillment
 from mercato.orders.review import Review
+from mercato.wire.unshown import unshown
 
 LIFE: Final = timedelta(minutes=15)
 
@@ -43,8 +44,7 @@ class Digest(msgspec.Struct, frozen=True, array_like=True):
     fulfillment: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(Struct, frozen=True, kw_only=True):
     """What was agreed on, and the order it is for."""
 
     digest: Digest
@@ -52,8 +52,7 @@ class Terms:
     estimated_ready_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Validated:
+class Validated(Struct, frozen=True, kw_only=True):
     """What a good token says. `token_id` is used up by the order that is placed with it."""
 
     token_id: UUID
@@ -103,11 +102,11 @@ def digest(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Seal:
+@unshown("keys")
+class Seal(Struct, frozen=True):
     """Signs with its first key and verifies with any, so that keys can be replaced one after the other."""
 
-    keys: Sequence[bytes] = field(repr=False)
+    keys: Sequence[bytes]
     new_id: MakeId
 
     def issue(self, terms: Terms, *, now: datetime) -> str:

@@ -1,9 +1,8 @@
 """Validate: the order by our own rules, then by its store's; what the store adds to the price is taken over."""
 
-from dataclasses import dataclass
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from mercato import errors
 from mercato.catalog.model import CompiledCatalog
@@ -31,8 +30,7 @@ RETRY_SECONDS: Final = 5
 """What a client is told to wait when a store did not answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """An order as our own rules found it."""
 
     store: StoreRow
@@ -40,8 +38,7 @@ class Checked:
     review: Review
 
 
-@dataclass(frozen=True, slots=True)
-class Validations:
+class Validations(Struct, frozen=True):
     """Validates orders. `seconds` bound the call of a store's webhook."""
 
     db: Database

@@ -6,7 +6,6 @@ neighbours, site-local and IPv4-compatible addresses global, and its answers dif
 The tables below make the verdict the same on all of them.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import (
     IPv4Address,
@@ -16,6 +15,8 @@ from ipaddress import (
     ip_address,
     ip_network,
 )
+
+from msgspec import Struct
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -102,8 +103,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)  # upper half of an interface id that ends in an IPv4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddressPolicy:
+class AddressPolicy(Struct, frozen=True, kw_only=True):
     """Which addresses may be reached.
 
     `allow_private` opens loopback, private and shared networks (development). `extra_public` is the seam for

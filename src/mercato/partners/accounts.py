@@ -5,10 +5,11 @@ process once the transaction is committed and everywhere within a second.
 """
 
 import re
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
+
+from msgspec import Struct
 
 from mercato import clock
 from mercato.clock import Clock, MakeId
@@ -30,6 +31,7 @@ from mercato.partners.model import (
 )
 from mercato.partners.vault import Vault
 from mercato.wire import parse_uuid
+from mercato.wire.unshown import unshown
 
 MOST_NAME: Final = 200
 MOST_TOKEN: Final = 4096
@@ -37,13 +39,13 @@ MOST_TOKEN: Final = 4096
 _TOKEN: Final = re.compile(rf"[\x21-\x7e]{{1,{MOST_TOKEN}}}")
 
 
-@dataclass(frozen=True, slots=True)
-class NewPartner:
+@unshown("signing_secret")
+class NewPartner(Struct, frozen=True):
     """A partner that was just made, with all that it needs to begin."""
 
     id: UUID
     keys: tuple[NewKey, ...]
-    signing_secret: str = field(repr=False)
+    signing_secret: str
 
     @property
     def commerce_key(self) -> NewKey | None:

@@ -1,9 +1,10 @@
 """API keys: made, found again, rolled over and revoked. See `accounts` for how a change is announced."""
 
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
+
+from msgspec import Struct
 
 from mercato import clock
 from mercato.clock import Clock, MakeId
@@ -13,6 +14,7 @@ from mercato.db.engine import Read, Write
 from mercato.partners import keys, queries
 from mercato.partners.model import AccountError, ApiKey, Partner, Surface, UnknownAccountError
 from mercato.wire import parse_uuid
+from mercato.wire.unshown import unshown
 
 TOPIC: Final = "partner"
 """The topic under which a change of a partner or of its credentials is announced, with the partner's id."""
@@ -26,13 +28,13 @@ MOST_OVERLAP: Final = timedelta(days=90)
 MOST_DESCRIPTION: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class NewKey:
+@unshown("text")
+class NewKey(Struct, frozen=True):
     """A key that was just made: the only time its text is known. No repr shows it."""
 
     id: UUID
     surface: Surface
-    text: str = field(repr=False)
+    text: str
     expires_at: datetime | None
 
 

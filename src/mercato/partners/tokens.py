@@ -5,10 +5,13 @@ import hmac
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
+
+from msgspec import Struct
+
+from mercato.wire.unshown import unshown
 
 BEGIN: Final = "mt_"
 """What every access token begins with, and no key."""
@@ -26,8 +29,7 @@ _SIGNATURE: Final = 32
 _TOKEN: Final = re.compile(rf"{BEGIN}([0-9A-Za-z_-]{{{(_CLAIMS.size + _SIGNATURE) * 4 // 3}}})".encode())
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+class Claims(Struct, frozen=True):
     """What a token says: the key it was made from, whose that is, and the Unix second from which it is dead."""
 
     key_id: UUID
@@ -35,11 +37,11 @@ class Claims:
     expires_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class AccessToken:
+@unshown("text")
+class AccessToken(Struct, frozen=True):
     """A token that was just made, and how many seconds it is good for. No repr shows it."""
 
-    text: str = field(repr=False)
+    text: str
     seconds: int
 
 

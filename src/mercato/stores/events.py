@@ -1,6 +1,6 @@
 """What follows from the end of a catalog run, in the transaction that ends it: fresh caches, and the event."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from mercato.catalog.ingest import Finished
 from mercato.catalog.wire import CatalogSyncWebhookData
@@ -13,8 +13,7 @@ from mercato.telemetry import tracing
 from mercato.webhooks.deliveries import CATALOG_SYNC, push
 
 
-@dataclass(frozen=True, slots=True)
-class StoreEvents:
+class StoreEvents(Struct, frozen=True):
     """Listens to catalog runs."""
 
     new_id: MakeId

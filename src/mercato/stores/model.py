@@ -1,12 +1,11 @@
 """Onboardings and stores: what is sent and received, and the rules that need neither database nor network."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mercato.catalog.model import CatalogFault
 from mercato.catalog.money import to_text
@@ -128,8 +127,7 @@ class OnboardingPage(Wire):
     next_cursor: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Onboarding:
+class Onboarding(Struct, frozen=True):
     """An onboarding as it is stored."""
 
     id: UUID
@@ -262,8 +260,7 @@ class ItemAvailabilityResponse(Wire):
     unavailable_item_ids: tuple[UUID, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where something is, if that is known, and the time zone there."""
 
     latitude: float | None
@@ -271,16 +268,14 @@ class Place:
     timezone: str
 
 
-@dataclass(frozen=True, slots=True)
-class SoldOut:
+class SoldOut(Struct, frozen=True):
     """An item that can't be had until an instant, or until further notice."""
 
     item_id: UUID
     until: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class StoreRow:
+class StoreRow(Struct, frozen=True):
     """A store as it is stored, with its current set: the small pointer that caches hold."""
 
     id: UUID

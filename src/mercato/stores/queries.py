@@ -22,7 +22,7 @@ _words: Final = msgspec.json.Decoder(tuple[str, ...])
 
 async def insert_onboarding(tx: Write, onboarding: Onboarding) -> None:
     """Store a registration. The unique index refuses a second one that holds the same partnerStoreId."""
-    values = {name: getattr(onboarding, name) for name in Onboarding.__slots__}
+    values = {name: getattr(onboarding, name) for name in Onboarding.__struct_fields__}
     values["address"] = _text(onboarding.address)
     await tx.execute(insert(onboardings).values(values))
 

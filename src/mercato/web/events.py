@@ -3,8 +3,9 @@
 The envelopes stand here for readers: what is sent is made where it happens.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from mercato.catalog.wire import CatalogSyncWebhookData
 from mercato.orders.replies import REFUSALS
@@ -61,8 +62,7 @@ class OrderEvent(Wire):
     data: OrderEventData
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """A webhook: who gets it, at which address, and what is expected back. `reply` None means any 2xx."""
 
     name: str

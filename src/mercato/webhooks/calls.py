@@ -3,7 +3,6 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from time import monotonic
 from typing import Final
@@ -11,6 +10,7 @@ from uuid import UUID
 from weakref import WeakValueDictionary
 
 import structlog
+from msgspec import Struct, field
 
 from mercato.clock import Clock
 from mercato.outbound.client import CallFailed, Fault, Outbound, Reply
@@ -52,8 +52,7 @@ Judge = Callable[[int, bytes], str | None]
 """Return None if status and body are a sensible answer, yes or no, else what is wrong, for the partner."""
 
 
-@dataclass(slots=True)
-class _Store:
+class _Store(Struct):
     line: Line
     # By URL without its query: what is wrong with one address is not the other's fault.
     breakers: OrderedDict[str, Breaker] = field(default_factory=OrderedDict)

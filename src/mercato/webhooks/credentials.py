@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import OrderedDict
-from dataclasses import dataclass, field
 from datetime import datetime
 from time import monotonic
 from typing import Final
 from uuid import UUID
+
+from msgspec import Struct
 
 from mercato.clock import Clock
 from mercato.db.changes import ChangeFeed
@@ -15,6 +16,7 @@ from mercato.db.errors import DatabaseAway, is_unavailable
 from mercato.partners.accounts import get_ending_secrets, get_webhook_token
 from mercato.partners.credentials import TOPIC
 from mercato.partners.vault import Vault
+from mercato.wire.unshown import unshown
 
 MOST: Final = 10_000
 """Partners held, the least recently used out: under a kilobyte each, or what the token has."""
@@ -29,18 +31,18 @@ PAUSE_SECONDS: Final = 5.0
 """While the database is away it is not asked again for so long about a partner that is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+@unshown("secrets", "token")
+class Credentials(Struct, frozen=True):
     """The secrets that sign now, the newest first, and the token that the partner wants to see."""
 
-    secrets: tuple[str, ...] = field(repr=False)
-    token: str | None = field(repr=False)
+    secrets: tuple[str, ...]
+    token: str | None
 
 
-@dataclass(slots=True)
-class _Entry:
-    secrets: list[tuple[str, datetime | None]] = field(repr=False)
-    token: str | None = field(repr=False)
+@unshown("secrets", "token")
+class _Entry(Struct):
+    secrets: list[tuple[str, datetime | None]]
+    token: str | None
     until: float  # in monotonic seconds
 
     def at(self, now: datetime) -> Credentials:

@@ -5,37 +5,39 @@ and frameworks do to keys, bodies and headers. It never repeats a secret.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
+
+from msgspec import Struct
 
 from mercato.webhooks import signatures, words
 from mercato.webhooks.bodies import BodyDifference, difference, how, looks_rewritten
 from mercato.webhooks.findings import ERROR, Code, Finding, SignatureExplanation, error, note
 from mercato.webhooks.signatures import Envelope, Given
 from mercato.webhooks.trials import Match, Message, Secret, Whose, find_right, find_wrong
+from mercato.wire.unshown import unshown
 
 __all__ = ["Secret", "Sent", "SignatureExplanation", "Webhook", "Whose", "explain"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Webhook:
+@unshown("headers", "body")
+class Webhook(Struct, frozen=True, kw_only=True):
     """A webhook as it was received. `received_at` is None when it is not known, and now is as good a guess."""
 
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
+    headers: Mapping[str, str]
+    body: bytes
     received_at: datetime | None = None
     computed: str | None = None
     """The signature that the receiver's own code came to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+@unshown("body")
+class Sent(Struct, frozen=True, kw_only=True):
     """What this service knows to have sent: `times` are those of its attempts, in Unix seconds."""
 
     delivery_id: UUID
     webhook_id: str
-    body: bytes = field(repr=False)
+    body: bytes
     times: tuple[int, ...] = ()
 
 

@@ -1,9 +1,9 @@
 """The attempts that were made about one order, to whichever side: what its timeline shows of them."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from msgspec import Struct
 from sqlalchemy import select
 
 from mercato.db.engine import Read
@@ -11,8 +11,7 @@ from mercato.db.tables import deliveries, delivery_attempts
 from mercato.partners.model import Surface
 
 
-@dataclass(frozen=True, slots=True)
-class OrderAttempt:
+class OrderAttempt(Struct, frozen=True):
     """One attempt: `surface` is whose it was, `status` the reply's, `error` None when it succeeded."""
 
     delivery_id: UUID

@@ -4,7 +4,6 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from hashlib import sha256
@@ -14,10 +13,12 @@ from urllib.parse import quote
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct, field
 
 from mercato import clock
 from mercato.partners.model import Surface
 from mercato.wire import Instant, Wire, as_json
+from mercato.wire.unshown import unshown
 
 WAITS: Final = (
     timedelta(seconds=5),
@@ -57,8 +58,7 @@ class DeliveryStatus(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """What came of one attempt. `status` is None when no reply arrived; `error` is None for 2xx alone."""
 
     ms: int
@@ -68,21 +68,21 @@ class Outcome:
     retry_after: timedelta | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreCall:
+@unshown("body", "hidden")
+class StoreCall(Struct, frozen=True, kw_only=True):
     """A question to a store that somebody waits for. What is `hidden` (a card's token) is kept of no reply."""
 
     store_id: UUID
     partner_id: UUID
     url: str
     webhook_id: UUID
-    body: bytes = field(repr=False)
+    body: bytes
     traceparent: str
-    hidden: tuple[str, ...] = field(default=(), repr=False)
+    hidden: tuple[str, ...] = field(default=())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
+@unshown("body")
+class Called(Struct, frozen=True, kw_only=True):
     """What came of a call to a store.
 
     `error` is None when the store answered sensibly, yes or no, and else says to the partner what is wrong.
@@ -95,7 +95,7 @@ class Called:
     status: int | None = None
     error: str | None = None
     reply: str | None = None
-    body: bytes = field(default=b"", repr=False)
+    body: bytes = field(default=b"")
     retry_after: float | None = None
     reached: bool = True
 
@@ -110,20 +110,17 @@ def error_after(calls: Sequence[Called], status: DeliveryStatus) -> str | None:
     return calls[-1].error if calls and status is not DeliveryStatus.SUCCEEDED else None
 
 
-@dataclass(frozen=True, slots=True)
-class Succeeded:
+class Succeeded(Struct, frozen=True):
     """The receiver has it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """Try again at this instant."""
 
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(Struct, frozen=True):
     """Try no more by ourselves; `disable` cuts the endpoint off for every other delivery, too."""
 
     reason: str
@@ -214,8 +211,8 @@ def _without(text: str, secret: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+@unshown("body")
+class Delivery(Struct, frozen=True, kw_only=True):
     """A delivery as an attempt needs it, with what is known of its endpoint."""
 
     id: UUID
@@ -223,7 +220,7 @@ class Delivery:
     surface: Surface
     webhook_id: UUID
     url: str
-    body: bytes = field(repr=False)
+    body: bytes
     traceparent: str
     lane: str
     round: int

@@ -4,8 +4,9 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from mercato.webhooks.findings import Code, Finding, error, note
 
@@ -40,16 +41,14 @@ _OTHERS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """A digest that the header holds. `flaw` is what keeps a verifier from using it as it stands."""
 
     digest: bytes
     flaw: Finding | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True):
     """What was read of the headers. A part that is not there is None; `seconds` too when it is no time."""
 
     id: str | None

@@ -7,14 +7,16 @@ import base64
 import binascii
 import hmac
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
 
 from mercato.outbound.signing import PREFIX
 from mercato.webhooks.bodies import SHORT, forerunners
 from mercato.webhooks.findings import Code
 from mercato.webhooks.signatures import Given
+from mercato.wire.unshown import unshown
 
 
 class Whose(Enum):
@@ -25,32 +27,32 @@ class Whose(Enum):
     PREVIOUS = "previous"
 
 
-@dataclass(frozen=True, slots=True)
-class Secret:
+@unshown("text")
+class Secret(Struct, frozen=True):
     """A signing secret. `index` counts among those of the same origin, from 0, the newest first."""
 
-    text: str = field(repr=False)
+    text: str
     whose: Whose
     index: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+@unshown("key")
+class Key(Struct, frozen=True):
     """A key that somebody may have made of a secret. Without a `mistake` it is the right one."""
 
     secret: Secret
-    key: bytes = field(repr=False)
+    key: bytes
     mistake: str | None = None
     code: Code = Code.KEY_NOT_DECODED
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+@unshown("body")
+class Message(Struct, frozen=True):
     """What is signed. Without a `mistake` it is made as it should be."""
 
     id: bytes
     timestamp: bytes
-    body: bytes = field(repr=False)
+    body: bytes
     layout: str = "{id}.{timestamp}.{body}"
     mistake: str | None = None
     code: Code = Code.WRONG_CONTENT
@@ -65,8 +67,7 @@ class Message:
         return out
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """A key and a message that make the signature."""
 
     key: Key
