@@ -1,8 +1,10 @@
 """What changes an order: its row, its history and the event for its storefront move in one transaction."""
 
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mercato.clock import MakeId
 from mercato.db.audit import audit
@@ -24,8 +26,7 @@ STORE_UNREACHABLE: Final = "STORE_UNREACHABLE"
 """The reason of a cancel when no attempt has reached the store."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """Writes changes of orders down."""
 
     new_id: MakeId

@@ -7,14 +7,13 @@ request joins it.
 import asyncio
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
 import msgspec
 import structlog
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from sqlalchemy.exc import IntegrityError
 
 from mercato import crash, errors
@@ -39,6 +38,7 @@ from mercato.orders.submission import Outcome, Submission, Submitter
 from mercato.orders.tokens import Seal, TokenExpired, digest_of
 from mercato.orders.validation import Checked, Validations
 from mercato.partners.model import Caller
+from mercato.wire.unshown import unshown
 
 log = structlog.get_logger("mercato.orders")
 
@@ -53,8 +53,8 @@ TRIES: Final = 3
 """Transactions begun over when two requests with one token meet; the second sees what the first has done."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placements:
+@unshown("secrets")
+class Placements(Struct, frozen=True):
     """Places orders. `seconds` bound all calls of one request, `resend` how long the background tries after."""
 
     db: Database
@@ -64,7 +64,7 @@ class Placements:
     submitter: Submitter
     changes: Changes
     seal: Seal
-    secrets: Sequence[bytes] = field(repr=False)
+    secrets: Sequence[bytes]
     seconds: float
     resend: timedelta
 

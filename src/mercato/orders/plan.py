@@ -1,9 +1,11 @@
 """What a request to place an order comes to, before anything of it has happened."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mercato.errors import Problem
 from mercato.orders import amounts
@@ -22,8 +24,7 @@ Present = Callable[[Order | Problem], Reply]
 """Makes the reply that goes out, and is pinned, of an order or a refusal."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """One request to place an order."""
 
     caller: Caller
@@ -34,16 +35,14 @@ class Asked:
     """When its calls must be over, on the event loop's clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusing:
+class Refusing(Struct, frozen=True):
     """A request that is refused, unless an order has been placed with its token, which comes first."""
 
     problem: Problem
     token_id: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Struct, frozen=True):
     """An order that can be stored: checked, priced, and agreed with its store if that was asked."""
 
     checked: Checked
@@ -55,8 +54,7 @@ Plan = Refusing | Ready | Checked
 """What to do once the key is claimed: refuse, store, or ask the store first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """An order that is stored, and what its store must be told."""
 
     claim: Claim

@@ -57,7 +57,7 @@ _ENUMS: Final = {"state": OrderState, "status": OrderStatus, "answer": StoreAnsw
 
 async def insert_order(tx: Write, order: OrderRow) -> None:
     """Store an order. The unique index refuses a second one of the same validation token."""
-    values = {name: getattr(order, name) for name in OrderRow.__slots__}
+    values = {name: getattr(order, name) for name in OrderRow.__struct_fields__}
     await tx.execute(_INSERT_ORDER, _stored(values))
 
 

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
 import msgspec
 import structlog
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mercato.clock import Clock, MakeId
 from mercato.db.engine import Database, Read, Write
@@ -23,6 +24,7 @@ from mercato.partners.vault import Vault
 from mercato.webhooks.calls import Called, StoreCall, StoreCalls
 from mercato.webhooks.deliveries import ORDER_PLACE, find_recorded, record, record_attempts
 from mercato.webhooks.model import DeliveryStatus, masked
+from mercato.wire.unshown import unshown
 
 log = structlog.get_logger("mercato.orders")
 
@@ -37,30 +39,28 @@ LEAST_SECONDS: Final = 1.0
 Said = PlaceSaid | Refused | Fault
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+@unshown("body", "hidden")
+class Submission(Struct, frozen=True, kw_only=True):
     """What a store is to be told of an order. No repr shows the body: it may hold a card's token."""
 
     order_id: UUID
     store_id: UUID
     partner_id: UUID
     base_url: str
-    body: bytes = field(repr=False)
-    hidden: tuple[str, ...] = field(repr=False)
+    body: bytes
+    hidden: tuple[str, ...]
     give_up_at: datetime
     traceparent: str
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What came of the attempts, every one of them."""
 
     said: Said
     calls: tuple[Called, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Submitter:
+class Submitter(Struct, frozen=True):
     """Tells stores about orders, and writes down what they say."""
 
     db: Database
