@@ -8,7 +8,7 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-long prove test-clients audit check format bench bench-large soak docs clean
+.PHONY: help run demo test test-long prove test-clients audit check format bench bench-large soak start-here docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,6 +71,10 @@ bench-large: $(VENV)/.dev ## discovery over a million stores on both databases; 
 
 soak: $(VENV)/.dev ## ten minutes of everything: what grows? ARGS="--database postgresql"
 	$(BIN)/python -m benchmarks.soak $(ARGS)
+
+# With nothing installed: the clone makes what the page asks for.
+start-here: ## follow docs/start-here.md in a clean clone of what is committed, and say how long it takes
+	$(PYTHON) -m tests.docs.follow_start_here
 
 # A stamp of its own: nobody else needs Sphinx.
 $(VENV)/.docs: $(VENV)/.run requirements-docs.txt

@@ -64,7 +64,8 @@ def main(file: str, word: str = "ramen") -> None:
         )
         order = mercato.wait_until_closed(order.order_id)
         for entry in mercato.get_marketfront_order_timeline(order.order_id).entries:
-            print(f"  {entry.at}  {entry.type}")
+            said = entry.detail.get("status") or entry.detail.get("total") or ""
+            print(f"  {entry.at}  {entry.type:16} {said}".rstrip())
         print(f"The order is {order.state}.")
 
 

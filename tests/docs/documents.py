@@ -36,7 +36,7 @@ def documents() -> list[Path]:
 
 
 def shown(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
 
 
 def blocks(path: Path) -> Iterator[Block]:

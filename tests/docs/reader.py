@@ -3,6 +3,7 @@
     ```sh                      runs in the reader's shell; a `json` or `text` block right below is its output
     ```sh keeps-running 9000   runs in a terminal of its own, until the page is read; listens on that port
     ```python receiver.py      is saved under that name; without a name it is run
+    ```ts receiver.ts          is saved under that name, as is ```go; tests/docs/test_receivers.py runs them
 
 Ports are replaced by free ones, so that several readers do not meet.
 """
@@ -27,11 +28,12 @@ PATIENCE = 40.0
 """Seconds until something that takes a moment has happened."""
 
 OUTPUT = ("json", "text")
+SAVED = ("ts", "go")
 
 NOT_RUN = {"make test\n"}
 """What would run this test again. That make knows the target is looked at."""
 
-_PORT = re.compile(r"(?<![\w-])(8000|8001|8002|9000|9100|9200)(?![\w-])")
+_PORT = re.compile(r"(?<![\w-])(8000|8001|8002|9000|9100|9200|9300)(?![\w-])")
 _CHANGES = re.compile(r"-X |-d |mercato |sed |mkdir ")
 
 _PROLOGUE = "set -eu -o pipefail -a\n. ./.state\nset +a\nset -a\n"
@@ -40,17 +42,27 @@ _EPILOGUE = "\n{ export -p; declare -f; } > .state\n"
 
 @dataclass
 class Reader:
-    """One reader at a desk: a directory like a fresh clone's, with what `make` would have installed."""
+    """One reader at a desk: a directory like a fresh clone's, with what `make` would have installed.
+
+    A `clone` is one, and `make` has its work still to do there.
+    """
 
     desk: Path
+    clone: bool = False
+    patience: float = PATIENCE
     replaced: dict[str, str] = field(default_factory=dict)
     read: list[str] = field(default_factory=list)
     _ports: dict[str, str] = field(default_factory=dict)
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        (self.desk / ".state").touch()
+        if not self.clone:
+            self._furnish()
+
+    def _furnish(self) -> None:
         requirements = (file.name for file in ROOT.glob("requirements-*.txt"))
-        for name in ("Makefile", "pyproject.toml", "constraints.txt", *requirements):
+        for name in ("Makefile", "pyproject.toml", "constraints.txt", "examples", *requirements):
             (self.desk / name).symlink_to(ROOT / name)
         venv = self.desk / ".venv"
         venv.mkdir()
@@ -60,7 +72,6 @@ class Reader:
         # make finds everything installed, and newer than what it is made from.
         for stamp in (".run", ".dev"):
             (venv / stamp).touch()
-        (self.desk / ".state").touch()
 
     def reads(self, page: Path) -> None:
         """Do what a page says, from its first line to its last; fail where it is wrong."""
@@ -73,6 +84,8 @@ class Reader:
                 self._type(block, after if after is not None and after.language in OUTPUT else None, where)
             elif block.language == "python":
                 self._python(block, where)
+            elif block.language in SAVED:
+                (self.desk / block.words[0]).write_text(self._local(block.text))
             elif block.language not in OUTPUT:
                 raise AssertionError(f"{where}: nobody knows what to do with a block of {block.language!r}")
         self.read.append(page.name)
@@ -95,7 +108,7 @@ class Reader:
         if block.text in NOT_RUN:
             assert self._run(f"make -n {block.text.split()[1]}").returncode == 0, where
             return
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + self.patience
         while True:
             done = self._run(text)
             fault = None if done.returncode == 0 else f"exit code {done.returncode}\n{done.stderr}"
@@ -130,7 +143,7 @@ class Reader:
                 cwd=self.desk, env=self._environment(), stdout=file, stderr=file, start_new_session=True,
             )  # fmt: skip
         self._running.append(process)
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + self.patience
         while not (_listens(int(self._port(words[0]))) if words else log.stat().st_size):
             if process.poll() is not None or time.monotonic() > until:
                 raise AssertionError(f"{where} does not run:\n{log.read_text()}")
