@@ -13,7 +13,7 @@ from aiohttp import web
 from tests.certify.menu import GONE
 
 from mercato.outbound.signing import signing_key
-from mercato.testing import MerchantDouble, Received, Reply
+from mercato.testing import Double, MerchantDouble, Received, Reply
 from mercato.testing.acts import Act
 from mercato.testing.merchant import Error
 from mercato.testing.prices import UnknownItemError
@@ -22,15 +22,8 @@ SECRET = "whsec_" + base64.b64encode(b"certify this merchant, 32 bytes!").decode
 TOLERANCE = 300
 
 
-class Healthy(MerchantDouble):
-    """Does everything right, and verifies with its own small steps."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.operation = ""
-        self.times: Counter[Any] = Counter()
-
-    # --- verification, step by step ---
+class Verifying(Double):
+    """Verifies in small steps of its own."""
 
     def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
         try:
@@ -64,7 +57,14 @@ class Healthy(MerchantDouble):
     def same(self, right: str, given: str) -> bool:
         return hmac.compare_digest(right, given)
 
-    # --- orders ---
+
+class Healthy(Verifying, MerchantDouble):
+    """Does everything right."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.operation = ""
+        self.times: Counter[Any] = Counter()
 
     def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
         self.operation = operation

@@ -92,8 +92,16 @@ class Sender:
 
     async def call(self, method: str, suffix: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         """Send any request and return the reply. Raises NoAnswer."""
-        url = self.url_of(suffix)
-        began, seconds = monotonic(), self.seconds_for(suffix)
+        return await self._called(method, self.url_of(suffix), headers, body, self.seconds_for(suffix))
+
+    async def look(self, url: str) -> Reply:
+        """GET any address and return the reply. Raises NoAnswer."""
+        return await self._called("GET", url, {}, None, self.receiver.seconds)
+
+    async def _called(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float
+    ) -> Reply:
+        began = monotonic()
         sent = self.receiver.shower.request(f"{method} {address(url)}", headers, body or b"")
         try:
             async with asyncio.timeout(seconds):

@@ -1,12 +1,15 @@
 """What the certifier's orders are made of: a catalog, and a store that sells it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
+
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from mercato import clock
 from mercato.carts.model import MOST_DEPTH, Cart, CartModifierGroup, LineItem
@@ -14,6 +17,7 @@ from mercato.catalog.build import Built
 from mercato.catalog.compile import unpack
 from mercato.catalog.lint import lint
 from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
+from mercato.catalog.served import with_ids
 from mercato.orders.amounts import Sums, wire
 from mercato.orders.model import ClientContext, Customer, Fulfillment, OrderCore, ValidateAmounts
 from mercato.orders.review import review
@@ -38,18 +42,19 @@ class Draft:
 
     def agreed(self, sums: Sums) -> "Draft":
         """Return the order at the amounts that its store agreed to."""
-        from msgspec.structs import replace
-
         return Draft(replace(self.order, amounts=wire(sums)), sums)
 
 
 @dataclass(frozen=True)
 class Shop:
-    """A store and its compiled catalog. `is_theirs`: the catalog is the one of who is certified."""
+    """A store and its compiled catalog. `is_theirs`: the catalog is the one of who is certified. `body` is
+    the CatalogSet as it is served.
+    """
 
     store: StoreRow
     catalog: CompiledCatalog
     is_theirs: bool
+    body: bytes = field(default=b"", repr=False)
 
     @cached_property
     def offers(self) -> tuple[LineItem, ...]:
@@ -120,8 +125,6 @@ class Shop:
         found = review(core, store=self.store, catalog=self.catalog, now=clock.now(), new_id=clock.new_id)
         if found.sums is None:
             raise LookupError("something in it has no price")
-        from msgspec import UNSET
-
         told = OrderTold(
             cart=found.cart,
             client_context=CONTEXT,
@@ -188,24 +191,24 @@ def shop_of(
     is_theirs: bool,
     name: str = "Certification",
     sold_out: Sequence[UUID] = (),
+    paused: bool = False,
 ) -> Shop | None:
     """Return a shop that sells what the document has; None when the document is not valid."""
     _, built = lint(document, default_currency="USD", most_bytes=1 << 40, onboarding_id=onboarding_id)
     if built is None:
         return None
-    return Shop(
-        _store(
-            built,
-            store_id=store_id,
-            partner_store_id=partner_store_id,
-            timezone=timezone,
-            onboarding_id=onboarding_id,
-            name=name,
-            sold_out=sold_out,
-        ),
-        unpack(built.compiled),
-        is_theirs,
+    store = _store(
+        built,
+        store_id=store_id,
+        partner_store_id=partner_store_id,
+        timezone=timezone,
+        onboarding_id=onboarding_id,
+        name=name,
+        sold_out=sold_out,
+        paused=paused,
     )
+    body = with_ids(built.body, catalog_set_id=store.catalog_set_id, store_id=store_id)
+    return Shop(store, unpack(built.compiled), is_theirs, body)
 
 
 def _store(
@@ -217,6 +220,7 @@ def _store(
     onboarding_id: UUID,
     name: str,
     sold_out: Sequence[UUID],
+    paused: bool,
 ) -> StoreRow:
     return StoreRow(
         id=store_id,
@@ -240,7 +244,7 @@ def _store(
         pickup_allowed=True,
         minimum_order_amount=None,
         minimum_order_currency=None,
-        paused=False,
+        paused=paused,
         pause_reason=None,
         resume_at=None,
         created_at=_OPENED,
@@ -255,8 +259,6 @@ def _without_last(lines: list[LineItem]) -> list[LineItem]:
     last = lines[-1]
     if last.quantity == 1:
         return lines[:-1]
-    from msgspec.structs import replace
-
     return [*lines[:-1], replace(last, quantity=last.quantity - 1)]
 
 

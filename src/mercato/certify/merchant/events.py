@@ -6,8 +6,9 @@ from uuid import UUID
 from mercato.catalog.model import CatalogFault
 from mercato.catalog.runs import RunStatus
 from mercato.catalog.wire import CatalogSyncWebhookData
+from mercato.certify.grown import grown
 from mercato.certify.merchant import judging
-from mercato.certify.merchant.altered import grown, rewritten
+from mercato.certify.merchant.altered import rewritten
 from mercato.certify.merchant.bench import Bench
 from mercato.certify.merchant.placing import ACCEPTED as TAKEN
 from mercato.certify.sending import Message

@@ -4,8 +4,9 @@ import asyncio
 import json
 from typing import Any, Final
 
+from mercato.certify.grown import grown
 from mercato.certify.merchant import judging
-from mercato.certify.merchant.altered import NOBODYS, grown, halved, rewritten, with_item
+from mercato.certify.merchant.altered import NOBODYS, halved, rewritten, with_item
 from mercato.certify.merchant.bench import CARD, Bench
 from mercato.certify.merchant.broken import cut_off, left
 from mercato.certify.merchant.questions import ACCEPTED as AGREED

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from mercato import clock
 from mercato.carts.model import MOST_LINES, LineItem
 from mercato.catalog.money import scaled
+from mercato.certify.grown import grown
 from mercato.certify.merchant import judging
-from mercato.certify.merchant.altered import NOBODYS, at_half, grown, halved, rewritten, turned, with_item
+from mercato.certify.merchant.altered import NOBODYS, at_half, halved, rewritten, turned, with_item
 from mercato.certify.merchant.bench import PICKUP, Bench
 from mercato.certify.merchant.reply import read
 from mercato.certify.model import Failed, Skipped

@@ -1,0 +1,123 @@
+"""Who makes the storefront buy: a command that is started for each purchase, or a person who is asked to."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from mercato.certify.model import Skipped
+from mercato.certify.storefront.network import Network
+
+MOST_OUTPUT: Final = 64 * 1024
+"""Bytes of a command's output that are looked at."""
+
+TRACES: Final = re.compile(
+    rb"Traceback \(most recent call last\)|^\s+at .+:\d+|^panic: |^goroutine \d+|Unhandled|Segmentation fault",
+    re.MULTILINE,
+)
+"""What programs print when they did not expect what happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a purchase ended on the storefront's side. `crashed` is None when nobody can tell."""
+
+    crashed: bool | None
+    words: str = ""
+
+
+class Driver(Protocol):
+    """Makes the storefront buy once."""
+
+    keeps: bool
+    """Whether it is one storefront that makes all purchases, and so could keep a catalog."""
+
+    port: int
+    """Where the service has to listen; 0 for anywhere."""
+
+    at_once: int
+    """Purchases at a time."""
+
+    async def buy(self, network: Network, key: str, store_id: str, words: str) -> Ended:
+        """Return how a purchase at the service ended. Raises Skipped when none was made."""
+
+
+class CommandDriver:
+    """Starts a command for each purchase, with MERCATO_URL, MERCATO_KEY and MERCATO_STORE_ID."""
+
+    keeps = False
+    port = 0
+    at_once = 3
+
+    def __init__(self, command: str, *, seconds: float) -> None:
+        self._command = command
+        self._seconds = seconds
+
+    async def buy(self, network: Network, key: str, store_id: str, words: str) -> Ended:  # noqa: ARG002  # for people
+        """Start the command and wait for its end."""
+        given = {"MERCATO_URL": network.base, "MERCATO_KEY": key, "MERCATO_STORE_ID": store_id}
+        process = await asyncio.create_subprocess_shell(
+            self._command,
+            env=os.environ | given,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            async with asyncio.timeout(self._seconds):
+                output = await _output(process)
+                code = await process.wait()
+        except TimeoutError:
+            return Ended(crashed=True, words=f"The command did not end within {self._seconds:g} s.")
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        told = output.decode("utf-8", "replace").strip()[-600:]
+        if code < 0 or code not in {0, 1} or TRACES.search(output):
+            return Ended(crashed=True, words=f"The command ended with {code}: {told}")
+        return Ended(crashed=False, words=told)
+
+
+async def _output(process: asyncio.subprocess.Process) -> bytes:
+    """Return what the command printed, its end if that is long: all of it is read, so that it can go on."""
+    assert process.stdout is not None, "it was asked for"
+    kept = b""
+    while chunk := await process.stdout.read(MOST_OUTPUT):
+        kept = (kept + chunk)[-MOST_OUTPUT:]
+    return kept
+
+
+class HandDriver:
+    """Asks a person, or whatever drives the storefront, to place an order, and waits until nothing more comes."""
+
+    keeps = True
+    at_once = 1
+
+    def __init__(self, port: int, say: Callable[[str], object], *, patience: float, quiet: float) -> None:
+        self.port = port
+        self._say = say
+        self._patience = patience
+        self._quiet = quiet
+        self._is_alone = False
+
+    async def buy(self, network: Network, key: str, store_id: str, words: str) -> Ended:  # noqa: ARG002  # was told before
+        """Wait for the calls of a purchase."""
+        if self._is_alone:
+            raise Skipped("Nobody bought anything any more: it was not waited for again.")
+        self._say(f"Place an order now: {words}.")
+        try:
+            await asyncio.wait_for(network.news.wait(), self._patience)
+        except TimeoutError:
+            self._is_alone = True
+            raise Skipped(f"Nobody bought anything within {self._patience:g} s.") from None
+        while network.news.is_set() or network.under_way:
+            network.news.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(network.news.wait(), self._quiet)
+        return Ended(crashed=None)

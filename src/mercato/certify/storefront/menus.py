@@ -1,0 +1,97 @@
+"""The shops of the scripted service: what can be bought there, behind what cannot."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID, uuid5
+
+from msgspec.structs import replace
+
+from mercato import clock
+from mercato.certify.shop import Shop, item, shop_of
+from mercato.wire import as_json
+
+_MAKER: Final = UUID("7c0e1c52-1f0e-4d8a-9a3c-7b5a2f2c9e10")
+
+NAME: Final = "Harbour Ramen"
+
+
+def _id(name: str) -> str:
+    return str(uuid5(_MAKER, name))
+
+
+OLD_SET: Final = UUID(_id("an older set"))
+"""What every shop sold before: a cart that names it is taken for one of the current set."""
+
+GONE: Final = _id("gone")
+SOLD_OUT: Final = UUID(_id("sold out"))
+SET: Final = _id("set")
+RAMEN: Final = _id("ramen")
+BROTH: Final = _id("broth")
+
+PRICES: Final = {
+    "USD": ("13.50", "6.25", "1.75"),
+    "KWD": ("4.125", "1.905", "0.335"),
+    "JPY": ("950", "480", "130"),
+}
+"""Of the soup, the side and the extra, in currencies of two, three and no decimals."""
+
+
+def menu(currency: str = "USD") -> dict[str, Any]:
+    """Return the document. What stands first in its section can't be had; what comes next needs a choice."""
+    soup, side, extra = PRICES[currency]
+    items = [
+        item("Yesterday's ramen", soup, GONE, isAvailable=False),
+        item("Sold-out ramen", soup, str(SOLD_OUT)),
+        item("Ramen broth to go, with a dish only", None, _id("priceless")),
+        item("Ramen set", soup, SET, modifierGroupIds=[BROTH]),
+        item("Miso ramen", soup, RAMEN),
+        item("Gyoza with ramen crumbs", side, _id("gyoza")),
+    ]
+    choices = [item("Clear broth", "0", _id("clear")), item("Rich broth", extra, _id("rich"))]
+    group = {
+        "name": "Broth",
+        "itemIds": [one["itemId"] for one in choices],
+        "minimumAllowed": 1,
+        "maximumAllowed": 1,
+    }
+    return {
+        "currency": currency,
+        "sections": [{"name": "Ramen", "itemIds": [one["itemId"] for one in items]}],
+        "items": {one["itemId"]: one for one in [*items, *choices]},
+        "modifierGroups": {BROTH: group},
+    }
+
+
+def shop(name: str = NAME, *, currency: str = "USD", paused: bool = False) -> Shop:
+    """Return a shop that sells it."""
+    made = shop_of(
+        as_json(menu(currency)),
+        store_id=clock.new_id(),
+        partner_store_id=name,
+        timezone="UTC",
+        onboarding_id=clock.new_id(),
+        is_theirs=False,
+        name=name,
+        sold_out=(SOLD_OUT,),
+        paused=paused,
+    )
+    assert made is not None, "the menu is valid"
+    return made
+
+
+def street() -> Sequence[Shop]:
+    """Return more shops than fit on a page; those that are open come last by their names."""
+    only = shop("Corner")
+    return [
+        Shop(
+            replace(only.store, id=clock.new_id(), name=f"Corner {number:03}", paused=number < CLOSED),
+            only.catalog,
+            is_theirs=False,
+            body=only.body,
+        )
+        for number in range(CLOSED + 5)
+    ]
+
+
+CLOSED: Final = 130
+"""Shops before the first that is open: more than the largest page has."""

@@ -1,0 +1,222 @@
+"""Purchases that are staged: what the shops are like, what goes wrong, and what a person is told to do."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aiohttp import web
+
+from mercato import errors
+from mercato.certify.model import Skipped, UnusableTargetError
+from mercato.certify.shop import Shop
+from mercato.certify.storefront.drivers import Driver, Ended
+from mercato.certify.storefront.menus import shop, street
+from mercato.certify.storefront.network import Call, Network, Script, Turn
+from mercato.certify.storefront.selling import Selling
+from mercato.errors import OrderError
+
+HOST: Final = "127.0.0.1"
+
+WAIT: Final = 1
+"""Seconds that the storefront is told to wait."""
+
+UNKNOWN: Final = "WEATHER_TOO_BAD"
+"""A reason that nobody knows yet."""
+
+
+def one() -> Sequence[Shop]:
+    """Return the usual shop."""
+    return (shop(),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Play:
+    """One staged purchase. `times`: how often it is bought there; `slow`: how many of the pace's long waits pass."""
+
+    words: str
+    shops: Callable[[], Sequence[Shop]] = one
+    script: Script = field(default_factory=dict)
+    is_later: bool = False
+    times: int = 1
+    is_slow: bool = False
+    names_store: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What came of it: every call, in the order of their answers."""
+
+    calls: tuple[Call, ...]
+    ended: Ended
+    shops: Sequence[Shop]
+    key: str = field(repr=False)
+    is_kept: bool = False
+
+    def of(self, *operations: str) -> list[Call]:
+        """Return the calls of these operations, in the order in which they came."""
+        return sorted((one for one in self.calls if one.operation in operations), key=lambda one: one.began)
+
+    @property
+    def placed(self) -> list[Call]:
+        """Return the calls that placed an order, or found it placed."""
+        return [one for one in self.of("place") if one.status == 201]  # noqa: PLR2004  # created
+
+    @property
+    def shop(self) -> Shop:
+        """Return the first shop."""
+        return self.shops[0]
+
+
+def _invalid(code: str, message: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return a change: what was found valid is not."""
+
+    def change(said: dict[str, Any]) -> dict[str, Any]:
+        reason = {"code": code, "message": message, "pointer": None}
+        order = said["order"] | {"errors": [reason]}
+        return said | {"isValid": False, "validatedOrderToken": None, "order": order}
+
+    return change
+
+
+def _unheard_of(members: dict[str, Any]) -> dict[str, Any]:
+    more = {"status": 400, "errorCode": UNKNOWN, "errorCategory": "weather", "retryable": False}
+    reason = {"code": UNKNOWN, "message": "Nobody rides in this weather.", "pointer": None}
+    return members | more | {"title": "Not in this weather", "errors": [reason]}
+
+
+def _bare(_members: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "about:blank", "title": "The order is not taken", "status": 422}
+
+
+def _busy() -> errors.Problem:
+    return errors.ServiceUnavailable("The service is busy.", retry_after=WAIT)
+
+
+def _unreachable() -> errors.Problem:
+    return errors.StoreUnreachable("The store's system did not answer.", retry_after=WAIT)
+
+
+def _limited() -> errors.Problem:
+    return errors.RateLimited("Too many requests.", retry_after=WAIT)
+
+
+def _declined() -> errors.Problem:
+    reason = OrderError(code="PAYMENT_DECLINED", message="The bank declines this card.")
+    return errors.PaymentDeclined(reason.message, errors=[reason])
+
+
+def _different() -> errors.Problem:
+    return errors.OrderTotalDifferent("The order's total is another one now.")
+
+
+def _running() -> errors.Problem:
+    return errors.RequestInProgress("The first request is still running.", retry_after=WAIT)
+
+
+def _unknown_key() -> errors.Problem:
+    return errors.Unauthenticated("This key is not known any more.", sent=True)
+
+
+PLAYS: Final[Mapping[str, Play]] = {
+    "plain": Play(words="nothing goes wrong"),
+    "slow": Play(words="the store takes long", is_slow=True),
+    "busy": Play(words="the service is busy once", script={"place": (Turn(problem=_busy),)}),
+    "unreachable": Play(
+        words="the store does not answer once", script={"place": (Turn(problem=_unreachable),)}
+    ),
+    "dropped": Play(words="an answer is lost", script={"place": (Turn(drop=True),)}),
+    "running": Play(
+        words="the order is still being placed",
+        script={"place": (Turn(problem=_running),)},
+    ),
+    "limited": Play(words="too many requests", script={"validate": (Turn(problem=_limited),)}),
+    "validate-busy": Play(words="validation is busy once", script={"validate": (Turn(problem=_busy),)}),
+    "later": Play(words="answers of a later version", is_later=True),
+    "refused": Play(
+        words="the store says no",
+        script={"validate": (Turn(change=_invalid("ITEM_UNAVAILABLE", "It has just been sold.")),) * 9},
+    ),
+    "unheard-of": Play(
+        words="the store says no, for a reason that is new",
+        script={"validate": (Turn(change=_invalid(UNKNOWN, "Nobody rides in this weather.")),) * 9},
+    ),
+    "new-problem": Play(
+        words="the order is refused for a reason that is new",
+        script={"place": (Turn(problem=_declined, change=_unheard_of),) * 9},
+    ),
+    "bare-problem": Play(
+        words="the order is refused without a reason",
+        script={"place": (Turn(problem=_declined, change=_bare),) * 9},
+    ),
+    "declined": Play(words="the card is declined", script={"place": (Turn(problem=_declined),) * 9}),
+    "different": Play(words="the total has changed", script={"place": (Turn(problem=_different),) * 9}),
+    "locked-out": Play(words="the key is not known", script={"*": (Turn(problem=_unknown_key),)}),
+    "street": Play(words="there are many stores", shops=street, names_store=False),
+    "dinars": Play(words="in dinars, with three decimals", shops=lambda: (shop(currency="KWD"),)),
+    "yen": Play(words="in yen, without decimals", shops=lambda: (shop(currency="JPY"),)),
+    "follow-limited": Play(
+        words="the order is followed, and then: too many requests",
+        script={"order": (Turn(problem=_limited),)},
+    ),
+    "again": Play(words="twice in the same store", times=2),
+}
+
+
+class Stage:
+    """Plays each play once, when it is first asked for."""
+
+    def __init__(self, driver: Driver | None, *, key: str, slow_seconds: float) -> None:
+        self._driver = driver
+        self._key = key
+        self._slow = slow_seconds
+        self._places = asyncio.Semaphore(driver.at_once if driver is not None else 1)
+        self._tasks: dict[str, asyncio.Task[Played]] = {}
+
+    async def played(self, name: str) -> Played:
+        """Return what came of a play. Raises Skipped when nobody can play it."""
+        if self._driver is None:
+            raise Skipped("Say how to drive the storefront: --command, or --listen.")
+        if name not in self._tasks:
+            self._tasks[name] = asyncio.create_task(self._play(PLAYS[name], self._driver))
+        return await asyncio.shield(self._tasks[name])
+
+    async def close(self) -> None:
+        """Stop what is still played."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _play(self, play: Play, driver: Driver) -> Played:
+        async with self._places:
+            shops = play.shops()
+            script = {"place": (Turn(seconds=self._slow),)} if play.is_slow else play.script
+            network = Network(Selling(shops).routes(), key=self._key, script=script, is_later=play.is_later)
+            async with _serving(network, driver.port):
+                store_id = str(shops[0].store.id) if play.names_store else ""
+                for number in range(play.times):
+                    words = play.words if not number else f"{play.words}, once more"
+                    ended = await driver.buy(network, self._key, store_id, words)
+            return Played(
+                calls=tuple(network.calls), ended=ended, shops=shops, key=self._key, is_kept=driver.keeps
+            )
+
+
+@asynccontextmanager
+async def _serving(network: Network, port: int) -> AsyncIterator[None]:
+    app = web.Application(client_max_size=4 << 20)
+    app.router.add_route("*", "/{path:.*}", network.handle)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, HOST, port, reuse_address=True).start()
+        except OSError as error:
+            raise UnusableTargetError(
+                f"Port {port} cannot be listened on: {error.strerror}. Take another one with --listen."
+            ) from None
+        network.base = f"http://{HOST}:{runner.addresses[0][1]}"
+        yield
+    finally:
+        await runner.cleanup()
