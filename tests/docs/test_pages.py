@@ -20,11 +20,13 @@ ERRORS = ROOT / "docs/reference/errors.md"
 PAGES = (
     "check-a-catalog.md",
     "import-a-menu.md",
+    "examine-a-url.md",
     "replace-a-catalog.md",
     "sell-out-an-item.md",
     "pause-a-store.md",
     "listen-to-webhooks.md",
     "verify-a-webhook.md",
+    "use-the-python-client.md",
     "find-why-a-signature-fails.md",
     "redeliver-a-webhook.md",
     "rotate-keys-and-secrets.md",
@@ -34,6 +36,7 @@ PAGES = (
     "place-an-order.md",
     "follow-an-order.md",
     "take-orders.md",
+    "test-without-the-other-side.md",
 )
 GOES_ON_FROM = {
     "redeliver-a-webhook.md": "verify-a-webhook.md",

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -17,8 +18,9 @@ from tests.service import service
 from tests.testing.calls import ORDER, SECRET, tell
 
 from mercato import cli
+from mercato.cli import buying
 from mercato.partners.model import PartnerKind
-from mercato.testing import MerchantDouble
+from mercato.testing import MerchantDouble, StorefrontDouble
 
 MERCATO = Path(sys.executable).with_name("mercato")
 GENEROUS = 60
@@ -183,7 +185,7 @@ async def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["merchant", "--on", "place", "declne:X"], "--on place 'declne:X': place cannot be 'declne'"),
+        (["merchant", "--on", "place", "declne:X"], "--on place declne:X: place cannot be 'declne'"),
         (["merchant", "--on", "plaice", "500"], "Write one of: validate, place"),
         (["storefront", "--on", "place", "500"], "Write one of: event, order"),
         (["merchant", "--script", "acts"], "acts, line 2:"),
@@ -225,3 +227,18 @@ async def test_a_code_that_the_specification_does_not_have_is_noted(tmp_path: Pa
     async with started(*arguments, directory=tmp_path) as process:
         assert "NO_DOUGH" in await until(process, "-- ")
     assert ORDER
+
+
+async def test_customers_wait_a_moment_for_a_store_that_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([[], [{"isOpen": False}], [{"isOpen": True}]])
+    told: list[str] = []
+
+    class Early(StorefrontDouble):
+        async def discover(self, **_asked: object) -> list[Any]:
+            return next(looks)
+
+    monkeypatch.setattr(buying, "LOOK_SECONDS", 0)
+    asked = buying.Round(orders=0, every=0, follow=0, store=None, asked={})
+    assert await buying.buy(Early(), asked, told.append) == 0
+    assert list(looks) == []
+    assert "No store is open yet." in told[0]

@@ -12,6 +12,9 @@ from mercato.testing.caller import ServiceError
 from mercato.testing.purchase import Purchase
 from mercato.testing.storefront import StorefrontDouble
 
+LOOKS: Final = 20
+LOOK_SECONDS: Final = 0.5
+
 AT_ONCE: Final = 20
 """Customers that are served at a time."""
 
@@ -44,6 +47,8 @@ async def buy(double: StorefrontDouble, asked: Round, say: Callable[[str], objec
                 failed += not purchase.outcome.is_answer
                 say(words_of(purchase))
 
+    if asked.store is None:
+        await _opened(double, asked, say)
     async with asyncio.TaskGroup() as customers:
         for number in range(1, asked.orders + 1):
             if asked.every:
@@ -56,6 +61,16 @@ async def buy(double: StorefrontDouble, asked: Round, say: Callable[[str], objec
     told = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     say(f"{asked.orders} customers: {told}.")
     return FAILED if failed else 0
+
+
+async def _opened(double: StorefrontDouble, asked: Round, say: Callable[[str], object]) -> None:
+    """Wait a moment for a store that is open: its merchant may have been started just before."""
+    for look in range(LOOKS):
+        if any(store["isOpen"] for store in await double.discover(**asked.asked)):
+            return
+        if not look:
+            say(f"No store is open yet. That is waited for, {LOOKS * LOOK_SECONDS:g} s at most.")
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 def words_of(one: Purchase) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
@@ -204,7 +205,7 @@ def _script(on: Sequence[tuple[str, str]] | None, file: str | None, operations: 
     from mercato.testing.acts import ActError, Script
 
     script = Script(operations, seed)
-    lines = [(f"--on {operation} {act!r}", f"{operation} {act}") for operation, act in on or ()]
+    lines = [(f"--on {operation} {quote(act)}", f"{operation} {act}") for operation, act in on or ()]
     if file is not None:
         text = read_file(file, most=MOST_SCRIPT).decode("utf-8", "replace")
         lines += [(f"{file}, line {number}", line) for number, line in enumerate(text.splitlines(), 1)]
