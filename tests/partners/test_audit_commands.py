@@ -42,6 +42,7 @@ READS = {
     ("listen",),
     ("partner", "list"),
     ("secret", "list"),
+    ("url", "doctor"),
     ("webhooks", "explain"),
     ("webhooks", "list"),
     ("webhooks", "show"),

@@ -23,6 +23,7 @@ app.command(
 app.command("mercato.cli.listen:listen", name="listen", help="Receive webhooks, verify and forward them.")
 app.command("mercato.cli.jobs:job", name="job", help="Background work: list, revive.")
 app.command("mercato.cli.catalog:catalog", name="catalog", help="Catalogs: lint, diff, show, import.")
+app.command("mercato.cli.url:url", name="url", help="URLs: doctor.")
 app.command("mercato.cli.certify:certify", name="certify", help="Certify a merchant or a storefront.")
 app.command("mercato.cli.customers:customer", name="customer", help="Customers: erase.")
 app.command("mercato.cli.doctor:doctor", name="doctor", help="What is wrong, and what to do about it.")

@@ -9,7 +9,7 @@ import aiohttp
 from mercato.outbound.faults import Failure, Fault, url_failure
 from mercato.outbound.guard import AddressRefused, UrlFault
 
-_RUNNING = "Check that the server is running and reachable from the internet on that port."
+RUNNING = "Check that the server is running and reachable from the internet on that port."
 
 
 def connection_failure(error: Exception, subject: str, *, connect_seconds: float) -> Failure:
@@ -26,10 +26,10 @@ def connection_failure(error: Exception, subject: str, *, connect_seconds: float
         return Failure(fault=Fault.TLS, message=_tls_message(tls, subject))
     if isinstance(error, aiohttp.ServerTimeoutError):
         message = f"The server of the {subject} accepted no connection within {connect_seconds:g} seconds. "
-        return Failure(fault=Fault.CONNECT, message=message + _RUNNING, retryable=True, at_once=True)
+        return Failure(fault=Fault.CONNECT, message=message + RUNNING, retryable=True, at_once=True)
     if isinstance(error, aiohttp.ClientConnectorError):
         verb = "refused the connection" if _cause(error, ConnectionRefusedError) else "could not be reached"
-        message = f"The server of the {subject} {verb}. {_RUNNING}"
+        message = f"The server of the {subject} {verb}. {RUNNING}"
         return Failure(fault=Fault.CONNECT, message=message, retryable=True, at_once=True)
     return _exchange_failure(error, subject)
 

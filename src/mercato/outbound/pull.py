@@ -49,6 +49,8 @@ class Puller:
     clock: Clock
     sleep: Callable[[float], Awaitable[None]]
     subject: str = "catalog URL"
+    seen: Callable[[ParsedUrl, ClientResponse], None] | None = None
+    """Called with each answer whose head has come, redirects included: for whoever wants to know how it went."""
 
     async def pull(self, url: str, *, limits: PullLimits, etag: str | None) -> Pulled | NotModified:
         """Return the document, or `NotModified` if `etag` still holds; raise `PullFailed`."""
@@ -110,6 +112,8 @@ class _Attempt:
         visited = {hop.url.text}
         while True:
             async with self._opened(hop) as response:
+                if self.puller.seen is not None:
+                    self.puller.seen(hop.url, response)
                 if response.status not in _REDIRECTS:
                     return await self._received(response, hop)
                 hop = self._next(hop, response.headers.get(hdrs.LOCATION))
