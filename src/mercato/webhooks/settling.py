@@ -1,0 +1,180 @@
+"""What follows from attempts: those that succeeded are written down together, every other by itself."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from mercato import crash
+from mercato.clock import Clock
+from mercato.db.audit import audit
+from mercato.db.engine import Database, Write
+from mercato.jobs import Job, enqueue, finish, finish_all
+from mercato.webhooks import queries, sending
+from mercato.webhooks.deliveries import KIND
+from mercato.webhooks.model import (
+    DeliverJob,
+    Delivery,
+    DeliveryStatus,
+    GiveUp,
+    Outcome,
+    Retry,
+    Succeeded,
+    Verdict,
+)
+
+MOST: Final = 32
+"""Attempts of one transaction: on SQLite the event loop waits for its statements, for under a millisecond."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """An attempt that was made `at` an instant."""
+
+    job: Job[DeliverJob]
+    delivery: Delivery
+    outcome: Outcome
+    verdict: Verdict
+    at: datetime
+
+
+class Settling:
+    """Writes down what came of attempts, each with the end of its job in one transaction."""
+
+    def __init__(self, db: Database, clock: Clock) -> None:
+        self._db = db
+        self._clock = clock
+        self._waiting: deque[tuple[Ended, asyncio.Future[None]]] = deque()
+        self._at_work: asyncio.Task[None] | None = None
+
+    async def settle(self, ended: Ended) -> None:
+        """Return once it is written down. Raises JobLost, and what the database raises."""
+        if not isinstance(ended.verdict, Succeeded):
+            await self._alone(ended)
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((ended, future))
+        if self._at_work is None:
+            self._at_work = asyncio.create_task(self._work(), name="webhooks settled")
+        await future
+
+    async def _work(self) -> None:
+        """Settle who waits, as many at a time as have come while the last were written."""
+        try:
+            while self._waiting:
+                some = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
+                await self._some([one for one in some if not one[1].done()])
+        finally:
+            self._at_work = None
+            while self._waiting:
+                self._waiting.popleft()[1].cancel()
+
+    async def _some(self, some: list[tuple[Ended, asyncio.Future[None]]]) -> None:
+        try:
+            await self._together([ended for ended, _ in some])
+        except Exception:  # noqa: BLE001  # each meets it again, or does not, by itself
+            await asyncio.gather(*(self._told(ended, future) for ended, future in some))
+            return
+        except BaseException:
+            for _, future in some:
+                future.cancel()
+            raise
+        for _, future in some:
+            if not future.done():
+                future.set_result(None)
+
+    async def _told(self, ended: Ended, future: asyncio.Future[None]) -> None:
+        try:
+            await self._alone(ended)
+        except Exception as error:  # noqa: BLE001  # told to who asked
+            if not future.done():
+                future.set_exception(error)
+        else:
+            if not future.done():
+                future.set_result(None)
+
+    async def _together(self, some: list[Ended]) -> None:
+        if not some:
+            return
+        if len(some) == 1:
+            await self._alone(some[0])
+            return
+        now = self._clock()
+
+        async def settle(tx: Write) -> None:
+            made = [one.delivery for one in some]
+            if not await finish_all(tx, [one.job for one in some]):
+                raise Apart
+            if not await sending.move_succeeded(tx, made, now=now):
+                raise Apart
+            await sending.insert_attempts(tx, [(one.delivery, one.outcome, one.at) for one in some])
+            await queries.forget_failures(tx, {(one.partner_id, one.url) for one in made})
+            crash.point("webhook.written")
+
+        await self._db.atomically(settle)
+
+    async def _alone(self, ended: Ended) -> None:
+        now = self._clock()
+
+        async def settle(tx: Write) -> None:
+            await finish(tx, ended.job)
+            delivery, verdict, outcome = ended.delivery, ended.verdict, ended.outcome
+            number = delivery.attempts + 1
+            moved = await sending.move_delivery(
+                tx, delivery, now=now, attempts=number, **_columns(verdict, outcome)
+            )
+            # Not moved: a redelivery has begun a new round in between, and its attempts are the ones that count.
+            if moved:
+                await sending.insert_attempt(tx, delivery.id, number, outcome, at=ended.at)
+                await _settle_endpoint(tx, delivery, verdict, ended.at, now)
+                if isinstance(verdict, Retry):
+                    await _enqueue_next(tx, delivery, verdict.at - now)
+            crash.point("webhook.written")
+
+        await self._db.atomically(settle)
+
+
+class Apart(Exception):  # noqa: N818  # a verdict: nothing is wrong with the most of them
+    """Of those that were to be written down together one is no longer its run's, or was moved by somebody else."""
+
+
+def failed(reason: str) -> dict[str, object]:
+    """Return the columns of a delivery that is not tried again."""
+    return {"status": DeliveryStatus.FAILED, "error": reason, "next_attempt_at": None}
+
+
+def _columns(verdict: Verdict, outcome: Outcome) -> dict[str, object]:
+    match verdict:
+        case Succeeded():
+            return {"status": DeliveryStatus.SUCCEEDED, "error": None, "next_attempt_at": None}
+        case Retry(at=at):
+            return {"status": DeliveryStatus.PENDING, "error": outcome.error, "next_attempt_at": at}
+        case GiveUp(reason=reason):
+            return failed(reason)
+
+
+async def _settle_endpoint(
+    tx: Write, delivery: Delivery, verdict: Verdict, at: datetime, now: datetime
+) -> None:
+    partner, url = delivery.partner_id, delivery.url
+    if isinstance(verdict, Succeeded):
+        await queries.forget_failures(tx, {(partner, url)})
+        return
+    await queries.insert_failing(tx, partner, url, since=at)
+    if not isinstance(verdict, GiveUp) or not verdict.disable:
+        return
+    if await queries.disable(tx, partner, url, reason=verdict.reason, now=now):
+        detail = {"enabled": False, "deliveryId": delivery.id}
+        await audit(tx, "endpoint", partner_id=partner, detail=detail)
+
+
+async def _enqueue_next(tx: Write, delivery: Delivery, wait: timedelta) -> None:
+    """Write the next attempt down as a job of its own, in the transaction that ends this one.
+
+    Were it the same job put back, a crash between the two transactions would run it again at once.
+    """
+    job = DeliverJob(delivery_id=delivery.id, round=delivery.round, attempts=delivery.attempts + 1)
+    await enqueue(
+        tx, KIND, job, run_at=wait, lane=delivery.lane, dedup=job.key, group=delivery.partner_id.hex
+    )
