@@ -32,7 +32,9 @@ Secrets = Annotated[
     list[str] | None,
     Parameter(help="Signing secret to verify with, @FILE, or @- for standard input.", negative=()),
 ]
-Token = Annotated[str | None, Parameter(help="Bearer token that webhooks have to carry.")]
+Token = Annotated[
+    str | None, Parameter(help="Bearer token that webhooks have to carry, @FILE, or @- for standard input.")
+]
 Api = Annotated[str | None, Parameter(help="Address of a Mercato, as http://127.0.0.1:8000.")]
 Key = Annotated[str | None, Parameter(help="API key to call it with, @FILE, or @- for standard input.")]
 Public = Annotated[str, Parameter(help="Where that Mercato reaches this one, if not on its own machine.")]
@@ -84,7 +86,7 @@ def merchant(
         )
     double = MerchantDouble(
         secret=_trusted(secret, seed),
-        token=token,
+        token=None if token is None else read_secrets([token])[0],
         catalog=_document(catalog, shop),
         behaviour=_script(on, script, MerchantDouble.operations, seed),
         host=host,
@@ -148,7 +150,7 @@ def storefront(
         api=service[0] if service else "",
         key=service[1] if service else "",
         secret=_trusted(secret, seed),
-        token=token,
+        token=None if token is None else read_secrets([token])[0],
         behaviour=_script(on, script, StorefrontDouble.operations, seed),
         seed=seed,
         host=host,
