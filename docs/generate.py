@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, get_type_hints
 
 import msgspec
+from client_reference import client_page
 from llms import llms
 from postman import collection
 
@@ -47,6 +48,7 @@ def pages() -> dict[str, str]:
         "reference/settings.md": _settings_page(),
         "reference/cli.md": _cli_page(),
         "reference/metrics.md": _metrics_page(),
+        "reference/client.md": client_page(NOTICE),
         "mercato.postman_collection.json": collection(api),
         "llms.txt": llms(api),
     }

@@ -4,7 +4,17 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Self,
+    TypeVar,
+    get_args,
+    get_type_hints,
+    overload,
+)
 
 from mercato.client.core import Core
 from mercato.client.exchange import Id, Request, Script
@@ -88,6 +98,11 @@ class Flow(Generic[P, R]):
         setattr(shown, "__signature__", self.__signature__)  # noqa: B010  # mypy knows no such attribute
         return shown
 
+    @property
+    def returned(self) -> Any:
+        """What a call returns, as a type."""
+        return get_args(get_type_hints(inspect.unwrap(self._script))["return"])[-1]
+
     def script(self, core: Core, *args: P.args, **options: P.kwargs) -> Script[R]:
         """Return the script of one call."""
         return self._script(core, *args, **options)
@@ -130,6 +145,11 @@ class Operation(Flow[P, R]):
         """Return the script of one call."""
         return core.perform(self.request(*args, **options))
 
+    @property
+    def returned(self) -> type[R]:
+        """What a call returns."""
+        return self.returns
+
 
 def operation(
     method: str, path: str, returns: type[R], *, repeats: bool | None = None
@@ -141,13 +161,6 @@ def operation(
         return Operation(build, method=method, path=path, returns=returns, repeats=again)
 
     return declare
-
-
-class Paged(Protocol):
-    """A page of a list that goes on after a cursor."""
-
-    @property
-    def next_cursor(self) -> str | None: ...
 
 
 def by_cursor(request: Request[R], page: Any) -> Request[R] | None:
@@ -172,6 +185,7 @@ class Each(Generic[P, R, T]):
         self._pages = pages
         self._listing = listing
         self.__doc__ = doc
+        self.__signature__ = pages.__signature__
 
     @overload
     def __get__(self, client: None, owner: type) -> Self: ...
