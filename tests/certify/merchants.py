@@ -1,9 +1,5 @@
 """Merchants with one bug each, named after the check that has to find it."""
 
-import base64
-import hmac
-import json
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -11,51 +7,12 @@ from typing import Any
 
 from aiohttp import web
 from tests.certify.menu import GONE
+from tests.certify.receivers import BUGS, Verifying
 
-from mercato.outbound.signing import signing_key
-from mercato.testing import Double, MerchantDouble, Received, Reply
+from mercato.testing import MerchantDouble, Received, Reply
 from mercato.testing.acts import Act
 from mercato.testing.merchant import Error
 from mercato.testing.prices import UnknownItemError
-
-SECRET = "whsec_" + base64.b64encode(b"certify this merchant, 32 bytes!").decode()
-TOLERANCE = 300
-
-
-class Verifying(Double):
-    """Verifies in small steps of its own."""
-
-    def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
-        try:
-            stamp, given = headers["webhook-timestamp"], headers["webhook-signature"]
-            if not self.in_time(int(stamp), time.time()):
-                return "too late or too early"
-            texts = self.texts(headers["webhook-id"], stamp, body)
-        except (KeyError, ValueError):
-            return self.incomplete(headers)
-        rights = [
-            base64.b64encode(hmac.digest(signing_key(SECRET), text, "sha256")).decode() for text in texts
-        ]
-        good = any(self.same(right, one) for right in rights for one in self.entries(given))
-        return None if good else "no signature is right"
-
-    def incomplete(self, headers: Mapping[str, str]) -> str | None:
-        return "a header is missing"
-
-    def in_time(self, stamp: int, now: float) -> bool:
-        return abs(now - stamp) < TOLERANCE
-
-    def texts(self, webhook_id: str, stamp: str, body: bytes) -> list[bytes]:
-        return [f"{webhook_id}.{stamp}.".encode() + self.read_body(body)]
-
-    def read_body(self, body: bytes) -> bytes:
-        return body
-
-    def entries(self, header: str) -> list[str]:
-        return [part[3:] for part in header.split(" ") if part.startswith("v1,")]
-
-    def same(self, right: str, given: str) -> bool:
-        return hmac.compare_digest(right, given)
 
 
 class Healthy(Verifying, MerchantDouble):
@@ -111,111 +68,6 @@ def stumbles(check: str, operation: str, when: Callable[[Any], bool], status: in
             return Reply(status) if operation_ == operation and when(data) else None
 
     fails(check)(Stumbling)
-
-
-# --- signatures -----------------------------------------------------------------------------------
-
-
-@fails("merchant.signature.accepted")
-class BelievesNothing(Healthy):
-    def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
-        return "no"
-
-
-@fails("merchant.signature.missing-refused")
-class NeedsNoSignature(Healthy):
-    def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
-        return super().fault_of(headers, body) if "webhook-signature" in headers else None
-
-
-@fails("merchant.signature.wrong-key-refused")
-class ComparesNothing(Healthy):
-    def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
-        return None if "webhook-signature" in headers else "missing"
-
-
-@fails("merchant.signature.altered-timestamp-refused")
-class RoundsTheTime(Healthy):
-    def texts(self, webhook_id: str, stamp: str, body: bytes) -> list[bytes]:
-        around = range(int(stamp) - 65, int(stamp) + 1)
-        return [f"{webhook_id}.{second}.".encode() + body for second in around]
-
-
-@fails("merchant.signature.stale-refused")
-class TakesOldOnes(Healthy):
-    def in_time(self, stamp: int, now: float) -> bool:
-        return stamp < now + TOLERANCE
-
-
-@fails("merchant.signature.future-refused")
-class TakesFutureOnes(Healthy):
-    def in_time(self, stamp: int, now: float) -> bool:
-        return stamp > now - TOLERANCE
-
-
-@fails("merchant.signature.no-timestamp-refused")
-class NeedsNoTimestamp(Healthy):
-    def incomplete(self, headers: Mapping[str, str]) -> str | None:
-        return None if "webhook-timestamp" not in headers else "incomplete"
-
-
-@fails("merchant.signature.other-version-refused")
-class TakesAnyVersion(Healthy):
-    def entries(self, header: str) -> list[str]:
-        return [part.partition(",")[2] for part in header.split(" ") if "," in part]
-
-
-@fails("merchant.signature.bare-refused")
-class NeedsNoPrefix(Healthy):
-    def entries(self, header: str) -> list[str]:
-        return [part.removeprefix("v1,") for part in header.split(" ")]
-
-
-@fails("merchant.signature.shortened-refused")
-class ComparesTheBeginning(Healthy):
-    def same(self, right: str, given: str) -> bool:
-        return given != "" and right.startswith(given)
-
-
-@fails("merchant.signature.empty-refused")
-class TakesNothingForRight(Healthy):
-    def same(self, right: str, given: str) -> bool:
-        return given in {right, ""}
-
-
-@fails("merchant.signature.several-wrong-refused")
-class CountsThem(Healthy):
-    def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
-        many = len(self.entries(headers.get("webhook-signature", ""))) > 1
-        return None if many else super().fault_of(headers, body)
-
-
-@fails("merchant.signature.rotation-first")
-class ReadsTheLastAlone(Healthy):
-    def entries(self, header: str) -> list[str]:
-        return super().entries(header)[-1:]
-
-
-@fails("merchant.signature.rotation-second")
-class ReadsTheFirstAlone(Healthy):
-    def entries(self, header: str) -> list[str]:
-        return super().entries(header)[:1]
-
-
-@fails("merchant.signature.unknown-version-ignored")
-class KnowsOneVersion(Healthy):
-    def entries(self, header: str) -> list[str]:
-        known = all(part.startswith("v1,") for part in header.split(" "))
-        return super().entries(header) if known else []
-
-
-@fails("merchant.signature.bytes-as-sent")
-class VerifiesWhatItParsed(Healthy):
-    def read_body(self, body: bytes) -> bytes:
-        try:
-            return json.dumps(json.loads(body), separators=(",", ":"), ensure_ascii=False).encode()
-        except ValueError:
-            return body
 
 
 def trusts(check: str, kind: bytes) -> None:
@@ -527,34 +379,6 @@ deaf("merchant.events.unknown-members-ignored", lambda _, __, event: "addedLater
 # --- transport ------------------------------------------------------------------------------------
 
 
-class Chokes(Healthy):
-    """Fails at requests of one kind."""
-
-    status = 500
-
-    async def take(self, request: web.Request) -> web.StreamResponse:
-        if self.at(request, await request.read()):
-            return web.Response(status=self.status)
-        return await super().take(request)
-
-    def at(self, request: web.Request, body: bytes) -> bool:
-        raise NotImplementedError
-
-
-def chokes(check: str, at: Callable[[Any, web.Request, bytes], bool]) -> None:
-    fails(check)(type("Choking", (Chokes,), {"at": at}))
-
-
-chokes("merchant.transport.charset", lambda _, request, __: "charset" in request.headers["Content-Type"])
-chokes(
-    "merchant.transport.header-case",
-    lambda _, request, __: any(name == b"WEBHOOK-ID" for name, _ in request.raw_headers),
-)
-chokes("merchant.transport.no-json", lambda _, __, body: body.startswith(b"{") and not body.endswith(b"}"))
-chokes("merchant.transport.other-json", lambda _, __, body: body.startswith(b"["))
-chokes("merchant.transport.empty-body", lambda _, __, body: body == b"")
-
-
 class Unseen(Healthy):
     """Fails at a method that is not for webhooks."""
 
@@ -610,6 +434,9 @@ class TagsTheHour(Healthy):
         reply = super().answer_document(path, headers)
         return Reply(reply.status, reply.value, {"ETag": f'"{self.fetched}"'})
 
+
+for _name, _kind in BUGS.items():
+    fails(f"merchant.{_name}")(type(_kind.__name__, (_kind, Healthy), {}))
 
 UNMUTATED = {
     "merchant.signature.altered-body-refused": "who computes the signature without the body believes nothing at all",

@@ -1,22 +1,34 @@
 """A storefront that does everything right, and those with one bug each, named after the check that has to find it."""
 
+import asyncio
 import contextlib
-from collections.abc import Mapping
-from typing import Any
+import copy
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from aiohttp import web
-from tests.certify.merchants import SECRET, Verifying
+from tests.certify.receivers import BUGS, Verifying
 
 from mercato.certify.storefront.drivers import Ended
+from mercato.certify.storefront.menus import GONE, OLD_SET, SET
 from mercato.certify.storefront.network import Network
-from mercato.testing import StorefrontDouble
-from mercato.testing.caller import ServiceError
-
-FOLLOW = 1.5
+from mercato.certify.storefront.plays import UNKNOWN
+from mercato.testing import Received, Reply, StorefrontDouble
+from mercato.testing.acts import Act
+from mercato.testing.caller import Answer, ServiceError
 
 
 class Shop(Verifying, StorefrontDouble):
     """Buys and listens, and shows its orders."""
+
+    followed: ClassVar[float] = 0.0
+    """Seconds that an order is followed."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.times: Counter[str] = Counter()
+        self.newest_kept: dict[str, Any] = {}
 
     def routes(self, app: web.Application) -> None:
         super().routes(app)
@@ -32,16 +44,13 @@ class Shop(Verifying, StorefrontDouble):
     def order_shown(self, order_id: str) -> Any:
         return self.newest(order_id)
 
-    def called(self, api: str, key: str) -> None:
-        self._service = (api, key)
-
 
 class InProcess:
     """Drives a double; a purchase that the service refuses is told, anything else is a crash."""
 
     keeps = True
     port = 0
-    at_once = 1
+    at_once = 8
 
     def __init__(self, kind: type[Shop]) -> None:
         self.kind = kind
@@ -54,9 +63,512 @@ class InProcess:
                 shop = self.shops[network.base] = self.kind(api=network.base, key=key)
             await stack.enter_async_context(shop)
             try:
-                await shop.buy(len(shop.purchases) + 1, follow=FOLLOW)
+                await shop.buy(len(shop.purchases) + 1, follow=shop.followed)
             except ServiceError as error:
                 return Ended(crashed=False, words=str(error))
             except Exception as error:  # noqa: BLE001  # a crash of the double is what is looked for
                 return Ended(crashed=True, words=repr(error))
             return Ended(crashed=False)
+
+
+Bug = type[Shop]
+MUTANTS: dict[str, Bug] = {}
+
+
+def fails(check: str) -> Callable[[Bug], Bug]:
+    def add(bug: Bug) -> Bug:
+        assert check not in MUTANTS, check
+        MUTANTS[check] = bug
+        return bug
+
+    return add
+
+
+# --- orders ---------------------------------------------------------------------------------------
+
+
+@fails("storefront.order.sent")
+class LooksOnly(Shop):
+    async def validate(self, order: Mapping[str, Any]) -> Any:
+        raise ServiceError("I was only looking.")
+
+
+class Alters(Shop):
+    """Places something else than it validated."""
+
+    async def place_once(self, order: Mapping[str, Any], key: str) -> Answer:
+        return await super().place_once(self.altered(copy.deepcopy(dict(order))), key)
+
+    def altered(self, order: dict[str, Any]) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+
+def alters(check: str, change: Callable[[dict[str, Any]], None]) -> None:
+    class Altering(Alters):
+        def altered(self, order: dict[str, Any]) -> Mapping[str, Any]:
+            change(order)
+            return order
+
+    fails(check)(Altering)
+
+
+def _one_more(order: dict[str, Any]) -> None:
+    order["cart"]["lineItems"][0]["quantity"] += 1
+
+
+def _cheaper(order: dict[str, Any]) -> None:
+    order["amounts"]["total"] = "1.00"
+
+
+def _tips(order: dict[str, Any]) -> None:
+    order["amounts"]["tip"] = "2.00"
+
+
+def _rounds(order: dict[str, Any]) -> None:
+    if "." in order["amounts"]["total"]:
+        order["amounts"]["total"] = f"{float(order['amounts']['total']):.2f}"
+
+
+def _in_cents(order: dict[str, Any]) -> None:
+    if "." not in order["amounts"]["total"]:
+        order["amounts"]["total"] = str(int(order["amounts"]["total"]) / 100)
+
+
+alters("storefront.order.same-order", _one_more)
+alters("storefront.order.total", _cheaper)
+alters("storefront.order.tip", _tips)
+alters("storefront.order.token", lambda order: order.pop("validatedOrderToken"))
+alters("storefront.order.three-decimals", _rounds)
+alters("storefront.order.no-decimals", _in_cents)
+alters("storefront.order.placed", lambda order: order.update(fulfillment={"mode": "PICKUP"}))
+
+
+@fails("storefront.order.patient")
+class Impatient(Shop):
+    async def place(self, order: Mapping[str, Any], key: str) -> tuple[Answer, int]:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.2):
+                return await super().place(order, key)
+        return await super().place(order, key)
+
+
+@fails("storefront.order.validated-first")
+class ValidatesNothing(Shop):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, behaviour=["order unvalidated always"])
+
+
+@fails("storefront.order.once")
+class PlacesTwice(Shop):
+    async def place(self, order: Mapping[str, Any], key: str) -> tuple[Answer, int]:
+        await super().place(order, key)
+        return await super().place(order, key)
+
+
+@fails("storefront.order.key")
+class ShortKeys(Shop):
+    def new_key(self) -> str:
+        return super().new_key()[:8]
+
+
+@fails("storefront.order.new-key")
+class OneKey(Shop):
+    def new_key(self) -> str:
+        return "3f6d1f0e-52c5-4a6b-9f43-0f6b0a1f7f11"
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+class Sends(Shop):
+    """Sends one request more, whatever is answered to it."""
+
+    async def read_store(self, store_id: str) -> Any:
+        assert self._session is not None
+        base, key = self._service
+        method, path, options = self.more(store_id, key)
+        async with self._session.request(method, base + path, **options) as reply:
+            await reply.read()
+        return await super().read_store(store_id)
+
+    def more(self, store_id: str, key: str) -> tuple[str, str, dict[str, Any]]:
+        raise NotImplementedError
+
+
+def sends(check: str, method: str, path: str, **options: Any) -> None:
+    class Sending(Sends):
+        def more(self, store_id: str, key: str) -> tuple[str, str, dict[str, Any]]:
+            headers = {"Authorization": f"Bearer {key}"} | options.get("headers", {})
+            asked = {name: value for name, value in options.items() if name != "headers"}
+            return (
+                method,
+                f"/v1/marketfront{path.format(store=store_id, key=key)}",
+                asked | {"headers": headers},
+            )
+
+    fails(check)(Sending)
+
+
+sends("storefront.request.bearer", "GET", "/stores/{store}", headers={"Authorization": "Bearer wrong"})
+sends("storefront.request.key-not-in-url", "GET", "/stores/{store}?key={key}")
+sends("storefront.request.known", "GET", "/basket")
+sends("storefront.request.well-formed", "POST", "/stores/discover", json={"limit": "ten"})
+sends(
+    "storefront.request.media-type",
+    "POST",
+    "/stores/discover",
+    data=b"{}",
+    headers={"Content-Type": "text/plain"},
+)
+
+
+@fails("storefront.request.later-version")
+class KnowsTheMembers(Shop):
+    async def read_store(self, store_id: str) -> Any:
+        store = await super().read_store(store_id)
+        if "addedLater" in store:
+            raise ServiceError("What is addedLater?")
+        return store
+
+
+@fails("storefront.request.follow-pace")
+class Hammers(Shop):
+    async def follow(self, order_id: str, *, seconds: float) -> Any:
+        return [await self.read_order(order_id) for _ in range(60)][-1]
+
+    followed = 0.1
+
+
+# --- carts ----------------------------------------------------------------------------------------
+
+
+@fails("storefront.cart.current-set")
+class KeepsOldSets(Shop):
+    def order_of(self, store: Any, cart: Any, number: int) -> dict[str, Any]:
+        order = super().order_of(store, cart, number)
+        order["cart"] = order["cart"] | {"catalogSetId": str(OLD_SET)}
+        return order
+
+
+class Tries(Shop):
+    """Validates something else first."""
+
+    line: ClassVar[dict[str, Any]]
+
+    async def validate(self, order: Mapping[str, Any]) -> Any:
+        wrong = {**order, "cart": {**order["cart"], "lineItems": [self.line]}}
+        await self.ask("validate", "POST", "/v1/marketfront/orders/validate", wrong)
+        return await super().validate(order)
+
+
+@fails("storefront.cart.to-be-had")
+class OffersWhatIsGone(Tries):
+    line: ClassVar[dict[str, Any]] = {"itemId": GONE, "quantity": 1, "modifierGroups": []}
+
+
+@fails("storefront.cart.modifier-rules")
+class ChoosesNothing(Tries):
+    line: ClassVar[dict[str, Any]] = {"itemId": SET, "quantity": 1, "modifierGroups": []}
+
+
+@fails("storefront.cart.catalog-once")
+class KeepsNothing(Shop):
+    async def read_catalog(self, set_id: str) -> Any:
+        self.catalogs.clear()
+        return await super().read_catalog(set_id)
+
+
+@fails("storefront.cart.pages")
+class ReadsOnePage(Shop):
+    async def discover(self, **asked: Any) -> list[Any]:
+        reply = await self.ask("discover", "POST", "/v1/marketfront/stores/discover", {"limit": 100})
+        return list(reply.json()["stores"])
+
+
+# --- repeats --------------------------------------------------------------------------------------
+
+
+class Knows(Shop):
+    """Remembers the last answer to a placement: its code, or nothing when there was none."""
+
+    code: str | None = None
+    status = 0
+
+    async def place_once(self, order: Mapping[str, Any], key: str) -> Answer:
+        self.code, self.status = None, 0
+        reply = await super().place_once(order, key)
+        self.code, self.status = reply.problem().get("errorCode"), reply.status
+        return reply
+
+
+def gives_up(check: str, code: str) -> None:
+    class GivingUp(Knows):
+        def should_retry(self, reply: Answer) -> bool:
+            return self.code != code and super().should_retry(reply)
+
+    fails(check)(GivingUp)
+
+
+def doubles(check: str, code: str | None) -> None:
+    """A new key after an answer of this code, or after none at all."""
+
+    class Doubling(Knows):
+        def key_of_retry(self, key: str) -> str:
+            return self.new_key() if self.code == code else key
+
+    fails(check)(Doubling)
+
+
+def insists(check: str, when: Callable[[Answer], bool]) -> None:
+    class Insisting(Shop):
+        def should_retry(self, reply: Answer) -> bool:
+            return when(reply) or super().should_retry(reply)
+
+        def wait_seconds(self, reply: Answer | None, attempt: int) -> float:
+            return 0.0 if reply is not None and when(reply) else super().wait_seconds(reply, attempt)
+
+    fails(check)(Insisting)
+
+
+gives_up("storefront.retry.busy", "SERVICE_UNAVAILABLE")
+gives_up("storefront.retry.in-progress", "REQUEST_IN_PROGRESS")
+doubles("storefront.retry.same-key", "SERVICE_UNAVAILABLE")
+doubles("storefront.retry.store-unreachable", "STORE_UNREACHABLE")
+doubles("storefront.retry.lost-answer", None)
+
+
+@fails("storefront.retry.same-body")
+class WritesAnew(Knows):
+    async def place_once(self, order: Mapping[str, Any], key: str) -> Answer:
+        if self.code == "SERVICE_UNAVAILABLE":
+            order = {**order, "customer": {**order["customer"], "phone": "+15550000000"}}
+        return await super().place_once(order, key)
+
+
+@fails("storefront.retry.retry-after")
+class Hurries(Knows):
+    def wait_seconds(self, reply: Answer | None, attempt: int) -> float:
+        return 0.0 if self.code == "SERVICE_UNAVAILABLE" else super().wait_seconds(reply, attempt)
+
+
+class GivesUpValidating(Shop):
+    code: str
+
+    async def validate(self, order: Mapping[str, Any]) -> Any:
+        reply = await self.ask("validate", "POST", "/v1/marketfront/orders/validate", order)
+        if reply.problem().get("errorCode") == self.code:
+            raise ServiceError("Validation is not available.")
+        return reply.json() if reply.status == 200 else await super().validate(order)
+
+
+@fails("storefront.retry.validate-busy")
+class GivesUpBusy(GivesUpValidating):
+    code = "SERVICE_UNAVAILABLE"
+
+
+@fails("storefront.retry.rate-limited")
+class GivesUpLimited(GivesUpValidating):
+    code = "RATE_LIMITED"
+
+
+@fails("storefront.retry.follow-limited")
+class LooksAgainAtOnce(Shop):
+    followed = 0.1
+
+    async def read_order(self, order_id: str) -> Any:
+        try:
+            return await super().read_order(order_id)
+        except ServiceError:
+            return await super().read_order(order_id)
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+def overlooks(check: str, code: str) -> None:
+    """Places what was found invalid for this reason."""
+
+    class Overlooking(Shop):
+        async def validate(self, order: Mapping[str, Any]) -> Any:
+            said = await super().validate(order)
+            seen = [one["code"] for one in said["order"]["errors"]]
+            return said | {"isValid": True} if seen == [code] else said
+
+    fails(check)(Overlooking)
+
+
+overlooks("storefront.refusal.invalid-not-placed", "ITEM_UNAVAILABLE")
+overlooks("storefront.refusal.unknown-reason-not-placed", UNKNOWN)
+
+WORDS = {"ITEM_UNAVAILABLE": "It is sold out.", "PAYMENT_DECLINED": "Try another card."}
+
+
+@fails("storefront.refusal.unknown-reason-survived")
+class HasWordsForSome(Shop):
+    async def validate(self, order: Mapping[str, Any]) -> Any:
+        said = await super().validate(order)
+        for one in said["order"]["errors"]:
+            WORDS[one["code"]]
+        return said
+
+
+@fails("storefront.refusal.unknown-problem-survived")
+class HasWordsForProblems(Shop):
+    async def place_once(self, order: Mapping[str, Any], key: str) -> Answer:
+        reply = await super().place_once(order, key)
+        if reply.problem().get("errorCategory") == "weather":
+            WORDS[reply.problem()["errorCode"]]
+        return reply
+
+
+@fails("storefront.refusal.bare-problem-survived")
+class ReadsEveryMember(Shop):
+    def should_retry(self, reply: Answer) -> bool:
+        problem = reply.problem()
+        return bool(problem["retryable"]) if problem else False
+
+
+def _code(reply: Answer) -> Any:
+    return reply.problem().get("errorCode")
+
+
+insists("storefront.refusal.declined-not-repeated", lambda reply: _code(reply) == "PAYMENT_DECLINED")
+insists("storefront.refusal.unknown-not-repeated", lambda reply: _code(reply) == UNKNOWN)
+insists(
+    "storefront.refusal.bare-not-repeated",
+    lambda reply: reply.status == 422 and "retryable" not in reply.problem(),
+)
+insists("storefront.refusal.other-total-not-repeated", lambda reply: _code(reply) == "ORDER_TOTAL_DIFFERENT")
+
+
+@fails("storefront.refusal.new-body-new-key")
+class TriesAnotherCard(Shop):
+    async def place(self, order: Mapping[str, Any], key: str) -> tuple[Answer, int]:
+        reply, attempts = await super().place(order, key)
+        if _code(reply) == "PAYMENT_DECLINED":
+            return await super().place({**order, "payment": {"type": "external"}}, key)
+        return reply, attempts
+
+
+@fails("storefront.refusal.locked-out")
+class Knocks(Shop):
+    async def discover(self, **asked: Any) -> list[Any]:
+        for _ in range(5):
+            with contextlib.suppress(ServiceError):
+                return await super().discover(**asked)
+        return await super().discover(**asked)
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+class Deaf(Shop):
+    def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
+        if self.refuses(webhook, webhook.json()):
+            return Reply(409)
+        return super().answer(operation, webhook, act)
+
+    def refuses(self, webhook: Received, event: Any) -> bool:
+        raise NotImplementedError
+
+    def known(self, event: Any) -> dict[int, Received]:
+        return self.events.get(event["data"]["orderId"], {})
+
+
+def deaf(check: str, refuses: Callable[[Any, Received, Any], bool]) -> None:
+    fails(check)(type("Deafened", (Deaf,), {"refuses": refuses}))
+
+
+deaf("storefront.events.created", lambda _, __, event: event["type"] == "order.created")
+deaf(
+    "storefront.events.updated",
+    lambda here, _, event: event["data"]["sequence"] == 2 and set(here.known(event)) == {1},
+)
+deaf(
+    "storefront.events.unknown-order",
+    lambda here, _, event: event["data"]["sequence"] > 1 and not here.known(event),
+)
+deaf(
+    "storefront.events.repeat",
+    lambda here, webhook, _: not here.is_new(webhook),
+)
+deaf(
+    "storefront.events.late",
+    lambda here, _, event: max(here.known(event), default=0) > event["data"]["sequence"] > 1,
+)
+deaf("storefront.events.unknown-type", lambda _, __, event: event["type"] == "order.rated")
+deaf("storefront.events.unknown-members", lambda _, __, event: "addedLater" in event)
+
+
+@fails("storefront.events.at-once")
+class Races(Shop):
+    def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
+        self.times[webhook.webhook_id] += 1
+        return Reply(409) if self.times[webhook.webhook_id] > 3 else super().answer(operation, webhook, act)
+
+
+@fails("storefront.events.state")
+class ShowsNothingNew(Shop):
+    def order_shown(self, order_id: str) -> Any:
+        return {"status": "pending"}
+
+
+@fails("storefront.events.late-changes-nothing")
+class BelievesTheLast(Shop):
+    """Shows what came last, as long as it is no repeat."""
+
+    def order_shown(self, order_id: str) -> Any:
+        return self.newest_kept[order_id]
+
+    def keep(self, webhook: Received) -> None:
+        super().keep(webhook)
+        data = webhook.json()["data"]
+        self.newest_kept[data["orderId"]] = data["order"]
+
+
+@fails("storefront.events.repeat-changes-nothing")
+class BelievesRepeats(BelievesTheLast):
+    def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
+        data = webhook.json()["data"]
+        before = max(self.events.get(data["orderId"], {}), default=0)
+        if not self.is_new(webhook) or data["sequence"] > before:
+            self.newest_kept[data["orderId"]] = data["order"]
+        return super().answer(operation, webhook, act)
+
+    def keep(self, webhook: Received) -> None:
+        Shop.keep(self, webhook)
+
+
+# --- what receivers of either side do -------------------------------------------------------------
+
+for _name, _kind in BUGS.items():
+    fails(f"storefront.{_name}")(type(_kind.__name__, (_kind, Shop), {}))
+
+
+class Unseen(Shop):
+    method: str
+
+    def routes(self, app: web.Application) -> None:
+        async def fail(request: web.Request) -> web.Response:
+            return web.Response(status=500 if request.method == self.method else 405)
+
+        app.router.add_get("/events", fail)
+        super().routes(app)
+
+
+@fails("storefront.transport.get")
+class FailsAtGet(Unseen):
+    method = "GET"
+
+
+@fails("storefront.transport.head")
+class FailsAtHead(Unseen):
+    method = "HEAD"
+
+
+UNMUTATED = {
+    "storefront.signature.altered-body-refused": "who computes the signature without the body believes nothing",
+    "storefront.signature.altered-id-refused": "who computes the signature without the id believes nothing",
+    "storefront.transport.https": "the doubles are on loopback",
+}
+"""Checks without a mutant of their own, and why."""

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from tests.certify.menu import menu
-from tests.certify.merchants import MUTANTS, SECRET, UNMUTATED, Healthy
+from tests.certify.merchants import MUTANTS, UNMUTATED, Healthy
+from tests.certify.receivers import SECRET
 
 from mercato.certify.merchant.suite import MERCHANT
 from mercato.certify.merchant.visit import MerchantOptions, certify_merchant

@@ -1,5 +1,6 @@
 """What a check of a storefront works with: purchases that were staged, and signed events to its receiver."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -58,10 +59,9 @@ class Bench(Sender):
         for call in calls[-MOST_SHOWN:]:
             sent = shower.request(f"{call.method} {call.path}", call.headers, call.body)
             dropped = call.status == DROPPED
-            said = "(closed)" if dropped else shower.reply(call.status, call.answer_headers, call.answer)
-            self.exchanges.append(
-                Exchange(sent=sent, received=said, ms=round((call.ended - call.began) * 1000))
-            )
+            said = "(no answer)" if dropped else shower.reply(call.status, call.answer_headers, call.answer)
+            ms = 0 if math.isinf(call.ended) else round((call.ended - call.began) * 1000)
+            self.exchanges.append(Exchange(sent=sent, received=said, ms=ms))
 
     # --- events -----------------------------------------------------------------------------------
 

@@ -153,7 +153,7 @@ async def state(bench: Bench) -> str:
 @group.check(
     "late-changes-nothing",
     "One that comes late changes nothing",
-    needs="storefront.events.state",
+    needs=("storefront.events.state", "storefront.events.late"),
     proves="an order does not go back on the customer's screen",
     advice="Keep the highest `data.sequence` of each order, and let no event with a lower one change it.",
 )
@@ -169,7 +169,7 @@ async def late_changes_nothing(bench: Bench) -> str:
 @group.check(
     "repeat-changes-nothing",
     "One that comes again changes nothing",
-    needs="storefront.events.state",
+    needs=("storefront.events.state", "storefront.events.repeat"),
     proves="a redelivery hours later does no harm",
     advice="An event whose webhook-id came before is acknowledged, and changes nothing.",
 )

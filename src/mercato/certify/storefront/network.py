@@ -1,6 +1,7 @@
 """A service for one purchase: the real types, prices and refusals, and a script of what goes wrong."""
 
 import asyncio
+import math
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,10 @@ DROPPED: Final = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A request as it arrived, and what was answered; header names are lower-case."""
+    """A request as it arrived, and what was answered; header names are lower-case.
+
+    `ended` is when it was answered, never for one that was not waited for.
+    """
 
     operation: str
     method: str
@@ -114,10 +118,15 @@ class Network:
         self._always = tuple(script.get("*", ()))
         self._turns = {name: deque(turns) for name, turns in script.items()}
         self._is_later = is_later
-        self.calls: deque[Call] = deque(maxlen=MOST_CALLS)
+        self._calls: dict[int, Call] = {}
         self.news = asyncio.Event()
         self.under_way = 0
         self.base = ""
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """Return what was asked, in the order in which it came."""
+        return tuple(self._calls.values())
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request, and write it down."""
@@ -136,28 +145,45 @@ class Network:
         headers = {name.lower(): text for name, text in request.headers.items()}
         turn = self._turn(operation)
         answer = self._answered(request, found, headers, body, turn)
+        number = len(self._calls)
+        # Written down now: who hangs up before the answer has asked all the same.
+        self._note(number, request, operation, headers, body, began, ended=math.inf)
         await asyncio.sleep(turn.seconds)
         dropped = turn.drop and request.transport is not None
-        self.calls.append(
-            Call(
-                operation=operation,
-                method=request.method,
-                path=request.path_qs,
-                headers=headers,
-                body=body,
-                began=began,
-                ended=monotonic(),
-                status=DROPPED if dropped else answer.status,
-                answer_headers=dict(answer.headers),
-                answer=b"" if dropped else answer.body,
-            )
-        )
+        told = None if dropped else answer
+        self._note(number, request, operation, headers, body, began, ended=monotonic(), answer=told)
         if dropped:
             assert request.transport is not None
             request.transport.abort()
         return web.Response(
             status=answer.status, headers=[*answer.headers, *_LIMITS], body=answer.body or None
         )
+
+    def _note(
+        self,
+        number: int,
+        request: web.Request,
+        operation: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        began: float,
+        *,
+        ended: float,
+        answer: Answer | None = None,
+    ) -> None:
+        if number < MOST_CALLS:
+            self._calls[number] = Call(
+                operation=operation,
+                method=request.method,
+                path=request.path_qs,
+                headers=headers,
+                body=body,
+                began=began,
+                ended=ended,
+                status=DROPPED if answer is None else answer.status,
+                answer_headers={} if answer is None else dict(answer.headers),
+                answer=b"" if answer is None else answer.body,
+            )
 
     def _answered(
         self,

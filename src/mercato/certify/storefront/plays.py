@@ -198,9 +198,7 @@ class Stage:
                 for number in range(play.times):
                     words = play.words if not number else f"{play.words}, once more"
                     ended = await driver.buy(network, self._key, store_id, words)
-            return Played(
-                calls=tuple(network.calls), ended=ended, shops=shops, key=self._key, is_kept=driver.keeps
-            )
+            return Played(calls=network.calls, ended=ended, shops=shops, key=self._key, is_kept=driver.keeps)
 
 
 @asynccontextmanager

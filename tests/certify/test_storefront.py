@@ -1,0 +1,89 @@
+"""Each bug of a storefront is found by the check that is named after it, and by no other."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.certify.receivers import SECRET
+from tests.certify.storefronts import MUTANTS, UNMUTATED, InProcess, Shop
+
+from mercato.certify.model import Outcome, Verdict
+from mercato.certify.storefront.suite import STOREFRONT
+from mercato.certify.storefront.visit import StorefrontOptions, certify_storefront
+
+KEY = "mk_marketfront_of_a_storefront_under_test"
+
+TOGETHER = {
+    "storefront.order.patient": ("storefront.order.patient",),
+    "storefront.retry.": ("storefront.retry.same", "storefront.retry.retry-after"),
+}
+"""What is looked at beside a check, where the whole of its group would take long."""
+
+
+async def certified(kind: type[Shop], only: Sequence[str] = (), **options: Any) -> dict[str, Outcome]:
+    given: dict[str, Any] = {"key": KEY, "driver": InProcess(kind), "seconds": 300.0, "slow_seconds": 1.0}
+    async with kind(secret=SECRET) as receiver:
+        given |= {"event_url": receiver.event_url, "secret": SECRET, "order_url": receiver.order_url}
+        told: list[Outcome] = []
+        outcomes = await certify_storefront(
+            StorefrontOptions(**(given | options)), STOREFRONT.select(only), told.append
+        )
+    assert list(outcomes) == told
+    return {one.id: one for one in outcomes}
+
+
+def of(outcomes: dict[str, Outcome], verdict: Verdict) -> set[str]:
+    return {name for name, one in outcomes.items() if one.verdict is verdict}
+
+
+class Follows(Shop):
+    followed = 1.5
+
+
+async def test_a_storefront_that_does_everything_right_passes_every_check():
+    outcomes = await certified(Follows)
+    assert {name: one.seen for name, one in outcomes.items() if one.verdict is not Verdict.PASS} == {
+        "storefront.transport.https": outcomes["storefront.transport.https"].seen
+    }
+    assert len(outcomes) > 60
+
+
+@pytest.mark.parametrize("check", MUTANTS)
+async def test_a_storefront_with_one_bug_fails_the_check_that_is_named_after_it(check: str):
+    group = f"{check.rpartition('.')[0]}."
+    beside = TOGETHER.get(check) or TOGETHER.get(group) or (group,)
+    outcomes = await certified(MUTANTS[check], [check, *beside])
+    assert of(outcomes, Verdict.FAIL) == {check}, {one.id: one.seen for one in outcomes.values()}
+    assert outcomes[check].advice
+
+
+def test_every_check_has_its_mutant_or_a_reason_why_not():
+    assert MUTANTS.keys() | UNMUTATED.keys() == STOREFRONT.checks.keys()
+    assert not MUTANTS.keys() & UNMUTATED.keys()
+
+
+async def test_without_anybody_who_buys_events_are_looked_at_all_the_same():
+    outcomes = await certified(Shop, ["storefront.order.sent", "storefront.events"], driver=None)
+    assert outcomes["storefront.order.sent"].verdict is Verdict.SKIPPED
+    assert outcomes["storefront.events.late"].verdict is Verdict.PASS
+
+
+async def test_without_a_receiver_purchases_are_looked_at_all_the_same():
+    outcomes = await certified(Shop, ["storefront.order.placed", "storefront.events.created"], event_url=None)
+    assert outcomes["storefront.order.placed"].verdict is Verdict.PASS
+    assert outcomes["storefront.events.created"].verdict is Verdict.SKIPPED
+
+
+async def test_no_report_holds_a_secret():
+    told = repr(list((await certified(Shop, ["storefront.order", "storefront.signature"])).values()))
+    for hidden in (SECRET, SECRET.removeprefix("whsec_"), KEY):
+        assert hidden not in told
+
+
+def test_ids_and_titles_fit_on_a_line_of_eighty_columns():
+    for check in STOREFRONT.checks.values():
+        assert len(check.id.rpartition(".")[2]) <= 27, check.id
+        assert len(check.title) <= 45, check.title
+        assert check.proves
+        assert check.advice
+        assert check.section
