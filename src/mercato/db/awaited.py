@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import Connection as SyncConnection
 from sqlalchemy import CursorResult, Executable, Transaction
 from sqlalchemy import Engine as SyncEngine
+from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.util import greenlet_spawn
 
 _T = TypeVar("_T")
@@ -81,6 +82,19 @@ class Connection:
         """The driver's own connection."""
         return self._sync.connection.driver_connection
 
+    @property
+    def adapted(self) -> Any:
+        """SQLAlchemy's connection over the driver's, as its dialect sees one."""
+        return self._sync.connection.dbapi_connection
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._sync.dialect
+
+    async def directly(self, function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
+        """Await what asks the driver past SQLAlchemy."""
+        return await function(*arguments)
+
     async def execute(
         self, statement: Executable, parameters: Parameters | None = None
     ) -> CursorResult[*tuple[Any, ...]]:
@@ -114,6 +128,13 @@ class WatchedConnection(Connection):
         self._watched.watch(self._patience)
         try:
             return await greenlet_spawn(function, *arguments)
+        finally:
+            self._watched.unwatch()
+
+    async def directly(self, function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
+        self._watched.watch(self._patience)
+        try:
+            return await function(*arguments)
         finally:
             self._watched.unwatch()
 

@@ -35,6 +35,9 @@ T = TypeVar("T")
 MOST: Final = 32
 """Blocks of one commit: the loop is held up for some milliseconds by as many, and no longer."""
 
+GATHERING: Final = 3
+"""Rounds of the event loop before a transaction begins: what has just ended has its next block ready by then, and
+a commit that it shares is one less."""
 
 DIALECT: Final = SQLiteDialect_pysqlite()
 
@@ -121,6 +124,8 @@ class Blocks:
     async def _once(self) -> None:
         """Run who waits as one transaction, and let the writer go: others wait for it in the same line."""
         done: list[_Asked[Any]] = []
+        for _ in range(GATHERING):
+            await asyncio.sleep(0)
         try:
             try:
                 connection = await self._writer.connect()
@@ -158,7 +163,7 @@ class Blocks:
         except BaseException:
             await driver.rollback()
             raise
-        await driver.commit()
+        await driver.commit_now()
 
     def _ran(self, asked: _Asked[Any], inline: Inline, plain: sqlite3.Connection) -> None:
         """Run one block; it is told at once if it failed. Raises what has ended the whole transaction."""

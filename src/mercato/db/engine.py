@@ -14,6 +14,7 @@ from mercato.db import postgresql, sqlite
 from mercato.db.awaited import Connection, Engine, Parameters
 from mercato.db.blocks import Blocks
 from mercato.db.clock import Dialect
+from mercato.db.direct import Direct
 from mercato.db.errors import DatabaseAway, UnusableUrl, connection_errors, is_unavailable
 from mercato.db.replica import Replica
 from mercato.db.signals import Signals
@@ -216,8 +217,15 @@ class Database:
         """
         if self._blocks is not None:
             return await self._blocks.run(block)
-        async with self.write() as tx:
-            return await block(tx)
+        connection = await _connected(self._writer)
+        try:
+            async with connection.begin():
+                transaction = Write(self, Direct(connection))
+                result = await block(transaction)
+        finally:
+            await connection.close()
+        transaction.committed()
+        return result
 
     async def close(self) -> None:
         if self._blocks is not None:

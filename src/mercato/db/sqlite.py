@@ -6,6 +6,7 @@ error; here a transaction holds the write lock from its first line, and one proc
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from sqlalchemy import Connection as SyncConnection
 from sqlalchemy import Engine as SyncEngine
@@ -34,45 +35,65 @@ def engines(
         pool_size=pool_size,
         pool_timeout=pool_timeout,
         begin="BEGIN",
-        pragmas=(*_pragmas(busy_timeout), "query_only=ON"),
+        busy_timeout=busy_timeout,
+        pragmas=(*_PRAGMAS, "query_only=ON"),
         writes=False,
     )
-    return readers, _writer(path, pool_timeout=pool_timeout, pragmas=_pragmas(busy_timeout))
+    return readers, _writer(path, pool_timeout=pool_timeout, busy_timeout=busy_timeout, pragmas=_PRAGMAS)
 
 
 def migrator(path: Path) -> Engine:
     """Return the engine that changes the schema: it waits as long for the lock as another may migrate."""
-    # Foreign keys are off, because a table that is rebuilt is dropped for an instant.
-    pragmas = (*_pragmas(timedelta(seconds=60)), "foreign_keys=OFF")
-    return _writer(path, pool_timeout=timedelta(seconds=10), pragmas=pragmas)
+    return _writer(
+        path,
+        pool_timeout=timedelta(seconds=10),
+        busy_timeout=timedelta(seconds=60),
+        # Foreign keys are off, because a table that is rebuilt is dropped for an instant.
+        pragmas=(*_PRAGMAS, "foreign_keys=OFF"),
+    )
 
 
-def _writer(path: Path, *, pool_timeout: timedelta, pragmas: tuple[str, ...]) -> Engine:
-    # One connection: who waits for it is served first come, first served, which SQLite's own lock is not.
+def _writer(
+    path: Path, *, pool_timeout: timedelta, busy_timeout: timedelta, pragmas: tuple[str, ...]
+) -> Engine:
     return _engine(
-        path, pool_size=1, pool_timeout=pool_timeout, begin="BEGIN IMMEDIATE", pragmas=pragmas, writes=True
+        path,
+        # One connection: who waits for it is served first come, first served, which SQLite's own lock is not.
+        pool_size=1,
+        pool_timeout=pool_timeout,
+        begin="BEGIN IMMEDIATE",
+        busy_timeout=busy_timeout,
+        pragmas=pragmas,
+        writes=True,
     )
 
 
-def _pragmas(busy_timeout: timedelta) -> tuple[str, ...]:
-    return (
-        # First, because the switch to WAL waits for other processes, too.
-        f"busy_timeout={busy_timeout // timedelta(milliseconds=1)}",
-        "journal_mode=WAL",
-        # FULL: a commit that was answered survives a power cut.
-        "synchronous=FULL",
-        "foreign_keys=ON",
-        "temp_store=MEMORY",
-        "cache_size=-16000",
-    )
+_PRAGMAS: Final = (
+    "journal_mode=WAL",
+    # FULL: a commit that was answered survives a power cut.
+    "synchronous=FULL",
+    "foreign_keys=ON",
+    "temp_store=MEMORY",
+    "cache_size=-16000",
+)
 
 
 def _engine(
-    path: Path, *, pool_size: int, pool_timeout: timedelta, begin: str, pragmas: tuple[str, ...], writes: bool
+    path: Path,
+    *,
+    pool_size: int,
+    pool_timeout: timedelta,
+    begin: str,
+    busy_timeout: timedelta,
+    pragmas: tuple[str, ...],
+    writes: bool,
 ) -> Engine:
+    busy_ms = busy_timeout // timedelta(milliseconds=1)
+
     async def connect() -> Connection:
         # Nobody waits for the end of a transaction that has changed nothing.
-        return await Connection(path, begin=begin, pragmas=pragmas, waits_for_end=writes).open()
+        made = Connection(path, begin=begin, busy_ms=busy_ms, pragmas=pragmas, waits_for_end=writes)
+        return await made.open()
 
     sync: SyncEngine = create_engine(
         URL.create("sqlite+aiosqlite", database=str(path)),

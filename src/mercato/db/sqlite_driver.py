@@ -21,16 +21,19 @@ class _Phase(Enum):
 
 
 class Connection(aiosqlite.Connection):
-    """One connection. `begin` is the statement that opens its transactions."""
+    """One connection. `begin` is the statement that opens its transactions, and may wait so long for a lock."""
 
-    def __init__(self, path: Path, *, begin: str, pragmas: Sequence[str], waits_for_end: bool) -> None:
+    def __init__(
+        self, path: Path, *, begin: str, busy_ms: int, pragmas: Sequence[str], waits_for_end: bool
+    ) -> None:
         def connect() -> sqlite3.Connection:
             # The driver opens no transaction by itself: `begin` is the only one.
             connection = sqlite3.connect(
                 path, isolation_level=None, cached_statements=500, check_same_thread=False
             )
             try:
-                for pragma in pragmas:
+                # First, because the switch to WAL waits for other processes, too.
+                for pragma in (f"busy_timeout = {busy_ms}", *pragmas):
                     connection.execute(f"PRAGMA {pragma}")
             except sqlite3.Error:
                 connection.close()
@@ -42,8 +45,10 @@ class Connection(aiosqlite.Connection):
         self._worker: Any = getattr(self, "_thread", self)
         self._worker.daemon = True
         self._begin = begin
+        self._patience = f"PRAGMA busy_timeout = {busy_ms}"
         self._waits_for_end = waits_for_end
         self._phase = _Phase.NONE
+        self._changes_before = 0
 
     async def open(self) -> Self:
         """Connect, or leave no thread behind that would speak to an event loop that is gone."""
@@ -65,12 +70,37 @@ class Connection(aiosqlite.Connection):
 
     async def begin_now(self) -> None:
         """Begin a transaction at once; until its end, statements may be executed on `plain`."""
-        self._phase = _Phase.PENDING
+        if self._begun_without_waiting():
+            self._phase = _Phase.OPEN
+        else:
+            self._phase = _Phase.PENDING
+            try:
+                await self.hop(lambda _connection: None)
+            except BaseException:
+                self._phase = _Phase.NONE
+                raise
+        self._changes_before = self._conn.total_changes
+
+    def _begun_without_waiting(self) -> bool:
+        """Take the lock where we are, if nobody else has it: that costs a tenth of asking the thread for it."""
+        connection = self._conn
         try:
-            await self.hop(lambda _connection: None)
-        except BaseException:
+            connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                connection.execute(self._begin)
+            finally:
+                connection.execute(self._patience)
+        except sqlite3.Error:
+            return False  # the thread meets the same, and may wait
+        return True
+
+    async def commit_now(self) -> None:
+        """Commit what was done on `plain`: where we are if that is nothing, for then no disk is waited for."""
+        if self._conn.total_changes == self._changes_before:
             self._phase = _Phase.NONE
-            raise
+            self._conn.execute("COMMIT")
+        else:
+            await self.commit()
 
     def cursor(self) -> "Cursor":  # type: ignore[override]  # what SQLAlchemy needs of it is there
         return Cursor(self)
