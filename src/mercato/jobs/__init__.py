@@ -2,7 +2,7 @@
 
 from mercato.jobs.entry import enqueue
 from mercato.jobs.model import Again, Dead, Done, Finished, Handler, Handlers, Job, JobLost, Outcome
-from mercato.jobs.queries import delete_waiting, fence, finish
+from mercato.jobs.queries import delete_waiting, fence, finish, finish_all
 from mercato.jobs.upkeep import DeadJob, Gauge, list_dead, list_gauges, revive
 from mercato.jobs.worker import Worker
 
@@ -23,6 +23,7 @@ __all__ = [
     "enqueue",
     "fence",
     "finish",
+    "finish_all",
     "list_dead",
     "list_gauges",
     "revive",

@@ -100,7 +100,7 @@ def _insert_and_notify() -> Executable:
 
 _INSERT: Final[dict[str, Executable]] = {
     "sqlite": prepared(_insert(sqlite)),
-    "postgresql": _insert_and_notify(),
+    "postgresql": prepared(_insert_and_notify()),
 }
 
-_QUIET_INSERT: Final[Executable] = _insert(postgresql)
+_QUIET_INSERT: Final[Executable] = prepared(_insert(postgresql))

@@ -1,20 +1,19 @@
 """What a job is, what handles it, and what a handler may answer."""
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from mercato.db.engine import Write
+from mercato.db.engine import Read, Write
 
 P = TypeVar("P")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job(Generic[P]):
+class Job(Struct, Generic[P], frozen=True, kw_only=True):
     """One run of a job: what its handler is given."""
 
     id: int
@@ -27,6 +26,8 @@ class Job(Generic[P]):
     enqueued_at: datetime
     deadline: float
     """When the run is cut off, on the event loop's clock: good for `asyncio.timeout_at`."""
+    brought: Any = None
+    """What the handler's `bring` has read for it; None where it has none, or found nothing."""
 
 
 class Done(Struct, frozen=True):
@@ -81,6 +82,8 @@ class Handler(Generic[P]):
     backoff: Callable[[int], timedelta] = exponential
     blocks_lane_while_waiting: bool = False
     """Whether a retry keeps its place: the lane's later jobs wait until it is done."""
+    bring: Callable[[Read, Sequence[P]], Awaitable[Sequence[Any]]] | None = None
+    """Reads what runs will need, in the transaction that claims them: a thing or None for each payload."""
     on_dead: Callable[[Write, Job[P], str], Awaitable[None]] | None = None
     """Called in the transaction that makes a job dead, with the reason, so that no row is left in between."""
 

@@ -1,13 +1,16 @@
 """The SQL of running jobs. A change names the attempt it belongs to: a slow worker changes nothing."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Final
 
 from msgspec import Struct
 from sqlalchemy import (
+    ARRAY,
+    BigInteger,
     ColumnElement,
+    Executable,
     Integer,
     Select,
     Text,
@@ -110,6 +113,18 @@ async def finish(tx: Write, job: Job[Any]) -> None:
         raise JobLost(f"job {job.id} ({job.kind}) is no longer attempt {job.attempt}'s")
 
 
+async def finish_all(tx: Write, jobs: Sequence[Job[Any]]) -> bool:
+    """Do as `finish` for many; False when one of them is no longer its run's: roll back then, and go one by one."""
+    parameters: Any
+    if tx.dialect == "sqlite":
+        parameters = [{"its_id": job.id, "its_attempt": job.attempt} for job in jobs]
+        statement: Executable = _FINISH
+    else:
+        parameters = {"its_ids": [job.id for job in jobs], "its_attempts": [job.attempt for job in jobs]}
+        statement = _FINISH_ALL
+    return (await tx.execute(statement, parameters)).rowcount == len(jobs)
+
+
 async def delete_waiting(tx: Write, kind: str, dedup: str) -> None:
     """Take back a job that has become needless, if it still waits for its time; one that runs finds out itself."""
     await tx.execute(_DELETE_WAITING, {"its_kind": kind, "its_dedup": dedup})
@@ -118,6 +133,17 @@ async def delete_waiting(tx: Write, kind: str, dedup: str) -> None:
 _FINISH: Final = prepared(
     delete(jobs).where(
         jobs.c.id == bindparam("its_id"), jobs.c.attempt == bindparam("its_attempt"), in_state("running")
+    )
+)
+# PostgreSQL: in one round trip, and it tells how many rows, which it does not of a statement run many times.
+_FINISH_ALL: Final = prepared(
+    text(
+        """
+        DELETE FROM jobs USING unnest(:its_ids, :its_attempts) AS one (id, attempt)
+        WHERE jobs.id = one.id AND jobs.attempt = one.attempt AND jobs.state = 'running'
+        """
+    ).bindparams(
+        bindparam("its_ids", type_=ARRAY(BigInteger)), bindparam("its_attempts", type_=ARRAY(Integer))
     )
 )
 _DELETE_WAITING: Final = prepared(

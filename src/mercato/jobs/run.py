@@ -1,6 +1,7 @@
 """One run of one job: decode, hand to the handler, judge what came of it."""
 
 import asyncio
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Final
 
@@ -8,6 +9,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from mercato.db.engine import Read
 from mercato.db.errors import is_unavailable
 from mercato.jobs.claim import Claimed
 from mercato.jobs.model import Again, Dead, Done, Finished, Handler, Job, JobLost, Outcome
@@ -62,7 +64,13 @@ class Run:
     def __init__(self, claimed: Claimed, handler: Handler[Any]) -> None:
         self.claimed = claimed
         self.handler = handler
-        self.job: Job[Any] = _job(claimed, handler)
+        self.unreadable: Unreadable | None = None
+        payload = None
+        try:
+            payload = msgspec.json.decode(claimed.payload, type=handler.payload)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            self.unreadable = Unreadable(f"the payload cannot be read: {error}"[:_REASON_LENGTH])
+        self.job: Job[Any] = _job(claimed, handler, payload)
         self._interrupted: Interrupted | None = None
         self._handling: asyncio.Task[Any] | None = None
 
@@ -75,11 +83,8 @@ class Run:
 
     async def verdict(self) -> Verdict:
         """Return what came of the job. Nothing that it does ends the worker: not even SystemExit."""
-        try:
-            payload = msgspec.json.decode(self.claimed.payload, type=self.handler.payload)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            return Unreadable(f"the payload cannot be read: {error}"[:_REASON_LENGTH])
-        self.job = _job(self.claimed, self.handler, payload)
+        if self.unreadable is not None:
+            return self.unreadable
         if self.claimed.losses > MAX_LOSSES:
             return Dead(f"{self.claimed.losses} workers vanished while they ran it")
         return self._interrupted or await self._handle()
@@ -113,7 +118,26 @@ def outcome_of(verdict: Verdict) -> str:
     return _WORDS.get(type(verdict).__name__, "done")
 
 
-def _job(claimed: Claimed, handler: Handler[Any], payload: Any = None) -> Job[Any]:
+class NotBrought(Exception):  # noqa: N818  # a verdict on `bring`, not on the jobs
+    """What the runs need could not be read for a reason that a further try would meet again."""
+
+
+async def bring(tx: Read, handler: Handler[Any], runs: Sequence[Run]) -> None:
+    """Give the runs what their handler reads for them beforehand. Raises NotBrought, or that the database is away."""
+    readable = [run for run in runs if run.unreadable is None]
+    if handler.bring is None or not readable:
+        return
+    try:
+        brought = await handler.bring(tx, [run.job.payload for run in readable])
+    except Exception as error:
+        if is_unavailable(error):
+            raise
+        raise NotBrought(handler.payload.__name__) from error
+    for run, one in zip(readable, brought, strict=True):
+        run.job = msgspec.structs.replace(run.job, brought=one)
+
+
+def _job(claimed: Claimed, handler: Handler[Any], payload: Any) -> Job[Any]:
     return Job(
         id=claimed.id,
         kind=claimed.kind,

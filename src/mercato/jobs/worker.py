@@ -7,11 +7,9 @@ SQLite by whoever gets the file lock.
 import asyncio
 import os
 import socket
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
-from functools import partial
 from time import monotonic
 from typing import Final
 from uuid import uuid4
@@ -21,15 +19,14 @@ import structlog
 from mercato import crash
 from mercato.db import postgresql
 from mercato.db.engine import Database
-from mercato.db.errors import is_unavailable, is_unique_violation
-from mercato.db.tables import jobs_one_running_per_lane
+from mercato.db.errors import is_unavailable
 from mercato.jobs import moves, queries
-from mercato.jobs.claim import START, Claimed, Place, claim
 from mercato.jobs.entry import CHANNEL, TOPIC
 from mercato.jobs.model import Handlers
 from mercato.jobs.ownership import Ownership
 from mercato.jobs.run import Interrupted, Run, outcome_of
 from mercato.jobs.settle import settle
+from mercato.jobs.taking import Taker
 from mercato.jobs.upkeep import prune
 from mercato.telemetry.acting import Acting, act_as
 
@@ -74,7 +71,6 @@ class Worker:
         """
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         self._database = database
-        self._handlers = handlers
         self._lease = lease
         self._heartbeat = heartbeat.total_seconds()
         self._poll = poll.total_seconds()
@@ -82,8 +78,10 @@ class Worker:
         self._observe = observe
         self._ownership = Ownership(database)
         self._orphans = False
-        self._places: dict[str, Place] = {}
+        self._taker = Taker(database, handlers, worker=self.name, lease=lease, start=self._start)
         self._runs: dict[asyncio.Task[None], Run] = {}
+        self._told: set[str] = set()
+        self._next_look = 0.0  # in monotonic seconds
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -109,6 +107,7 @@ class Worker:
     async def stop(self, *, grace: timedelta) -> None:
         """Claim nothing more at once; return when what runs has finished, or was given back after the grace."""
         self._stopping.set()
+        self._taker.stopped = True
         self._wake.set()
         if self._runs:
             await asyncio.wait(self._runs, timeout=grace.total_seconds())
@@ -118,6 +117,7 @@ class Worker:
     async def _give_back(self) -> None:
         """Cut off what still runs, and make it due again at once; what cannot even unwind is abandoned."""
         self._stopping.set()
+        self._taker.stopped = True
         for run in self._runs.values():
             run.interrupt(Interrupted.STOPPING)
         if self._runs:
@@ -125,7 +125,8 @@ class Worker:
         for task in self._runs:
             task.cancel()
 
-    def _hear(self, _kind: str) -> None:
+    def _hear(self, kind: str) -> None:
+        self._told.add(kind)
         self._wake.set()
 
     async def _again_and_again(self, part: Callable[[], Awaitable[None]], *, until: asyncio.Event) -> None:
@@ -154,7 +155,17 @@ class Worker:
             return self._poll
         if self._orphans:
             await self._take_over()
-        kinds = tuple(kind for kind in self._handlers if self._free(kind) > 0)
+        # Who is alone asks for what he was told of at once: on SQLite that costs less than a look.
+        told, self._told = self._told, set()
+        if told and self._ownership.alone and await self._taker.take_all(told):
+            return max(self._next_look - monotonic(), 0.0)
+        pause = await self._look()
+        self._next_look = monotonic() + pause
+        return pause
+
+    async def _look(self) -> float:
+        """Look for all that there is to do, and do it; return the seconds until something is due."""
+        kinds = self._taker.kinds()
         async with self._database.read() as tx:
             found = await queries.look(tx, kinds)
         moved = 0
@@ -162,7 +173,7 @@ class Worker:
         if due or found.expired:
             moved = await self._move(due=due, expired=found.expired)
         for kind in kinds if moved else found.ready:
-            await self._claim(kind)
+            await self._taker.take(kind)
         if moved:
             return 0.0
         if found.due_in is None:
@@ -189,48 +200,8 @@ class Worker:
                 moved += lost
         return moved
 
-    def _free(self, kind: str) -> int:
-        running = Counter(run.claimed.kind for run in self._runs.values())
-        return self._handlers[kind].concurrency - running[kind]
-
-    async def _claim(self, kind: str) -> None:
-        """Start what is ready, from where the last claim stopped, and once more from the start."""
-        place = self._places.get(kind, START)
-        while (free := self._free(kind)) > 0 and not self._stopping.is_set():
-            claimed = await self._claim_from(kind, place, free)
-            if claimed:
-                crash.point("job.claimed")
-            for one in claimed:
-                self._start(one)
-            if len(claimed) == free:
-                self._places[kind] = claimed[-1].place
-                return
-            self._places[kind] = START
-            if place == START:
-                return
-            place = START
-
-    async def _claim_from(self, kind: str, place: Place, free: int) -> list[Claimed]:
-        for wanted in (free, free, 1):
-            try:
-                claims = partial(
-                    claim,
-                    kind=kind,
-                    handler=self._handlers[kind],
-                    worker=self.name,
-                    lease=self._lease,
-                    free=wanted,
-                    after=place,
-                )
-                return await self._database.atomically(claims)
-            except Exception as error:
-                # Another worker was quicker in some lane.
-                if not is_unique_violation(error, jobs_one_running_per_lane):
-                    raise
-        return []
-
-    def _start(self, claimed: Claimed) -> None:
-        run = Run(claimed, self._handlers[claimed.kind])
+    def _start(self, run: Run) -> None:
+        claimed = run.claimed
         task = asyncio.create_task(self._carry_out(run), name=f"job {claimed.id} {claimed.kind}")
         self._runs[task] = run
         task.add_done_callback(self._finished)
@@ -244,8 +215,10 @@ class Worker:
         await settle(self._database, run.job, run.handler, verdict)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        del self._runs[task]
-        self._wake.set()
+        kind = self._runs.pop(task).claimed.kind
+        self._taker.give_back(kind)
+        # Its lane and its place are free for what waits for them.
+        self._hear(kind)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("job left to the end of its lease", exc_info=error)
 

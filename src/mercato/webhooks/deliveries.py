@@ -14,7 +14,7 @@ from mercato.db.engine import Read, Write
 from mercato.jobs import enqueue
 from mercato.outbound.signing import target
 from mercato.partners.model import Caller, Surface
-from mercato.webhooks import queries
+from mercato.webhooks import queries, sending
 from mercato.webhooks.model import (
     Called,
     DeliverJob,
@@ -24,13 +24,8 @@ from mercato.webhooks.model import (
     lane,
     reached,
 )
-from mercato.webhooks.wire import (
-    DeliveryAttempt,
-    WebhookDelivery,
-    WebhookDeliveryDetail,
-    WebhookDeliveryPage,
-)
-from mercato.wire import instant
+from mercato.webhooks.shown import attempt_of, members_of
+from mercato.webhooks.wire import WebhookDelivery, WebhookDeliveryDetail, WebhookDeliveryPage
 from mercato.wire.cursor import page_of, read_cursor
 
 KIND: Final = "webhook.deliver"
@@ -125,14 +120,17 @@ async def record(
     status: DeliveryStatus,
     now: datetime,
     next_attempt_at: datetime | None = None,
-) -> None:
+    once: bool = False,
+) -> bool:
     """Write a question to a store (`ORDER_VALIDATE`, `ORDER_PLACE`), which others ask, into its partner's log.
 
     `body` is what the partner may read again: without the payment. A pending one is ended by
-    `record_attempts`; nothing here makes an attempt of it.
+    `record_attempts`; nothing here makes an attempt of it. With `once` nothing is written, and False returned, if
+    there is one of the order and the type already; the transaction has to hold the order.
     """
     made = reached(attempts)
-    await queries.insert_delivery(
+    insert = queries.insert_first if once else queries.insert_delivery
+    written = await insert(
         tx,
         id=delivery_id,
         partner_id=partner_id,
@@ -152,7 +150,9 @@ async def record(
         created_at=now,
         updated_at=now,
     )
-    await queries.insert_calls(tx, delivery_id, made, first=1)
+    if written:
+        await sending.insert_calls(tx, delivery_id, made, first=1)
+    return written
 
 
 async def record_attempts(
@@ -171,7 +171,7 @@ async def record_attempts(
         columns["error"] = error_after(attempts, status)
     total = await queries.move_recorded(tx, delivery_id, more=len(made), columns=columns)
     if total is not None:
-        await queries.insert_calls(tx, delivery_id, made, first=total - len(made) + 1)
+        await sending.insert_calls(tx, delivery_id, made, first=total - len(made) + 1)
 
 
 async def find_recorded(
@@ -212,7 +212,7 @@ async def list_deliveries(
     )
     shown, next_cursor = page_of(rows, limit, lambda row: row.id)
     return WebhookDeliveryPage(
-        deliveries=[WebhookDelivery(**_members(row)) for row in shown], next_cursor=next_cursor
+        deliveries=[WebhookDelivery(**members_of(row)) for row in shown], next_cursor=next_cursor
     )
 
 
@@ -220,8 +220,8 @@ async def get_delivery(tx: Read, caller: Caller, delivery_id: UUID) -> WebhookDe
     """Return a delivery of the caller's with its body and attempts. Raises DeliveryNotFound."""
     row = await _get_row(tx, caller, delivery_id)
     return WebhookDeliveryDetail(
-        **_members(row),
-        attempt_log=[_attempt(attempt) for attempt in await queries.list_attempts(tx, delivery_id)],
+        **members_of(row),
+        attempt_log=[attempt_of(attempt) for attempt in await queries.list_attempts(tx, delivery_id)],
         body=msgspec.Raw(row.body),
     )
 
@@ -273,32 +273,3 @@ async def _get_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any]:
     if row is None:
         raise errors.DeliveryNotFound(delivery_id)
     return row
-
-
-def _members(row: Row[Any]) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "type": row.type,
-        "webhook_id": row.webhook_id,
-        "url": row.url,
-        "store_id": row.store_id,
-        "order_id": row.order_id,
-        "status": DeliveryStatus(row.status),
-        "attempts": row.attempts,
-        "next_attempt_at": instant(row.next_attempt_at),
-        "error": row.error,
-        "endpoint_disabled": row.disabled_reason,
-        "created_at": instant(row.created_at),
-        "updated_at": instant(row.updated_at),
-    }
-
-
-def _attempt(row: Row[Any]) -> DeliveryAttempt:
-    return DeliveryAttempt(
-        number=row.number,
-        at=instant(row.at) or "",
-        status=row.status,
-        ms=row.ms,
-        error=row.error,
-        reply=row.reply,
-    )

@@ -1,26 +1,41 @@
-"""The only SQL of webhooks: deliveries, their attempts, and the endpoints in trouble."""
+"""The SQL of webhooks but for the sender's (`sending`): deliveries, and the endpoints in trouble."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, Select, Update, and_, bindparam, delete, literal_column, select, text, update
+from sqlalchemy import Row, Select, bindparam, delete, exists, insert, literal_column, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.db.engine import Read, Write
-from mercato.db.prepared import prepared, prepared_insert, prepared_update
+from mercato.db.prepared import prepared, prepared_insert
 from mercato.db.tables import deliveries, delivery_attempts, endpoints
 from mercato.db.types import to_ms
-from mercato.partners.model import Caller, Surface
-from mercato.webhooks.model import Called, DeliverJob, Delivery, DeliveryStatus, Outcome
+from mercato.partners.model import Caller
+from mercato.webhooks.model import DeliveryStatus
+from mercato.webhooks.sending import ITS_ENDPOINT
 
 Attempts = Sequence[Row[Any]]
 
 _INSERT_DELIVERY = prepared_insert(deliveries)
-_ABSENT: dict[str, Any] = dict.fromkeys(deliveries.c.keys())
-_INSERT_ATTEMPT = prepared_insert(delivery_attempts)
+_ABSENT: dict[str, Any] = dict.fromkeys(deliveries.c.keys()) | {
+    "attempts": 0,
+    "round": 0,
+    "attempts_before_round": 0,
+}
+_others = deliveries.alias("other")
+_INSERT_FIRST = prepared(
+    insert(deliveries).from_select(
+        list(deliveries.c.keys()),
+        select(*(bindparam(column.name, type_=column.type) for column in deliveries.c)).where(
+            ~exists().where(
+                _others.c.order_id == bindparam("order_id", type_=deliveries.c.order_id.type),
+                _others.c.type == bindparam("type", type_=deliveries.c.type.type),
+            )
+        ),
+    )
+)
 _OF_ORDER = prepared(
     select(deliveries.c.id)
     .where(deliveries.c.order_id == bindparam("its_order"), deliveries.c.type == bindparam("its_type"))
@@ -32,101 +47,18 @@ _FORGET = prepared(delete(endpoints).where(*_ENDPOINT, endpoints.c.disabled_at.i
 _DISABLED = prepared(select(endpoints.c.disabled_reason).where(*_ENDPOINT))
 
 
-_its_endpoint = and_(endpoints.c.partner_id == deliveries.c.partner_id, endpoints.c.url == deliveries.c.url)
-
-# --- for the sender ---------------------------------------------------------------------------------
-
-
-async def insert_delivery(tx: Write, **columns: Any) -> None:
-    defaults = {"attempts": 0, "round": 0, "attempts_before_round": 0}
-    await tx.execute(_INSERT_DELIVERY, _ABSENT | defaults | columns)
+async def insert_delivery(tx: Write, **columns: Any) -> bool:
+    """Write a delivery; True."""
+    await tx.execute(_INSERT_DELIVERY, _ABSENT | columns)
+    return True
 
 
-async def find_open(tx: Read, job: DeliverJob) -> Delivery | None:
-    """Return the delivery while the job's attempt is the one it waits for."""
-    row = await tx.first(_OPEN, _next(job.delivery_id, job))
-    return None if row is None else Delivery(**row._asdict() | {"surface": Surface(row.surface)})
-
-
-_FROM_DELIVERIES = (
-    "id",
-    "partner_id",
-    "surface",
-    "webhook_id",
-    "url",
-    "body",
-    "traceparent",
-    "lane",
-    "round",
-    "attempts",
-    "attempts_before_round",
-)
-
-
-# What holds as long as just this attempt is the next one to be made.
-_NEXT = (
-    deliveries.c.id == bindparam("its_id"),
-    deliveries.c.status == literal_column("'pending'"),
-    deliveries.c.round == bindparam("its_round"),
-    deliveries.c.attempts == bindparam("its_attempts"),
-)
-_OPEN = prepared(
-    select(
-        *(deliveries.c[name] for name in _FROM_DELIVERIES),
-        endpoints.c.failing_since,
-        endpoints.c.disabled_reason,
-    )
-    .join(endpoints, _its_endpoint, isouter=True)
-    .where(*_NEXT)
-)
-
-
-def _next(delivery_id: UUID, attempt: DeliverJob | Delivery) -> dict[str, Any]:
-    """Return what `_NEXT` binds."""
-    return {"its_id": delivery_id, "its_round": attempt.round, "its_attempts": attempt.attempts}
-
-
-@cache
-def _move(columns: tuple[str, ...]) -> Update:
-    """Return the change of these columns: there are a few such sets."""
-    return prepared_update(deliveries, *columns, where=_NEXT)
-
-
-async def move_delivery(tx: Write, delivery: Delivery, *, now: datetime, **columns: Any) -> bool:
-    """Write what became of the delivery as it was read; False when somebody else has moved it since."""
-    values = columns | {"updated_at": now}
-    moved = await tx.execute(_move(tuple(values)), _next(delivery.id, delivery) | values)
-    return moved.rowcount == 1
-
-
-async def insert_attempt(
-    tx: Write, delivery_id: UUID, number: int, outcome: Outcome, *, at: datetime
-) -> None:
-    await tx.execute(_INSERT_ATTEMPT, _attempt(delivery_id, number, outcome, at))
-
-
-def _attempt(delivery_id: UUID, number: int, made: Outcome | Called, at: datetime) -> dict[str, Any]:
-    return {
-        "delivery_id": delivery_id,
-        "number": number,
-        "at": at,
-        "status": made.status,
-        "ms": made.ms,
-        "error": made.error,
-        "reply": made.reply,
-    }
+async def insert_first(tx: Write, **columns: Any) -> bool:
+    """Write a delivery if there is none of its type about its order; return whether it was written."""
+    return (await tx.execute(_INSERT_FIRST, _ABSENT | columns)).rowcount == 1
 
 
 # --- questions that others ask ---------------------------------------------------------------------------
-
-
-async def insert_calls(tx: Write, delivery_id: UUID, calls: Sequence[Called], *, first: int) -> None:
-    """Write calls down as attempts, numbered from `first`."""
-    if calls:
-        rows = [
-            _attempt(delivery_id, number, called, called.at) for number, called in enumerate(calls, first)
-        ]
-        await tx.execute(_INSERT_ATTEMPT, rows)
 
 
 async def move_recorded(tx: Write, delivery_id: UUID, *, more: int, columns: Mapping[str, Any]) -> int | None:
@@ -177,9 +109,11 @@ async def disable(tx: Write, partner_id: UUID, url: str, *, reason: str, now: da
     return result.rowcount == 1
 
 
-async def forget_failures(tx: Write, partner_id: UUID, url: str) -> None:
-    """Note that the endpoint works; a disabled one stays so, whatever a call in flight brought."""
-    await tx.execute(_FORGET, {"its_partner": partner_id, "its_url": url})
+async def forget_failures(tx: Write, working: Collection[tuple[UUID, str]]) -> None:
+    """Note that endpoints work; a disabled one stays so, whatever a call in flight brought."""
+    # In one order, so that two who note the same ones do not wait for each other.
+    their = [{"its_partner": partner_id, "its_url": url} for partner_id, url in sorted(working)]
+    await tx.execute(_FORGET, their if len(their) > 1 else their[0])
 
 
 async def enable(tx: Write, partner_id: UUID, url: str) -> bool:
@@ -209,7 +143,7 @@ def _shown(caller: Caller, *more: Any) -> Select[Any]:
     columns = [column for column in deliveries.c if column.name != "body"]
     return (
         select(*columns, endpoints.c.disabled_reason, *more)
-        .join(endpoints, _its_endpoint, isouter=True)
+        .join(endpoints, ITS_ENDPOINT, isouter=True)
         .where(deliveries.c.partner_id == caller.partner_id, deliveries.c.surface == caller.surface)
     )
 

@@ -9,22 +9,20 @@ import structlog
 
 from mercato import crash
 from mercato.clock import Clock
-from mercato.db.audit import audit
 from mercato.db.engine import Database, Write
-from mercato.jobs import Done, Finished, Handler, Job, enqueue, fence, finish
+from mercato.jobs import Done, Finished, Handler, Job, fence
 from mercato.outbound.client import CallFailed, Outbound
 from mercato.outbound.signing import webhook_headers
 from mercato.partners.model import Surface
 from mercato.telemetry import Metrics, tracing
 from mercato.telemetry.acting import act_for
-from mercato.webhooks import queries
+from mercato.webhooks import sending
 from mercato.webhooks.credentials import WebhookCredentials
-from mercato.webhooks.deliveries import KIND, not_called
+from mercato.webhooks.deliveries import not_called
 from mercato.webhooks.model import (
     REPLY_KEPT,
     DeliverJob,
     Delivery,
-    DeliveryStatus,
     GiveUp,
     Outcome,
     Retry,
@@ -34,6 +32,7 @@ from mercato.webhooks.model import (
     error_of,
     excerpt,
 )
+from mercato.webhooks.settling import Ended, Settling, failed
 
 log = structlog.get_logger("mercato.webhooks")
 
@@ -116,6 +115,7 @@ class Sender:
         self._chance = chance
         self._seconds = seconds
         self._metrics = metrics or Metrics()
+        self._settling = Settling(db, clock)
 
     def handler(self, *, concurrency: int, per_partner: int | None = None) -> Handler[DeliverJob]:
         """Return what the worker needs for the kind `KIND`.
@@ -129,6 +129,7 @@ class Sender:
             timeout=timedelta(seconds=self._seconds) + _SLACK,
             concurrency=concurrency,
             per_group=per_partner,
+            bring=sending.list_open,
             on_dead=self.give_up,
         )
 
@@ -144,16 +145,17 @@ class Sender:
 
     async def give_up(self, tx: Write, job: Job[DeliverJob], reason: str) -> None:
         """End a delivery whose job failed too often: none stays pending without a job."""
-        delivery = await queries.find_open(tx, job.payload)
+        delivery = await sending.find_open(tx, job.payload)
         log.error("webhook delivery given up", delivery_id=str(job.payload.delivery_id), reason=reason)
         if delivery is not None:
-            await queries.move_delivery(tx, delivery, now=self._clock(), **_failed(_OURS))
+            await sending.move_delivery(tx, delivery, now=self._clock(), **failed(_OURS))
 
     async def _prepare(self, job: Job[DeliverJob]) -> Attempt | None:
         """Return the call to make; None when there is none to be made any more."""
         now = self._clock()
-        # Not a block that only reads: this one is run together with those that settle.
-        delivery = await self._db.atomically(lambda tx: queries.find_open(tx, job.payload))
+        delivery: Delivery | None = job.brought
+        if delivery is None:
+            delivery = await self._db.atomically(lambda tx: sending.find_open(tx, job.payload))
         if delivery is None:
             return None
         act_for(partner_id=delivery.partner_id, traceparent=delivery.traceparent)
@@ -167,76 +169,24 @@ class Sender:
         """End a delivery whose endpoint was disabled while it waited."""
         async with self._db.write() as tx:
             await fence(tx, job)
-            await queries.move_delivery(
-                tx, delivery, now=self._clock(), **_failed(not_called(disabled_reason))
+            await sending.move_delivery(
+                tx, delivery, now=self._clock(), **failed(not_called(disabled_reason))
             )
 
     async def _settle(self, job: Job[DeliverJob], attempt: Attempt, outcome: Outcome) -> None:
-        delivery, now = attempt.delivery, self._clock()
+        delivery = attempt.delivery
         verdict = decide(
             outcome,
             number=delivery.number,
             failing_since=delivery.failing_since,
-            now=now,
+            now=self._clock(),
             chance=self._chance(),
         )
 
-        async def settle(tx: Write) -> None:
-            await finish(tx, job)
-            moved = await queries.move_delivery(
-                tx, delivery, now=now, attempts=delivery.attempts + 1, **_columns(verdict, outcome)
-            )
-            # Not moved: a redelivery has begun a new round in between, and its attempts are the ones that count.
-            if moved:
-                await queries.insert_attempt(tx, delivery.id, delivery.attempts + 1, outcome, at=attempt.at)
-                await _settle_endpoint(tx, delivery, verdict, attempt.at, now)
-                if isinstance(verdict, Retry):
-                    await _enqueue_next(tx, delivery, verdict.at - now)
-            crash.point("webhook.written")
-
-        await self._db.atomically(settle)
+        ended = Ended(job=job, delivery=delivery, outcome=outcome, verdict=verdict, at=attempt.at)
+        await self._settling.settle(ended)
         _note(delivery, outcome, verdict)
         self._metrics.delivered(_COUNTED[type(verdict)], outcome.ms / 1000)
-
-
-def _columns(verdict: Verdict, outcome: Outcome) -> dict[str, object]:
-    match verdict:
-        case Succeeded():
-            return {"status": DeliveryStatus.SUCCEEDED, "error": None, "next_attempt_at": None}
-        case Retry(at=at):
-            return {"status": DeliveryStatus.PENDING, "error": outcome.error, "next_attempt_at": at}
-        case GiveUp(reason=reason):
-            return _failed(reason)
-
-
-def _failed(reason: str) -> dict[str, object]:
-    return {"status": DeliveryStatus.FAILED, "error": reason, "next_attempt_at": None}
-
-
-async def _settle_endpoint(
-    tx: Write, delivery: Delivery, verdict: Verdict, at: datetime, now: datetime
-) -> None:
-    partner, url = delivery.partner_id, delivery.url
-    if isinstance(verdict, Succeeded):
-        await queries.forget_failures(tx, partner, url)
-        return
-    await queries.insert_failing(tx, partner, url, since=at)
-    if not isinstance(verdict, GiveUp) or not verdict.disable:
-        return
-    if await queries.disable(tx, partner, url, reason=verdict.reason, now=now):
-        detail = {"enabled": False, "deliveryId": delivery.id}
-        await audit(tx, "endpoint", partner_id=partner, detail=detail)
-
-
-async def _enqueue_next(tx: Write, delivery: Delivery, wait: timedelta) -> None:
-    """Write the next attempt down as a job of its own, in the transaction that ends this one.
-
-    Were it the same job put back, a crash between the two transactions would run it again at once.
-    """
-    job = DeliverJob(delivery_id=delivery.id, round=delivery.round, attempts=delivery.attempts + 1)
-    await enqueue(
-        tx, KIND, job, run_at=wait, lane=delivery.lane, dedup=job.key, group=delivery.partner_id.hex
-    )
 
 
 def _note(delivery: Delivery, outcome: Outcome, verdict: Verdict) -> None:

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
+
+from msgspec import Struct
 
 from mercato import crash
 from mercato.clock import Clock
@@ -28,8 +30,7 @@ MOST: Final = 32
 """Attempts of one transaction: on SQLite the event loop waits for its statements, for under a millisecond."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(Struct, frozen=True, kw_only=True):
     """An attempt that was made `at` an instant."""
 
     job: Job[DeliverJob]
@@ -110,9 +111,8 @@ class Settling:
                 raise Apart
             await sending.insert_attempts(tx, [(one.delivery, one.outcome, one.at) for one in some])
             await queries.forget_failures(tx, {(one.partner_id, one.url) for one in made})
-            crash.point("webhook.written")
 
-        await self._db.atomically(settle)
+        await self._written(settle)
 
     async def _alone(self, ended: Ended) -> None:
         now = self._clock()
@@ -130,9 +130,15 @@ class Settling:
                 await _settle_endpoint(tx, delivery, verdict, ended.at, now)
                 if isinstance(verdict, Retry):
                     await _enqueue_next(tx, delivery, verdict.at - now)
+
+        await self._written(settle)
+
+    async def _written(self, settle: Callable[[Write], Coroutine[Any, Any, None]]) -> None:
+        async def block(tx: Write) -> None:
+            await settle(tx)
             crash.point("webhook.written")
 
-        await self._db.atomically(settle)
+        await self._db.atomically(block)
 
 
 class Apart(Exception):  # noqa: N818  # a verdict: nothing is wrong with the most of them

@@ -1,0 +1,109 @@
+"""What one worker claims: as much of a kind as it has places for, from where it stopped the last time."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import structlog
+
+from mercato import crash
+from mercato.db.engine import Database, Write
+from mercato.db.errors import is_unique_violation
+from mercato.db.tables import jobs_one_running_per_lane
+from mercato.jobs.claim import START, Place, claim
+from mercato.jobs.model import Handler, Handlers
+from mercato.jobs.run import NotBrought, Run, bring
+
+log = structlog.get_logger("mercato.jobs")
+
+
+class Taker:
+    """Claims jobs for a worker; `start` is called with each run."""
+
+    def __init__(
+        self,
+        database: Database,
+        handlers: Handlers,
+        *,
+        worker: str,
+        lease: timedelta,
+        start: Callable[[Run], None],
+    ) -> None:
+        self.stopped = False
+        self._database = database
+        self._handlers = handlers
+        self._worker = worker
+        self._lease = lease
+        self._start = start
+        self._places: dict[str, Place] = {}
+        self._running: Counter[str] = Counter()
+
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds that have a place free."""
+        return tuple(kind for kind in self._handlers if self._free(kind) > 0)
+
+    def give_back(self, kind: str) -> None:
+        """Take note that a run of the kind has ended."""
+        self._running[kind] -= 1
+
+    def _free(self, kind: str) -> int:
+        return self._handlers[kind].concurrency - self._running[kind]
+
+    async def take_all(self, kinds: set[str]) -> bool:
+        """Take what there is of these kinds; tell whether each had something, or has no place free for it."""
+        found = [await self.take(kind) for kind in kinds if kind in self._handlers]
+        return all(found) and len(found) == len(kinds)
+
+    async def take(self, kind: str) -> bool:
+        """Start what is ready, from where the last claim stopped, and once more from the start.
+
+        Return whether there was something, or no place for it.
+        """
+        place = self._places.get(kind, START)
+        found = self._free(kind) <= 0
+        while (free := self._free(kind)) > 0 and not self.stopped:
+            runs = await self._claim_from(kind, place, free)
+            if runs:
+                crash.point("job.claimed")
+            for run in runs:
+                self._running[kind] += 1
+                self._start(run)
+            found = found or bool(runs)
+            if len(runs) == free:
+                self._places[kind] = runs[-1].claimed.place
+                return True
+            self._places[kind] = START
+            if place == START:
+                break
+            place = START
+        return found
+
+    async def _claim_from(self, kind: str, place: Place, free: int) -> list[Run]:
+        handler = self._handlers[kind]
+        for wanted in (free, free, free, 1):
+            try:
+                return await self._database.atomically(
+                    partial(self._claimed, kind=kind, handler=handler, place=place, free=wanted)
+                )
+            except NotBrought:
+                # The runs read for themselves what they need, and the one that can't fails alone.
+                log.exception("what claimed jobs need could not be read beforehand", kind=kind)
+                handler = replace(handler, bring=None)
+            except Exception as error:
+                # Another worker was quicker in some lane.
+                if not is_unique_violation(error, jobs_one_running_per_lane):
+                    raise
+        return []
+
+    async def _claimed(
+        self, tx: Write, *, kind: str, handler: Handler[Any], place: Place, free: int
+    ) -> list[Run]:
+        claimed = await claim(
+            tx, kind, handler, worker=self._worker, lease=self._lease, free=free, after=place
+        )
+        runs = [Run(one, handler) for one in claimed]
+        await bring(tx, handler, runs)
+        return runs
