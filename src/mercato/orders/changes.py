@@ -26,6 +26,10 @@ STORE_UNREACHABLE: Final = "STORE_UNREACHABLE"
 """The reason of a cancel when no attempt has reached the store."""
 
 
+class Touched(Exception):  # noqa: N818  # a verdict: somebody else was quicker
+    """Something has happened to the order since it was stored; nothing was written."""
+
+
 class Changes(Struct, frozen=True):
     """Writes changes of orders down."""
 
@@ -41,16 +45,21 @@ class Changes(Struct, frozen=True):
         now: datetime,
         detail: dict[str, Any] | None = None,
         tells: bool = True,
+        untouched: bool = False,
         **values: Any,
     ) -> OrderRow:
         """Return the order changed, with an entry in its history; the storefront is told unless not `tells`.
 
-        The transaction must hold the order's row.
+        The transaction must hold the order's row, or with `untouched` have the order as it was stored: raises
+        Touched if it is so no more.
         """
         told = order.sequence + 1 if tells else order.sequence
         values |= {"sequence": told, "entries": order.entries + 1, "updated_at": now}
         changed = replace(order, **values)
-        await queries.move_order(tx, order.id, **values)
+        if not untouched:
+            await queries.move_order(tx, order.id, **values)
+        elif not await queries.move_untouched(tx, order.id, **values):
+            raise Touched
         await queries.insert_entry(
             tx, order.id, changed.entries, at=now, actor=actor, type_=entry, detail=detail or {}
         )
@@ -67,14 +76,17 @@ class Changes(Struct, frozen=True):
         partner_order_id: str | None,
         estimated_ready_at: datetime | None,
         now: datetime,
+        untouched: bool = False,
     ) -> OrderRow:
-        """Return the order as its store took it."""
+        """Return the order as its store took it. Raises Touched as `change` does."""
         values: dict[str, Any] = {"answer": StoreAnswer.ACCEPTED}
         if partner_order_id is not None:
             values["partner_order_id"] = partner_order_id
         if estimated_ready_at is not None:
             values["estimated_ready_at"] = estimated_ready_at
-        return await self.change(tx, order, actor=actor, entry="accepted", now=now, **values)
+        return await self.change(
+            tx, order, actor=actor, entry="accepted", now=now, untouched=untouched, **values
+        )
 
     async def refuse(self, tx: Write, order: OrderRow, *, errors: tuple[Any, ...], now: datetime) -> OrderRow:
         """Return the order as its store refused it: closed, and its validation token free again.

@@ -32,7 +32,7 @@ could take another's for its own."""
 _COLUMNS: Final[dict[str, Any]] = {column.name: bindparam(column.name) for column in keys.c}
 _INSERT: Final[dict[str, Any]] = {
     "sqlite": prepared(sqlite.insert(keys).values(_COLUMNS).on_conflict_do_nothing()),
-    "postgresql": postgresql.insert(keys).values(_COLUMNS).on_conflict_do_nothing(),
+    "postgresql": prepared(postgresql.insert(keys).values(_COLUMNS).on_conflict_do_nothing()),
 }
 _MINE: Final = (
     keys.c.partner_id == bindparam("its_partner"),
@@ -62,20 +62,30 @@ class Claim:
     key: str
     number: int
     order_id: UUID | None = None
+    holds: UUID | None = None
+    """The order that this claim is to make and has written down already, as `hold` would."""
 
 
 async def claim(
-    tx: Write, *, partner_id: UUID, key: str, prints: Sequence[bytes], now: datetime, until: datetime
+    tx: Write,
+    *,
+    partner_id: UUID,
+    key: str,
+    prints: Sequence[bytes],
+    now: datetime,
+    until: datetime,
+    makes: UUID | None = None,
 ) -> Claim | Reply:
     """Return the claim, or the reply that the key's request got.
 
-    `prints` tell the request from others: the first is kept, any of them knows it again.
+    `prints` tell the request from others: the first is kept, any of them knows it again. `makes` is the order that
+    this transaction makes with the claim, if the key has none.
     Raises IdempotencyKeyReused when the key came with another request, RequestInProgress while somebody else
     works on it.
     """
     fresh = {
         "request": prints[0],
-        "order_id": None,
+        "order_id": makes,
         "claimed_until": until,
         "status": None,
         "headers": None,
@@ -85,7 +95,7 @@ async def claim(
     first = {"partner_id": partner_id, "key": key, "claims": 1}
     added = await tx.execute(_INSERT[tx.dialect], first | fresh)
     if added.rowcount == 1:
-        return Claim(partner_id=partner_id, key=key, number=1)
+        return Claim(partner_id=partner_id, key=key, number=1, holds=makes)
     row = await tx.first(select(keys).where(_is(partner_id, key)).with_for_update())
     if row is None:
         raise errors.RequestInProgress("The key was just released. Try again.", retry_after=1)
@@ -97,7 +107,9 @@ async def claim(
             return reply
     number = row.claims + 1
     await tx.execute(update(keys).where(_is(partner_id, key)).values(claims=number, **values))
-    return Claim(partner_id=partner_id, key=key, number=number, order_id=row.order_id if in_use else None)
+    if in_use:
+        return Claim(partner_id=partner_id, key=key, number=number, order_id=row.order_id)
+    return Claim(partner_id=partner_id, key=key, number=number, holds=makes)
 
 
 def _settled(row: Row[Any], prints: Sequence[bytes], now: datetime) -> Reply | None:
@@ -117,6 +129,8 @@ def _settled(row: Row[Any], prints: Sequence[bytes], now: datetime) -> Reply | N
 
 async def hold(tx: Write, claim: Claim, *, order_id: UUID) -> None:
     """Write down the order that the claim's work has made. Raises RequestInProgress when it was overtaken."""
+    if claim.holds == order_id:
+        return
     moved = await tx.execute(_HOLD, _said(claim) | {"order_id": order_id})
     if moved.rowcount != 1:
         raise errors.RequestInProgress(

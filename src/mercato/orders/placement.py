@@ -8,6 +8,7 @@ import asyncio
 import hmac
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -114,7 +115,9 @@ class Placements(Struct, frozen=True):
         return reply
 
     async def _answered(self, tx: Write, asked: Asked, told: Told, outcome: Outcome) -> Reply:
-        order = await self.submitter.settle(tx, told.submission, outcome, tells_fault=True)
+        order = await self.submitter.settle(
+            tx, told.submission, outcome, tells_fault=True, stored=told.stored
+        )
         if order.answer is not StoreAnswer.WAITING:
             # It would find nothing to do, and there is one for each order.
             await delete_waiting(tx, KIND, order.id.hex)
@@ -157,15 +160,22 @@ class Placements(Struct, frozen=True):
         """Return the reply if the key has one, else the claim, and the order if it could be stored already."""
         for left in reversed(range(TRIES)):
             try:
-                return await self.db.atomically(lambda tx: self._claimed(tx, asked, key, plan))
+                looks = left < TRIES - 1
+                return await self.db.atomically(
+                    partial(self._claimed, asked=asked, key=key, plan=plan, looks=looks)
+                )
             except IntegrityError:
-                # Another request has used the same token in this very moment.
+                # The token was used already, which the index says without a look, or is in this very moment.
                 if not left:
                     raise
         raise AssertionError("the loop returns or raises")
 
-    async def _claimed(self, tx: Write, asked: Asked, key: str, plan: Plan) -> Reply | Claim | Told:
+    async def _claimed(
+        self, tx: Write, *, asked: Asked, key: str, plan: Plan, looks: bool
+    ) -> Reply | Claim | Told:
         now = self.clock()
+        used = await self._used(tx, plan) if looks or isinstance(plan, Refusing) else None
+        makes = self.new_id() if isinstance(plan, Ready) and used is None else None
         claim = await keys.claim(
             tx,
             partner_id=asked.caller.partner_id,
@@ -173,20 +183,26 @@ class Placements(Struct, frozen=True):
             prints=self._fingerprints(asked.request),
             now=now,
             until=now + timedelta(seconds=self.seconds) + SLACK,
+            makes=makes,
         )
         if isinstance(claim, Reply):
             return claim
         if claim.order_id is not None:
             return await self._join(tx, asked, claim, claim.order_id)
+        if used is not None:
+            return await self._pin(tx, asked, claim, already_placed(used))
         return await self._advance(tx, asked, claim, plan)
+
+    @staticmethod
+    async def _used(tx: Read, plan: Plan) -> UUID | None:
+        """Return the order that was placed with the plan's token, if it has one."""
+        if isinstance(plan, Checked) or plan.token_id is None:
+            return None
+        return await queries.find_order_of_token(tx, plan.token_id)
 
     async def _advance(self, tx: Write, asked: Asked, claim: Claim, plan: Plan) -> Reply | Claim | Told:
         if isinstance(plan, Checked):
             return claim
-        if plan.token_id is not None:
-            used = await queries.find_order_of_token(tx, plan.token_id)
-            if used is not None:
-                return await self._pin(tx, asked, claim, already_placed(used))
         if isinstance(plan, Refusing):
             return await self._pin(tx, asked, claim, plan.problem)
         return await self._store(tx, asked, claim, plan)
@@ -203,7 +219,7 @@ class Placements(Struct, frozen=True):
     async def _store(self, tx: Write, asked: Asked, claim: Claim, plan: Ready) -> Reply | Told:
         """Store the order, and with it the work of telling its store; without a webhook it is taken at once."""
         now = self.clock()
-        order = new_order(self.new_id(), asked, plan, now)
+        order = new_order(claim.holds or self.new_id(), asked, plan, now)
         url = plan.checked.store.webhook_url
         await queries.insert_order(tx, order)
         await audit(tx, "order", order.id, detail={"storeId": order.store_id})
@@ -229,7 +245,7 @@ class Placements(Struct, frozen=True):
         job = SubmitJob(order_id=order.id)
         await enqueue(tx, KIND, job, run_at=later, group=order.store_id.hex, dedup=order.id.hex)
         crash.point("order.written")
-        return Told(claim, submission)
+        return Told(claim, submission, order)
 
     async def _join(self, tx: Write, asked: Asked, claim: Claim, order_id: UUID) -> Reply | Told:
         """Go on with the order that an earlier request with the key has made.

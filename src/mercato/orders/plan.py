@@ -59,6 +59,8 @@ class Told(Struct, frozen=True):
 
     claim: Claim
     submission: Submission
+    stored: OrderRow | None = None
+    """The order, if this request has stored it."""
 
 
 def held_to(checked: Checked, terms: Validated) -> Plan:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Row, Select, Update, bindparam, delete, func, select
+from sqlalchemy import Row, Select, Update, bindparam, delete, func, literal_column, select
 
 from mercato.db.engine import Read, Write
 from mercato.db.prepared import prepared, prepared_insert, prepared_update
@@ -39,6 +39,15 @@ _DOCUMENTS: Final[dict[str, Any]] = {
 """The columns that hold a document as JSON."""
 
 _ITS_ID: Final = (orders.c.id == bindparam("its_id"),)
+_UNTOUCHED: Final = (
+    *_ITS_ID,
+    orders.c.entries == literal_column("0"),
+    orders.c.answer == literal_column(f"'{StoreAnswer.WAITING.value}'"),
+    # Nor was its customer forgotten.
+    orders.c.client_context.is_not(None),
+)
+"""Whatever happens to an order leaves an entry in its history, or takes its customer out."""
+
 _INSERT_ORDER: Final = prepared_insert(orders)
 _BY_ID: Final = prepared(select(orders).where(*_ITS_ID))
 _BY_ID_HELD: Final = prepared(_BY_ID.with_for_update())
@@ -102,13 +111,19 @@ async def list_orders(
 
 async def move_order(tx: Write, order_id: UUID, **values: Any) -> None:
     """Change an order that the transaction holds."""
-    await tx.execute(_move(tuple(values)), {"its_id": order_id} | _stored(values))
+    await tx.execute(_move(tuple(values), untouched=False), {"its_id": order_id} | _stored(values))
+
+
+async def move_untouched(tx: Write, order_id: UUID, **values: Any) -> bool:
+    """Change an order, and hold it, if it is as it was stored; return whether it was."""
+    moved = await tx.execute(_move(tuple(values), untouched=True), {"its_id": order_id} | _stored(values))
+    return moved.rowcount == 1
 
 
 @cache
-def _move(columns: tuple[str, ...]) -> Update:
+def _move(columns: tuple[str, ...], *, untouched: bool) -> Update:
     """Return the change of these columns: there are a handful of such sets."""
-    return prepared_update(orders, *columns, where=_ITS_ID)
+    return prepared_update(orders, *columns, where=_UNTOUCHED if untouched else _ITS_ID)
 
 
 def _side(caller: Caller) -> Any:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -15,7 +16,7 @@ from mercato.clock import Clock, MakeId
 from mercato.db.engine import Database, Read, Write
 from mercato.orders import queries
 from mercato.orders.amounts import remark
-from mercato.orders.changes import Changes
+from mercato.orders.changes import Changes, Touched
 from mercato.orders.payment import secrets_in, without_payment
 from mercato.orders.record import Actor, OrderRow, StoreAnswer, sums_of
 from mercato.orders.replies import Fault, PlaceJudge, PlaceSaid, Refused
@@ -132,14 +133,23 @@ class Submitter(Struct, frozen=True):
             wait *= 2
 
     async def settle(
-        self, tx: Write, submission: Submission, outcome: Outcome, *, tells_fault: bool
+        self,
+        tx: Write,
+        submission: Submission,
+        outcome: Outcome,
+        *,
+        tells_fault: bool,
+        stored: OrderRow | None = None,
     ) -> OrderRow:
         """Return the order with what its store said; an answer that came too late changes nothing.
 
         After a fault the order waits on. With `tells_fault` its storefront, which gets its id in the answer, hears
-        of it from then on.
+        of it from then on. An order that was `stored` a moment ago is not read, if nothing has happened to it.
         """
         now = self.clock()
+        if stored is not None and isinstance(outcome.said, PlaceSaid):
+            with suppress(Touched):
+                return await self._first(tx, submission, outcome, stored, now)
         order = await queries.find_order_by_id(tx, submission.order_id, lock=True)
         assert order is not None, "orders are never deleted"
         await self._log(tx, submission, outcome, order.answer, now)
@@ -161,7 +171,19 @@ class Submitter(Struct, frozen=True):
             await queries.delete_submission(tx, order.id)
         return order
 
-    async def _accepted(self, tx: Write, order: OrderRow, said: PlaceSaid, now: datetime) -> OrderRow:
+    async def _first(
+        self, tx: Write, submission: Submission, outcome: Outcome, order: OrderRow, now: datetime
+    ) -> OrderRow:
+        """Return the order as its store took it, the first time that anything happens to it. Raises Touched."""
+        assert isinstance(outcome.said, PlaceSaid)
+        taken = await self._accepted(tx, order, outcome.said, now, untouched=True)
+        await self._log(tx, submission, outcome, order.answer, now)
+        await queries.delete_submission(tx, order.id)
+        return taken
+
+    async def _accepted(
+        self, tx: Write, order: OrderRow, said: PlaceSaid, now: datetime, *, untouched: bool = False
+    ) -> OrderRow:
         odd = remark(sums_of(order.amounts), said.amounts)
         if odd is not None:
             log.warning("amounts of a place reply are not taken over", order_id=str(order.id), why=odd)
@@ -172,6 +194,7 @@ class Submitter(Struct, frozen=True):
             partner_order_id=said.partner_order_id,
             estimated_ready_at=said.estimated_ready_at,
             now=now,
+            untouched=untouched,
         )
 
     async def _log(
@@ -183,11 +206,7 @@ class Submitter(Struct, frozen=True):
         goes on with it.
         """
         status = _log_status(outcome.said, before)
-        delivery_id = await find_recorded(tx, submission.order_id)
-        if delivery_id is not None:
-            await record_attempts(tx, delivery_id, outcome.calls, status=status, now=now)
-            return
-        await record(
+        begun = await record(
             tx,
             delivery_id=self.new_id(),
             partner_id=submission.partner_id,
@@ -201,7 +220,11 @@ class Submitter(Struct, frozen=True):
             attempts=outcome.calls,
             status=status,
             now=now,
+            once=True,
         )
+        delivery_id = None if begun else await find_recorded(tx, submission.order_id)
+        if delivery_id is not None:
+            await record_attempts(tx, delivery_id, outcome.calls, status=status, now=now)
 
 
 async def end_record(tx: Write, order_id: UUID, *, delivered: bool, now: datetime) -> None:
