@@ -5,44 +5,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
-import msgspec
-
+from mercato.catalog.built import BuildFailed, Built, Unchanged
 from mercato.catalog.compile import compile_catalog
 from mercato.catalog.findings import Findings
-from mercato.catalog.model import CatalogFault, CatalogSummary, CatalogWarning
+from mercato.catalog.model import CatalogSummary
 from mercato.catalog.search import pack_search
 from mercato.catalog.served import content_hash, served_body
 from mercato.catalog.source import Source
 from mercato.catalog.validate import validate
 
-
-class BuildFailed(msgspec.Struct, frozen=True):
-    """The document cannot be served."""
-
-    faults: tuple[CatalogFault, ...]
-    warnings: tuple[CatalogWarning, ...]
-    fault_rules: tuple[str, ...]
-    """The id of each fault's rule; `warning_rules` likewise."""
-    warning_rules: tuple[str, ...]
-
-
-class Unchanged(msgspec.Struct, frozen=True):
-    """The document's content is what is served already."""
-
-    content_hash: str
-
-
-class Built(msgspec.Struct, frozen=True):
-    """All that is stored of a set but the compressed bodies: `compress(body)` makes those, in a thread."""
-
-    content_hash: str
-    body: bytes
-    compiled: bytes
-    summary: CatalogSummary
-    warnings: tuple[CatalogWarning, ...]
-    search: bytes
-    """What discovery needs of the set: a packed SetSearch."""
-    warning_rules: tuple[str, ...]
+__all__ = ["BuildFailed", "Built", "Unchanged", "build"]
 
 
 def build(

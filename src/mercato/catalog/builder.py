@@ -14,8 +14,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from mercato.catalog.build import BuildFailed, Built, Unchanged, build
-from mercato.catalog.compress import compress
+from mercato.catalog.built import BuildFailed, Built, Unchanged
 from mercato.processes import die_with
 
 SMALL: Final = 64 * 1024
@@ -57,6 +56,9 @@ class Builder:
         previous_hash: str | None,
     ) -> Result:
         """Return what became of the document. Raises BuildOverrunError."""
+        # What builds is imported by the first document, not by the start of the service.
+        from mercato.catalog.build import build
+
         work = partial(
             build,
             document,
@@ -73,6 +75,8 @@ class Builder:
 
     async def compress(self, built: Built) -> dict[str, bytes]:
         """Return the served bytes in each coding."""
+        from mercato.catalog.compress import compress
+
         return await asyncio.to_thread(compress, built.body)
 
     async def close(self) -> None:

@@ -7,12 +7,12 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct, field
 
-from mercato.catalog.build import BuildFailed, Unchanged
 from mercato.catalog.builder import Builder, BuildOverrunError
-from mercato.catalog.compile import unpack
+from mercato.catalog.built import BuildFailed, Unchanged
 from mercato.catalog.compiled import CompiledCatalogs
 from mercato.catalog.diff import diff
 from mercato.catalog.model import CatalogFault, CatalogWarning
+from mercato.catalog.packed import unpack
 from mercato.catalog.wire import CatalogValidation
 from mercato.errors import RateLimited
 from mercato.outbound.client import NotModified, Outbound, PullFailed, PullLimits

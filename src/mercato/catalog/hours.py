@@ -4,13 +4,12 @@ import re
 from typing import Any, Final
 
 from mercato.catalog.findings import Findings
-from mercato.catalog.model import Windows
+from mercato.catalog.model import DAY_SECONDS, DAYS, Windows
 from mercato.catalog.rules import Rule
 from mercato.catalog.shape import as_object, said
 from mercato.catalog.source import Source
 
-DAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
-DAY_SECONDS: Final = 86_400
+__all__ = ["ALWAYS", "DAYS", "DAY_SECONDS", "read_windows"]
 
 ALWAYS: Final[list[dict[str, str]]] = [
     {"dayOfWeek": day, "start": "00:00:00", "end": "00:00:00"} for day in DAYS

@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from mercato import crash, errors
 from mercato.catalog import queries
-from mercato.catalog.build import BuildFailed, Built, Unchanged
 from mercato.catalog.builder import Builder, BuildOverrunError
+from mercato.catalog.built import BuildFailed, Built, Unchanged
 from mercato.catalog.model import CatalogFault
 from mercato.catalog.runs import CurrentSet, Owner, Run, RunStatus
 from mercato.clock import Clock, MakeId

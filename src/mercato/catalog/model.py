@@ -13,7 +13,8 @@ Windows = tuple[tuple[int, int], ...]
 Key = int
 """The integer of an id: a UUID hashes and compares in Python, and a cart is hundreds of look-ups."""
 
-_DAY: Final = 86_400
+DAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+DAY_SECONDS: Final = 86_400
 
 
 class CatalogFault(Wire):
@@ -115,7 +116,7 @@ class CompiledCatalog(msgspec.Struct, frozen=True):
 
 def second_of_week(local: datetime) -> int:
     """Return the second of the week, Sunday 00:00 being 0, that a local time stands for."""
-    return local.isoweekday() % 7 * _DAY + local.hour * 3600 + local.minute * 60 + local.second
+    return local.isoweekday() % 7 * DAY_SECONDS + local.hour * 3600 + local.minute * 60 + local.second
 
 
 class DiffEntry(Wire):

@@ -1,14 +1,16 @@
 """What discovery needs of a set, so that no search ever opens a catalog: its words, and when it is available."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mercato.catalog.hours import DAY_SECONDS
-from mercato.catalog.model import Windows
-from mercato.catalog.validate import Valid
+from mercato.catalog.model import DAY_SECONDS, Windows
 from mercato.catalog.words import words_of
+
+if TYPE_CHECKING:
+    # Discovery reads what is packed here, and needs nothing of what validates.
+    from mercato.catalog.validate import Valid
 
 WEEK: Final[Windows] = ((0, 7 * DAY_SECONDS),)
 
@@ -23,7 +25,7 @@ class SetSearch(msgspec.Struct, frozen=True, array_like=True):
 _decode: Final = msgspec.msgpack.Decoder(SetSearch).decode
 
 
-def pack_search(valid: Valid) -> bytes:
+def pack_search(valid: "Valid") -> bytes:
     """Return the packed SetSearch of a validated document."""
     source = valid.source
     words = words_of(source.sections.names() + source.items.names())

@@ -56,10 +56,11 @@ _RUNNING: Final = (
 _PICTURES: Final = "\u2600-\u27bf\U0001f000-\U0001faff"
 # The vowel signs of India's scripts and of Tibetan are no letters to `re`.
 _WITH_SIGNS: Final = "\u0900-\u0963\u0966-\u0dff\u0f40-\u0fbc"
-_PIECES: Final = re.compile(
+_PIECES: Final = (
     f"(?P<running>[{_RUNNING}]+)|(?P<picture>[{_PICTURES}])"
     f"|(?P<word>(?:[^\\W_{_RUNNING}{_PICTURES}]|[{_WITH_SIGNS}])+)"
 )
+"""As a text: to compile it takes milliseconds of the start, and a service whose names are ASCII never needs it."""
 _FIRST_ACCENT: Final = 10
 """Combining classes below are no accents: they make another letter, as in Kana and in the scripts of India."""
 
@@ -88,7 +89,7 @@ def pieces_of(text: str) -> list[Piece]:
 
 
 def _pieces(plain: str) -> list[Piece]:
-    return [Piece(match[0], match.lastgroup == "running") for match in _PIECES.finditer(plain)]
+    return [Piece(match[0], match.lastgroup == "running") for match in re.finditer(_PIECES, plain)]
 
 
 def words_of(texts: Sequence[str]) -> list[str]:

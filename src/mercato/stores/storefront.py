@@ -7,8 +7,7 @@ from zoneinfo import ZoneInfo
 
 from msgspec import UNSET, UnsetType
 
-from mercato.catalog.hours import DAY_SECONDS, DAYS
-from mercato.catalog.model import CompiledCatalog, Windows
+from mercato.catalog.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
 from mercato.catalog.search import WEEK, merged
 from mercato.stores.model import Coordinates, StoreRow, StoreStatusValue
 from mercato.wire import Instant, Wire, instant

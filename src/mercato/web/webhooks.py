@@ -6,9 +6,13 @@ from typing import Any
 from mercato import errors
 from mercato.web.operations import Access, Call, Operations
 from mercato.webhooks import deliveries
-from mercato.webhooks.clinic import ExplainSignatureRequest, take_in
-from mercato.webhooks.explain import SignatureExplanation
-from mercato.webhooks.wire import WebhookDeliveryDetail, WebhookDeliveryPage, WebhookDeliveryQuery
+from mercato.webhooks.findings import SignatureExplanation
+from mercato.webhooks.wire import (
+    ExplainSignatureRequest,
+    WebhookDeliveryDetail,
+    WebhookDeliveryPage,
+    WebhookDeliveryQuery,
+)
 
 _delivery = {"deliveryId": errors.DeliveryNotFound}
 
@@ -94,6 +98,9 @@ async def explain_signature(call: Call[ExplainSignatureRequest, None]) -> Signat
 
     With a key of either surface. Changes nothing, keeps nothing, and never repeats a secret.
     """
+    # Not before somebody asks: it is a fair part of what a start would import.
+    from mercato.webhooks.clinic import take_in
+
     app = call.app
     async with app.db.read() as tx:
         case = await take_in(tx, app.vault, call.caller, call.body, now=app.clock)

@@ -1,0 +1,34 @@
+"""What may become of a document that is built."""
+
+import msgspec
+
+from mercato.catalog.model import CatalogFault, CatalogSummary, CatalogWarning
+
+
+class BuildFailed(msgspec.Struct, frozen=True):
+    """The document cannot be served."""
+
+    faults: tuple[CatalogFault, ...]
+    warnings: tuple[CatalogWarning, ...]
+    fault_rules: tuple[str, ...]
+    """The id of each fault's rule; `warning_rules` likewise."""
+    warning_rules: tuple[str, ...]
+
+
+class Unchanged(msgspec.Struct, frozen=True):
+    """The document's content is what is served already."""
+
+    content_hash: str
+
+
+class Built(msgspec.Struct, frozen=True):
+    """All that is stored of a set but the compressed bodies: `compress(body)` makes those, in a thread."""
+
+    content_hash: str
+    body: bytes
+    compiled: bytes
+    summary: CatalogSummary
+    warnings: tuple[CatalogWarning, ...]
+    search: bytes
+    """What discovery needs of the set: a packed SetSearch."""
+    warning_rules: tuple[str, ...]
