@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.testing.calls import OLD_SECRET, ORDER, SECRET, amounts, order, signed, tell
+from tests.testing.calls import DRINK, OLD_SECRET, ORDER, SECRET, amounts, order, signed, tell
 
 from mercato.testing import DECLINED_CARD, MerchantDouble, StorefrontDouble, menus
 
@@ -46,6 +46,19 @@ async def test_an_order_with_wrong_amounts_is_not_taken(
         assert shop.taken == []
     assert (status, said["accepted"]) == (409, False)
     assert (said["errors"][0]["code"], said["errors"][0]["pointer"]) == (code, pointer)
+
+
+async def test_what_is_sold_out_is_refused_at_any_depth() -> None:
+    async with double(sold_out=[DRINK.upper()]) as shop:
+        for operation in ("validate", "place"):
+            _, said = await tell(shop.webhook_url, operation)
+            assert [(one["code"], one["pointer"]) for one in said["errors"]] == [
+                ("ITEM_UNAVAILABLE", "/cart/lineItems/0/itemId")
+            ]
+        inner = {"itemId": DRINK, "quantity": 1}
+        nested = {"itemId": ORDER, "quantity": 1, "modifierGroups": [{"lineItems": [inner]}]}
+        _, said = await tell(shop.webhook_url, "validate", order={"cart": {"lineItems": [nested]}})
+        assert said["errors"][0]["pointer"] == "/cart/lineItems/0/modifierGroups/0/lineItems/0/itemId"
 
 
 async def test_it_declines_with_the_code_that_it_is_told_also_one_that_nobody_knows() -> None:

@@ -1,6 +1,7 @@
 """Both doubles at a real service: a store goes live, customers buy, and each misbehaviour has the end it should."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -13,8 +14,9 @@ import pytest
 from tests.databases import only_sqlite
 from tests.service import Service, service
 
+from mercato.cli import trading
 from mercato.partners.model import PartnerKind
-from mercato.testing import MerchantDouble, Outcome, StorefrontDouble
+from mercato.testing import MerchantDouble, Outcome, StorefrontDouble, kitchen
 from mercato.testing.caller import Answer, Caller, NoAnswerError, RefusedError, ServiceError
 from mercato.testing.kitchen import Kitchen
 from mercato.testing.opening import Opening
@@ -205,3 +207,55 @@ async def test_a_storefront_with_one_method_replaced_has_one_bug(market: Market)
     async with HastyWithNewKeys(behaviour=["order unvalidated"]) as wrong:
         await market.connect(wrong).buy()
         assert len(market.merchant.taken) == 3
+
+
+async def test_a_catalog_is_published_again_when_its_file_changes(
+    market: Market, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trading, "LOOK_SECONDS", 0.01)
+    file = tmp_path / "menu.json"
+    file.write_text(json.dumps(SHOP.document))
+    asked = trading.Trade(
+        service=(market.service.base, market.caller.key), shop="grocery", store=None, public="", step=0,
+        catalog=str(file),
+    )  # fmt: skip
+    told: asyncio.Queue[str] = asyncio.Queue()
+    working = asyncio.create_task(trading.trade(market.merchant, asked, told.put_nowait))
+    await until(told, "Published: succeeded")
+    changed = file.read_text().replace('"1.29"', '"1.39"')
+    (tmp_path / "new").write_text(changed)
+    (tmp_path / "new").replace(file)
+    await until(told, "Published: succeeded")
+    store = (await market.front.discover(query=SHOP.name))[0]
+    catalog = await market.front.read_catalog(store["catalogSetId"])
+    assert "1.39" in {item["basePrice"] for item in catalog["items"].values()}
+    bought = await market.front.buy(follow=30)
+    assert bought.outcome == Outcome.COMPLETED
+    working.cancel()
+
+
+async def until(told: asyncio.Queue[str], words: str) -> None:
+    async with asyncio.timeout(60):
+        while await told.get() != words:
+            pass
+
+
+async def test_an_order_is_cooked_anew_when_the_service_was_away(
+    market: Market, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kitchen, "PAUSE_SECONDS", 0)
+    failures = iter(["away"])
+    told: list[str] = []
+
+    class Unlucky(Kitchen):
+        async def move(self, order_id: str, **change: Any) -> Answer:
+            if change == {"status": "ready"} and next(failures, None):
+                raise NoAnswerError("Nothing answers.")
+            return await super().move(order_id, **change)
+
+    working = asyncio.create_task(
+        Unlucky(market.merchant, market.caller, step_seconds=0, say=told.append).stay_open()
+    )
+    assert (await market.front.buy(follow=30)).outcome == Outcome.COMPLETED
+    working.cancel()
+    assert told == ["Nothing answers."]

@@ -59,6 +59,9 @@ def merchant(
     public: Public = "",
     store: Annotated[str | None, Parameter(help="partnerStoreId to register under (the shop's).")] = None,
     step: Annotated[float, Parameter(help="Seconds that each step of an order takes.")] = 2.0,
+    sold_out: Annotated[
+        list[str] | None, Parameter(help="An item, as carts name it, that cannot be had.", negative=())
+    ] = None,
     on: On = None,
     script: ScriptFile = None,
     seed: Seed = 0,
@@ -88,6 +91,7 @@ def merchant(
         secret=_trusted(secret, seed),
         token=None if token is None else read_secrets([token])[0],
         catalog=_document(catalog, shop),
+        sold_out=sold_out or (),
         behaviour=_script(on, script, MerchantDouble.operations, seed),
         host=host,
         port=port,

@@ -8,7 +8,7 @@ from typing import Final, Never
 
 import aiohttp
 
-from mercato.testing.caller import Caller
+from mercato.testing.caller import Caller, ServiceError
 from mercato.testing.kitchen import Kitchen
 from mercato.testing.merchant import MerchantDouble
 from mercato.testing.opening import Opening
@@ -38,6 +38,8 @@ async def trade(double: MerchantDouble, asked: Trade, say: Callable[[str], objec
     shop = SHOPS[asked.shop]
     if asked.store is not None:
         shop = replace(shop, partner_store_id=asked.store)
+    file = None if asked.catalog in {None, "-"} else Path(str(asked.catalog))
+    known = None if file is None else _changed(file)
     async with aiohttp.ClientSession() as session:
         caller = Caller(*asked.service, session)
         opening = Opening(double, caller, say, public=asked.public)
@@ -45,21 +47,25 @@ async def trade(double: MerchantDouble, asked: Trade, say: Callable[[str], objec
         kitchen = Kitchen(double, caller, step_seconds=asked.step, say=say)
         async with asyncio.TaskGroup() as work:
             work.create_task(kitchen.stay_open(hands=HANDS))
-            if asked.catalog not in {None, "-"}:
-                work.create_task(_follow(Path(str(asked.catalog)), double, opening))
+            if file is not None:
+                work.create_task(_follow(file, double, opening, known=known))
     raise AssertionError("nobody asked the kitchen to close")
 
 
-async def _follow(file: Path, double: MerchantDouble, opening: Opening) -> None:
-    """Publish the file again whenever it changes."""
-    known = _changed(file)
+async def _follow(
+    file: Path, double: MerchantDouble, opening: Opening, *, known: tuple[int, int] | None
+) -> None:
+    """Publish the file again whenever it is not as it was known to be."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         now = _changed(file)
         if now not in {known, None}:
             known = now
             double.host("/catalog.json", _read(file))
-            await opening.publish()
+            try:
+                await opening.publish()
+            except ServiceError as error:
+                opening.say(f"{error} It is published with its next change.")
 
 
 def _read(file: Path) -> bytes:

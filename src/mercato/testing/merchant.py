@@ -20,7 +20,7 @@ from mercato.testing.hosting import CATALOG, Hosting
 from mercato.testing.inbox import Received
 from mercato.testing.journal import MOST_KEPT
 from mercato.testing.page import add_pages
-from mercato.testing.prices import UnknownItemError
+from mercato.testing.prices import UnknownItemError, items_of
 
 DECLINED_CARD: Final = "tok_sandbox_declined"
 """The card token that the bank declines."""
@@ -53,7 +53,7 @@ class MerchantDouble(Hosting):
     """The running merchant. The book holds every order by its webhook-id, which is its orderId.
 
     `catalog` is a CatalogSet document to host at `catalog_url`; `secret` one signing secret or several; `token`
-    the bearer token that webhooks have to carry, if any.
+    the bearer token that webhooks have to carry, if any; `sold_out` are ids as carts name them.
     """
 
     operations: ClassVar = acts.MERCHANT
@@ -65,6 +65,7 @@ class MerchantDouble(Hosting):
         secret: str | Iterable[str] = (),
         token: str | None = None,
         catalog: Any = None,
+        sold_out: Iterable[str] = (),
         behaviour: Script | Iterable[str] = (),
         seed: int = 0,
         host: str = HOST,
@@ -75,6 +76,7 @@ class MerchantDouble(Hosting):
             self.host(CATALOG, catalog)
         self.book: dict[str, Entry] = {}
         self.cancelled: set[str] = set()
+        self.sold_out = {item.lower() for item in sold_out}
         self.validated = self.repeats = self.failed = 0
         self.is_down = False
         self._late: dict[str, int] = {}
@@ -211,6 +213,9 @@ class MerchantDouble(Hosting):
 
     def item_faults(self, order: Mapping[str, Any]) -> list[Error]:
         """Return what is wrong with the items and their price. Without a catalog of its own it knows no better."""
+        gone = self.sold_out_faults(order)
+        if gone:
+            return gone
         try:
             own = self.sub_total_of(order)
         except UnknownItemError as unknown:
@@ -219,6 +224,14 @@ class MerchantDouble(Hosting):
             return []
         message = f"By our catalog that costs {own}."
         return [{"code": "ITEM_PRICE_CHANGED", "message": message, "pointer": "/amounts/subTotal"}]
+
+    def sold_out_faults(self, order: Mapping[str, Any]) -> list[Error]:
+        """Return which items are not to be had just now."""
+        return [
+            {"code": "ITEM_UNAVAILABLE", "message": f"{item} is sold out.", "pointer": pointer}
+            for item, pointer in items_of(order.get("cart", {}).get("lineItems", ()))
+            if item in self.sold_out
+        ]
 
     def amount_faults(self, order: Mapping[str, Any]) -> list[Error]:
         """Return what is wrong with the amounts of an order that is to be taken."""

@@ -102,6 +102,16 @@ class Menu:
         return item
 
 
+def items_of(
+    lines: Iterable[Mapping[str, Any]], pointer: str = "/cart/lineItems"
+) -> Iterator[tuple[str, str]]:
+    """Yield the item of every line at every depth, in lower case, with its place in the order."""
+    for at, line in enumerate(lines):
+        yield line["itemId"].lower(), f"{pointer}/{at}/itemId"
+        for group, part in enumerate(line.get("modifierGroups") or ()):
+            yield from items_of(part["lineItems"], f"{pointer}/{at}/modifierGroups/{group}/lineItems")
+
+
 def _entities(written: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the entities of a dictionary or a list by id; one of a list that has none can't be named by a cart."""
     if isinstance(written, Mapping):
