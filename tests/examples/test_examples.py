@@ -14,6 +14,7 @@ from tests.databases import only_sqlite
 from tests.servers import free_port
 from tests.service import Service, service
 
+from mercato.client import AsyncClient, types
 from mercato.partners.model import PartnerKind
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -93,6 +94,26 @@ async def test_a_storefront_buys_from_a_merchant(mercato: Service, desk: Path):
         assert (code, err) == (0, "")
         assert "is handed over." in out
         assert out.endswith("Closed.\n")
+
+
+async def test_a_storefront_that_is_interrupted_says_what_becomes_of_its_order(mercato: Service, desk: Path):
+    async with merchant(desk, mercato.base) as shop:
+        shop.kill()
+        await shop.wait()
+        pos = json.loads((desk / "partner.json").read_text())
+        async with AsyncClient(mercato.base, pos["commerceKey"]) as client:
+            async for store in client.each_store():
+                # Without a webhook it takes the order, and nobody cooks it.
+                await client.update_store(store.store_id, types.StoreUpdate(webhook_url=None))
+    bought = await started(desk, mercato.base, "storefront.py", "shop.json")
+    assert bought.stdout is not None
+    async with asyncio.timeout(60):
+        assert b"Harbour Ramen sells" in await bought.stdout.readline()
+        assert b"is placed: 29.00 USD." in await bought.stdout.readline()
+    code, out, err = await interrupted(bought)
+    assert (code, out) == (1, "")
+    assert err == "Stopped. If an order was placed, it goes on without us: its key is in last-order.key.\n"
+    assert len((desk / "last-order.key").read_text()) == 36
 
 
 async def test_a_merchant_that_comes_again_finds_its_store(mercato: Service, desk: Path):

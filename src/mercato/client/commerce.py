@@ -12,7 +12,7 @@ from mercato.catalog.wire import (
     CatalogValidation,
 )
 from mercato.client.exchange import Id
-from mercato.client.operation import Each, Listing, Sent, operation
+from mercato.client.operation import Each, Sent, operation
 from mercato.orders.model import (
     Order,
     OrderPage,
@@ -62,7 +62,7 @@ class Commerce:
 
     each_onboarding = Each(
         list_onboardings,
-        Listing(lambda page: page.onboardings),
+        lambda page: page.onboardings,
         "Yield every onboarding that was not cancelled, newest first.",
     )
 
@@ -109,7 +109,7 @@ class Commerce:
 
     each_catalog_ingest_run = Each(
         list_catalog_ingest_runs,
-        Listing(lambda page: page.runs),
+        lambda page: page.runs,
         "Yield every catalog run of a store, newest first.",
     )
 
@@ -136,7 +136,7 @@ class Commerce:
         return Sent(query={**which, "limit": limit, "cursor": cursor})
 
     each_store = Each(
-        list_stores, Listing(lambda page: page.stores), "Yield every live store of the account, newest first."
+        list_stores, lambda page: page.stores, "Yield every live store of the account, newest first."
     )
 
     @operation("GET", STORES + "/{storeId}", Store)
@@ -180,7 +180,7 @@ class Commerce:
 
     each_order = Each(
         list_orders,
-        Listing(lambda page: page.orders),
+        lambda page: page.orders,
         "Yield every order of the account's stores, newest first.",
     )
 
@@ -218,7 +218,7 @@ class Commerce:
 
     each_commerce_webhook_delivery = Each(
         list_commerce_webhook_deliveries,
-        Listing(lambda page: page.deliveries),
+        lambda page: page.deliveries,
         "Yield every webhook that the account was sent, newest first.",
     )
 

@@ -9,7 +9,7 @@ import msgspec
 
 from mercato.carts.model import AddCartItemRequest, PricedCart, RemoveCartItemRequest, UpdateCartItemRequest
 from mercato.client.exchange import Id, Request
-from mercato.client.operation import Each, Listing, Sent, operation
+from mercato.client.operation import Each, Sent, operation
 from mercato.discovery.catalogs import CatalogSet
 from mercato.discovery.model import DiscoverRequest, DiscoverResponse
 from mercato.orders.model import Order, OrderCore, OrderTimeline, PlaceOrderRequest, ValidateOrderResponse
@@ -46,8 +46,9 @@ class Marketfront:
 
     each_discovered_store = Each(
         discover_stores,
-        Listing(lambda page: page.stores, _by_offset),
+        lambda page: page.stores,
         "Yield every store that a request finds.",
+        following=_by_offset,
     )
 
     @operation("GET", STORES + "/{storeId}", MarketfrontStore)
@@ -127,7 +128,7 @@ class Marketfront:
 
     each_marketfront_webhook_delivery = Each(
         list_marketfront_webhook_deliveries,
-        Listing(lambda page: page.deliveries),
+        lambda page: page.deliveries,
         "Yield every order event that the account was sent, newest first.",
     )
 

@@ -175,15 +175,22 @@ class Listing(Generic[R, T]):
     """How a list is read to its end."""
 
     entries: Callable[[R], Sequence[T]]
-    following: Callable[[Request[R], R], Request[R] | None] = by_cursor
+    following: Callable[[Request[R], R], Request[R] | None]
 
 
 class Each(Generic[P, R, T]):
     """Every entry of a list, page after page as they are needed."""
 
-    def __init__(self, pages: Operation[P, R], listing: Listing[R, T], doc: str) -> None:
+    def __init__(
+        self,
+        pages: Operation[P, R],
+        entries: Callable[[R], Sequence[T]],
+        doc: str,
+        *,
+        following: Callable[[Request[R], R], Request[R] | None] = by_cursor,
+    ) -> None:
         self._pages = pages
-        self._listing = listing
+        self._listing = Listing(entries, following)
         self.__doc__ = doc
         self.__signature__ = pages.__signature__
 
