@@ -21,6 +21,7 @@ PAGES = (
     "check-a-catalog.md",
     "import-a-menu.md",
     "examine-a-url.md",
+    "host-a-catalog.md",
     "replace-a-catalog.md",
     "sell-out-an-item.md",
     "pause-a-store.md",
