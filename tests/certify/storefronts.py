@@ -49,7 +49,7 @@ class InProcess:
     """Drives a double; a purchase that the service refuses is told, anything else is a crash."""
 
     keeps = True
-    port = 0
+    port: int | None = None
     at_once = 8
 
     def __init__(self, kind: type[Shop]) -> None:

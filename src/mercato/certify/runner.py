@@ -82,7 +82,9 @@ class Runner(Generic[B]):
         for name in check.needs:
             before = await asyncio.shield(self._ends[name])
             if before.verdict is not Verdict.PASS:
-                why = f"It says nothing while {before.id} did not pass."
+                # The first of a chain is the cause of all that follow.
+                failed = before.verdict is Verdict.FAIL
+                why = f"It says nothing while {before.id} did not pass." if failed else before.seen
                 return outcome_of(check, Verdict.SKIPPED, why, (), advice=before.advice)
         async with self._places:
             bench = self._bench()

@@ -1,6 +1,6 @@
 """`mercato certify`: checks another's implementation, says what fails and what to do, and signs what it found."""
 
-from typing import Annotated
+from typing import Annotated, Final
 from uuid import UUID
 
 from cyclopts import App, Parameter
@@ -10,6 +10,9 @@ from mercato.catalog.lint import NOWHERE
 from mercato.certify.merchant.suite import MERCHANT
 from mercato.certify.merchant.visit import MerchantOptions, certify_merchant
 from mercato.certify.shown import address
+from mercato.certify.storefront.drivers import CommandDriver, Driver, HandDriver
+from mercato.certify.storefront.suite import STOREFRONT
+from mercato.certify.storefront.visit import SECONDS, StorefrontOptions, certify_storefront
 from mercato.cli.certified import list_checks
 from mercato.cli.certifying import (
     Listed,
@@ -22,10 +25,27 @@ from mercato.cli.certifying import (
     selected,
     url_of,
 )
+from mercato.cli.console import note
 from mercato.cli.failures import UnusableError
 from mercato.cli.options import DataDir, Json, typed
 from mercato.cli.reports import look_at
 from mercato.wire.checks import timezone_fault
+
+KEY: Final = "mk_marketfront_certify"
+"""Opens nothing but this command's own service."""
+
+COMMAND_SECONDS: Final = 40.0
+"""Seconds that one purchase by a command may take."""
+
+PATIENCE: Final = 60.0
+"""Seconds that are waited for somebody to place an order."""
+
+QUIET: Final = 3.0
+"""Seconds without a request after which a purchase is over."""
+
+BY_HAND_SECONDS: Final = 3600.0
+
+MOST_PORT: Final = 65_535
 
 certify = App(name="certify", help="Certify an implementation: merchant, storefront; verify a report.")
 
@@ -90,6 +110,87 @@ def merchant(
     )
     telling = Telling(MERCHANT, "merchant", address(url), json=json, report=report, data_dir=data_dir)
     return telling.of(certify_merchant(options, checks, telling.told))
+
+
+@certify.command
+def storefront(
+    *,
+    command: Annotated[
+        str | None,
+        Parameter(
+            help="Starts the storefront, which places one order at MERCATO_URL with MERCATO_KEY, and ends with 0 or 1."
+        ),
+    ] = None,
+    listen: Annotated[
+        int | None,
+        Parameter(help="Be the service on this port instead, and wait for orders; 0 takes a free one."),
+    ] = None,
+    event_url: Annotated[str | None, Parameter(help="Its receiver of order events.")] = None,
+    secret: Secret = None,
+    token: Annotated[
+        str | None, Parameter(help="Bearer token that events carry; @- reads it from standard input.")
+    ] = None,
+    order_url: Annotated[
+        str | None, Parameter(help="Where it shows an order as JSON with `status`: http://…/{orderId}")
+    ] = None,
+    key: Annotated[str, Parameter(help="The key that it is given.", show_default=False)] = KEY,
+    only: Only = None,
+    list_: Listed = False,
+    json: Json = False,
+    report: ReportFile = None,
+    data_dir: DataDir = None,
+) -> int:
+    """Let a storefront buy at a service that follows a script, send it events, and judge what it does.
+
+    Nothing is ordered anywhere: the service is this command. With --command it takes less than a minute, with --listen
+    as long as somebody places orders. Exit code 0: all passed; 1: some failed; 2: there is nothing to look at.
+    """
+    checks = selected(STOREFRONT, only)
+    if list_:
+        list_checks(STOREFRONT, checks)
+        return 0
+    if command is not None and listen is not None:
+        raise UnusableError("Give --command or --listen, not both.")
+    if command is None and listen is None and event_url is None:
+        raise UnusableError(
+            "Say how to drive the storefront (--command '…' or --listen 8000), where it receives events (--event-url), "
+            "or both."
+        )
+    if listen is not None and not 0 <= listen <= MOST_PORT:
+        raise UnusableError(f"--listen must be a port: 0 to {MOST_PORT}.")
+    options = StorefrontOptions(
+        key=key,
+        driver=_driver(command, listen),
+        event_url=None if event_url is None else url_of(event_url, "--event-url"),
+        secret=None if event_url is None else secret_of(secret),
+        token=typed(token),
+        order_url=None if order_url is None else _template(order_url),
+        seconds=SECONDS if listen is None else BY_HAND_SECONDS,
+    )
+    target = "its command" if command is not None else "whoever calls"
+    if event_url is not None:
+        target = (
+            address(event_url) if command is None and listen is None else f"{target}, {address(event_url)}"
+        )
+    telling = Telling(STOREFRONT, "storefront", target, json=json, report=report, data_dir=data_dir)
+    return telling.of(certify_storefront(options, checks, telling.told))
+
+
+def _driver(command: str | None, listen: int | None) -> Driver | None:
+    if command is not None:
+        if not command.strip():
+            raise UnusableError("--command is empty: give what starts the storefront.")
+        return CommandDriver(command, seconds=COMMAND_SECONDS)
+    if listen is not None:
+        return HandDriver(listen, note, patience=PATIENCE, quiet=QUIET)
+    return None
+
+
+def _template(text: str) -> str:
+    if "{orderId}" not in text:
+        raise UnusableError("--order-url needs {orderId} where the id of the order belongs.")
+    url_of(text.replace("{orderId}", "0"), "--order-url")
+    return text
 
 
 @certify.command

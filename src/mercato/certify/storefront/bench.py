@@ -14,7 +14,8 @@ from mercato.certify.sending import Message, Receiver, Reply, Sender
 from mercato.certify.shop import CONTEXT, CUSTOMER, Shop
 from mercato.certify.shown import Shower
 from mercato.certify.storefront.network import DROPPED, Call
-from mercato.certify.storefront.plays import Played, Stage
+from mercato.certify.storefront.plays import Played
+from mercato.certify.storefront.stage import Stage
 from mercato.orders.model import Order, OrderState, OrderStatus, PickupFulfillment, ScheduleType
 from mercato.orders.wire import OrderEventData
 from mercato.webhooks.model import envelope

@@ -8,7 +8,7 @@ import msgspec
 
 from mercato.carts.lines import choice_of
 from mercato.carts.model import LineItem
-from mercato.carts.places import in_cart
+from mercato.carts.places import CART, in_cart
 from mercato.carts.pricing import price
 from mercato.certify.model import Failed, Skipped
 from mercato.certify.storefront.bench import Bench
@@ -396,7 +396,7 @@ async def current_set(bench: Bench) -> str:
 )
 async def to_be_had(bench: Bench) -> str:
     """Look at every order that was sent in any way."""
-    return await _no_faults(bench, gone=True)
+    return await _no_faults(bench, "traps", gone=True)
 
 
 @choosing.check(
@@ -407,7 +407,7 @@ async def to_be_had(bench: Bench) -> str:
 )
 async def modifier_rules(bench: Bench) -> str:
     """Look at every order that was sent in any way."""
-    return await _no_faults(bench, gone=False)
+    return await _no_faults(bench, "choices", gone=False)
 
 
 @choosing.check(
@@ -562,24 +562,32 @@ def _is_json(call: Call) -> bool:
     return call.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
 
 
-async def _no_faults(bench: Bench, *, gone: bool) -> str:
-    """Price every order that was sent, and look for faults of the one kind or the other."""
-    played = await bench.played("plain")
-    for call in _orders(played):
-        lines = _lines(call.json())
-        sold_out = {one.item_id for one in played.shop.store.sold_out}
+async def _no_faults(bench: Bench, name: str, *, gone: bool) -> str:
+    """Price all that was to go into a cart or an order, and look for faults of the one kind or the other."""
+    played = await bench.played(name)
+    shop = played.shop
+    calls = played.of("cart", "validate", "place")
+    for call in calls:
+        lines = _lines(_body(call)) or _added(_body(call))
         found = price(
             lines,
             places=in_cart(lines),
-            whole=(None, "cart", None),
-            catalog=played.shop.catalog,
-            sold_out=sold_out,
+            whole=CART,
+            catalog=shop.catalog,
+            sold_out={one.item_id for one in shop.store.sold_out},
         )
         faults = [one for one in found.faults if (one.code == ItemUnavailable.code) is gone]
         if faults:
             bench.show([call])
-            raise Failed(f"{faults[0].message} ({faults[0].code} at {faults[0].pointer})")
+            raise Failed(f"{faults[0].message} ({faults[0].code})")
+    if not calls:
+        raise Skipped(f"It put nothing into a cart. {played.ended.words}".strip())
     return "nothing of the kind"
+
+
+def _added(document: dict[str, Any]) -> list[LineItem]:
+    """Return the line that is to be added to a cart."""
+    return _lines({"cart": {"lineItems": [document.get("item")]}})
 
 
 def _orders(played: Played) -> list[Call]:

@@ -15,6 +15,8 @@ from mercato.certify.storefront.network import Network
 MOST_OUTPUT: Final = 64 * 1024
 """Bytes of a command's output that are looked at."""
 
+MOST_WORDS: Final = 300
+
 TRACES: Final = re.compile(
     rb"Traceback \(most recent call last\)|^\s+at .+:\d+|^panic: |^goroutine \d+|Unhandled|Segmentation fault",
     re.MULTILINE,
@@ -36,8 +38,8 @@ class Driver(Protocol):
     keeps: bool
     """Whether it is one storefront that makes all purchases, and so could keep a catalog."""
 
-    port: int
-    """Where the service has to listen; 0 for anywhere."""
+    port: int | None
+    """Where the service has to listen for all purchases; None: anywhere, for each of them elsewhere."""
 
     at_once: int
     """Purchases at a time."""
@@ -50,7 +52,7 @@ class CommandDriver:
     """Starts a command for each purchase, with MERCATO_URL, MERCATO_KEY and MERCATO_STORE_ID."""
 
     keeps = False
-    port = 0
+    port: int | None = None
     at_once = 3
 
     def __init__(self, command: str, *, seconds: float) -> None:
@@ -78,7 +80,7 @@ class CommandDriver:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-        told = output.decode("utf-8", "replace").strip()[-600:]
+        told = " ".join(output.decode("utf-8", "replace").split())[-MOST_WORDS:]
         if code < 0 or code not in {0, 1} or TRACES.search(output):
             return Ended(crashed=True, words=f"The command ended with {code}: {told}")
         return Ended(crashed=False, words=told)
@@ -100,17 +102,21 @@ class HandDriver:
     at_once = 1
 
     def __init__(self, port: int, say: Callable[[str], object], *, patience: float, quiet: float) -> None:
-        self.port = port
+        self.port: int | None = port
         self._say = say
         self._patience = patience
         self._quiet = quiet
         self._is_alone = False
+        self._is_told = False
 
-    async def buy(self, network: Network, key: str, store_id: str, words: str) -> Ended:  # noqa: ARG002  # was told before
+    async def buy(self, network: Network, key: str, store_id: str, words: str) -> Ended:
         """Wait for the calls of a purchase."""
         if self._is_alone:
             raise Skipped("Nobody bought anything any more: it was not waited for again.")
-        self._say(f"Place an order now: {words}.")
+        if not self._is_told:
+            self._is_told = True
+            self._say(f"The service is at {network.base}, its key is {key}")
+        self._say(f"Place an order now: {words}." + (f" The store is {store_id}." if store_id else ""))
         try:
             await asyncio.wait_for(network.news.wait(), self._patience)
         except TimeoutError:

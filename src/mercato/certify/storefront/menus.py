@@ -1,6 +1,7 @@
 """The shops of the scripted service: what can be bought there, behind what cannot."""
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Any, Final
 from uuid import UUID, uuid5
 
@@ -36,17 +37,31 @@ PRICES: Final = {
 """Of the soup, the side and the extra, in currencies of two, three and no decimals."""
 
 
-def menu(currency: str = "USD") -> dict[str, Any]:
-    """Return the document. What stands first in its section can't be had; what comes next needs a choice."""
+class Trap(StrEnum):
+    """What stands first on a menu."""
+
+    NONE = "none"
+    GONE = "gone"
+    """Items that can't be had: not available, sold out, without a price."""
+    CHOICE = "choice"
+    """An item that needs a choice."""
+
+
+def menu(currency: str = "USD", trap: Trap = Trap.NONE) -> dict[str, Any]:
+    """Return the document."""
     soup, side, extra = PRICES[currency]
-    items = [
+    gone = [
         item("Yesterday's ramen", soup, GONE, isAvailable=False),
         item("Sold-out ramen", soup, str(SOLD_OUT)),
         item("Ramen broth to go, with a dish only", None, _id("priceless")),
-        item("Ramen set", soup, SET, modifierGroupIds=[BROTH]),
-        item("Miso ramen", soup, RAMEN),
-        item("Gyoza with ramen crumbs", side, _id("gyoza")),
     ]
+    needy = item("Ramen set", soup, SET, modifierGroupIds=[BROTH])
+    plain = [item("Miso ramen", soup, RAMEN), item("Gyoza with ramen crumbs", side, _id("gyoza"))]
+    items = {
+        Trap.NONE: [*plain, needy],
+        Trap.GONE: [*gone, *plain, needy],
+        Trap.CHOICE: [needy, *plain],
+    }[trap]
     choices = [item("Clear broth", "0", _id("clear")), item("Rich broth", extra, _id("rich"))]
     group = {
         "name": "Broth",
@@ -62,18 +77,17 @@ def menu(currency: str = "USD") -> dict[str, Any]:
     }
 
 
-def shop(name: str = NAME, *, currency: str = "USD", paused: bool = False) -> Shop:
+def shop(name: str = NAME, *, currency: str = "USD", trap: Trap = Trap.NONE) -> Shop:
     """Return a shop that sells it."""
     made = shop_of(
-        as_json(menu(currency)),
+        as_json(menu(currency, trap)),
         store_id=clock.new_id(),
         partner_store_id=name,
         timezone="UTC",
         onboarding_id=clock.new_id(),
         is_theirs=False,
         name=name,
-        sold_out=(SOLD_OUT,),
-        paused=paused,
+        sold_out=(SOLD_OUT,) if trap is Trap.GONE else (),
     )
     assert made is not None, "the menu is valid"
     return made

@@ -1,23 +1,15 @@
 """Purchases that are staged: what the shops are like, what goes wrong, and what a person is told to do."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from aiohttp import web
-
 from mercato import errors
-from mercato.certify.model import Skipped, UnusableTargetError
 from mercato.certify.shop import Shop
-from mercato.certify.storefront.drivers import Driver, Ended
-from mercato.certify.storefront.menus import shop, street
-from mercato.certify.storefront.network import Call, Network, Script, Turn
-from mercato.certify.storefront.selling import Selling
+from mercato.certify.storefront.drivers import Ended
+from mercato.certify.storefront.menus import Trap, shop, street
+from mercato.certify.storefront.network import Call, Script, Turn
 from mercato.errors import OrderError
-
-HOST: Final = "127.0.0.1"
 
 WAIT: Final = 1
 """Seconds that the storefront is told to wait."""
@@ -133,6 +125,8 @@ PLAYS: Final[Mapping[str, Play]] = {
     ),
     "limited": Play(words="too many requests", script={"validate": (Turn(problem=_limited),)}),
     "validate-busy": Play(words="validation is busy once", script={"validate": (Turn(problem=_busy),)}),
+    "traps": Play(words="some items can't be had", shops=lambda: (shop(trap=Trap.GONE),)),
+    "choices": Play(words="an item needs a choice", shops=lambda: (shop(trap=Trap.CHOICE),)),
     "later": Play(words="answers of a later version", is_later=True),
     "refused": Play(
         words="the store says no",
@@ -162,59 +156,3 @@ PLAYS: Final[Mapping[str, Play]] = {
     ),
     "again": Play(words="twice in the same store", times=2),
 }
-
-
-class Stage:
-    """Plays each play once, when it is first asked for."""
-
-    def __init__(self, driver: Driver | None, *, key: str, slow_seconds: float) -> None:
-        self._driver = driver
-        self._key = key
-        self._slow = slow_seconds
-        self._places = asyncio.Semaphore(driver.at_once if driver is not None else 1)
-        self._tasks: dict[str, asyncio.Task[Played]] = {}
-
-    async def played(self, name: str) -> Played:
-        """Return what came of a play. Raises Skipped when nobody can play it."""
-        if self._driver is None:
-            raise Skipped("Say how to drive the storefront: --command, or --listen.")
-        if name not in self._tasks:
-            self._tasks[name] = asyncio.create_task(self._play(PLAYS[name], self._driver))
-        return await asyncio.shield(self._tasks[name])
-
-    async def close(self) -> None:
-        """Stop what is still played."""
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-
-    async def _play(self, play: Play, driver: Driver) -> Played:
-        async with self._places:
-            shops = play.shops()
-            script = {"place": (Turn(seconds=self._slow),)} if play.is_slow else play.script
-            network = Network(Selling(shops).routes(), key=self._key, script=script, is_later=play.is_later)
-            async with _serving(network, driver.port):
-                store_id = str(shops[0].store.id) if play.names_store else ""
-                for number in range(play.times):
-                    words = play.words if not number else f"{play.words}, once more"
-                    ended = await driver.buy(network, self._key, store_id, words)
-            return Played(calls=network.calls, ended=ended, shops=shops, key=self._key, is_kept=driver.keeps)
-
-
-@asynccontextmanager
-async def _serving(network: Network, port: int) -> AsyncIterator[None]:
-    app = web.Application(client_max_size=4 << 20)
-    app.router.add_route("*", "/{path:.*}", network.handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, HOST, port, reuse_address=True).start()
-        except OSError as error:
-            raise UnusableTargetError(
-                f"Port {port} cannot be listened on: {error.strerror}. Take another one with --listen."
-            ) from None
-        network.base = f"http://{HOST}:{runner.addresses[0][1]}"
-        yield
-    finally:
-        await runner.cleanup()

@@ -12,7 +12,7 @@ from mercato.certify.shown import Shower, hidden_of
 from mercato.certify.storefront.bench import Bench, Storefront
 from mercato.certify.storefront.drivers import Driver
 from mercato.certify.storefront.menus import shop
-from mercato.certify.storefront.plays import Stage
+from mercato.certify.storefront.stage import Stage
 
 SECONDS: Final = 58.0
 """Seconds that all checks of a storefront have that is driven by a command."""
@@ -64,6 +64,7 @@ async def certify_storefront(
             order_url=options.order_url,
         )
         try:
+            await stage.open()
             return await Runner(checks, bench=lambda: Bench(storefront), seconds=options.seconds).run(told)
         finally:
             await stage.close()
