@@ -1,13 +1,15 @@
-"""A storefront: it finds a store, prices a cart, places an order and follows it to its end.
+"""A storefront: it finds a dish and a store that has it, prices a cart, places an order and follows it to its end.
 
     python examples/storefront.py shop.json [WORD]
 
-`shop.json` is what `mercato partner create "My Shop" --kind marketfront --json` has printed.
+`shop.json` is what `mercato partner create "My Shop" --kind marketfront --json` has printed. Without it the key is
+MERCATO_KEY; with MERCATO_STORE_ID any dish of that store will do.
 """
 
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -18,22 +20,52 @@ CUSTOMER = types.Customer(
 )
 BROWSER = types.ClientContext(ip="203.0.113.7", user_agent="my-shop/1.0")
 URL = os.environ.get("MERCATO_URL", "http://127.0.0.1:8000")
+STORE_ID = os.environ.get("MERCATO_STORE_ID")
 NOTHING = "Nothing that is open sells {!r}. Is a merchant's store live? See docs/start-here.md."
 
 
+def stores(mercato: Client, word: str) -> Iterator[types.MarketfrontStore]:
+    """Yield the stores that are open and have the word somewhere, the best match first."""
+    if STORE_ID:
+        yield mercato.get_marketfront_store(STORE_ID)
+    else:
+        yield from mercato.each_discovered_store(types.DiscoverRequest(query=word, open_now=True))
+
+
+def choices(menu: types.CatalogSet, item_id: str, sold_out: set[str]) -> list[types.CartModifierGroup] | None:
+    """Choose what an item can't be had without; None if it can't be had at all."""
+    item = menu.items.get(item_id)
+    if item is None or item.is_available is False or item_id in sold_out:
+        return None
+    chosen: list[types.CartModifierGroup] = []
+    for group_id in item.modifier_group_ids or []:
+        group = (menu.modifier_groups or {})[group_id]
+        lines: list[types.LineItem] = []
+        for choice in group.item_ids or []:
+            more = choices(menu, choice, sold_out)
+            if more is not None and len(lines) < (group.minimum_allowed or 0):
+                lines.append(types.LineItem(item_id=UUID(choice), quantity=1, modifier_groups=more))
+        if len(lines) < (group.minimum_allowed or 0):
+            return None
+        if lines:
+            chosen.append(types.CartModifierGroup(modifier_group_id=UUID(group_id), line_items=lines))
+    return chosen
+
+
 def fill_cart(mercato: Client, word: str) -> types.Cart:
-    """Find a dish by a word of its name, in a store that is open, and put two of it into a cart."""
-    found = mercato.discover_stores(types.DiscoverRequest(query=word, open_now=True)).stores
-    for store in found:
+    """Find a dish by a word of its name, and put two of it into a cart."""
+    for store in stores(mercato, word):
         menu = mercato.get_catalog_set(store.catalog_set_id)
+        on_sale = {one for section in (menu.sections or {}).values() for one in section.item_ids or []}
         sold_out = {str(one) for one in store.unavailable_item_ids}
-        for item_id, item in menu.items.items():
-            if word.lower() in str(item.name).lower() and item_id not in sold_out:
-                line = types.LineItem(item_id=UUID(item_id), quantity=2, modifier_groups=[])
+        for item_id in sorted(on_sale or menu.items):
+            item, chosen = menu.items[item_id], choices(menu, item_id, sold_out)
+            if chosen is not None and item.base_price and word.lower() in str(item.name).lower():
+                print(f"{store.name} sells {item.name} for {item.base_price}.", flush=True)
+                line = types.LineItem(item_id=UUID(item_id), quantity=2, modifier_groups=chosen)
                 asked = types.AddCartItemRequest(
                     item=line, store_id=store.store_id, catalog_set_id=store.catalog_set_id
                 )
-                print(f"{store.name} sells {item.name} for {item.base_price}.")
                 return as_cart(mercato.add_cart_item(asked))
     sys.exit(NOTHING.format(word))
 
@@ -49,19 +81,16 @@ def buy(mercato: Client, cart: types.Cart) -> types.Order:
     if not validated.is_valid:
         sys.exit("\n".join(f"{one.code}: {one.message}" for one in validated.order.errors))
     key = str(uuid4())
-    Path("last-order.key").write_text(
-        key
-    )  # kept before it is sent: after a crash the same key finds the order
+    # Kept before it is sent: after a crash the same key finds the order.
+    Path("last-order.key").write_text(key)
     return mercato.place_order(to_place(order, validated, payment={"type": "external"}), idempotency_key=key)
 
 
-def main(file: str, word: str = "ramen") -> None:
-    partner = json.loads(Path(file).read_text())
-    with Client(URL, partner["marketfrontKey"]) as mercato:
+def main(key: str, word: str) -> None:
+    with Client(URL, key) as mercato:
         order = buy(mercato, fill_cart(mercato, word))
-        print(
-            f"Order {order.order_id} is placed: {order.amounts.total} {order.amounts.currency}.", flush=True
-        )
+        total = f"{order.amounts.total} {order.amounts.currency}"
+        print(f"Order {order.order_id} is placed: {total}.", flush=True)
         order = mercato.wait_until_closed(order.order_id)
         for entry in mercato.get_marketfront_order_timeline(order.order_id).entries:
             said = entry.detail.get("status") or entry.detail.get("total") or ""
@@ -70,12 +99,16 @@ def main(file: str, word: str = "ramen") -> None:
 
 
 if __name__ == "__main__":
-    if not sys.argv[1:]:
+    file, given = sys.argv[1:2], os.environ.get("MERCATO_KEY")
+    if not file and not given:
         sys.exit(__doc__)
     try:
-        main(*sys.argv[1:3])
+        main(
+            json.loads(Path(file[0]).read_text())["marketfrontKey"] if file else str(given),
+            sys.argv[2] if sys.argv[2:] else "" if STORE_ID else "ramen",
+        )
     except KeyError as missing:
-        sys.exit(f"{sys.argv[1]} has no {missing}: is it the file of a partner of the other kind?")
+        sys.exit(f"{file[0]} has no {missing}: is it the file of a partner of the other kind?")
     except (errors.MercatoError, OSError, ValueError) as fault:
         sys.exit(str(fault))
     except KeyboardInterrupt:
