@@ -223,7 +223,7 @@ async def several_wrong(bench: Sender) -> str:
 
 @signatures.check(
     "rotation-first",
-    "In a rotation, the first of two may be right",
+    "In a rotation, the first may be right",
     proves="a rotated secret interrupts nothing when this receiver already has the new one",
     advice=_EVERY,
 )
@@ -234,7 +234,7 @@ async def rotation_first(bench: Sender) -> str:
 
 @signatures.check(
     "rotation-second",
-    "In a rotation, the second of two may be right",
+    "In a rotation, the second may be right",
     proves="a rotated secret interrupts nothing while this receiver still has the old one",
     advice=_EVERY,
 )

@@ -27,7 +27,7 @@ class Screen:
         if group != self._group:
             self._group = group
             say("", *folded(self._suite.heading(group)))
-        room = width() - _NAME - 8
+        room = width() - _NAME - 9
         say(f"  {_MARKS[outcome.verdict]}  {name:<{_NAME}} {cut(outcome.title, room)}".rstrip())
 
     def end(self, outcomes: Sequence[Outcome]) -> None:

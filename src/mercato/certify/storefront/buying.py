@@ -371,7 +371,7 @@ async def follow_pace(bench: Bench) -> str:
 
 @choosing.check(
     "current-set",
-    "The cart names the store's current CatalogSet",
+    "The cart names the store's CatalogSet of now",
     proves="prices and items are those of now",
     advice="Take `catalogSetId` from the store, at the time of the order, and read that set.",
 )

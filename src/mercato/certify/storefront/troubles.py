@@ -268,7 +268,7 @@ async def unknown_not_repeated(bench: Bench) -> str:
 
 @refusing.check(
     "bare-not-repeated",
-    "A 4xx without `retryable` is not tried again",
+    "A 4xx without `retryable` is not repeated",
     section="Specification 7",
     proves="what is not said to be retryable is not retried",
     advice=_NO,

@@ -1,0 +1,311 @@
+"""`mercato certify`: tried with wrong arguments, nobody there, a wrong secret, Ctrl-C and a pipe; and its reports."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.certify.menu import GONE, menu
+from tests.certify.merchants import MUTANTS, Healthy
+from tests.certify.receivers import SECRET
+from tests.certify.storefronts import Shop
+
+from mercato import cli
+
+MERCATO = str(Path(sys.executable).with_name("mercato"))
+OTHER = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+
+BUYER = """
+import asyncio, os
+from mercato.testing import StorefrontDouble
+
+async def buy():
+    async with StorefrontDouble(api=os.environ["MERCATO_URL"], key=os.environ["MERCATO_KEY"]) as shop:
+        await shop.buy(store_id=os.environ["MERCATO_STORE_ID"] or None)
+
+asyncio.run(buy())
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("MERCATO_") and "TEST" not in name]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.fixture
+def merchant() -> Iterator[Healthy]:
+    with Healthy(secret=SECRET, catalog=menu()) as here:
+        yield here
+
+
+@pytest.fixture
+def buyer(tmp_path: Path) -> str:
+    file = tmp_path / "buyer.py"
+    file.write_text(BUYER)
+    return f"{sys.executable} {file}"
+
+
+def of(merchant: Healthy, *more: str) -> list[str]:
+    asked = ["--webhook-url", merchant.webhook_url, "--secret", SECRET, "--catalog", merchant.catalog_url]
+    return ["certify", "merchant", *asked, *more]
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def test_a_good_merchant_gets_a_table_of_eighty_columns_without_colour(
+    merchant: Healthy, capsys: pytest.CaptureFixture[str]
+):
+    assert cli.run(of(merchant, "--sold-out", GONE)) == 0
+    out = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert out.isprintable() or "\x1b" not in out
+    assert "  pass  wrong-key-refused           One signed with another key is refused" in out
+    assert out.splitlines()[-1] == "74 passed, 0 failed, 2 skipped."
+
+
+def test_what_fails_is_told_with_what_was_sent_and_what_to_do(capsys: pytest.CaptureFixture[str]):
+    with MUTANTS["merchant.place.repeat-one-order"](secret=SECRET, catalog=menu()) as merchant:
+        assert cli.run(of(merchant, "--only", "place.repeat-one")) == 1
+    out = capsys.readouterr().out
+    told = out[out.index("What failed") :]
+    for words in (
+        "merchant.place.repeat-one-order",
+        "It became 2 orders: A-",
+        "-> Keep the webhook-id",
+        "sent      POST http://127.0.0.1",
+        "received  200",
+        "decisions 8, 9",
+    ):
+        assert words.lower() in told.lower()
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_the_list_needs_nobody(capsys: pytest.CaptureFixture[str]):
+    counts = []
+    for kind in ("merchant", "storefront"):
+        assert cli.run(["certify", kind, "--list"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert all(len(line) <= 80 for line in lines)
+        counts.append(int(lines[-1].split()[0]))
+    assert min(counts) > 60
+    assert (
+        cli.run(["certify", "merchant", "--list", "--only", "*.transport.*", "--only", "many-at-once"]) == 0
+    )
+    out = capsys.readouterr().out
+    assert "merchant.transport.head\n" in out
+    assert "merchant.validate.many-at-once" in out
+    assert "merchant.validate.unicode-names" not in out
+
+
+# --- asked for wrongly ----------------------------------------------------------------------------
+
+NOBODY = ["--webhook-url", "http://127.0.0.1:9/hooks"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["merchant"], "Give --webhook-url."),
+        (["merchant", "--webhook-url", "pos"], "absolute http or https URI"),
+        (["merchant", *NOBODY], "Give the signing secret with --secret"),
+        (["merchant", *NOBODY, "--secret", "hush"], "A signing secret is whsec_"),
+        (["merchant", *NOBODY, "--secret", "@nowhere.txt"], "There is no file nowhere.txt"),
+        (["merchant", *NOBODY, "--secret", OTHER, "--only", "nothing.like.it"], "No check fits"),
+        (["merchant", *NOBODY, "--secret", OTHER, "--timezone", "Mars"], "--timezone must be"),
+        (["merchant", *NOBODY, "--secret", OTHER, "--catalog", "none.json"], "There is no file none.json"),
+        (["merchant", *NOBODY, "--secret", OTHER, "--report", "no/such/place.json"], "There is no directory"),
+        (["storefront"], "Say how to drive the storefront"),
+        (["storefront", "--command", "true", "--listen", "8000"], "not both"),
+        (["storefront", "--command", " "], "--command is empty"),
+        (["storefront", "--listen", "99999"], "--listen must be a port"),
+        (["storefront", "--event-url", "http://127.0.0.1:9/e"], "Give the signing secret"),
+        (
+            [
+                "storefront",
+                "--event-url",
+                "http://127.0.0.1:9/e",
+                "--secret",
+                OTHER,
+                "--order-url",
+                "http://x/1",
+            ],
+            "--order-url needs {orderId}",
+        ),
+        (["verify", "nowhere.json"], "There is no file nowhere.json"),
+    ],
+    ids=lambda value: " ".join(value).replace("/", "|") if isinstance(value, list) else "",
+)
+def test_what_is_asked_for_wrongly_is_told_and_ends_with_2(
+    arguments: list[str],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+):
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["certify", *arguments]) == 2
+    told = capsys.readouterr()
+    assert words in told.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nobody_there_is_told_and_ends_with_2(merchant: Healthy, capsys: pytest.CaptureFixture[str]):
+    asked = of(merchant)
+    merchant.do(merchant.stop())
+    assert cli.run(asked) == 2
+    told = capsys.readouterr().err
+    assert "Nothing answers at http://127.0.0.1:" in told
+    assert "Is it running" in told
+
+
+def test_a_catalog_that_is_not_valid_says_where_to_look(
+    merchant: Healthy, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    (tmp_path / "bad.json").write_text("{}")
+    asked = [
+        "--webhook-url",
+        merchant.webhook_url,
+        "--secret",
+        SECRET,
+        "--catalog",
+        str(tmp_path / "bad.json"),
+    ]
+    assert cli.run(["certify", "merchant", *asked]) == 2
+    assert "mercato catalog lint" in capsys.readouterr().err
+
+
+def test_a_wrong_secret_fails_one_check_and_says_what_to_look_at(
+    merchant: Healthy, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    (tmp_path / "secret").write_text(OTHER + "\n")
+    asked = ["--webhook-url", merchant.webhook_url, "--secret", f"@{tmp_path / 'secret'}"]
+    assert cli.run(["certify", "merchant", *asked]) == 1
+    out = capsys.readouterr().out
+    assert "Check that --secret is the signing secret" in out
+    assert "0 passed, 1 failed, " in out
+    assert out.count("It says nothing while") == 1
+
+
+# --- reports --------------------------------------------------------------------------------------
+
+
+def test_a_report_is_signed_verified_and_worth_nothing_once_it_was_changed(
+    merchant: Healthy, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    report, data, other = tmp_path / "report.json", str(tmp_path / "data"), str(tmp_path / "other")
+    assert cli.run(of(merchant, "--only", "events", "--report", str(report), "--data-dir", data)) == 0
+    assert f"mercato certify verify {report}"[:70] in " ".join(capsys.readouterr().out.split())
+    assert cli.run(["certify", "verify", str(report), "--data-dir", data]) == 0
+    assert capsys.readouterr().out.startswith("VALID\n")
+    document = json.loads(report.read_bytes())
+    assert "It proves no more" in document["signature"]["proves"]
+    key = document["signature"]["publicKey"]
+    assert cli.run(["certify", "verify", str(report), "--public-key", key, "--data-dir", other]) == 0
+    capsys.readouterr()
+    assert cli.run(["certify", "verify", str(report), "--data-dir", other]) == 1
+    assert capsys.readouterr().out.startswith("NOT TRUSTED\n")
+    report.write_text(json.dumps(document))
+    assert cli.run(["certify", "verify", str(report), "--data-dir", data]) == 0, (
+        "laid out anew, it is the same"
+    )
+    document["report"]["counts"]["failed"] = 7
+    report.write_text(json.dumps(document))
+    capsys.readouterr()
+    assert cli.run(["certify", "verify", str(report), "--data-dir", data]) == 1
+    assert capsys.readouterr().out.startswith("NOT VALID\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[1]", "{}", '{"report": {}, "signature": {}}', "\xff", "[" * 9999], ids=range(6)
+)
+def test_what_is_no_report_ends_with_2(text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    file = tmp_path / "report.json"
+    file.write_bytes(text.encode("latin-1"))
+    assert cli.run(["certify", "verify", str(file), "--data-dir", str(tmp_path / "data")]) == 2
+    assert "It is no report" in capsys.readouterr().err
+
+
+def test_json_is_the_signed_report_and_nothing_else(
+    merchant: Healthy, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MERCATO_URL", "http://127.0.0.1:8000")
+    monkeypatch.setenv("MERCATO_KEY", "the storefront's, and no setting")
+    asked = of(merchant, "--only", "catalog", "--json", "--data-dir", str(tmp_path / "data"))
+    assert cli.run(asked) == 0
+    told = capsys.readouterr()
+    document: Any = json.loads(told.out)
+    assert told.err == ""
+    assert (document["report"]["kind"], document["report"]["counts"]["failed"]) == ("merchant", 0)
+    assert all(one["proves"] and one["section"] for one in document["report"]["checks"])
+    assert SECRET not in told.out
+
+
+# --- storefronts ----------------------------------------------------------------------------------
+
+
+def test_a_storefront_is_started_for_each_purchase(buyer: str, capsys: pytest.CaptureFixture[str]):
+    only = ["--only", "order.once", "--only", "cart.pages", "--only", "refusal.declined"]
+    assert cli.run(["certify", "storefront", "--command", buyer, *only]) == 0
+    out = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert "pass  declined-not-repeated" in out
+    assert "pass  pages" in out
+
+
+def test_a_receiver_alone_can_be_certified(capsys: pytest.CaptureFixture[str]):
+    with Shop(secret=SECRET) as shop:
+        asked = ["--event-url", shop.event_url, "--secret", SECRET, "--order-url", shop.order_url]
+        assert cli.run(["certify", "storefront", *asked, "--only", "events"]) == 0
+    assert "12 passed, 0 failed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("no-such-program-anywhere", "nothing was asked at all"),
+        (f"{sys.executable} -c 'raise SystemExit(3)'", "The command ended with 3"),
+    ],
+    ids=["no program", "fails"],
+)
+def test_a_command_that_does_not_buy_is_told(command: str, words: str, capsys: pytest.CaptureFixture[str]):
+    assert cli.run(["certify", "storefront", "--command", command, "--only", "order.once"]) == 1
+    assert words in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]):
+    with Shop(secret=SECRET) as shop:
+        port = shop.url.rpartition(":")[2]
+        assert cli.run(["certify", "storefront", "--listen", port]) == 2
+    assert "Take another one with --listen" in capsys.readouterr().err
+
+
+# --- Ctrl-C and pipes -----------------------------------------------------------------------------
+
+
+def test_ctrl_c_ends_it_and_a_closed_pipe_is_quiet():
+    command = [MERCATO, "certify", "storefront", "--listen", "0"]
+    waiting = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert waiting.stderr is not None
+    told = waiting.stderr.readline() + waiting.stderr.readline()
+    assert b"The service is at http://127.0.0.1:" in told
+    assert b"Place an order now" in told
+    for _ in range(20):
+        waiting.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            _, rest = waiting.communicate(timeout=2)
+            break
+    else:
+        waiting.kill()
+    assert (waiting.returncode, rest) == (130, b"Interrupted.\n")
+    pipe = f"{MERCATO} certify merchant --list | head -1"
+    shown = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, timeout=60, check=True)
+    assert shown.stderr == ""
