@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Final
+from typing import Final, cast
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from msgspec import UNSET, Struct, UnsetType
@@ -201,8 +202,8 @@ def _cart(
     return OrderCart(
         catalog_set_id=store.catalog_set_id,
         line_items=tuple(
-            write(line, amounts_of(unit, line.quantity, catalog.scale))
-            for line, unit in zip(lines, priced.units, strict=True)
+            write(line, amounts_of(unit, line.quantity, catalog.scale), as_sent=as_sent)
+            for line, unit, as_sent in zip(lines, priced.units, priced.as_sent, strict=True)
         ),
         store_id=store.id,
         amounts=cart_amounts(priced, catalog),
@@ -217,13 +218,16 @@ class _Writer:
         self._items = catalog.items
         self._id = Ids(new_id).give
 
-    def line(self, line: LineItem, amounts: LineItemAmounts | UnsetType = UNSET) -> OrderLine:
+    def line(
+        self, line: LineItem, amounts: LineItemAmounts | UnsetType = UNSET, *, as_sent: bool = False
+    ) -> OrderLine:
         item = self._items.get(line.item_id.int)
+        write = self._group_as_sent if as_sent else self._group
         return OrderLine(
             item_id=line.item_id,
             line_item_id=self._id(line.line_item_id),
             quantity=line.quantity,
-            modifier_groups=tuple(map(self._group, line.modifier_groups)) if line.modifier_groups else (),
+            modifier_groups=tuple(map(write, line.modifier_groups)) if line.modifier_groups else (),
             name=UNSET if item is None else item.name or UNSET,
             amounts=amounts,
             unavailable=True if id(line) in self._unavailable else UNSET,
@@ -233,3 +237,18 @@ class _Writer:
         return OrderModifierGroup(
             modifier_group_id=group.modifier_group_id, line_items=tuple(map(self.line, group.line_items))
         )
+
+    def _group_as_sent(self, group: CartModifierGroup) -> OrderModifierGroup:
+        """Return a group whose choices have ids of their own, and nothing below them."""
+        items = self._items
+        choices = [
+            OrderLine(
+                item_id=choice.item_id,
+                line_item_id=cast("UUID", choice.line_item_id),
+                quantity=choice.quantity,
+                modifier_groups=(),
+                name=items[choice.item_id.int].name or UNSET,
+            )
+            for choice in group.line_items
+        ]
+        return OrderModifierGroup(modifier_group_id=group.modifier_group_id, line_items=tuple(choices))

@@ -1,6 +1,7 @@
 """Texts of somebody else's: read without trust, and made fit to be kept and shown."""
 
 import re
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +24,12 @@ def decoded(raw: msgspec.Raw | UnsetType, kind: Any = Any) -> Any:
     if raw is UNSET:
         return None
     try:
-        return msgspec.json.decode(raw, type=kind | None if kind is not Any else Any)
+        return _decoder(kind).decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise msgspec.ValidationError from fault
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Return the decoder of a type: one for each place that reads a member, so that there are few."""
+    return msgspec.json.Decoder(kind | None if kind is not Any else Any)

@@ -209,7 +209,10 @@ def _choice(line: LineItem) -> bytes:
     for group in line.modifier_groups:
         group_id = group.modifier_group_id.int.to_bytes(16, "big")
         for below in group.line_items:
-            key = group_id + _choice(below)
+            # Most choices have nothing below them, and to be asked for it costs as much as to say so.
+            key = group_id + (
+                _choice(below) if below.modifier_groups else below.item_id.int.to_bytes(16, "big") + _NOTHING
+            )
             units[key] = units.get(key, 0) + below.quantity
     return item_id + _units(units)
 

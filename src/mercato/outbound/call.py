@@ -2,24 +2,23 @@
 
 import asyncio
 from collections.abc import Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
-from weakref import WeakSet
 
 import aiohttp
-from aiohttp import ClientRequest, ClientResponse, ClientSession, ClientTimeout, hdrs
+from aiohttp import ClientSession, ClientTimeout, StreamReader, hdrs
 from aiohttp.connector import Connection
-from aiohttp.tracing import Trace
 from msgspec.structs import replace
+from multidict import CIMultiDictProxy
 from yarl import URL
 
 from mercato.clock import Clock
+from mercato.outbound.agent import USER_AGENT
 from mercato.outbound.body import BodyReader, BodyRefused, coding_of
 from mercato.outbound.connection import connection_failure
 from mercato.outbound.faults import Failure, Fault, body_failure, url_failure
 from mercato.outbound.guard import AddressPolicy, UrlRefused, check_url
+from mercato.outbound.kept import Connector, Way, ask, give_back, was_kept
 from mercato.outbound.outcomes import CallFailed, Reply
 from mercato.outbound.waits import retry_after
 
@@ -32,33 +31,6 @@ class _Stopped(Exception):  # noqa: N818  # always caught below
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
-
-
-_kept: ContextVar[bool] = ContextVar("_kept", default=False)
-"""Whether the connection that this task was given last had been used before."""
-
-
-class Connector(aiohttp.TCPConnector):
-    """A pool whose calls learn whether they went out on a kept connection.
-
-    The client's own tracing tells it, too, but awaits eight signals a call: a sixth of what the call costs.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._used: WeakSet[Any] = WeakSet()
-
-    async def connect(
-        self,
-        req: ClientRequest,
-        traces: list[Trace],
-        timeout: ClientTimeout,  # noqa: ASYNC109  # the client's own signature
-    ) -> Connection:
-        _kept.set(False)
-        connection = await super().connect(req, traces, timeout)
-        _kept.set(connection.protocol in self._used)
-        self._used.add(connection.protocol)
-        return connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,38 +117,47 @@ class _Call:
 
     def _was_stale(self, error: aiohttp.ClientError) -> bool:
         dropped = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
-        return dropped and _kept.get() and self.head is None
+        return dropped and was_kept.get() and self.head is None
 
     def _stopped(self, error: aiohttp.ClientError) -> _Stopped:
         failure = connection_failure(error, self.caller.subject, connect_seconds=CONNECT_SECONDS)
         return _Stopped(replace(failure, status=self.status))
 
     async def _exchange(self, target: URL) -> Reply:
-        async with self.caller.session.post(
-            target,
-            data=self.body,
-            headers={hdrs.ACCEPT_ENCODING: "identity", **self.headers},
-            timeout=_TIMEOUT,
-            allow_redirects=False,
+        session = self.caller.session
+        headers = {hdrs.ACCEPT_ENCODING: "identity", hdrs.USER_AGENT: USER_AGENT, **self.headers}
+        assert isinstance(session.connector, Connector)
+        kept = await session.connector.find_kept(target)
+        if kept is not None:
+            return await self._exchange_over(*kept, headers)
+        async with session.post(
+            target, data=self.body, headers=headers, timeout=_TIMEOUT, allow_redirects=False
         ) as response:
-            self.head = self._read_head(response)
-            return await self._read_body(response, self.head)
+            return await self._read(response.status, response.headers, response.content)
 
-    def _read_head(self, response: ClientResponse) -> Reply:
-        return Reply(
-            status=response.status,
-            content_type=response.headers.get(hdrs.CONTENT_TYPE),
-            retry_after=retry_after(response.headers.get(hdrs.RETRY_AFTER), self.caller.clock),
+    async def _exchange_over(self, way: Way, connection: Connection, headers: Mapping[str, str]) -> Reply:
+        try:
+            message, content = await ask(way, connection, headers=headers, body=self.body)
+            reply = await self._read(message.code, message.headers, content)
+        except BaseException:
+            connection.close()
+            raise
+        give_back(connection)
+        return reply
+
+    async def _read(self, status: int, headers: CIMultiDictProxy[str], content: StreamReader) -> Reply:
+        self.head = head = Reply(
+            status=status,
+            content_type=headers.get(hdrs.CONTENT_TYPE),
+            retry_after=retry_after(headers.get(hdrs.RETRY_AFTER), self.caller.clock),
             body=b"",
             complete=False,
             ms=0,
         )
-
-    async def _read_body(self, response: ClientResponse, head: Reply) -> Reply:
         try:
-            coding = coding_of(response.headers.getall(hdrs.CONTENT_ENCODING, ()))
+            coding = coding_of(headers.getall(hdrs.CONTENT_ENCODING, ()))
             self.reader = BodyReader(coding, max_raw=self.max_reply, max_decoded=self.max_reply)
-            async for chunk in response.content.iter_any():
+            async for chunk in content.iter_any():
                 await self.reader.take(chunk)
             return replace(head, body=self.reader.finish(), complete=True, ms=_ms_since(self.started))
         except BodyRefused as refused:

@@ -9,8 +9,9 @@ from aiohttp.abc import AbstractResolver
 
 from mercato.clock import Clock
 from mercato.outbound.agent import USER_AGENT
-from mercato.outbound.call import Caller, Connector
+from mercato.outbound.call import Caller
 from mercato.outbound.guard import AddressPolicy, GuardedResolver, SystemResolver, socket_factory
+from mercato.outbound.kept import Connector
 from mercato.outbound.pull import Puller
 
 CONNECTIONS = 512  # at once; one file descriptor each

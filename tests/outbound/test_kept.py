@@ -1,0 +1,112 @@
+"""Calls over a connection that is kept: they go out on a way of their own, and come to what a first call comes to."""
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from tests.servers import Script, drip, endless, hang, head, in_turn, raw, redirect, reply, serve
+
+from mercato.outbound.client import CallFailed, Outbound, Reply
+from mercato.outbound.guard import AddressPolicy
+
+LIMIT = 1024
+FIRST = reply(200, b"first")
+
+ANSWERS: dict[str, Callable[[], Script]] = {
+    "an answer": lambda: reply(200, b"ok", content_type="application/json", retry_after="7"),
+    "no body": lambda: reply(204),
+    "a refusal": lambda: reply(422, b"no"),
+    "a redirect": lambda: redirect("/elsewhere"),
+    "early words": lambda: raw(b"HTTP/1.1 103 Early Hints\r\n\r\n" + head(200, content_length=2) + b"ok"),
+    "to the end": lambda: raw(b"HTTP/1.1 200 OK\r\n\r\nok"),
+    "chunks": lambda: raw(head(200, transfer_encoding="chunked") + b"2\r\nok\r\n0\r\n\r\n"),
+    "the limit": lambda: reply(200, b"x" * LIMIT),
+    "compressed": lambda: reply(200, gzip.compress(b"ok"), content_encoding="gzip"),
+    "a bomb": lambda: reply(200, gzip.compress(bytes(1 << 20)), content_encoding="gzip"),
+    "a coding that nobody knows": lambda: reply(200, b"ok", content_encoding="lzma"),
+    "no end": lambda: endless(b"x" * 1000),
+    "too short": lambda: raw(head(200, content_length=9) + b"ok"),
+    "a chunk too few": lambda: raw(head(200, transfer_encoding="chunked") + b"2\r\nok\r\n"),
+    "no HTTP": lambda: raw(b"SSH-2.0-OpenSSH_9.2\r\n"),
+    "a head without end": lambda: raw(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000),
+    "silence after the head": lambda: hang(head(200, content_length=9) + b"ok"),
+    "silence": hang,
+    "drops": lambda: drip(b"ok" * 99, pause=0.1),
+}
+SLOW = {"silence after the head", "silence", "drops"}
+
+
+@pytest.fixture
+async def private() -> AsyncIterator[Outbound]:
+    """A client of development: it reaches loopback, and by http."""
+    async with Outbound(AddressPolicy(allow_private=True)) as client:
+        yield client
+
+
+@pytest.mark.parametrize("truncate", [True, False])
+@pytest.mark.parametrize("name", ANSWERS)
+async def test_whatever_comes_is_the_same_over_a_kept_connection(
+    private: Outbound,
+    name: str,
+    truncate: bool,  # a column of the table
+) -> None:
+    seconds = 1.0 if name in SLOW else 30.0
+    async with serve(ANSWERS[name]()) as server, Outbound(AddressPolicy(allow_private=True)) as other:
+        expected = await came_of(other, server.url, seconds, truncate=truncate)
+    async with serve(in_turn(FIRST, ANSWERS[name]())) as server:
+        await came_of(private, server.url, 30.0)
+        assert await came_of(private, server.url, seconds, truncate=truncate) == expected
+    assert [request.connection for request in server.requests] == [0, 0]
+
+
+async def test_a_request_is_the_same_over_a_kept_connection(private: Outbound) -> None:
+    headers = {"Content-Type": "application/json", "User-Agent": "shop/1", "webhook-id": "x"}
+    async with serve(FIRST) as server:
+        for _ in range(2):
+            await private.post(server.url + "/hook?a=b", headers=headers, body=b'{"n":1}', timeout=30)
+    first, second = server.requests
+    assert second.connection == first.connection
+    assert (second.path, second.body) == (first.path, first.body)
+    assert {**second.headers} == {**first.headers}
+
+
+async def test_what_is_cut_off_is_not_kept(private: Outbound) -> None:
+    async with serve(in_turn(FIRST, endless(b"x" * 1000), FIRST)) as server:
+        for _ in range(3):
+            await came_of(private, server.url, 30.0, truncate=True)
+    assert [request.connection for request in server.requests] == [0, 0, 1]
+
+
+async def test_who_leaves_in_the_midst_of_a_call_leaves_no_answer_for_the_next(private: Outbound) -> None:
+    async with serve(in_turn(FIRST, hang(), reply(200, b"third"))) as server:
+        await came_of(private, server.url, 30.0)
+        leaving = asyncio.create_task(came_of(private, server.url, 30.0))
+        while len(server.requests) < 2:  # the server has no event for it
+            await asyncio.sleep(0.01)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        third = await came_of(private, server.url, 30.0)
+    assert third == (200, None, None, b"third", True)
+    assert [request.connection for request in server.requests] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("value", ["a\r\nX-More: b", "a\nX-More: b", "a\rb", "a\0b"])
+async def test_no_header_becomes_two(private: Outbound, value: str) -> None:
+    async with serve(FIRST) as server:
+        await came_of(private, server.url, 30.0)
+        with pytest.raises(ValueError, match="line break"):
+            await private.post(server.url, headers={"X": value}, body=b"{}", timeout=30)
+    assert len(server.requests) == 1
+
+
+async def came_of(outbound: Outbound, url: str, seconds: float, *, truncate: bool = False) -> object:
+    """Return what a call comes to, but for how long it took."""
+    try:
+        said: Reply = await outbound.post(
+            url, headers={}, body=b"{}", timeout=seconds, max_reply=LIMIT, truncate=truncate
+        )
+    except CallFailed as failed:
+        return failed.reason, failed.status, failed.message
+    return said.status, said.content_type, said.retry_after, said.body, said.complete
