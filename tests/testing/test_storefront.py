@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import aiohttp
 import pytest
@@ -40,6 +41,18 @@ async def test_a_late_event_takes_its_place_and_does_not_turn_the_order_back(fro
     assert not front.complete(ORDER)
     assert await sent(front, 2, "confirmed") == 204
     assert (front.newest(ORDER)["status"], front.late, front.complete(ORDER)) == ("preparing", 1, True)
+
+
+async def test_an_order_is_shown_as_its_newest_event_has_it(front: StorefrontDouble) -> None:
+    async def shown() -> tuple[int, Any]:
+        url = f"{front.url}/orders/{ORDER}"
+        async with aiohttp.ClientSession() as session, session.get(url) as reply:
+            return reply.status, await reply.json() if reply.status == 200 else None
+
+    assert await shown() == (404, None)
+    for sequence, status in ((2, "confirmed"), (1, "pending"), (2, "confirmed")):
+        assert await sent(front, sequence, status) == 204
+    assert await shown() == (200, {"orderId": ORDER, "status": "confirmed"})
 
 
 async def test_an_event_that_comes_twice_counts_once(front: StorefrontDouble) -> None:

@@ -1,5 +1,6 @@
 """Half of a storefront's double: finds stores, reads catalogs, chooses for its customers, has carts priced."""
 
+import asyncio
 from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any, Final
@@ -16,6 +17,12 @@ from mercato.testing.purchase import Purchase
 SURFACE: Final = "/v1/marketfront"
 
 PAGE: Final = 100
+
+MOST_ATTEMPTS: Final = 5
+"""Times that something is asked for, and an order is sent with its key."""
+
+MOST_WAIT: Final = 10.0
+"""Seconds between two attempts at most."""
 
 
 class Browsing(Events):
@@ -66,7 +73,7 @@ class Browsing(Events):
         stores: list[Any] = []
         while True:
             body = {"limit": PAGE, "offset": len(stores)} | asked
-            reply = await self.ask("discover", "POST", f"{SURFACE}/stores/discover", body)
+            reply = await self.patiently("discover", "POST", f"{SURFACE}/stores/discover", body)
             found = reply.expect(HTTPStatus.OK, "Stores cannot be found")
             stores += found["stores"]
             if not found["hasMore"] or not found["stores"]:
@@ -74,14 +81,14 @@ class Browsing(Events):
 
     async def read_store(self, store_id: str) -> Any:
         """Return the store as it is now. Raises ServiceError."""
-        reply = await self.ask("store", "GET", f"{SURFACE}/stores/{store_id}")
+        reply = await self.patiently("store", "GET", f"{SURFACE}/stores/{store_id}")
         return reply.expect(HTTPStatus.OK, "The store cannot be read")
 
     async def read_catalog(self, set_id: str) -> Any:
         """Return a CatalogSet; one that is known is asked for by its ETag. Raises ServiceError."""
         tag, known = self.catalogs.get(set_id, ("", None))
         headers = {"If-None-Match": tag} if tag else {}
-        reply = await self.ask("catalog", "GET", f"{SURFACE}/catalog-sets/{set_id}", **headers)
+        reply = await self.patiently("catalog", "GET", f"{SURFACE}/catalog-sets/{set_id}", **headers)
         if known is not None and reply.status == HTTPStatus.NOT_MODIFIED:
             return known
         catalog = reply.expect(HTTPStatus.OK, "The CatalogSet cannot be read")
@@ -106,7 +113,7 @@ class Browsing(Events):
             body = {"item": line, "cart": cart}
             if cart is None:
                 body |= {"storeId": store["storeId"], "catalogSetId": store["catalogSetId"]}
-            reply = await self.ask("cart", "POST", f"{SURFACE}/carts/add", body)
+            reply = await self.patiently("cart", "POST", f"{SURFACE}/carts/add", body)
             cart = reply.expect(HTTPStatus.OK, "The cart helper refuses")
         return cart
 
@@ -131,6 +138,31 @@ class Browsing(Events):
             "deliveryType": "LEAVE_AT_DOOR",
             "address": address,
         }
+
+    # --- calls ---
+
+    def should_retry(self, reply: Answer) -> bool:
+        """Tell whether the same request may have another answer later."""
+        return reply.problem().get("retryable") is True or reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+    def wait_seconds(self, reply: Answer | None, attempt: int) -> float:
+        """Return how long to wait before the next attempt: what the service says, else longer each time."""
+        said = (
+            None if reply is None else reply.problem().get("retryAfter") or reply.headers.get("Retry-After")
+        )
+        return min(MOST_WAIT, float(said) if said else 0.25 * 2**attempt)
+
+    async def patiently(
+        self, operation: str, method: str, path: str, body: Any = None, **headers: str
+    ) -> Answer:
+        """Call the service, and again if that may help, for requests that change nothing. Raises NoAnswerError."""
+        reply = await self.ask(operation, method, path, body, **headers)
+        for attempt in range(1, MOST_ATTEMPTS):
+            if not self.should_retry(reply):
+                break
+            await asyncio.sleep(self.wait_seconds(reply, attempt) * self._pace)
+            reply = await self.ask(operation, method, path, body, **headers)
+        return reply
 
     async def ask(self, operation: str, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         """Call the service, and write down what was asked and answered. Raises NoAnswerError."""

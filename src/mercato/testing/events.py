@@ -73,7 +73,7 @@ class Events(Double):
 
     def addresses(self) -> list[tuple[str, str]]:
         """Return what to register."""
-        return [("event URL", self.event_url)]
+        return [("event URL", self.event_url), ("an order", f"{self.url}/orders/{{orderId}}")]
 
     def facts(self) -> list[tuple[str, int]]:
         """Return how much of what it has."""
@@ -85,4 +85,11 @@ class Events(Double):
     def routes(self, app: web.Application) -> None:
         """Add the page, the log and the receiver."""
         add_pages(app, self)
+        app.router.add_get("/orders/{order_id}", self.show_order)
         app.router.add_post("/events", self.take)
+
+    async def show_order(self, request: web.Request) -> web.Response:
+        """Answer with an order as the newest of its events has it, 404 before the first."""
+        order_id = request.match_info["order_id"]
+        known = order_id in self.events
+        return web.json_response(self.newest(order_id)) if known else web.Response(status=404)

@@ -13,17 +13,11 @@ from uuid import uuid4
 from mercato.orders.reasons import ORDER_REASONS
 from mercato.testing import acts, till
 from mercato.testing.acts import Act
-from mercato.testing.browsing import SURFACE, Browsing
+from mercato.testing.browsing import MOST_ATTEMPTS, SURFACE, Browsing
 from mercato.testing.caller import Answer, NoAnswerError, ServiceError
 from mercato.testing.merchant import DECLINED_CARD
 from mercato.testing.prices import Menu
 from mercato.testing.purchase import Outcome, Purchase
-
-MOST_ATTEMPTS: Final = 5
-"""Times that an order is sent, with the same key."""
-
-MOST_WAIT: Final = 10.0
-"""Seconds between two attempts at most."""
 
 POLL: Final = 1.0
 """Seconds between two looks at an order; an event is heard of at once."""
@@ -46,12 +40,7 @@ class StorefrontDouble(Browsing):
 
     async def validate(self, order: Mapping[str, Any]) -> Any:
         """Return what the service says of an order. Raises ServiceError."""
-        reply = await self.ask("validate", "POST", f"{SURFACE}/orders/validate", order)
-        for attempt in range(1, MOST_ATTEMPTS):
-            if not self.should_retry(reply):
-                break
-            await asyncio.sleep(self.wait_seconds(reply, attempt) * self._pace)
-            reply = await self.ask("validate", "POST", f"{SURFACE}/orders/validate", order)
+        reply = await self.patiently("validate", "POST", f"{SURFACE}/orders/validate", order)
         return reply.expect(HTTPStatus.OK, "The order cannot be validated")
 
     def amount_faults(self, order: Mapping[str, Any], catalog: Any) -> list[str]:
@@ -91,24 +80,13 @@ class StorefrontDouble(Browsing):
         """Return the key to send the same order with again: the same key."""
         return key
 
-    def should_retry(self, reply: Answer) -> bool:
-        """Tell whether the same request may have another answer later."""
-        return reply.problem().get("retryable") is True or reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-
-    def wait_seconds(self, reply: Answer | None, attempt: int) -> float:
-        """Return how long to wait before the next attempt: what the service says, else longer each time."""
-        said = (
-            None if reply is None else reply.problem().get("retryAfter") or reply.headers.get("Retry-After")
-        )
-        return min(MOST_WAIT, float(said) if said else 0.25 * 2**attempt)
-
     def reasons_of(self, errors: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
         """Return the codes of a refusal; one that is not known counts as OTHER."""
         return tuple(code if (code := one["code"]) in ORDER_REASONS else OTHER for one in errors)
 
     async def read_order(self, order_id: str) -> Any:
         """Return the order as the service has it now. Raises ServiceError."""
-        reply = await self.ask("order", "GET", f"{SURFACE}/orders/{order_id}")
+        reply = await self.patiently("order", "GET", f"{SURFACE}/orders/{order_id}")
         return reply.expect(HTTPStatus.OK, "The order cannot be read")
 
     async def follow(self, order_id: str, *, seconds: float) -> Any:
