@@ -44,7 +44,7 @@ class Request(Generic[R]):
     ids: tuple[Id, ...] = ()
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = field(default=None, repr=False)
-    idempotency_key: str | None = None
+    idempotency_key: str | None = field(default=None, repr=False)
     repeats: bool = False
     returns: type[R]
 

@@ -31,7 +31,7 @@ class Sent:
     ids: tuple[Id, ...] = ()
     query: dict[str, Any] = field(default_factory=dict)
     body: Any = field(default=None, repr=False)
-    idempotency_key: str | None = None
+    idempotency_key: str | None = field(default=None, repr=False)
 
 
 class Runs:
