@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect as info
 
@@ -529,6 +529,7 @@ def documents(kind: info.Type) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
+@settings(deadline=None, max_examples=50)
 @given(data=st.data())
 def test_any_document_of_a_format_becomes_a_catalog_that_an_ingest_takes(name: str, data: st.DataObject):
     sample = data.draw(st.sampled_from([[], {}, {"data": {}}, {"object": {}}]))

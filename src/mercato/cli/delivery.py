@@ -14,6 +14,7 @@ from mercato.partners.model import Surface
 from mercato.webhooks.deliveries import QUESTIONS
 from mercato.webhooks.model import DeliveryStatus
 from mercato.wire import Instant, Wire, instant
+from mercato.wire.unshown import unshown
 
 HIDDEN: Final = "***"
 
@@ -50,6 +51,7 @@ class Try(Wire):
     reply: str | None
 
 
+@unshown("headers", "body")
 class Detail(Listed):
     """A delivery with all that is kept of it. `headers` are those of an attempt, secrets blotted out."""
 

@@ -33,6 +33,7 @@ from mercato.webhooks.findings import ERROR
 from mercato.webhooks.trials import usable_key
 from mercato.webhooks.wire import MOST_SECRETS
 from mercato.wire import Instant, Wire, instant
+from mercato.wire.unshown import unshown
 
 if TYPE_CHECKING:
     from mercato.cli.listener import Came
@@ -44,6 +45,7 @@ _LOCAL: Final = AddressPolicy(allow_private=True)
 _MARKS: Final = {True: "ok", False: "NO", None: "--"}
 
 
+@unshown("body")
 class Line(Wire):
     """One webhook as `--json` tells of it. `valid` is null when there was no secret to verify it with."""
 

@@ -218,8 +218,8 @@ class _Reader:
         if bundle:
             known = self._draft.overridden(key)
             for one in choices:
-                if one.key not in known:
-                    self._draft.override(key, one.key, 0, one.at)
+                if one.to not in known:
+                    self._draft.override(key, one.to, 0, one.at)
         if group.price:
             self._losses.dropped(f"{at}/price", "A group has no price: its choices have.")
         self._draft.group(

@@ -23,7 +23,7 @@ _RANK: Final = {day: rank for rank, day in enumerate(DAYS)}
 class Ref:
     """A reference to an entity by the source's key, and where the source makes it."""
 
-    key: str
+    to: str
     at: str
 
 
@@ -199,16 +199,16 @@ class Draft:
         table = dict(self._tables())[_TARGETS[name]]
         seen: set[str] = set()
         for one in refs:
-            if one.key not in table:
+            if one.to not in table:
                 self.losses.dropped(one.at, "What it refers to is not there.")
-            elif one.key in seen:
+            elif one.to in seen:
                 self.losses.dropped(one.at, "It is listed more than once.")
             else:
-                seen.add(one.key)
-                yield one.key
+                seen.add(one.to)
+                yield one.to
 
     def _priced(self, key: str, entity: _Entity) -> dict[str, str]:
-        offered = {one.key for one in entity.refs["itemIds"]}
+        offered = {one.to for one in entity.refs["itemIds"]}
         priced: dict[str, str] = {}
         for item, (price, at) in self._overrides[key].items():
             text = self._text(price, at)
@@ -263,7 +263,7 @@ class Draft:
 
 
 def _keys(entity: _Entity) -> dict[str, list[str]]:
-    return {name: [one.key for one in refs] for name, refs in entity.refs.items()}
+    return {name: [one.to for one in refs] for name, refs in entity.refs.items()}
 
 
 def _modifier_refs(entity: _Entity) -> list[tuple[str, list[Ref]]]:
@@ -276,7 +276,7 @@ def _modifier_refs(entity: _Entity) -> list[tuple[str, list[Ref]]]:
 
 def _edges(entity: _Entity, refs_of: Any) -> list[tuple[list[Ref], Ref, str]]:
     return [
-        (refs, ref, f"{'' if prefix == 'sectionIds' else prefix}{ref.key}")
+        (refs, ref, f"{'' if prefix == 'sectionIds' else prefix}{ref.to}")
         for prefix, refs in refs_of(entity)
         for ref in refs
     ]

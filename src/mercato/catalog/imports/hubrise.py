@@ -168,7 +168,7 @@ class _Reader:
         shared = lists[0] if lists and all(_same(one, lists[0]) for one in lists) else []
         variants = [
             Variant(
-                key=f"{key}:{sku.id or sku.ref or index}",
+                id=f"{key}:{sku.id or sku.ref or index}",
                 at=f"{at}/skus/{index}",
                 name=sku.name,
                 price=self._price(sku.price, f"{at}/skus/{index}/price"),
@@ -179,7 +179,7 @@ class _Reader:
             for index, sku in enumerate(skus)
         ]
         sold = Sold(
-            key=key,
+            id=key,
             at=at,
             name=product.name,
             description=product.description or None,
@@ -255,7 +255,7 @@ def _keys(entities: Sequence[msgspec.Struct], kind: str) -> dict[str | None, str
 
 
 def _same(one: Sequence[Ref], other: Sequence[Ref]) -> bool:
-    return [ref.key for ref in one] == [ref.key for ref in other]
+    return [ref.to for ref in one] == [ref.to for ref in other]
 
 
 FORMAT: Final = Format(

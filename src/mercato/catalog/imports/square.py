@@ -113,7 +113,7 @@ class _Reader:
         ]
         text = data.description_plaintext or data.description
         product = Product(
-            key=key,
+            id=key,
             at=at,
             name=data.name,
             description=text or None,
@@ -144,7 +144,7 @@ class _Reader:
             self.draft.losses.dropped(at, "A price that is asked for at the till: the item cannot be sold.")
         price = self._amount(data.price_money, f"{at}/item_variation_data/price_money")
         return Variant(
-            key=one.id,
+            id=one.id,
             at=at,
             name=data.name,
             price=price,

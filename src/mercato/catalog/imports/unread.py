@@ -1,6 +1,7 @@
 """What stands in a document and no importer reads: found by a walk beside the type, so that nothing is lost unsaid."""
 
 from collections.abc import Collection
+from functools import cache
 from typing import Any
 
 from msgspec import inspect as info
@@ -19,7 +20,7 @@ def report_unread(document: Any, kind: Any, losses: Losses, *, idle: Collection[
 def _walk(value: Any, kind: info.Type, at: str, losses: Losses, idle: Collection[str]) -> None:
     match _fitting(value, kind):
         case info.StructType() as struct:
-            fields = {field.encode_name: field.type for field in struct.fields}
+            fields = _fields(struct.cls)
             for name, inner in value.items():
                 if name in fields:
                     _walk(inner, fields[name], f"{at}/{escape(name)}", losses, idle)
@@ -31,6 +32,13 @@ def _walk(value: Any, kind: info.Type, at: str, losses: Losses, idle: Collection
         case info.DictType(value_type=inner):
             for key, one in value.items():
                 _walk(one, inner, f"{at}/{escape(key)}", losses, idle)
+
+
+@cache
+def _fields(kind: type) -> dict[str, info.Type]:
+    struct = info.type_info(kind)
+    assert isinstance(struct, info.StructType)
+    return {field.encode_name: field.type for field in struct.fields}
 
 
 def _fitting(value: Any, kind: info.Type) -> info.Type | None:

@@ -10,7 +10,7 @@ from mercato.catalog.imports.draft import Draft, Ref
 class Variant:
     """One size: its price in minor units, and the groups that belong to it alone."""
 
-    key: str
+    id: str
     at: str
     name: str | None
     price: int | None
@@ -23,7 +23,7 @@ class Variant:
 class Product:
     """What is sold, in one size or in several."""
 
-    key: str
+    id: str
     at: str
     name: str | None
     description: str | None
@@ -45,10 +45,10 @@ def add_product(draft: Draft, product: Product) -> None:
             product.at,
             "Its sizes become choices of a group: what each costs more than the cheapest is added.",
         )
-        groups.insert(0, Ref(f"{product.key}:sizes", product.at))
+        groups.insert(0, Ref(f"{product.id}:sizes", product.at))
     prices = [one.price for one in product.variants if one.price is not None]
     draft.item(
-        product.key,
+        product.id,
         at=product.at,
         name=product.name,
         description=product.description,
@@ -64,11 +64,11 @@ def add_product(draft: Draft, product: Product) -> None:
 
 
 def _add_sizes(draft: Draft, product: Product, lowest: int) -> None:
-    group = f"{product.key}:sizes"
+    group = f"{product.id}:sizes"
     for one in product.variants:
         # Without a basePrice, so that no size can be bought for what it costs more.
         draft.item(
-            one.key,
+            one.id,
             at=one.at,
             name=one.name or product.name,
             price=None,
@@ -76,6 +76,6 @@ def _add_sizes(draft: Draft, product: Product, lowest: int) -> None:
             available=one.available and one.price is not None,
             groups=one.groups,
         )
-        draft.override(group, one.key, (lowest if one.price is None else one.price) - lowest, one.at)
-    choices = [Ref(one.key, one.at) for one in product.variants]
+        draft.override(group, one.id, (lowest if one.price is None else one.price) - lowest, one.at)
+    choices = [Ref(one.id, one.at) for one in product.variants]
     draft.group(group, at=product.at, name=product.name, choices=choices, minimum=1, maximum=1)
