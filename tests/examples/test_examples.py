@@ -73,12 +73,12 @@ async def merchant(desk: Path, url: str) -> AsyncIterator[asyncio.subprocess.Pro
 
 
 async def interrupted(process: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
-    """Press Ctrl-C until the process ends."""
+    """Press Ctrl-C, patiently, until the process ends: a second one would interrupt its last words."""
     ended = asyncio.create_task(told(process))
     while not ended.done():
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGINT)
-        await asyncio.wait([ended], timeout=1)
+        await asyncio.wait([ended], timeout=15)
     return ended.result()
 
 
