@@ -7,18 +7,18 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 from tests.partners.test_commands import Shell, fresh, shell
 
 from mercato import clock
 from mercato.clock import new_id
 from mercato.db.audit import first_id
 from mercato.db.engine import Database
-from mercato.db.tables import deliveries, endpoints, jobs
+from mercato.db.tables import deliveries, delivery_attempts, endpoints, jobs
 from mercato.partners.model import Surface
 from mercato.webhooks import queries
 from mercato.webhooks.deliveries import ORDER_VALIDATE, push, record
-from mercato.webhooks.model import Called, DeliveryStatus, Outcome
+from mercato.webhooks.model import Called, DeliveryStatus
 
 __all__ = ["fresh", "shell"]
 
@@ -67,8 +67,14 @@ class Sent:
                 ended = {"next_attempt_at": None, **columns}
                 await tx.execute(update(deliveries).where(deliveries.c.id == delivery_id).values(ended))
             for number in range(columns.get("attempts", 0)):
-                outcome = Outcome(ms=12, status=503, error=columns["error"], reply="<h1>down</h1>")
-                await queries.insert_attempt(tx, delivery_id, number + 1, outcome, at=clock.now())
+                made = {
+                    "number": number + 1,
+                    "status": 503,
+                    "error": columns["error"],
+                    "reply": "<h1>down</h1>",
+                }
+                row = {"delivery_id": delivery_id, "at": clock.now(), "ms": 12, **made}
+                await tx.execute(insert(delivery_attempts).values(row))
 
     async def _prepare(self) -> None:
         called = Called(at=clock.now(), ms=3, status=500, error="The store answered 500.")
