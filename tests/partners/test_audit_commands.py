@@ -49,8 +49,16 @@ READS = {
 }
 """Commands that change nothing."""
 
-PROCESSES = {("serve",), ("serve-one",), ("worker",), ("migrate",), ("demo",)}
-"""Those that partners' requests and jobs act in, or that make the tables that a trail could stand in."""
+PROCESSES = {
+    ("demo",),
+    ("migrate",),
+    ("sandbox", "merchant"),
+    ("sandbox", "storefront"),
+    ("serve",),
+    ("serve-one",),
+    ("worker",),
+}
+"""Those that partners' requests and jobs act in, that make such requests themselves, or that make the tables that a trail could stand in."""
 
 ELSEWHERE = {
     ("customer", "erase"),

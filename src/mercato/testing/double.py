@@ -4,6 +4,7 @@ Runs in the loop that is there (`async with`) or in a thread of its own (`with`)
 """
 
 import asyncio
+import hmac
 import json
 import threading
 from collections.abc import Coroutine, Iterable, Mapping
@@ -95,7 +96,8 @@ class Double:
 
     def token_fault(self, headers: Mapping[str, str]) -> str | None:
         """Return what is wrong with the bearer token, if one is expected."""
-        if self._token is None or headers.get("authorization") == f"Bearer {self._token}":
+        given = headers.get("authorization", "").encode()
+        if self._token is None or hmac.compare_digest(given, f"Bearer {self._token}".encode()):
             return None
         return "the bearer token is not the one that we gave"
 
