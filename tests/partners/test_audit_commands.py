@@ -58,7 +58,8 @@ PROCESSES = {
     ("serve-one",),
     ("worker",),
 }
-"""Those that partners' requests and jobs act in, that make such requests themselves, or that make the tables that a trail could stand in."""
+"""Those that partners' requests and jobs act in, those that make such requests themselves, and those that make the
+tables that a trail could stand in."""
 
 ELSEWHERE = {
     ("customer", "erase"),
