@@ -7,6 +7,7 @@ import random
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -94,7 +95,10 @@ class Program:
     def kill(self) -> None:
         """End it as a power failure would."""
         if self.process is not None and self.process.returncode is None:
-            self.process.kill()
+            # Not by `Process.kill`, which looks first whether it has ended. One that has just died at a named place would
+            # have its exit code taken by that look, and asyncio, which waits for the same code, could only say 255.
+            with suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGKILL)
 
 
 @dataclass(slots=True)
