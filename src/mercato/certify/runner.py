@@ -32,12 +32,14 @@ Told = Callable[[Outcome], None]
 class Runner(Generic[B]):
     """One run of a selection of checks."""
 
-    def __init__(self, checks: Sequence[Check[B]], *, bench: Callable[[], B], seconds: float) -> None:
+    def __init__(
+        self, checks: Sequence[Check[B]], *, bench: Callable[[], B], seconds: float, at_once: int = AT_ONCE
+    ) -> None:
         """`bench` makes the bench of one check; `seconds` are there for all of them together."""
         self._checks = checks
         self._bench = bench
         self._seconds = seconds
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._places = asyncio.Semaphore(at_once)
         self._ends: dict[str, asyncio.Future[Outcome]] = {}
 
     async def run(self, told: Told) -> tuple[Outcome, ...]:

@@ -20,18 +20,36 @@ class Screen:
     def __init__(self, suite: Suite[Any]) -> None:
         self._suite = suite
         self._group = ""
+        self._held: list[Outcome] = []
+        """Those of a group that begins with checks which were skipped for one reason."""
 
     def told(self, outcome: Outcome) -> None:
-        """Print the line of a check, under the heading of its group."""
-        group, _, name = outcome.id.rpartition(".")
+        """Print the line of a check, under the heading of its group; a group that is skipped as a whole has one."""
+        group = outcome.id.rpartition(".")[0]
         if group != self._group:
-            self._group = group
+            self._let_go()
             say("", *folded(self._suite.heading(group)))
-        room = width() - _NAME - 9
-        say(f"  {_MARKS[outcome.verdict]}  {name:<{_NAME}} {cut(outcome.title, room)}".rstrip())
+        held = self._held
+        is_first = group != self._group
+        self._group = group
+        if outcome.verdict is Verdict.SKIPPED and (is_first or (held and held[0].seen == outcome.seen)):
+            held.append(outcome)
+            return
+        for one in [*held, outcome]:
+            _line(one)
+        held.clear()
+
+    def _let_go(self) -> None:
+        held, self._held = self._held, []
+        if len(held) > 1:
+            say(f"  {_MARKS[Verdict.SKIPPED]}  all {len(held)}")
+        else:
+            for one in held:
+                _line(one)
 
     def end(self, outcomes: Sequence[Outcome]) -> None:
         """Print what failed and what was skipped, and how many there were of each."""
+        self._let_go()
         failed = [one for one in outcomes if one.verdict is Verdict.FAIL]
         if failed:
             say("", "What failed, and what to do:")
@@ -56,6 +74,11 @@ class Screen:
         say(*folded(f"If it passed, it would prove that {one.proves}. ({one.section})", indent="  "))
         if one.exchanges:
             _show(one.exchanges[-1])
+
+
+def _line(one: Outcome) -> None:
+    name, room = one.id.rpartition(".")[2], width() - _NAME - 9
+    say(f"  {_MARKS[one.verdict]}  {name:<{_NAME}} {cut(one.title, room)}".rstrip())
 
 
 def summed_up(outcomes: Sequence[Outcome]) -> str:

@@ -75,7 +75,7 @@ class Telling:
             if self._screen is None:
                 print_json(signed)
             else:
-                say(*folded(f"The signed report is in {self._report}: mercato certify verify {self._report}"))
+                say(f"The signed report is in {self._report}.")
         return 0 if found.is_good else FAILED
 
 

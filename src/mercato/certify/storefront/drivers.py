@@ -53,7 +53,7 @@ class CommandDriver:
 
     keeps = False
     port: int | None = None
-    at_once = 3
+    at_once = 6
 
     def __init__(self, command: str, *, seconds: float) -> None:
         self._command = command
