@@ -103,11 +103,15 @@ class Blocks:
 
     async def run(self, block: "Callable[[Write], Coroutine[Any, Any, T]]") -> T:
         """Return what the block returned, once that is committed; or raise what it raised, and nothing is."""
+        return await self.submit(block)
+
+    def submit(self, block: "Callable[[Write], Coroutine[Any, Any, T]]") -> asyncio.Future[T]:
+        """Put the block in line at once. Asked by a block, it shares that one's commit, if that takes one more."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Asked(block, future, copy_context()))
         if self._at_work is None:
             self._at_work = asyncio.create_task(self._work(), name="blocks")
-        return await future
+        return future
 
     async def close(self) -> None:
         """Return when nothing is at work any more."""

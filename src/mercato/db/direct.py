@@ -1,4 +1,4 @@
-"""Short transactions on PostgreSQL whose prepared statements go straight to asyncpg.
+"""Connections of PostgreSQL whose prepared statements go straight to asyncpg.
 
 SQLAlchemy takes more time to build a statement and to wrap its result than PostgreSQL to carry it out. The
 connection and its transaction stay SQLAlchemy's, and so does every statement that is not prepared.
@@ -14,7 +14,7 @@ from mercato.db.prepared import Result, Text, find_text
 
 
 class Direct:
-    """A connection of PostgreSQL in a transaction."""
+    """A connection of PostgreSQL, in a transaction or for reading."""
 
     __slots__ = ("_connection",)
 

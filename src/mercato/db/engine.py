@@ -1,6 +1,6 @@
 """One database, SQLite or PostgreSQL: `read()` cannot write, `write()` is a short transaction."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -166,7 +166,7 @@ class Database:
         """
         connection = await _connected(self._readers)
         try:
-            yield Read(self, connection)
+            yield Read(self, self._executes(connection))
         finally:
             await connection.close()
 
@@ -177,7 +177,7 @@ class Database:
         """
         if self.replica is not None and self.replica.is_fresh():
             try:
-                return await self.replica.read(lambda connection: block(Read(self, connection)))
+                return await self.replica.read(lambda connection: block(Read(self, self._executes(connection))))
             except Exception as error:
                 if not is_unavailable(error):
                     raise
@@ -203,7 +203,7 @@ class Database:
         connection = await _connected(self._writer)
         try:
             async with connection.begin():
-                transaction = Write(self, connection)
+                transaction = Write(self, self._executes(connection))
                 yield transaction
         finally:
             await connection.close()
@@ -217,15 +217,15 @@ class Database:
         """
         if self._blocks is not None:
             return await self._blocks.run(block)
-        connection = await _connected(self._writer)
-        try:
-            async with connection.begin():
-                transaction = Write(self, Direct(connection))
-                result = await block(transaction)
-        finally:
-            await connection.close()
-        transaction.committed()
-        return result
+        async with self.write() as tx:
+            return await block(tx)
+
+    def _executes(self, connection: Connection) -> Executes:
+        return Direct(connection) if self.dialect == "postgresql" else connection
+
+    def soon(self, block: Callable[[Write], Coroutine[Any, Any, T]]) -> Awaitable[T]:
+        """Do as `atomically`; asked for in a block on SQLite, it comes after that block and shares its commit."""
+        return self.atomically(block) if self._blocks is None else self._blocks.submit(block)
 
     async def close(self) -> None:
         if self._blocks is not None:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from msgspec import Struct
-from sqlalchemy import BigInteger, TextClause, bindparam, func, select, text
+from sqlalchemy import BigInteger, Text, TextClause, bindparam, func, select, text
 
 from mercato.db.clock import NOW, Dialect
 from mercato.db.engine import Write
@@ -61,7 +61,7 @@ async def claim(
     if handler.everywhere is not None or handler.per_group is not None:
         await _be_alone(tx, kind)
     if handler.everywhere is not None:
-        free = min(free, handler.everywhere - await _running(tx, kind))
+        free = min(free, handler.everywhere - await count_running(tx, kind))
     if free <= 0:
         return []
     statement = _CLAIM[tx.dialect, handler.blocks_lane_while_waiting]
@@ -99,10 +99,17 @@ async def _be_alone(tx: Write, kind: str) -> None:
         await tx.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"jobs:{kind}", 0))))
 
 
-async def _running(tx: Write, kind: str) -> int:
-    count = select(func.count()).select_from(jobs).where(in_state("running"), jobs.c.kind == kind)
-    running: int = await tx.scalar(count)
+async def count_running(tx: Write, kind: str) -> int:
+    """Return how many of the kind run, whoever's they are."""
+    running: int = await tx.scalar(_RUNNING, {"its_kind": kind})
     return running
+
+
+_RUNNING: Final = prepared(
+    select(func.count())
+    .select_from(jobs)
+    .where(in_state("running"), jobs.c.kind == bindparam("its_kind", type_=Text))
+)
 
 
 # Written with COALESCE and not as (group, lane) > (…), which SQLite answers by reading the whole lane.

@@ -37,6 +37,9 @@ from mercato.jobs.model import Again, Job, JobLost
 
 _MILLISECOND = timedelta(milliseconds=1)
 
+LEAVING: Final = "jobs leaving"
+"""What is said in the process within a transaction that ends jobs: their kind."""
+
 BATCH: Final = 500
 """Rows that one upkeep statement touches at most, so that no transaction is long."""
 
@@ -76,7 +79,9 @@ async def look(tx: Read, kinds: tuple[str, ...]) -> Look:
 def _looking(kinds: tuple[str, ...]) -> Select[Any]:
     """Built once for the kinds that have a free place, of which there are few combinations."""
     waiting = select(func.min(jobs.c.run_at, type_=Integer)).where(in_state("waiting")).scalar_subquery()
-    return select(waiting - now_ms(), exists().where(*EXPIRED), *(_first_ready(kind) for kind in kinds))
+    return prepared(
+        select(waiting - now_ms(), exists().where(*EXPIRED), *(_first_ready(kind) for kind in kinds))
+    )
 
 
 def _first_ready(kind: str) -> ColumnElement[int]:
@@ -111,6 +116,7 @@ async def finish(tx: Write, job: Job[Any]) -> None:
     """
     if (await tx.execute(_FINISH, {"its_id": job.id, "its_attempt": job.attempt})).rowcount != 1:
         raise JobLost(f"job {job.id} ({job.kind}) is no longer attempt {job.attempt}'s")
+    tx.database.signals.say(LEAVING, job.kind)
 
 
 async def finish_all(tx: Write, jobs: Sequence[Job[Any]]) -> bool:
@@ -122,7 +128,10 @@ async def finish_all(tx: Write, jobs: Sequence[Job[Any]]) -> bool:
     else:
         parameters = {"its_ids": [job.id for job in jobs], "its_attempts": [job.attempt for job in jobs]}
         statement = _FINISH_ALL
-    return (await tx.execute(statement, parameters)).rowcount == len(jobs)
+    finished = (await tx.execute(statement, parameters)).rowcount == len(jobs)
+    for kind in {job.kind for job in jobs} if finished else ():
+        tx.database.signals.say(LEAVING, kind)
+    return finished
 
 
 async def delete_waiting(tx: Write, kind: str, dedup: str) -> None:
@@ -175,7 +184,7 @@ async def renew(tx: Write, worker: str, numbers: Collection[int], lease: timedel
 
 
 async def settle_done(tx: Write, job: Job[Any]) -> None:
-    await _settle(tx, job, delete(jobs))
+    await finish(tx, job)
 
 
 async def settle_again(tx: Write, job: Job[Any], again: Again) -> None:

@@ -1,5 +1,6 @@
 """What one worker claims: as much of a kind as it has places for, from where it stopped the last time."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,7 @@ from mercato import crash
 from mercato.db.engine import Database, Write
 from mercato.db.errors import is_unique_violation
 from mercato.db.tables import jobs_one_running_per_lane
-from mercato.jobs.claim import START, Place, claim
+from mercato.jobs.claim import START, Place, claim, count_running
 from mercato.jobs.model import Handler, Handlers
 from mercato.jobs.run import NotBrought, Run, bring
 
@@ -40,6 +41,14 @@ class Taker:
         self._start = start
         self._places: dict[str, Place] = {}
         self._running: Counter[str] = Counter()
+        self._soon: set[str] = set()
+        self._asking: set[asyncio.Future[list[Run]]] = set()
+
+    async def stop(self, *, seconds: float) -> None:
+        """Take nothing more; return when what was asked for has been started, or after so long."""
+        self.stopped = True
+        if self._asking:
+            await asyncio.wait(self._asking, timeout=seconds)
 
     def kinds(self) -> tuple[str, ...]:
         """Return the kinds that have a place free."""
@@ -66,11 +75,7 @@ class Taker:
         found = self._free(kind) <= 0
         while (free := self._free(kind)) > 0 and not self.stopped:
             runs = await self._claim_from(kind, place, free)
-            if runs:
-                crash.point("job.claimed")
-            for run in runs:
-                self._running[kind] += 1
-                self._start(run)
+            self._begin(kind, runs)
             found = found or bool(runs)
             if len(runs) == free:
                 self._places[kind] = runs[-1].claimed.place
@@ -80,6 +85,46 @@ class Taker:
                 break
             place = START
         return found
+
+    def take_soon(self, kind: str) -> None:
+        """Take what there is place for once the block that says so has ended, with the commit that ends its jobs.
+
+        For a worker that is alone: then what runs in the database is its own.
+        """
+        if self.stopped or kind in self._soon or kind not in self._handlers:
+            return
+        self._soon.add(kind)
+        place = self._places.get(kind, START)
+        asking = asyncio.ensure_future(
+            self._database.soon(partial(self._claimed_soon, kind=kind, place=place))
+        )
+        self._asking.add(asking)
+        asking.add_done_callback(partial(self._took, kind))
+
+    async def _claimed_soon(self, tx: Write, *, kind: str, place: Place) -> list[Run]:
+        # What ends from now on is for the next one.
+        self._soon.discard(kind)
+        handler = self._handlers[kind]
+        free = handler.concurrency - await count_running(tx, kind)
+        if self.stopped or free <= 0:
+            return []
+        runs = await self._claimed(tx, kind=kind, handler=handler, place=place, free=free)
+        self._places[kind] = runs[-1].claimed.place if len(runs) == free else START
+        return runs
+
+    def _took(self, kind: str, asking: asyncio.Future[list[Run]]) -> None:
+        self._asking.discard(asking)
+        self._soon.discard(kind)
+        # What has failed is tried again, and told of, when the worker asks by itself.
+        if not asking.cancelled() and asking.exception() is None:
+            self._begin(kind, asking.result())
+
+    def _begin(self, kind: str, runs: list[Run]) -> None:
+        if runs:
+            crash.point("job.claimed")
+        for run in runs:
+            self._running[kind] += 1
+            self._start(run)
 
     async def _claim_from(self, kind: str, place: Place, free: int) -> list[Run]:
         handler = self._handlers[kind]

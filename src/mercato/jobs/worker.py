@@ -88,7 +88,9 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `stop`. A database that is away is waited for; cancelled, it gives back what it runs."""
-        forget = self._database.signals.listen(TOPIC, self._hear)
+        forget = [self._database.signals.listen(TOPIC, self._hear)]
+        if self._ownership.alone:
+            forget.append(self._database.signals.listen(queries.LEAVING, self._leave))
         helpers = [
             asyncio.create_task(self._again_and_again(helper, until=self._stopped))
             for helper in (self._keep_leases, self._keep_tidy, self._keep_listening)
@@ -97,7 +99,8 @@ class Worker:
             await self._again_and_again(self._work, until=self._stopping)
             await self._stopped.wait()
         finally:
-            forget()
+            for ear in forget:
+                ear()
             await self._give_back()
             for helper in helpers:
                 helper.cancel()
@@ -107,8 +110,8 @@ class Worker:
     async def stop(self, *, grace: timedelta) -> None:
         """Claim nothing more at once; return when what runs has finished, or was given back after the grace."""
         self._stopping.set()
-        self._taker.stopped = True
         self._wake.set()
+        await self._taker.stop(seconds=_UNWIND)
         if self._runs:
             await asyncio.wait(self._runs, timeout=grace.total_seconds())
         await self._give_back()
@@ -117,7 +120,7 @@ class Worker:
     async def _give_back(self) -> None:
         """Cut off what still runs, and make it due again at once; what cannot even unwind is abandoned."""
         self._stopping.set()
-        self._taker.stopped = True
+        await self._taker.stop(seconds=_UNWIND)
         for run in self._runs.values():
             run.interrupt(Interrupted.STOPPING)
         if self._runs:
@@ -128,6 +131,10 @@ class Worker:
     def _hear(self, kind: str) -> None:
         self._told.add(kind)
         self._wake.set()
+
+    def _leave(self, kind: str) -> None:
+        if self._ownership.held:
+            self._taker.take_soon(kind)
 
     async def _again_and_again(self, part: Callable[[], Awaitable[None]], *, until: asyncio.Event) -> None:
         """Do a part of the work, whatever goes wrong on the way: a worker outlives what it stumbles over."""
