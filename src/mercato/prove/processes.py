@@ -95,8 +95,8 @@ class Program:
     def kill(self) -> None:
         """End it as a power failure would."""
         if self.process is not None and self.process.returncode is None:
-            # Not by `Process.kill`, which looks first whether it has ended. One that has just died at a named place would
-            # have its exit code taken by that look, and asyncio, which waits for the same code, could only say 255.
+            # Not by `Process.kill`, which looks first whether it has ended. One that has just died at a named place
+            # would have its exit code taken by that look, and asyncio, which waits for it, could only say 255.
             with suppress(ProcessLookupError):
                 os.kill(self.process.pid, signal.SIGKILL)
 
