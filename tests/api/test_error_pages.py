@@ -114,6 +114,7 @@ async def test_a_page_is_html_for_browsers_and_markdown_for_who_prefers_it(merca
         text = page.body.decode()
         assert heading in text
         assert "$STORE/status" in text
+        assert mercato.base in text
 
 
 async def live(mercato: Service, shop: Merchant) -> Trade:

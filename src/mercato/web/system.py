@@ -104,7 +104,7 @@ async def error_page(call: Call[None, None]) -> Answer:
     from mercato.web.explained import pages  # the texts are read when somebody asks for them
 
     markdown = prefers_markdown(call.headers.get(b"accept", b""))
-    text = pages.as_markdown(kind) if markdown else pages.as_html(kind)
+    text = (pages.as_markdown if markdown else pages.as_html)(kind, call.head.base_url)
     return Answer(
         raw=text.encode(), media_type=MARKDOWN if markdown else HTML, headers=(*LASTS, (b"vary", b"Accept"))
     )

@@ -21,20 +21,20 @@ AFTER: Final = (
 _CODE: Final = re.compile(r"`([^`]+)`")
 
 
-def as_markdown(kind: type[Problem]) -> str:
-    """Return the page for who reads Markdown."""
+def as_markdown(kind: type[Problem], base_url: str) -> str:
+    """Return the page of the service at this URL for who reads Markdown."""
     said = explained()[kind.code]
     return (
         f"# {kind.code}\n\n{kind.title}.\n\n{_facts(kind)}\n\n## Cause\n\n{said.cause}\n\n"
-        f"## What to do\n\n{said.remedy}\n\n## Try it\n\n{example(said)}\n\n{AFTER}\n"
+        f"## What to do\n\n{said.remedy}\n\n## Try it\n\n{_example(said, base_url)}\n\n{AFTER}\n"
     )
 
 
-def as_html(kind: type[Problem]) -> str:
-    """Return the page for a browser; it loads nothing."""
+def as_html(kind: type[Problem], base_url: str) -> str:
+    """Return the page of the service at this URL for a browser; it loads nothing."""
     said = explained()[kind.code]
     names = "".join(
-        f"<li><code>${name}</code>: {_html(words)}</li>" for name, words in said.placeholders.items()
+        f"<li><code>${name}</code>: {_html(words)}</li>" for name, words in _names(said, base_url)
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -47,10 +47,15 @@ def as_html(kind: type[Problem]) -> str:
     )
 
 
-def example(said: Explained) -> str:
-    """Return what to have before the example, and the example, as Markdown."""
-    names = "\n".join(f"- `${name}`: {words}" for name, words in said.placeholders.items())
+def _example(said: Explained, base_url: str) -> str:
+    names = "\n".join(f"- `${name}`: {words}" for name, words in _names(said, base_url))
     return f"{_before(said)}\n\n{names}\n\n```sh\n{said.example}```"
+
+
+def _names(said: Explained, base_url: str) -> list[tuple[str, str]]:
+    """Return the names that the example uses; where the service is, is known here."""
+    here = {"URL": f"where the service is, here `{base_url}`"}
+    return list((said.placeholders | here).items())
 
 
 def _before(said: Explained) -> str:
