@@ -18,15 +18,40 @@ Written = str | bytes | None
 """A price as it was written: the text of a string, or of a number. The two are never equal."""
 
 
+class _Read(dict[Written, tuple[int | None, str | None, int | None]]):
+    """Prices as they were written → in minor units, as served, and by how much that is longer; None if it is the same.
+
+    Each is read when it is asked for the first time.
+    """
+
+    def __init__(self, scale: int) -> None:
+        super().__init__()
+        self._scale = scale
+        self.refused: dict[Written, str] = {}
+
+    def __missing__(self, price: Written) -> tuple[int | None, str | None, int | None]:
+        self[price] = read = self._of(price)
+        return read
+
+    def _of(self, price: Written) -> tuple[int | None, str | None, int | None]:
+        if price is None:
+            return None, None, None
+        try:
+            minor = _minor(price, self._scale)
+        except money.MoneyError as fault:
+            self.refused[price] = str(fault)
+            return None, None, None
+        served = money.scaled(minor, self._scale)
+        return minor, served, None if served == price else _growth(price, served)
+
+
 class Prices:
     """Reads the prices of one document, all in one currency."""
 
     def __init__(self, source: Source, findings: Findings) -> None:
         self._source = source
         self._findings = findings
-        self._minor: dict[Written, int | None] = {None: None}
-        self._served: dict[Written, str | None] = {None: None}
-        self._refused: dict[Written, str] = {}
+        self._read = _Read(source.scale)
         self.grown: int | None = 0
         """Bytes by which JSON with the texts that are served is longer than as it was read; None if not known."""
 
@@ -34,19 +59,21 @@ class Prices:
         """Return each item's base price in document order; put the text that is served into its members."""
         table = self._source.items
         prices = _written(table.column("basePrice"))
-        distinct = set(prices)
-        self._read(distinct)
-        if self._refused:
+        found: list[int | None] = []
+        grown = 0
+        # One pass: each price is hashed and looked up once, and its row is touched once.
+        for row, price in zip(table.members.values(), prices, strict=True):
+            minor, text, growth = self._read[price]
+            found.append(minor)
+            if growth is not None:
+                row["basePrice"] = text
+                grown += growth
+        self.grown = grown
+        if self._read.refused:
             self._name_refused(prices)
-        elif any(self._served[price] != price for price in distinct):
-            for row, text in zip(table.members.values(), map(self._served.__getitem__, prices), strict=True):
-                if text is not None:
-                    row["basePrice"] = text
-            grown = {price: _growth(price, self._served[price]) for price in distinct}
-            self.grown = sum(map(grown.__getitem__, prices))
-        if None in distinct:
+        if None in self._read:
             self._warn_without(prices)
-        return list(map(self._minor.get, prices))
+        return found
 
     def overrides(self) -> None:
         """Put minor units into the column of overrides, and the texts that are served into the members.
@@ -66,10 +93,11 @@ class Prices:
         served: dict[str, Any] = {}
         for item, value in overrides.items():
             [price] = _written([value if type(value) in Form.PRICE.types else None])
-            self._read({price})
-            found, served[item] = self._minor.get(price), self._served.get(price)
+            found, served[item], _ = self._read[price]
             if found is None:
-                fault = self._refused.get(price) or f"A price must be {Form.PRICE.words}, not {said(value)}."
+                fault = (
+                    self._read.refused.get(price) or f"A price must be {Form.PRICE.words}, not {said(value)}."
+                )
                 self._findings.fault(
                     Rule.INVALID_PRICE, fault, f"{groups.pointer(key)}/priceOverrides/{escape(item)}"
                 )
@@ -77,22 +105,12 @@ class Prices:
         groups.change(key, "priceOverrides", served)
         return minor
 
-    def _read(self, prices: set[Written]) -> None:
-        scale = self._source.scale
-        for price in prices - self._minor.keys() - self._refused.keys():
-            try:
-                minor = self._minor[price] = _minor(price, scale)
-            except money.MoneyError as fault:
-                self._refused[price] = str(fault)
-                continue
-            self._served[price] = money.scaled(minor, scale)
-
     def _name_refused(self, prices: Iterable[Written]) -> None:
         table = self._source.items
         for key, price in zip(table.members, prices, strict=True):
-            if price in self._refused:
+            if price in self._read.refused:
                 self._findings.fault(
-                    Rule.INVALID_PRICE, self._refused[price], f"{table.pointer(key)}/basePrice"
+                    Rule.INVALID_PRICE, self._read.refused[price], f"{table.pointer(key)}/basePrice"
                 )
 
     def _warn_without(self, prices: Iterable[Written]) -> None:
@@ -113,9 +131,7 @@ def _written(values: list[Any]) -> list[Written]:
     return [value if isinstance(value, str) or value is None else _text(value) for value in values]
 
 
-def _growth(written: Written, served: str | None) -> int:
-    if written is None or served is None:
-        return 0
+def _growth(written: str | bytes, served: str) -> int:
     return len(served) - len(written) + (2 if isinstance(written, bytes) else 0)
 
 
@@ -123,7 +139,7 @@ def _text(number: int | msgspec.Raw) -> bytes:
     return bytes(number) if isinstance(number, msgspec.Raw) else str(number).encode()
 
 
-def _minor(price: Written, scale: int) -> int:
+def _minor(price: str | bytes, scale: int) -> int:
     if isinstance(price, bytes):
         return money.number_to_minor(price.decode(), scale)
-    return money.decimal_to_minor(price or "", scale)
+    return money.decimal_to_minor(price, scale)

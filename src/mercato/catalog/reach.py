@@ -23,7 +23,7 @@ def find_reaches(source: Source) -> tuple[list[int], Reaches]:
     width = len(source.catalogs) // 8 + 1
     sections = _section_masks(source)
     listing = {sections[key].to_bytes(width, "little") for key, _ in source.sections.rows_with("itemIds")}
-    if len(listing) == 1 and len(source.sections.listed("itemIds")[1]) == len(items):
+    if len(listing) == 1 and source.sections.distinct("itemIds") == len(items):
         # Every item stands in sections that all have the same catalogs.
         return [0] * len(items), _reaches(listing, source)
     masks = _item_masks(source, sections)

@@ -27,7 +27,7 @@ class _Resolver:
 
     def lists(self, table: Table, member: str, target: Table) -> None:
         """Resolve one list of ids in every entity of the table."""
-        if not table.has(member):
+        if not table.has(member) or table.each_names_one_of(target, member):
             return
         column = table.column(member)
         count, distinct = table.listed(member)

@@ -21,14 +21,18 @@ _IMPLIED_NAME: Final = "Menu"
 def served_body(source: Source, *, catalog_set_id: UUID, store_id: UUID) -> bytes:
     """Return the bytes that are served."""
     tables = {table.kind.member: table for table in source.tables}
-    top: dict[str, Any] = {"catalogSetId": catalog_set_id, "storeId": store_id} | {
-        name: msgspec.Raw(tables[name].write()) if name in tables else value
+    pieces = {
+        name: tables[name].write() if name in tables else msgspec.json.encode(value)
         for name, value in source.top.items()
         if name not in _OURS
     }
     if not source.catalogs:
-        top["catalogs"] = _implied(source)
-    return msgspec.json.encode(top)
+        pieces["catalogs"] = msgspec.json.encode(_implied(source))
+    # Joined, not encoded with the tables inside: that would copy megabytes again and again as they grow.
+    joined = [_prefix(catalog_set_id, store_id)]
+    for name, piece in pieces.items():
+        joined += (msgspec.json.encode(name), b":", piece, b",")
+    return b"".join((*joined[:-1], b"}"))
 
 
 def content_hash(body: bytes, currency: str) -> str:

@@ -3,6 +3,7 @@
 A column is judged by the set of its types; only one that holds a wrong type is looked at value by value.
 """
 
+from collections.abc import Iterator
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
@@ -14,6 +15,9 @@ from mercato.catalog.money import shown
 from mercato.catalog.rules import Rule
 from mercato.catalog.source import Form, Members, Table
 
+_AT_ONCE: Final = 512
+"""Rows that are looked at once: all of their columns, before they leave the processor's cache."""
+
 _EXACT: Final = 2**53
 """Up to here a double holds every integer exactly."""
 
@@ -21,12 +25,24 @@ _EXACT: Final = 2**53
 def read_columns(table: Table, findings: Findings) -> None:
     """Give the table its columns, having noted every value of the wrong type."""
     rows = list(table.members.values())
-    for name, form in table.kind.forms.items():
-        if name in table.used:
-            column = _column(rows, name)
-            table.put(
-                name, column if _is_right(column, form) else _mended(table, name, column, form, findings)
-            )
+    wanted = [name for name in table.kind.forms if name in table.used]
+    columns: dict[str, list[Any]] = {name: [] for name in wanted}
+    types: dict[str, set[type]] = {name: set() for name in wanted}
+    for some in at_once(rows):
+        for name in wanted:
+            values = _column(some, name)
+            types[name].update(map(type, values))
+            columns[name] += values
+    for name in wanted:
+        form, column = table.kind.forms[name], columns[name]
+        right = types[name] <= form.types and (form is not Form.IDS or _are_ids(column))
+        table.put(name, column if right else _mended(table, name, column, form, findings))
+
+
+def at_once(rows: list[Members]) -> Iterator[list[Members]]:
+    """Yield a few rows after the other, of which all that is asked is asked at once."""
+    for at in range(0, len(rows), _AT_ONCE):
+        yield rows[at : at + _AT_ONCE]
 
 
 def _column(rows: list[Members], name: str) -> list[Any]:
@@ -54,10 +70,8 @@ def as_object(value: Any, noun: str, at: str, findings: Findings) -> Members:
     return {}
 
 
-def _is_right(column: list[Any], form: Form) -> bool:
-    if not set(map(type, column)) <= form.types:
-        return False
-    return form is not Form.IDS or set(map(type, chain.from_iterable(filter(None, column)))) <= {str}
+def _are_ids(column: list[Any]) -> bool:
+    return set(map(type, chain.from_iterable(filter(None, column)))) <= {str}
 
 
 def _mended(table: Table, name: str, column: list[Any], form: Form, findings: Findings) -> list[Any]:

@@ -115,7 +115,7 @@ class Table:
         self._steps = steps or {}
         self._written = written or {}
         self._columns: dict[str, list[Any]] = {}
-        self._listed: dict[str, tuple[int, set[str]]] = {}
+        self._distinct: dict[str, int] = {}
         self._names: list[str] | None = None
         self._nothing: list[Any] = [None] * len(members)
         self._text: bytes | None = None
@@ -135,20 +135,42 @@ class Table:
         """Return the names of all entities, empty where there is none."""
         if self._names is None:
             names = self.column("name")
-            self._names = names if all(names) else [name or "" for name in names]
+            self._names = [name or "" for name in names] if None in names else names
         return self._names
 
     def put(self, name: str, column: list[Any]) -> None:
         """Set a column."""
         self._columns[name] = column
-        self._listed.pop(name, None)
+        self._distinct.pop(name, None)
+
+    def each_names_one_of(self, target: "Table", name: str) -> bool:
+        """Tell whether all ids of a column of lists are in the other table, and none of them is there twice.
+
+        Each is looked up once, by taking it out of a copy: a set of the ids themselves would cost twice that.
+        """
+        lists = list(filter(None, self.column(name)))
+        count = sum(map(len, lists))
+        if not len(target) // 2 <= count <= len(target):
+            return False  # it may well be so, but a copy would cost more
+        rest = set(target.members)
+        rest.difference_update(*lists)
+        if len(target) - len(rest) < count:
+            return False
+        self._distinct[name] = count
+        return True
 
     def listed(self, name: str) -> tuple[int, set[str]]:
         """Return how many ids a column of lists holds, and the distinct ones."""
-        if name not in self._listed:
-            ids = list(chain.from_iterable(filter(None, self.column(name))))
-            self._listed[name] = len(ids), set(ids)
-        return self._listed[name]
+        ids = list(chain.from_iterable(filter(None, self.column(name))))
+        distinct = set(ids)
+        self._distinct[name] = len(distinct)
+        return len(ids), distinct
+
+    def distinct(self, name: str) -> int:
+        """Return how many distinct ids a column of lists holds."""
+        if name not in self._distinct:
+            self.listed(name)
+        return self._distinct[name]
 
     def rows_with(self, name: str) -> list[tuple[str, Any]]:
         """Return served id and value of the entities that have the member, and not empty."""

@@ -6,7 +6,7 @@ from uuid import UUID
 from mercato.catalog import ids
 from mercato.catalog.findings import Findings, escape, quoted
 from mercato.catalog.rules import Rule
-from mercato.catalog.shape import as_object, read_columns, said
+from mercato.catalog.shape import as_object, at_once, read_columns, said
 from mercato.catalog.source import ITEMS, Kind, Members, Table
 
 
@@ -40,7 +40,9 @@ class _Reader:
     def from_dictionary(self, values: dict[str, Any]) -> Table:
         rows = self._objects(values)
         own_id = self._kind.own_id
-        used: set[str] = set().union(*rows.values())
+        used: set[str] = set()
+        for some in at_once(list(rows.values())):
+            used.update(*some)
         strangers = (
             [key for key, row in rows.items() if row.get(own_id) not in (key, None)] if own_id in used else []
         )

@@ -1,7 +1,6 @@
 """A document as fetched: every fault in it, or all that serving and pricing need of it."""
 
-from itertools import compress
-from operator import not_
+from collections.abc import Iterator
 from typing import Final
 from uuid import UUID
 
@@ -81,13 +80,23 @@ def _name_repeated(document: bytes, findings: Findings) -> None:
 
 def _warn_nameless(table: Table, findings: Findings) -> None:
     names = table.names()
-    # The column itself is handed out when every entity has a name.
-    if names is table.column("name"):
+    if all(names):
         return
-    for key in list(compress(table.members, map(not_, names))):
+    for key in _keys_of(table, names, ""):
         findings.warn(
             Rule.NO_NAME, f"The {table.kind.noun} {table.said(key)} has no name.", table.pointer(key)
         )
+
+
+def _keys_of(table: Table, column: list[str], value: str) -> Iterator[str]:
+    """Yield the served ids of the entities that have the value: `index` looks at thousands in the time of a step."""
+    keys, at = list(table.members), -1
+    while True:
+        try:
+            at = column.index(value, at + 1)
+        except ValueError:
+            return
+        yield keys[at]
 
 
 def _warn_idle_overrides(source: Source, findings: Findings) -> None:
