@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mercato.certify.merchant import catalog, events, placing, questions
+from mercato.certify.merchant import catalog, contents, events, oddities
 from mercato.certify.merchant.bench import Bench
 from mercato.certify.signatures import signatures
 from mercato.certify.suite import Suite
@@ -10,8 +10,8 @@ from mercato.certify.transport import transport
 
 MERCHANT: Final = Suite[Bench](
     signatures.under("merchant"),
-    questions.group,
-    placing.group,
+    oddities.group,
+    contents.group,
     events.group,
     transport.under("merchant"),
     catalog.group,

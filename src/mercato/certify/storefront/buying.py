@@ -4,24 +4,18 @@ from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-import msgspec
-
 from mercato.carts.lines import choice_of
-from mercato.carts.model import LineItem
-from mercato.carts.places import CART, in_cart
-from mercato.carts.pricing import price
 from mercato.certify.model import Failed, Skipped
 from mercato.certify.storefront.bench import Bench
+from mercato.certify.storefront.looking import body_of, bought, lines_of, member
 from mercato.certify.storefront.network import DROPPED, Call
 from mercato.certify.storefront.plays import Played
 from mercato.certify.suite import Group
-from mercato.errors import ItemUnavailable
 
 SENT: Final = "storefront.order.sent"
 PLACED: Final = "storefront.order.placed"
 FIRST: Final = "storefront.order.validated-first"
 
-_READ: Final = ("GET", "HEAD")
 
 group: Final = Group[Bench](
     "storefront.order",
@@ -29,23 +23,6 @@ group: Final = Group[Bench](
     section="Specification 4; decisions 8",
     needs=PLACED,
 )
-
-asking: Final = Group[Bench](
-    "storefront.request",
-    heading="Requests: as the service reads them",
-    section="Specification 5; decisions 1",
-    needs=PLACED,
-)
-
-choosing: Final = Group[Bench](
-    "storefront.cart",
-    heading="Carts and catalogs: what can be had, from the current set",
-    section="Specification 2.8; decisions 4, 7",
-    needs=PLACED,
-)
-
-
-# --- orders ---------------------------------------------------------------------------------------
 
 
 @group.check(
@@ -235,7 +212,7 @@ async def new_key(bench: Bench) -> str:
 )
 async def three_decimals(bench: Bench) -> str:
     """Buy in dinars."""
-    return await _bought(bench, "dinars")
+    return await bought(bench, "dinars")
 
 
 @group.check(
@@ -247,227 +224,10 @@ async def three_decimals(bench: Bench) -> str:
 )
 async def no_decimals(bench: Bench) -> str:
     """Buy in yen."""
-    return await _bought(bench, "yen")
+    return await bought(bench, "yen")
 
 
-# --- requests -------------------------------------------------------------------------------------
-
-
-@asking.check(
-    "bearer",
-    "Every request carries the key",
-    section="Specification 5.2",
-    proves="the service knows who asks",
-    advice="Send `Authorization: Bearer KEY` with every request.",
-)
-async def bearer(bench: Bench) -> str:
-    """Look at the headers."""
-    calls = (await bench.played("plain")).calls
-    bad = [one for one in calls if one.status == 401]  # noqa: PLR2004  # unauthenticated
-    if bad:
-        bench.show(bad)
-        raise Failed(f"{len(bad)} of {len(calls)} requests had no key, or not the one that was given.")
-    return f"{len(calls)} requests"
-
-
-@asking.check(
-    "key-not-in-url",
-    "The key stands in no URL and no body",
-    section="Specification 5.2",
-    proves="logs and proxies do not learn the key",
-    advice="Send the key in the Authorization header alone.",
-)
-async def key_not_in_url(bench: Bench) -> str:
-    """Look for the key."""
-    played = await bench.played("plain")
-    bad = [one for one in played.calls if played.key in one.path or played.key.encode() in one.body]
-    if bad:
-        bench.show(bad)
-        raise Failed("It does.")
-    return "in the header alone"
-
-
-@asking.check(
-    "known",
-    "Only what exists is asked for",
-    section="Specification 4; decisions 2",
-    proves="paths and methods are those of the reference",
-    advice="Compare paths and methods with docs/reference/operations.md.",
-)
-async def known(bench: Bench) -> str:
-    """Look for 404 and 405."""
-    calls = (await bench.played("plain")).calls
-    bad = [one for one in calls if one.status in {404, 405}]
-    if bad:
-        bench.show(bad)
-        raise Failed(f"{bad[0].method} {bad[0].path} was answered with {bad[0].status}.")
-    return "every path exists"
-
-
-@asking.check(
-    "well-formed",
-    "Every body is what the operation reads",
-    proves="members have their names, types and forms",
-    advice="Read `errors` of the answer: it lists every fault with a pointer to its place.",
-)
-async def well_formed(bench: Bench) -> str:
-    """Look for bodies that were refused."""
-    calls = (await bench.played("plain")).calls
-    bad = [one for one in calls if one.status in {400, 413, 422}]
-    if bad:
-        bench.show(bad)
-        raise Failed(f"{bad[0].path} was answered with {bad[0].status}.")
-    return "every body was read"
-
-
-@asking.check(
-    "media-type",
-    "Bodies are sent as JSON",
-    proves="bodies say what they are",
-    advice="Send `Content-Type: application/json` with every body.",
-)
-async def media_type(bench: Bench) -> str:
-    """Look at the content types of bodies."""
-    calls = [one for one in (await bench.played("plain")).calls if one.body and one.method not in _READ]
-    bad = [one for one in calls if not _is_json(one)]
-    if bad:
-        bench.show(bad)
-        raise Failed(f"{bad[0].path} came as {bad[0].headers.get('content-type', 'nothing')}.")
-    return f"{len(calls)} bodies"
-
-
-@asking.check(
-    "later-version",
-    "Members that are new are passed over",
-    section="Decisions 11",
-    proves="the service can add to what it answers",
-    advice="Read the members that you know and pass over all others: new ones may come at any time.",
-)
-async def later_version(bench: Bench) -> str:
-    """Buy at a service that answers more than is known."""
-    return await _bought(bench, "later")
-
-
-@asking.check(
-    "follow-pace",
-    "An order is not asked for too often",
-    section="Decisions 11",
-    proves="following orders leaves the limits of requests alone",
-    advice="Ask every few seconds, or better: register an event URL, and ask only when nothing comes.",
-)
-async def follow_pace(bench: Bench) -> str:
-    """Count the looks at an order in any second."""
-    calls = (await bench.played("plain")).of("order", "timeline")
-    for first, call in enumerate(calls):
-        near = [one for one in calls[first:] if one.began - call.began < 1.0]
-        if len(near) > 16:  # noqa: PLR2004  # 1,000 reads a minute
-            bench.show(near)
-            raise Failed(f"{len(near)} requests in a second; 1,000 in a minute are allowed.")
-    return f"{len(calls)} requests" if calls else "it was not asked for"
-
-
-# --- carts and catalogs ---------------------------------------------------------------------------
-
-
-@choosing.check(
-    "current-set",
-    "The cart names the store's CatalogSet of now",
-    proves="prices and items are those of now",
-    advice="Take `catalogSetId` from the store, at the time of the order, and read that set.",
-)
-async def current_set(bench: Bench) -> str:
-    """Compare the ids."""
-    played = await bench.played("plain")
-    store, calls = played.shop.store, _orders(played)
-    for call in calls:
-        named = tuple(_member(_body(call), "cart", name) for name in ("storeId", "catalogSetId"))
-        if named != (str(store.id), str(store.catalog_set_id)):
-            bench.show([call])
-            raise Failed(f"It names {named[1]} of the store {named[0]}.")
-    return "the current one"
-
-
-@choosing.check(
-    "to-be-had",
-    "Nothing that can't be had is ordered",
-    proves="customers are not offered what is sold out",
-    advice="Leave out items with `isAvailable` false, without `basePrice`, and those in the store's "
-    "`unavailableItemIds`.",
-)
-async def to_be_had(bench: Bench) -> str:
-    """Look at every order that was sent in any way."""
-    return await _no_faults(bench, "traps", gone=True)
-
-
-@choosing.check(
-    "modifier-rules",
-    "Modifier groups get what they ask for",
-    proves="required choices are made, and limits kept",
-    advice="Keep `minimumAllowed`, `maximumAllowed` and `maximumPerItem` of every group of an item.",
-)
-async def modifier_rules(bench: Bench) -> str:
-    """Look at every order that was sent in any way."""
-    return await _no_faults(bench, "choices", gone=False)
-
-
-@choosing.check(
-    "catalog-once",
-    "A CatalogSet is not read twice over",
-    section="Decisions 2",
-    proves="what never changes is kept: `Cache-Control: immutable`",
-    advice="Keep a CatalogSet under its id: it never changes. Or ask with If-None-Match, and keep it at a 304.",
-)
-async def catalog_once(bench: Bench) -> str:
-    """Count whole readings of the same set, within one purchase or by one storefront."""
-    again = await bench.played("again")
-    played = again if again.is_kept else await bench.played("plain")
-    calls = [one for one in played.of("catalog") if one.method == "GET"]
-    whole = [one for one in calls if "if-none-match" not in one.headers]
-    bench.show(calls)
-    for path in {one.path for one in whole}:
-        times = sum(one.path == path for one in whole)
-        if times > 1:
-            raise Failed(f"The same set was read {times} times, each time all of it.")
-    if not calls:
-        raise Skipped("It read no catalog.")
-    return f"{len(whole)} of {len(calls)} whole"
-
-
-@choosing.check(
-    "pages",
-    "All pages of a search are read",
-    section="Decisions 1, 2",
-    proves="stores beyond the first page can be found",
-    advice="While `hasMore` is true, ask again with `offset` grown by what came.",
-)
-async def pages(bench: Bench) -> str:
-    """Search where the stores that are open come last."""
-    played = await bench.played("street")
-    calls = played.of("discover")
-    bench.show(calls)
-    said = [one.said() for one in calls]
-    if not calls or not any(one and one.get("hasMore") for one in said):
-        raise Skipped("It searches no stores, or for fewer than have room on a page.")
-    seen = 0
-    for call, page in zip(calls, said, strict=True):
-        offset = _body(call).get("offset") or 0
-        if offset > seen:
-            raise Failed(f"Between {seen} and {offset} stores were passed over.")
-        seen = max(seen, offset + len(page["stores"]))
-    if not played.placed and seen < said[0]["totalCount"]:
-        raise Failed(f"It read {seen} of {said[0]['totalCount']} stores, and found none that is open.")
-    return f"{len(calls)} pages"
-
-
-# --- parts ----------------------------------------------------------------------------------------
-
-
-async def _bought(bench: Bench, name: str) -> str:
-    played = await bench.played(name)
-    bench.show(played.of("validate", "place") or played.calls)
-    if not played.placed:
-        raise Failed(f"No order was placed. {played.ended.words}".strip())
-    return "placed"
+# --- what was validated, and what was placed ------------------------------------------------------
 
 
 def _before(played: Played) -> tuple[Call, Call] | None:
@@ -490,10 +250,10 @@ def _other_items(played: Played) -> str | None:
     pair = _before(played)
     if pair is None:
         return None
-    asked, sent = (_body(call) for call in pair)
+    asked, sent = (body_of(call) for call in pair)
     if _choices(asked) != _choices(sent):
         return "Other items are placed than were validated."
-    if _member(asked, "fulfillment", "mode") != _member(sent, "fulfillment", "mode"):
+    if member(asked, "fulfillment", "mode") != member(sent, "fulfillment", "mode"):
         return "Another mode of fulfilment is placed than was validated."
     return None
 
@@ -509,10 +269,10 @@ def _other_tip(played: Played) -> str | None:
 def _other_amount(played: Played, name: str, *, missing: str | None) -> str | None:
     """Return what is wrong with an amount of the placement, which may be `missing` and then counts as that."""
     pair = _before(played)
-    right = None if pair is None else _member(pair[0].said(), "order", "amounts", name)
+    right = None if pair is None else member(pair[0].said(), "order", "amounts", name)
     if pair is None or right is None:
         return None
-    sent = _member(_body(pair[1]), "amounts", name) or missing
+    sent = member(body_of(pair[1]), "amounts", name) or missing
     if sent is None or _is_amount(sent, right):
         return None
     return f"`amounts.{name}` is {sent!r}, validation said {right!r}."
@@ -521,30 +281,9 @@ def _other_amount(played: Played, name: str, *, missing: str | None) -> str | No
 def _other_token(played: Played) -> str | None:
     pair = _before(played)
     assert pair is not None, "it was validated first"
-    right = _member(pair[0].said(), "validatedOrderToken")
-    same = _member(_body(pair[1]), "validatedOrderToken") == right
+    right = member(pair[0].said(), "validatedOrderToken")
+    same = member(body_of(pair[1]), "validatedOrderToken") == right
     return None if same else "`validatedOrderToken` is not the one that validation answered."
-
-
-def _lines(document: Any) -> list[LineItem]:
-    """Return the lines of an order, none if they can't be read: what is wrong with them is told by the service."""
-    try:
-        return msgspec.convert(document["cart"]["lineItems"], list[LineItem])
-    except (KeyError, TypeError, msgspec.ValidationError):
-        return []
-
-
-def _body(call: Call) -> dict[str, Any]:
-    """Return the body of a call, an empty one if it is no object."""
-    value = call.json()
-    return value if isinstance(value, dict) else {}
-
-
-def _member(value: Any, *names: str) -> Any:
-    """Return a member at any depth, None where there is none."""
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
 
 
 def _is_amount(text: Any, right: str) -> bool:
@@ -555,40 +294,4 @@ def _is_amount(text: Any, right: str) -> bool:
 
 
 def _choices(document: Any) -> list[Any]:
-    return sorted((line.quantity, repr(choice_of(line))) for line in _lines(document))
-
-
-def _is_json(call: Call) -> bool:
-    return call.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
-
-
-async def _no_faults(bench: Bench, name: str, *, gone: bool) -> str:
-    """Price all that was to go into a cart or an order, and look for faults of the one kind or the other."""
-    played = await bench.played(name)
-    shop = played.shop
-    calls = played.of("cart", "validate", "place")
-    for call in calls:
-        lines = _lines(_body(call)) or _added(_body(call))
-        found = price(
-            lines,
-            places=in_cart(lines),
-            whole=CART,
-            catalog=shop.catalog,
-            sold_out={one.item_id for one in shop.store.sold_out},
-        )
-        faults = [one for one in found.faults if (one.code == ItemUnavailable.code) is gone]
-        if faults:
-            bench.show([call])
-            raise Failed(f"{faults[0].message} ({faults[0].code})")
-    if not calls:
-        raise Skipped(f"It put nothing into a cart. {played.ended.words}".strip())
-    return "nothing of the kind"
-
-
-def _added(document: dict[str, Any]) -> list[LineItem]:
-    """Return the line that is to be added to a cart."""
-    return _lines({"cart": {"lineItems": [document.get("item")]}})
-
-
-def _orders(played: Played) -> list[Call]:
-    return played.of("validate", "place")
+    return sorted((line.quantity, repr(choice_of(line))) for line in lines_of(document))

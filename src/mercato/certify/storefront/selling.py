@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import msgspec
 
@@ -17,8 +17,9 @@ from mercato.carts.model import AddCartItemRequest, RemoveCartItemRequest, Updat
 from mercato.certify.shop import Shop
 from mercato.certify.storefront.menus import OLD_SET
 from mercato.certify.storefront.network import Answer, Request, Route, route
+from mercato.certify.storefront.taking import agreed, check_total, order_of
 from mercato.discovery.model import DiscoverRequest
-from mercato.orders.amounts import Detail, Extras, Sums, wire
+from mercato.orders.amounts import wire
 from mercato.orders.model import (
     CheckedOrder,
     Order,
@@ -151,7 +152,7 @@ class Selling:
         """Return what the order costs, and the token; or why it can't be had."""
         order = _core(request.body)
         shop, found = self._review(order)
-        sums = None if found.sums is None else _agreed(found.sums)
+        sums = None if found.sums is None else agreed(found.sums)
         token = None
         if not found.reasons and sums is not None:
             terms = Terms(digest=digest_of(self._caller, shop.store.id, found), sums=sums)
@@ -211,17 +212,17 @@ class Selling:
         if found.reasons:
             raise refusal(found.reasons)
         assert found.sums is not None, "what has no reasons against it has a price"
-        sums = _agreed(found.sums)
+        sums = agreed(found.sums)
         if order.validated_order_token is not None:
             digest = digest_of(self._caller, shop.store.id, found)
             said = self._seal.read(order.validated_order_token, digest=digest, now=now)
             if said.token_id in self._used:
                 raise errors.OrderAlreadyPlaced("An order was placed with this token.")
-            _same_total(sums, said.sums.total)
+            check_total(sums, said.sums.total)
             self._used[said.token_id] = shop.store.id
         if found.total is not None:
-            _same_total(sums, found.total)
-        placed = Placed(_order(shop, order, found, sums, now), now)
+            check_total(sums, found.total)
+        placed = Placed(order_of(shop, order, found, sums, now), now)
         self.orders[placed.order.order_id] = placed
         location = ("Location", f"{FRONT}/orders/{placed.order.order_id}")
         return _json(placed.order, status=HTTPStatus.CREATED, headers=(location,))
@@ -274,37 +275,3 @@ _JSON: Final = ("Content-Type", "application/json")
 
 def _json(value: Any, *, status: int = HTTPStatus.OK, headers: tuple[tuple[str, str], ...] = ()) -> Answer:
     return Answer(status=status, headers=(_JSON, *headers), body=as_json(value))
-
-
-def _agreed(sums: Sums) -> Sums:
-    """Return the amounts with what the store adds: a tax that does not come out even, and a fee."""
-    tax = sums.sub_total * 83 // 1000 + 1
-    fee = 37 if sums.scale else 11
-    extras = Extras(fees=(Detail(fee, "Bag"),), taxes=(Detail(tax, "Sales tax"),))
-    return msgspec.structs.replace(sums, extras=extras)
-
-
-def _same_total(sums: Sums, total: int) -> None:
-    if sums.total != total:
-        raise errors.OrderTotalDifferent(f"The order's total is {wire(sums).total} {sums.currency}.")
-
-
-def _order(shop: Shop, order: PlaceOrderRequest, found: Review, sums: Sums, now: datetime) -> Order:
-    order_id = clock.new_id()
-    return Order(
-        order_id=order_id,
-        store_id=shop.store.id,
-        partner_store_id=shop.store.partner_store_id,
-        state=OrderState.OPEN,
-        status=OrderStatus.PENDING,
-        partner_order_id=f"C-{str(uuid4())[:6]}",
-        estimated_ready_at=instant(now + timedelta(minutes=20)),
-        cancel_reason=None,
-        cart=found.cart,
-        client_context=order.client_context,
-        fulfillment=found.fulfillment,
-        amounts=wire(sums),
-        customer=order.customer or msgspec.UNSET,
-        created_at=instant(now) or "",
-        updated_at=instant(now) or "",
-    )

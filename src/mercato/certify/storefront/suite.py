@@ -3,17 +3,17 @@
 from typing import Final
 
 from mercato.certify.signatures import signatures
-from mercato.certify.storefront import buying, events, troubles
+from mercato.certify.storefront import asking, buying, choosing, events, refusals, troubles
 from mercato.certify.storefront.bench import Bench
 from mercato.certify.suite import Suite
 from mercato.certify.transport import transport
 
 STOREFRONT: Final = Suite[Bench](
     buying.group,
-    buying.asking,
-    buying.choosing,
+    asking.group,
+    choosing.group,
     troubles.group,
-    troubles.refusing,
+    refusals.group,
     signatures.under("storefront"),
     events.group,
     transport.under("storefront"),
