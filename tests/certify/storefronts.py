@@ -376,10 +376,11 @@ class LooksAgainAtOnce(Shop):
     followed = 0.1
 
     async def read_order(self, order_id: str) -> Any:
-        try:
-            return await super().read_order(order_id)
-        except ServiceError:
-            return await super().read_order(order_id)
+        path = f"/v1/marketfront/orders/{order_id}"
+        reply = await self.ask("order", "GET", path)
+        if self.should_retry(reply):
+            reply = await self.ask("order", "GET", path)
+        return reply.expect(200, "The order cannot be read")
 
 
 # --- refusals -------------------------------------------------------------------------------------
