@@ -42,9 +42,10 @@ BODIES: Final[Mapping[str, Any]] = {
 """Bodies of operations whose types have no example of their own."""
 
 ABOUT: Final = (
-    "Every operation of Mercato, made from the code. Fill in `baseUrl` and the keys that `mercato partner "
-    "create` prints; ids are taken from the answers as they come: register and activate a store, and "
-    "`storeId` is there."
+    "Every operation of Mercato, made from the code. Fill in `baseUrl` and the keys that `mercato partner create` "
+    "prints; ids are taken from the answers as they come: register and activate a store, and `storeId` is there. "
+    "`itemId`, `modifierGroupId` and `choiceId`, one of the group's items, are those of your catalog as Get CatalogSet "
+    "tells them."
 )
 
 Json = Mapping[str, Any]
