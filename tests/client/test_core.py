@@ -60,6 +60,7 @@ class World:
         self.now = 0.0
         self.sent: list[str] = []
         self.pauses: list[float] = []
+        self.within: list[float | None] = []
         self._answer = answer
         policy = Retries(chance=lambda: 1.0, **retries)
         self.core = Core(url="http://h", key="k", retries=policy, clock=lambda: self.now)
@@ -77,6 +78,7 @@ class World:
                 self.pauses.append(step.seconds)
                 self.now += step.seconds
             else:
+                self.within.append(step.within)
                 self.sent.append(f"{step.prepared.method} {step.prepared.target}")
                 try:
                     given = self._answer(step)
@@ -158,6 +160,22 @@ def test_waiting_ends_at_its_deadline_with_what_was_seen_last():
     assert world.now <= 10.0
     assert max(world.pauses) == 2.0
     assert "10 s" in str(late.value)
+
+
+def test_no_attempt_of_a_wait_has_longer_than_is_left_of_it():
+    def slow(send: Send) -> Reply:
+        if not world.now:
+            world.now = 1.0
+            return answered(onboarding("pending_catalog"))
+        assert send.within is not None
+        world.now += send.within
+        raise errors.NoAnswerError("timed out", sent=True)
+
+    world = World(slow)
+    with pytest.raises(errors.DeadlineError):
+        world.run(live(world.core, timeout=10.0))
+    assert world.within == [10.0, pytest.approx(8.9)]
+    assert world.now == pytest.approx(10.0)
 
 
 def test_a_service_that_is_away_for_a_while_is_waited_for_once_it_was_seen():

@@ -144,6 +144,16 @@ async def test_an_answer_that_takes_too_long_is_given_up(kind: Kind, script: Scr
     assert "timed out" in str(late.value)
 
 
+async def test_a_wait_ends_at_its_deadline_though_the_service_hangs(kind: Kind):
+    pending = {"onboardingId": "44444444-4444-5444-8444-444444444444", "partnerStoreId": "1", "errors": []}
+    pending |= {"status": "pending_catalog", "createdAt": "2026-01-31T18:30:00.000Z"}
+    script = in_turn(reply(200, json.dumps(pending).encode()), hang())
+    async with serve(script) as server, opened(kind, server.url, timeout=3600) as client:
+        with pytest.raises(errors.DeadlineError) as late:
+            await client.wait_until_live("1", timeout=5.0)
+    assert late.value.last.status == "pending_catalog"
+
+
 @pytest.mark.parametrize(
     "script",
     [reply(200, b"<html>hello</html>"), reply(200, b'{"status": 7}'), reply(200, b"\xff")],

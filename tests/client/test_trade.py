@@ -155,7 +155,7 @@ async def test_a_storefront_finds_prices_validates_places_and_follows(pos: Both,
     assert used.value.idempotency_key not in {None, "one"}
     assert (await front.get_marketfront_order(placed.order_id)).state == "open"
     with pytest.raises(errors.DeadlineError) as late:
-        await front.wait_until_closed(placed.order_id, timeout=0.2)
+        await front.wait_until_closed(placed.order_id, timeout=3.0)
     assert isinstance(late.value.last, types.Order)
     assert [one.order_id for one in await pos.each_order(state="open")] == [placed.order_id]
     await pos.update_order_status(placed.order_id, types.OrderStatusUpdate(status="ready"))

@@ -18,11 +18,13 @@ class AsyncTransport:
         self._timeout = timeout
         self._session: ClientSession | None = None
 
-    async def send(self, prepared: Prepared) -> Reply:
+    async def send(self, prepared: Prepared, within: float | None = None) -> Reply:
         """Return the reply. Raises NoAnswerError, UnreadableError."""
         import aiohttp
         from yarl import URL
 
+        seconds = min(self._timeout, within or self._timeout)
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(CONNECT_TIMEOUT, seconds))
         url = URL(self._url + prepared.target, encoded=True)
         try:
             async with self._opened().request(
@@ -31,6 +33,7 @@ class AsyncTransport:
                 data=prepared.body,
                 headers=dict(prepared.headers),
                 allow_redirects=False,
+                timeout=timeout,
             ) as response:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 return Reply(response.status, headers, await _read(response))
@@ -58,12 +61,7 @@ class AsyncTransport:
         import aiohttp
 
         if self._session is None:
-            timeout = aiohttp.ClientTimeout(
-                total=self._timeout, connect=None, sock_connect=min(CONNECT_TIMEOUT, self._timeout)
-            )
-            self._session = aiohttp.ClientSession(
-                timeout=timeout, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
-            )
+            self._session = aiohttp.ClientSession(auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar())
         return self._session
 
 

@@ -70,7 +70,7 @@ class Client(Surfaces, Runs):
                 time.sleep(step.seconds)
                 continue
             try:
-                reply = self._transport.send(step.prepared)
+                reply = self._transport.send(step.prepared, step.within)
             except MercatoError as error:
                 fault = error
 
@@ -119,6 +119,6 @@ class AsyncClient(Surfaces, RunsAsync):
                 await asyncio.sleep(step.seconds)
                 continue
             try:
-                reply = await self._transport.send(step.prepared)
+                reply = await self._transport.send(step.prepared, step.within)
             except MercatoError as error:
                 fault = error

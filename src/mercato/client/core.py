@@ -27,6 +27,9 @@ KEY: Final = "MERCATO_KEY"
 TIMEOUT: Final = 30.0
 """Seconds for one attempt: twice what placing an order may take."""
 
+LEAST: Final = 0.05
+"""Seconds that an attempt gets even where a deadline has all but come."""
+
 _PRINTABLE: Final = re.compile(r"[\x21-\x7e]+")
 _IDEMPOTENCY_KEY: Final = re.compile(r"[\x20-\x7e]{1,255}")
 _UNAVAILABLE: Final = frozenset({500, 502, 503, 504})
@@ -69,19 +72,23 @@ class Core:
     retries: Retries = field(default_factory=Retries)
     clock: Callable[[], float] = time.monotonic
 
-    def exchange(self, request: Request[R]) -> Script[tuple[R, Reply]]:
-        """Have the request sent, again where that may help; return what was answered, and the reply itself."""
+    def exchange(self, request: Request[R], *, ends: float | None = None) -> Script[tuple[R, Reply]]:
+        """Have the request sent, again where that may help; return what was answered, and the reply itself.
+
+        `ends` is when all of it is over, by the client's clock.
+        """
         prepared = self._prepared(request)
         attempt = 0
         while True:
             attempt += 1
             try:
-                reply = yield from send(prepared)
+                left = None if ends is None else max(LEAST, ends - self.clock())
+                reply = yield from send(prepared, left)
                 return read(request, reply), reply
             except MercatoError as fault:
                 fault.idempotency_key = request.idempotency_key
                 wait = self.retries.wait_after(fault, attempt=attempt, repeats=request.repeats)
-                if wait is None:
+                if wait is None or (ends is not None and self.clock() + wait >= ends):
                     raise
             yield from pause(wait)
 

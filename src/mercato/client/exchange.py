@@ -88,9 +88,13 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send the request and hand back its reply. Whoever does it raises NoAnswerError where there is none."""
+    """Send the request and hand back its reply. Whoever does it raises NoAnswerError where there is none.
+
+    `within` is in seconds, where there is less time than the client's own.
+    """
 
     prepared: Prepared
+    within: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +107,9 @@ class Pause:
 Script: TypeAlias = Generator[Send | Pause, Reply | None, R]
 
 
-def send(prepared: Prepared) -> Script[Reply]:
+def send(prepared: Prepared, within: float | None = None) -> Script[Reply]:
     """Have a request sent."""
-    reply = yield Send(prepared)
+    reply = yield Send(prepared, within)
     assert reply is not None
     return reply
 

@@ -33,10 +33,11 @@ class Transport:
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._idle: deque[http.client.HTTPConnection] = deque()
 
-    def send(self, prepared: Prepared) -> Reply:
+    def send(self, prepared: Prepared, within: float | None = None) -> Reply:
         """Return the reply. Raises NoAnswerError, UnreadableError."""
-        ends = time.monotonic() + self._timeout
-        connection = self._kept() or self._connected()
+        seconds = min(self._timeout, within or self._timeout)
+        ends = time.monotonic() + seconds
+        connection = self._kept() or self._connected(min(CONNECT_TIMEOUT, seconds))
         try:
             reply, again = self._exchange(connection, prepared, ends)
         except (OSError, http.client.HTTPException) as fault:
@@ -71,8 +72,7 @@ class Transport:
             # The service has closed it, or says something that nobody asked for.
             connection.close()
 
-    def _connected(self) -> http.client.HTTPConnection:
-        timeout = min(CONNECT_TIMEOUT, self._timeout)
+    def _connected(self, timeout: float) -> http.client.HTTPConnection:
         if self._tls is None:
             connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout)
         else:

@@ -59,7 +59,7 @@ class _Watch(Generic[S]):
         while True:
             yield from self._wait(wait)
             try:
-                seen, reply = yield from self.core.exchange(self.request)
+                seen, reply = yield from self.core.exchange(self.request, ends=self.began + self.timeout)
             except (NoAnswerError, ServerError, RateLimitError) as fault:
                 if self.last is None:
                     raise
