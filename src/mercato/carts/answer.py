@@ -92,16 +92,16 @@ class _Writer:
 
     def _choice(self, line: LineItem) -> PricedLineItem:
         """Return a choice as it is answered: most are what they were in the answer that they come from."""
-        kept = line.line_item_id
-        if (
-            kept is None
-            or line.modifier_groups
-            or id(line) in self._unavailable
-            or self._id(kept) is not kept
-        ):
+        if line.modifier_groups or id(line) in self._unavailable:
             return self.line(line)
-        # Written out, it is the same: so it needn't be made anew.
-        return cast("PricedLineItem", line)
+        kept = line.line_item_id
+        given = self._id(kept)
+        if given is kept:
+            # Written out, it is the same: so it needn't be made anew.
+            return cast("PricedLineItem", line)
+        return PricedLineItem(
+            item_id=line.item_id, line_item_id=given, quantity=line.quantity, modifier_groups=[]
+        )
 
 
 class Ids:
