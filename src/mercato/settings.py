@@ -3,7 +3,6 @@
 Each field's description is its documentation; `docs/reference/settings.md` is generated from here.
 """
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -214,6 +213,8 @@ def load(environment: Mapping[str, str], **overrides: Any) -> Settings:
         if name in names:
             values[name] = environment[variable]
         else:
+            import difflib  # not in a start that has nothing to say
+
             close = difflib.get_close_matches(name, names, n=1)
             hint = f" Did you mean {PREFIX}{close[0].upper()}?" if close else ""
             faults.append(f"{variable} is not a setting.{hint}")
