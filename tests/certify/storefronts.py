@@ -377,9 +377,10 @@ class LooksAgainAtOnce(Shop):
 
     async def read_order(self, order_id: str) -> Any:
         path = f"/v1/marketfront/orders/{order_id}"
-        reply = await self.ask("order", "GET", path)
-        if self.should_retry(reply):
+        for _ in range(4):
             reply = await self.ask("order", "GET", path)
+            if not self.should_retry(reply):
+                break
         return reply.expect(200, "The order cannot be read")
 
 

@@ -114,7 +114,7 @@ def _unknown_key() -> errors.Problem:
 PLAYS: Final[Mapping[str, Play]] = {
     "plain": Play(words="nothing goes wrong"),
     "slow": Play(words="the store takes long", is_slow=True),
-    "busy": Play(words="the service is busy once", script={"place": (Turn(problem=_busy),)}),
+    "busy": Play(words="the service is busy twice", script={"place": (Turn(problem=_busy),) * 2}),
     "unreachable": Play(
         words="the store does not answer once", script={"place": (Turn(problem=_unreachable),)}
     ),
@@ -152,7 +152,7 @@ PLAYS: Final[Mapping[str, Play]] = {
     "yen": Play(words="in yen, without decimals", shops=lambda: (shop(currency="JPY"),)),
     "follow-limited": Play(
         words="the order is followed, and then: too many requests",
-        script={"order": (Turn(problem=_limited),)},
+        script={"order": (Turn(problem=_limited),) * 3},
     ),
     "again": Play(words="twice in the same store", times=2),
 }
