@@ -38,6 +38,7 @@ PAGES = (
     "follow-an-order.md",
     "take-orders.md",
     "test-without-the-other-side.md",
+    "certify.md",
 )
 GOES_ON_FROM = {
     "redeliver-a-webhook.md": "verify-a-webhook.md",
