@@ -317,7 +317,7 @@ async def test_one_look_up_serves_check_and_connection_so_that_there_is_nothing_
 async def test_the_last_word_is_spoken_when_the_socket_is_made(name: str) -> None:
     verdicts = iter([Verdict.ALLOWED])  # for the URL or the resolver; the socket's maker asks second
 
-    class Forgetful(AddressPolicy):
+    class Forgetful(AddressPolicy, frozen=True):
         def verdict(self, ip: Address | str) -> Verdict:
             return next(verdicts, Verdict.LOOPBACK)
 

@@ -28,14 +28,20 @@ SECRET = re.compile(r"(?:\w+_)?(?:keys?|tokens?|secrets?|payment|authorization|h
 """Names of members that may hold what is secret; `…_id`, `has_…` and the like don't match or are told below."""
 
 HARMLESS = {
-    "catalog.build.Built.body": "a catalog, as it is served to everybody",
+    "catalog.built.Built.body": "a catalog, as it is served to everybody",
     "catalog.scan._Frame.keys": "names of a document's members",
+    "certify.sending.Reply.headers": "what the partner answered to a made-up order",
+    "certify.signed.Signature.public_key": "the public half of a key",
+    "certify.storefront.network.Answer.body": "an answer of a made-up service",
+    "certify.storefront.network.Answer.headers": "the same",
+    "certify.storefront.network.Call.answer_headers": "the same",
     "cli.sources.Document.body": "a catalog's file",
     "cli.keys.Entries.keys": "entries without the keys",
     "cli.partners.Entry.has_webhook_token": "yes or no",
     "cli.secrets.Entries.secrets": "entries, which hide their own",
     "orders.keys.Claim.key": "an Idempotency-Key opens nothing",
     "orders.keys.Reply.headers": "of the answer, which has no credentials",
+    "outbound.kept.Way.key": "of a pool of connections: a host and a port",
     "outbound.outcomes.Pulled.body": "a catalog",
     "outbound.outcomes.Reply.body": "what a partner's server answered",
     "partners.accounts.NewPartner.keys": "keys, which hide their own text",
