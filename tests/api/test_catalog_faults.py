@@ -142,7 +142,7 @@ async def test_a_server_that_misbehaves_fails_the_run_in_words(
     mercato: Service, pos: Client, shop: Merchant, store: Any
 ):
     for server, words in SERVERS.values():
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await fail(mercato, pos, store, shop.host(server(), "/new.json"), words)
 
 
@@ -152,7 +152,7 @@ async def test_a_dry_run_ends_at_every_misbehaving_server_too(
 ):
     for server, words in SERVERS.values():
         url = shop.host(server(), "/new.json")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             reply = (await pos.post(VALIDATION, {"callbackUrl": url})).json()
         assert (reply["valid"], reply["summary"], reply["diff"]) == (False, None, None)
         assert_said(reply["errors"], words)
