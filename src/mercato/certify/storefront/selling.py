@@ -178,15 +178,15 @@ class Selling:
                 None, "Idempotency-Key may have 1 to 255 printable ASCII characters."
             )
         order = _place(request.body)
-        content = as_json(order)
+        digest = hashlib.sha256(as_json(order)).digest()
         known = self._keys.get(key)
         if known is not None:
-            if known[0] != content:
+            if known[0] != digest:
                 raise errors.IdempotencyKeyReused("This key has named another request.")
             first, replayed = known[1], ("Idempotent-Replayed", "true")
             return Answer(status=first.status, headers=(*first.headers, replayed), body=first.body)
         answer = self._taken(order)
-        self._keys[key] = (content, answer)
+        self._keys[key] = (digest, answer)
         return answer
 
     def order(self, request: Request) -> Answer:
