@@ -14,6 +14,7 @@ from tests.carts.chance import Chance, count
 from tests.carts.slow import verdict
 from tests.catalog.documents import compiled
 
+from mercato.carts import pricing
 from mercato.carts.changes import Menu, add_item, remove_item
 from mercato.carts.model import AddCartItemRequest, Cart, LineItem, PricedCart, RemoveCartItemRequest
 from mercato.carts.places import CART, in_cart
@@ -53,6 +54,21 @@ def check_price(seed: int, careless: float) -> bool:
     assert told <= Counter(expected.faults)
     assert expected.total is None or Fraction(got.total, scale) == expected.total
     return not expected.faults
+
+
+def check_plain(seed: int, careless: float) -> bool:
+    """Compare the one walk that knows no faults with the other, which looks at everything; tell whether it priced."""
+    world = Chance(seed, careless=careless)
+    menu, items = menu_of(world), read(world.lines())
+    asked: Any = {"places": in_cart(items), "whole": CART, "catalog": menu.catalog, "sold_out": menu.sold_out}
+    quick = price(items, **asked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pricing, "_plain", lambda *_: None)
+        looked_at = price(items, **asked)
+    walked = pricing._plain(items, menu.catalog, menu.sold_out) is not None  # which way it went
+    assert msgspec.structs.replace(quick, as_sent=()) == msgspec.structs.replace(looked_at, as_sent=())
+    assert not (walked and (quick.faults or quick.overflows or quick.unavailable))
+    return walked
 
 
 def check_growth(seed: int) -> None:
@@ -138,6 +154,17 @@ def test_chance_makes_both_carts_that_can_be_bought_and_carts_that_cannot():
 @given(seeds, st.sampled_from([0.0, 0.3, 1.0]))
 def test_prices_and_faults_equal_those_of_the_slow_pricing(seed: int, careless: float):
     check_price(seed, careless)
+
+
+def test_one_walk_prices_some_carts_and_leaves_others_to_be_looked_at():
+    walked = sum(check_plain(seed, 0.3) for seed in range(300))
+    assert 15 < walked < 285
+
+
+@settings(QUICK, max_examples=500)
+@given(seeds, st.sampled_from([0.0, 0.3, 1.0]))
+def test_a_cart_costs_the_same_whether_it_is_walked_once_or_looked_at(seed: int, careless: float):
+    check_plain(seed, careless)
 
 
 @settings(QUICK, max_examples=300)
