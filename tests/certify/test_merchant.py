@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from mercato.certify.merchant.suite import MERCHANT
 from mercato.certify.merchant.visit import MerchantOptions, certify_merchant
 from mercato.certify.model import Outcome, UnusableTargetError, Verdict
 from mercato.outbound.signing import new_secret
-from mercato.testing import DECLINED_CARD
+from mercato.testing import DECLINED_CARD, Received, Reply
+from mercato.testing.acts import Act
+from mercato.wire import as_json
 
 
 async def certified(merchant: Healthy, only: Sequence[str] = (), **options: Any) -> dict[str, Outcome]:
@@ -120,3 +123,30 @@ def test_ids_and_titles_fit_on_a_line_of_eighty_columns():
         assert check.proves
         assert check.advice
         assert check.section
+
+
+NONSENSE = {
+    "no JSON": b"<html>Welcome</html>",
+    "deep": b"[" * 100_000,
+    "a list": b"[1, null]",
+    "a string": b'"yes"',
+    "other types": b'{"isValid": "yes", "accepted": 1, "amounts": [], "errors": {"code": 5}, "partnerOrderId": {}}',
+    "odd amounts": b'{"isValid": true, "accepted": true, "amounts": {"taxes": "NaN", "total": 1e999}}',
+    "not UTF-8": b'{"isValid": true, "partnerOrderId": "\xff"}',
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+@pytest.mark.parametrize("status", [200, 409, 500])
+async def test_a_merchant_that_answers_nonsense_breaks_nothing_here(nonsense: str, status: int):
+    class Babbles(Healthy):
+        def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
+            return Reply(status, NONSENSE[nonsense])
+
+    async with Babbles(secret=SECRET, catalog=menu()) as merchant:
+        options = MerchantOptions(webhook_url=merchant.webhook_url, secret=SECRET, document=as_json(menu()))
+        hooks = [check for check in MERCHANT.checks.values() if check.group != "merchant.catalog"]
+        alone = [replace(check, needs=()) for check in hooks]
+        outcomes = {one.id: one for one in await certify_merchant(options, alone, lambda _: None)}
+    assert len(of(outcomes, Verdict.FAIL)) > 5

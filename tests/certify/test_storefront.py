@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from mercato.certify.model import Outcome, Verdict
 from mercato.certify.storefront.drivers import HandDriver
 from mercato.certify.storefront.suite import STOREFRONT
 from mercato.certify.storefront.visit import StorefrontOptions, certify_storefront
+from mercato.testing.caller import Answer
 
 KEY = "mk_marketfront_of_a_storefront_under_test"
 
@@ -62,6 +64,53 @@ async def test_a_storefront_with_one_bug_fails_the_check_that_is_named_after_it(
 def test_every_check_has_its_mutant_or_a_reason_why_not():
     assert MUTANTS.keys() | UNMUTATED.keys() == STOREFRONT.checks.keys()
     assert not MUTANTS.keys() & UNMUTATED.keys()
+
+
+NONSENSE: dict[str, Any] = {
+    "no JSON": b"order=1&tip=2",
+    "deep": b"[" * 100_000,
+    "a list": b"[1, null]",
+    "no cart": b"{}",
+    "other types": b'{"cart": 5, "fulfillment": [], "amounts": "all", "validatedOrderToken": {}}',
+    "odd lines": b'{"cart": {"lineItems": [null, {"itemId": "x"}]}, "amounts": {"total": "NaN", "tip": 1}}',
+    "not UTF-8": b'{"cart": "\xff"}',
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+async def test_a_storefront_that_sends_nonsense_breaks_nothing_here(nonsense: str):
+    class Babbles(Shop):
+        async def ask(
+            self, operation: str, method: str, path: str, body: Any = None, **headers: str
+        ) -> Answer:
+            assert self._session is not None
+            base, key = self._service
+            sent = (
+                NONSENSE[nonsense]
+                if method == "POST" and operation in {"validate", "place", "cart"}
+                else None
+            )
+            if sent is None:
+                return await super().ask(operation, method, path, body, **headers)
+            given = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", **headers}
+            async with self._session.post(base + path, data=sent, headers=given) as reply:
+                return Answer(reply.status, reply.headers, await reply.read())
+
+        async def buy(self, *_number: int, **_asked: Any) -> Any:
+            for operation in ("discover", "cart", "validate", "place", "place"):
+                where = {"discover": "stores/discover", "cart": "carts/add"}.get(
+                    operation, f"orders/{operation}"
+                )
+                await self.ask(
+                    operation, "POST", f"/v1/marketfront/{where}", {}, **{"Idempotency-Key": "k" * 20}
+                )
+
+    alone = [replace(check, needs=()) for check in STOREFRONT.checks.values()]
+    options = StorefrontOptions(key=KEY, driver=InProcess(Babbles), seconds=300.0, slow_seconds=0.1)
+    outcomes = {one.id: one for one in await certify_storefront(options, alone, lambda _: None)}
+    assert "storefront.order.sent" in of(outcomes, Verdict.PASS)
+    assert len(of(outcomes, Verdict.FAIL)) > 5
 
 
 async def test_without_anybody_who_buys_events_are_looked_at_all_the_same():

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from mercato import clock
 from mercato.certify.model import Check, Outcome, UnusableTargetError
+from mercato.certify.signed import sign
 from mercato.certify.suite import Suite
 from mercato.cli import FAILED
 from mercato.cli.certified import Screen
@@ -16,7 +17,7 @@ from mercato.cli.console import print_json
 from mercato.cli.failures import UnusableError
 from mercato.cli.pasted import read_secrets
 from mercato.cli.plain import folded, say
-from mercato.cli.reports import check_writable, report_of, signed_by, write
+from mercato.cli.reports import check_writable, report_of, vault, write
 from mercato.cli.sources import RefusedError, read_document, settings
 from mercato.outbound.signing import signing_key
 from mercato.wire.checks import uri_fault
@@ -49,7 +50,9 @@ class Telling:
             check_writable(report)
         self._screen = None if json else Screen(suite)
         self._kind, self._target = kind, target
-        self._report, self._data_dir = report, data_dir
+        self._report = report
+        # Asked for now: a key that can't be had is not to be noticed after all the work.
+        self._vault = vault(data_dir) if json or report is not None else None
 
     def told(self, outcome: Outcome) -> None:
         """Tell one outcome."""
@@ -68,8 +71,8 @@ class Telling:
         found = report_of(self._kind, self._target, began, outcomes)
         if self._screen is not None:
             self._screen.end(outcomes)
-        if self._report is not None or self._screen is None:
-            signed = signed_by(found, self._data_dir)
+        if self._vault is not None:
+            signed = sign(found, self._vault)
             if self._report is not None:
                 write(signed, self._report)
             if self._screen is None:

@@ -11,7 +11,7 @@ import msgspec
 
 from mercato import clock
 from mercato.certify.model import Outcome, Report, counted
-from mercato.certify.signed import MOST_BYTES, SignedReport, Trust, public_keys, sign, verify
+from mercato.certify.signed import MOST_BYTES, SignedReport, Trust, public_keys, verify
 from mercato.certify.signed import UnreadableError as NoReport
 from mercato.cli import FAILED
 from mercato.cli.failures import UnusableError
@@ -53,11 +53,6 @@ def write(signed: SignedReport, file: Path) -> None:
         file.write_bytes(text + b"\n")
     except OSError as error:
         raise UnusableError(f"The report cannot be written to {file}: {error.strerror}.") from None
-
-
-def signed_by(report: Report, data_dir: Path | None) -> SignedReport:
-    """Return the report, signed by this installation."""
-    return sign(report, vault(data_dir))
 
 
 def check_writable(file: Path) -> None:

@@ -197,7 +197,7 @@ def but_number(reply: Reply) -> tuple[int, Any]:
     """Return status and content of an answer, but for the merchant's number: another check looks at that."""
     try:
         value = json.loads(reply.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return reply.status, reply.body
     if isinstance(value, dict):
         value.pop("partnerOrderId", None)

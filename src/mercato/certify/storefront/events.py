@@ -200,7 +200,7 @@ async def _shown(bench: Bench, order_id: UUID, status: OrderStatus) -> str:
     try:
         shown: Any = json.loads(reply.body)
         found = shown["status"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise Failed(f"{address(url)} answered {reply.status}, and no JSON with `status`.") from None
     if str(found).lower() != status.value.lower():
         raise Failed(f"Its status is shown as {found!r}, where it is {status.value!r}.")

@@ -219,7 +219,7 @@ class Network:
 
     def _refusal(self, problem: Problem, context: Context, turn: Turn) -> Answer:
         status, headers, body = render(problem, context)
-        if turn.change is not None:
+        if turn.change is not None and turn.problem is not None:
             members = turn.change(members_of(problem, context))
             status, body = members["status"], as_json(members)
         return Answer(
@@ -274,5 +274,5 @@ def _with(answer: Answer, body: bytes) -> Answer:
 def _value(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
