@@ -280,6 +280,13 @@ def test_a_command_that_does_not_buy_is_told(command: str, words: str, capsys: p
     assert words in " ".join(capsys.readouterr().out.split())
 
 
+def test_when_all_is_skipped_there_was_nothing_to_look_at(capsys: pytest.CaptureFixture[str]):
+    assert cli.run(["certify", "storefront", "--command", "true", "--only", "storefront.events"]) == 2
+    out = capsys.readouterr().out
+    assert "  skip  all 11" in out
+    assert "Give the receiver of order events" in out
+
+
 def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]):
     with Shop(secret=SECRET) as shop:
         port = shop.url.rpartition(":")[2]

@@ -102,11 +102,6 @@ class Report(Wire):
     counts: Counts
     checks: tuple[Outcome, ...]
 
-    @property
-    def is_good(self) -> bool:
-        """Tell whether nothing failed, and something passed."""
-        return not self.counts.failed and self.counts.passed > 0
-
 
 def counted(outcomes: tuple[Outcome, ...]) -> Counts:
     """Return how many outcomes there are of each verdict."""

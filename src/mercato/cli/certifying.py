@@ -11,7 +11,7 @@ from mercato import clock
 from mercato.certify.model import Check, Outcome, UnusableTargetError
 from mercato.certify.signed import sign
 from mercato.certify.suite import Suite
-from mercato.cli import FAILED
+from mercato.cli import FAILED, UNUSABLE
 from mercato.cli.certified import Screen
 from mercato.cli.console import print_json
 from mercato.cli.failures import UnusableError
@@ -79,7 +79,9 @@ class Telling:
                 print_json(signed)
             else:
                 say(f"The signed report is in {self._report}.")
-        return 0 if found.is_good else FAILED
+        if found.counts.failed:
+            return FAILED
+        return 0 if found.counts.passed else UNUSABLE
 
 
 def selected(suite: Suite[Any], only: Sequence[str] | None) -> tuple[Check[Any], ...]:
