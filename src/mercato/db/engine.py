@@ -177,7 +177,9 @@ class Database:
         """
         if self.replica is not None and self.replica.is_fresh():
             try:
-                return await self.replica.read(lambda connection: block(Read(self, self._executes(connection))))
+                return await self.replica.read(
+                    lambda connection: block(Read(self, self._executes(connection)))
+                )
             except Exception as error:
                 if not is_unavailable(error):
                     raise
