@@ -167,7 +167,7 @@ def storefront(
         order_url=None if order_url is None else _template(order_url),
         seconds=SECONDS if listen is None else BY_HAND_SECONDS,
     )
-    target = "its command" if command is not None else "whoever calls"
+    target = "what its command sends" if command is not None else "what is sent here"
     if event_url is not None:
         target = (
             address(event_url) if command is None and listen is None else f"{target}, {address(event_url)}"

@@ -63,7 +63,7 @@ class Telling:
         """Do the work, tell what came of it, and return the exit code."""
         began = clock.now()
         if self._screen is not None:
-            say(*folded(f"Certifying the {self._kind} at {self._target}"))
+            say(*folded(f"Certifying the {self._kind}: {self._target}"))
         try:
             outcomes = asyncio.run(work)
         except UnusableTargetError as error:

@@ -84,7 +84,7 @@ def look_at(file: str, *, public_key: str | None, data_dir: Path | None) -> int:
     ours = found.trust is Trust.OURS
     say("VALID" if ours else "NOT TRUSTED")
     say(
-        f"  {report.kind} at {report.target}",
+        f"  {report.kind}{' at' if report.target.startswith('http') else ':'} {report.target}",
         f"  {report.started_at}, mercato {report.version}",
         f"  {report.counts.passed} passed, {report.counts.failed} failed, {report.counts.skipped} skipped",
         f"  key {found.fingerprint}",
