@@ -18,6 +18,8 @@ from mercato.testing import DECLINED_CARD, Received, Reply
 from mercato.testing.acts import Act
 from mercato.wire import as_json
 
+_PATIENT = {"declined_card": DECLINED_CARD, "seconds": 300.0, "validate_seconds": 60.0, "place_seconds": 60.0}
+
 
 async def certified(merchant: Healthy, only: Sequence[str] = (), **options: Any) -> dict[str, Outcome]:
     given: dict[str, Any] = {
@@ -25,7 +27,7 @@ async def certified(merchant: Healthy, only: Sequence[str] = (), **options: Any)
         "secret": SECRET,
         "catalog_url": merchant.catalog_url,
     }
-    asked = MerchantOptions(**(given | {"declined_card": DECLINED_CARD, "seconds": 300.0} | options))
+    asked = MerchantOptions(**(given | _PATIENT | options))
     told: list[Outcome] = []
     outcomes = await certify_merchant(asked, MERCHANT.select(only), told.append)
     assert list(outcomes) == told
