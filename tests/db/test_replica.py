@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import text
@@ -208,7 +208,7 @@ async def test_a_catalog_that_has_not_reached_the_replica_is_read_from_the_prima
                 # Believed, and empty: as one that is an instant behind.
                 db.replica._as_of = time.monotonic() + 60
                 set_id = there.store["catalogSetId"]
-                assert await CompiledCatalogs(db).get(set_id) is not None
+                assert await CompiledCatalogs(db).get(UUID(set_id)) is not None
                 mercato.app.bodies._db = db
                 path = f"/v1/marketfront/catalog-sets/{set_id}"
                 assert (await there.front.get(path)).status == 200

@@ -34,6 +34,7 @@ Headers = list[tuple[bytes, bytes]]
 
 log = structlog.get_logger("mercato.web")
 
+
 class _Nobody:
     __slots__ = ()
 
