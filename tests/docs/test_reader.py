@@ -9,11 +9,10 @@ from tests.docs.reader import Reader
 
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
-    monkeypatch.setattr("tests.docs.reader.PATIENCE", 0.3)
     monkeypatch.setattr("tests.docs.reader.shown", str)
     desk = tmp_path / "desk"
     desk.mkdir()
-    someone = Reader(desk)
+    someone = Reader(desk, patience=0.3)
     yield someone
     someone.leaves()
 
@@ -56,10 +55,8 @@ def test_a_page_read_apart_leaves_nothing_in_the_shell(reader: Reader, tmp_path:
         reader.reads(page(tmp_path, "```sh\necho $A\n```\n"))
 
 
-def test_a_question_is_asked_again_and_an_order_is_not(
-    reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tests.docs.reader.PATIENCE", 20)
+def test_a_question_is_asked_again_and_an_order_is_not(reader: Reader, tmp_path: Path) -> None:
+    reader.patience = 20
     counting = "echo x >> asked; wc -l < asked | xargs"
     reader.reads(page(tmp_path, f"```sh\n{counting}\n```\n\n```text\n3\n```\n"))
     with pytest.raises(AssertionError, match="printed '4"):
