@@ -21,6 +21,8 @@ from mercato.webhooks import deliveries
 log = structlog.get_logger("mercato.upkeep")
 
 EVERY_SECONDS: Final = 600.0
+FIRST_SECONDS: Final = 30.0
+"""A start has more urgent things to do, and many processes start together."""
 
 BATCH: Final = 100
 """Rows that one transaction deletes: a catalog's row can drag megabytes along."""
@@ -40,15 +42,17 @@ class Upkeep(Struct, frozen=True):
     audit_days: int = 365
 
     async def run(self) -> None:
-        """Tidy up now and every ten minutes, for ever; a database that is away is tried again later."""
+        """Tidy up soon and every ten minutes, for ever; a database that is away is tried again later."""
+        pause = FIRST_SECONDS
         while True:
+            await asyncio.sleep(pause)
+            pause = EVERY_SECONDS
             try:
                 await self.once()
             except Exception as error:
                 if not is_unavailable(error):
                     raise
                 log.warning("upkeep waits: the database is away")
-            await asyncio.sleep(EVERY_SECONDS)
 
     async def once(self) -> None:
         """Delete everything that is older than it is kept."""
