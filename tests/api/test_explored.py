@@ -13,7 +13,7 @@ from tests.service import Client, Merchant, Service
 
 from mercato.web.app import document
 
-EXAMPLES = 10
+EXAMPLES = 6
 """Generated requests for each operation."""
 
 WORDED: dict[str, set[int]] = {"validateOrder": {503}, "placeOrder": {503}}
