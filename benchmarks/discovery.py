@@ -208,16 +208,10 @@ class _Recorder:
         self.dialect = dialect
         self._run = run
 
-    def read(self) -> "_Recorder":
-        return self
+    async def read_recent(self, block: Callable[[Any], Awaitable[Any]]) -> Any:
+        return await block(self)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        pass
-
-    async def execute(self, statement: TextClause, values: dict[str, Any]) -> Any:
+    async def all(self, statement: TextClause, values: dict[str, Any]) -> Any:
         return await self._run(statement, values)
 
 

@@ -3,6 +3,7 @@
 import struct
 from bisect import bisect_right
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -38,4 +39,10 @@ class Openings:
         if second is None:
             second = self._seconds[timezone] = second_of_week(self._now.astimezone(ZoneInfo(timezone)))
         # Spans don't touch each other, so between an opening and its closing the number of edges passed is odd.
-        return bisect_right(struct.unpack(f"<{len(spans) // 4}I", spans), second) % 2 == 1
+        return bisect_right(_edges(spans), second) % 2 == 1
+
+
+@lru_cache(maxsize=4096)
+def _edges(spans: bytes) -> tuple[int, ...]:
+    """Return every opening and closing: most stores of a place have the hours of many others."""
+    return struct.unpack(f"<{len(spans) // 4}I", spans)

@@ -7,6 +7,7 @@ takes three multiplications where the haversine takes five functions.
 
 import math
 from collections.abc import Iterator
+from functools import cache
 from typing import Final, NamedTuple
 
 EARTH_RADIUS: Final = 6_371_008.8
@@ -42,14 +43,19 @@ class Zone(NamedTuple):
 
 
 class Circle(NamedTuple):
-    """What is within so many metres of a place: ranges of cells that cover it, and the chord's largest square."""
+    """What is within so many metres of a place; `most` is the chord's largest square."""
 
     latitude: float
     longitude: float
     metres: float
     centre: Point
     most: float
-    ranges: tuple[tuple[int, int], ...]
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """Ranges of cells that cover it, worked out anew: not every search asks for them."""
+        rows = _rows(self.latitude, self.longitude, _angle(self.metres))
+        return [part for row, _, covered in rows for part in _wrapped(row, *covered)]
 
     def inner(self, ring: int) -> "Circle":
         """Return one of the circles inside; the last of RINGS is the circle itself."""
@@ -74,10 +80,7 @@ def circle_of(latitude: float, longitude: float, metres: float) -> Circle:
     angle = _angle(metres)
     # A millimetre more, so that a store on the edge, as its distance is shown, is inside.
     chord = 2 * math.sin(min(angle + 0.001 / EARTH_RADIUS, math.pi) / 2)
-    ranges = [
-        part for row, _, covered in _rows(latitude, longitude, angle) for part in _wrapped(row, *covered)
-    ]
-    return Circle(latitude, longitude, metres, point_of(latitude, longitude), chord * chord, tuple(ranges))
+    return Circle(latitude, longitude, metres, point_of(latitude, longitude), chord * chord)
 
 
 def zones_of(circle: Circle) -> tuple[list[Zone], list[Zone]]:
@@ -156,13 +159,24 @@ def _rows(latitude: float, longitude: float, angle: float) -> Iterator[tuple[int
     # The widest place of a circle lies nearer to the pole than its centre; one that holds a pole is widest there.
     ratio = sine / cosine if cosine > 0 else math.copysign(2.0, sine)
     widest = math.degrees(math.asin(ratio)) if abs(ratio) <= 1 else math.copysign(90.0, ratio)
-    edges = [_width_at(row * CELL_DEGREES - 90, latitude, cosine) for row in range(first, last + 2)]
-    for at, row in enumerate(range(first, last + 1)):
-        below, above = edges[at], edges[at + 1]
-        low, high = row * CELL_DEGREES - 90, (row + 1) * CELL_DEGREES - 90
-        most = _width_at(min(max(widest, low), high), latitude, cosine) + _MARGIN
-        touched = _touched(longitude, most)
+    about = math.sin(math.radians(latitude)), math.cos(math.radians(latitude)), cosine
+    below = _width_at(*_parallel(first), *about)
+    for row in range(first, last + 1):
+        above = _width_at(*_parallel(row + 1), *about)
+        most = max(below, above)
+        if row * CELL_DEGREES - 90 < widest < (row + 1) * CELL_DEGREES - 90:
+            beta = math.radians(widest)
+            most = _width_at(math.sin(beta), math.cos(beta), *about)
+        touched = _touched(longitude, most + _MARGIN)
         yield row, _held(longitude, min(below, above) - 2 * _MARGIN), touched
+        below = above
+
+
+@cache
+def _parallel(row: int) -> tuple[float, float]:
+    """Return the sine and the cosine of the latitude where a row begins."""
+    beta = math.radians(row * CELL_DEGREES - 90)
+    return math.sin(beta), math.cos(beta)
 
 
 def _touched(longitude: float, half: float) -> Span:
@@ -177,11 +191,13 @@ def _held(longitude: float, half: float) -> Span | None:
     return (first, last) if half > 0 and first <= last else None
 
 
-def _width_at(at: float, latitude: float, cosine: float) -> float:
-    """Return how many degrees of longitude to each side a circle reaches at a latitude; nothing beyond it."""
-    phi, beta = math.radians(latitude), math.radians(at)
-    below = math.cos(phi) * math.cos(beta)
-    above = cosine - math.sin(phi) * math.sin(beta)
+def _width_at(sine: float, cosine: float, about_sine: float, about_cosine: float, reach: float) -> float:
+    """Return how many degrees of longitude to each side a circle reaches at a latitude; nothing beyond it.
+
+    Given are the sine and the cosine of that latitude and of the centre's, and the cosine of the circle's angle.
+    """
+    below = about_cosine * cosine
+    above = reach - about_sine * sine
     if below < 1e-12:  # noqa: PLR2004  # at a pole all longitudes meet
         return 180.0 if above <= 0 else 0.0
     return math.degrees(math.acos(min(max(above / below, -1.0), 1.0)))

@@ -31,30 +31,25 @@ class Hit(NamedTuple):
     sold_out: str | None
 
 
-class Hours(NamedTuple):
-    """Opening hours among the hits of a ring, and how many hits that are not paused have them."""
-
-    key: int
-    timezone: str
-    spans: bytes
-    ring: int
-    stores: int
+Hours = tuple[int, str, bytes, int, int]
+"""Opening hours among the hits of a ring: key, time zone, spans, ring, how many hits that are not paused have them."""
 
 
 async def count_rings(tx: Read, search: Search) -> list[int]:
     """Return how many hits by place there are in each ring's zones."""
     shape, values = _shape(tx, search), _values(search) | _zones(tx, search)
-    found: dict[int, int] = {row[0]: row[1] for row in await tx.execute(statements.rings(shape), values)}
+    found: dict[int, int] = {row[0]: row[1] for row in await tx.all(statements.rings(shape), values)}
     return [found.get(ring, 0) for ring in range(len(RINGS))]
 
 
-async def list_hours(tx: Read, search: Search) -> list[Hours]:
+async def list_hours(tx: Read, search: Search) -> Sequence[Hours]:
     """Return the opening hours of all hits that are not paused: as many rows as they differ."""
     shape = _shape(tx, search)
     values = _values(search) | _words(tx, search.question)
     if shape.by_cells:
         values |= _zones(tx, search)
-    return [Hours(*row) for row in await tx.execute(statements.hours(shape), values)]
+    rows: Sequence[Any] = await tx.all(statements.hours(shape), values)
+    return rows
 
 
 async def list_hits(
@@ -74,7 +69,7 @@ async def list_hits(
         values |= _tiers(tx, search.question) | {"top": offset + limit}
     total: int | None = None
     hits = []
-    for count, *rest in await tx.execute(statements.page(shape), values):
+    for count, *rest in await tx.all(statements.page(shape), values):
         total = count
         if rest[2] is not None:
             hits.append(Hit(*rest))

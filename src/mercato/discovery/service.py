@@ -67,11 +67,12 @@ async def _found(
     """Return how many there are, and the page of them."""
     keys: list[int] | None = None
     if opened:
-        rows = [
-            row for row in await queries.list_hours(tx, search) if openings.is_open(row.timezone, row.spans)
-        ]
-        keys = sorted({row.key for row in rows})
-        rings = [sum(row.stores for row in rows if row.ring == ring) for ring in range(len(RINGS))]
+        rings, open_now = [0] * len(RINGS), set()
+        for key, timezone, spans, ring, stores in await queries.list_hours(tx, search):
+            if openings.is_open(timezone, spans):
+                rings[ring] += stores
+                open_now.add(key)
+        keys = sorted(open_now)
     elif search.circle is not None and search.question is None:
         rings = await queries.count_rings(tx, search)
     else:

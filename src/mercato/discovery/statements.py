@@ -13,6 +13,7 @@ from sqlalchemy import ARRAY, BigInteger, Double, Text, TextClause, bindparam, t
 from sqlalchemy.types import TypeEngine
 
 from mercato.db.clock import Dialect
+from mercato.db.prepared import prepared
 
 
 class Shape(NamedTuple):
@@ -246,4 +247,4 @@ def _statement(shape: Shape, sql: str) -> TextClause:
     keys: TypeEngine[Any] = ARRAY(BigInteger()) if shape.dialect == "postgresql" else Text()
     types = _TYPES | {"keys": keys}
     named = list(made._bindparams)  # noqa: SLF001  # which of the parts' parameters it has
-    return made.bindparams(*(bindparam(name, type_=types.get(name, Text())) for name in named))
+    return prepared(made.bindparams(*(bindparam(name, type_=types.get(name, Text())) for name in named)))
