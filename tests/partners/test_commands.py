@@ -382,3 +382,10 @@ def _until_it_reads(process: int) -> None:
     call = Path(f"/proc/{process}/syscall")
     while not call.read_text().startswith("0 0x0 "):
         os.sched_yield()
+
+
+def test_a_table_in_a_pipe_is_as_wide_as_columns_says(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shell("partner", "create", "A name that goes on and on " * 5, "--kind", "both")
+    for command in (("partner", "list"), ("key", "list"), ("audit",)):
+        assert max(map(len, shell(*command).splitlines())) <= 80, command
