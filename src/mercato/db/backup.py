@@ -30,6 +30,8 @@ def backup(database: Path, copy: Path, *, progress: Progress | None = None) -> N
         raise BackupError(f"There is no database {database}.")
     if copy.exists():
         raise BackupError(f"{copy} exists already. Name a file that does not.")
+    if not copy.parent.is_dir():
+        raise BackupError(f"There is no directory {copy.parent}. Make it, or name a file in another.")
     unfinished = copy.with_name(f".{copy.name}.{os.getpid()}.part")
     try:
         _create_private(unfinished)
@@ -49,7 +51,9 @@ def restore(copy: Path, database: Path, *, replace: bool = False) -> None:
     Raises BackupError: for a copy that is damaged or is none, a database that is in use, or one that exists.
     """
     if not copy.exists():
-        raise BackupError(f"There is no file {copy}.")
+        raise BackupError(f"There is no file {copy}. Name one that mercato backup has made.")
+    if not copy.is_file():
+        raise BackupError(f"{copy} is no file. Name one that mercato backup has made.")
     if database.exists():
         if not replace:
             raise BackupError(f"{database} exists already. To put the copy in its place, add --replace.")
