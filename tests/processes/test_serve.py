@@ -182,7 +182,8 @@ async def test_a_port_that_is_taken_is_told(tmp_path: Path):
             "serve", "--port", base.rsplit(":", 1)[1], "--data-dir", tmp_path / "b"
         )
         assert code == 1
-        assert "can't be listened on" in out + err
+        assert "Cannot listen on" in out + err
+        assert "--port" in out + err
 
 
 @only_sqlite
