@@ -2,6 +2,7 @@
 
 import sqlite3
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import asyncpg
@@ -22,6 +23,14 @@ _OLD: Final = "The database does not have the tables of this version. Make them 
 
 class UnusableError(Exception):
     """The command was asked for something that cannot be: exit code 2."""
+
+
+def no_data_dir(data_dir: Path, error: OSError) -> UnusableError:
+    """Return what to raise where the data directory cannot be made."""
+    why = "is not a directory" if isinstance(error, FileExistsError) else f"cannot be made: {error.strerror}"
+    return UnusableError(
+        f"The data directory {data_dir} {why}. Name another with --data-dir or MERCATO_DATA_DIR."
+    )
 
 
 @dataclass(frozen=True, slots=True)

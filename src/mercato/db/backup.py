@@ -58,7 +58,11 @@ def restore(copy: Path, database: Path, *, replace: bool = False) -> None:
         if not replace:
             raise BackupError(f"{database} exists already. To put the copy in its place, add --replace.")
         _check_unused(database)
-    database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        why = f"The data directory {database.parent} cannot be made: {error.strerror}."
+        raise BackupError(f"{why} Name another with --data-dir.") from error
     unfinished = database.with_name(f".{database.name}.{os.getpid()}.part")
     try:
         _create_private(unfinished)
