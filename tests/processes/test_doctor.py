@@ -217,3 +217,12 @@ async def test_a_server_and_a_worker_take_as_many_open_files_as_they_may(command
     finally:
         process.kill()
         await process.communicate()
+
+
+def test_what_the_doctor_says_keeps_to_the_columns_there_are(
+    fresh: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    told = fresh("doctor", code=2)
+    assert "→ There is no database" in told
+    assert max(len(line) for line in told.splitlines() if str(fresh.data_dir) not in line) <= 80

@@ -72,7 +72,10 @@ def _of_database(error: Exception) -> Failure | None:
     # from connecting, but a person wants to know that the file is damaged or the password wrong.
     if is_unavailable(cause) and "unable to open" not in what:
         return Failure(_AWAY)
-    return Failure(f"The database cannot be used: {_sentence(what)}")
+    told = f"The database cannot be used: {_sentence(what)}"
+    if "not a database" in what or "malformed" in what:
+        told += " Put a backup in its place: mercato restore FILE --replace"
+    return Failure(told)
 
 
 def _drivers(error: BaseException) -> BaseException | None:
