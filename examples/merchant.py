@@ -115,11 +115,20 @@ async def main(partner: dict[str, str], port: int = 9200) -> None:
                 print(f"Order {order_id} was not cooked: {fault}", flush=True)
 
 
+def read(file: str) -> dict[str, str]:
+    """Return what a partner's file holds; end where it is none."""
+    try:
+        found = json.loads(Path(file).read_text())
+    except (OSError, ValueError) as fault:
+        sys.exit(f"{file} cannot be read: {fault}. Make it with mercato partner create … --json > {file}")
+    return found if isinstance(found, dict) else sys.exit(f"{file} is no partner's file: it holds no object.")
+
+
 if __name__ == "__main__":
     if not sys.argv[1:]:
         sys.exit(__doc__)
     try:
-        asyncio.run(main(json.loads(Path(sys.argv[1]).read_text()), *map(int, sys.argv[2:3])))
+        asyncio.run(main(read(sys.argv[1]), *map(int, sys.argv[2:3])))
     except KeyError as missing:
         sys.exit(f"{sys.argv[1]} has no {missing}: is it the file of a partner of the other kind?")
     except (errors.MercatoError, OSError, ValueError) as fault:

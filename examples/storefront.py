@@ -98,13 +98,22 @@ def main(key: str, word: str) -> None:
         print(f"The order is {order.state}.")
 
 
+def read(file: str) -> dict[str, str]:
+    """Return what a partner's file holds; end where it is none."""
+    try:
+        found = json.loads(Path(file).read_text())
+    except (OSError, ValueError) as fault:
+        sys.exit(f"{file} cannot be read: {fault}. Make it with mercato partner create … --json > {file}")
+    return found if isinstance(found, dict) else sys.exit(f"{file} is no partner's file: it holds no object.")
+
+
 if __name__ == "__main__":
     file, given = sys.argv[1:2], os.environ.get("MERCATO_KEY")
     if not file and not given:
         sys.exit(__doc__)
     try:
         main(
-            json.loads(Path(file[0]).read_text())["marketfrontKey"] if file else str(given),
+            read(file[0])["marketfrontKey"] if file else str(given),
             sys.argv[2] if sys.argv[2:] else "" if STORE_ID else "ramen",
         )
     except KeyError as missing:

@@ -19,6 +19,13 @@ def test_an_unknown_setting_stops_the_start_and_the_nearest_name_is_told():
         load({"MERCATO_DATBASE_URL": "x"})
 
 
+def test_an_unknown_setting_that_is_like_none_says_what_to_do_too():
+    with pytest.raises(
+        SettingsError, match=r"MERCATO_FOO is not a setting\. Take it out of the environment\."
+    ):
+        load({"MERCATO_FOO": "1"})
+
+
 def test_all_faults_are_told_at_once():
     with pytest.raises(SettingsError) as caught:
         load({"MERCATO_PORT": "http", "MERCATO_INGEST_CONCURRENCY": "0", "MERCATO_X": ""})

@@ -216,8 +216,8 @@ def load(environment: Mapping[str, str], **overrides: Any) -> Settings:
             import difflib  # not in a start that has nothing to say
 
             close = difflib.get_close_matches(name, names, n=1)
-            hint = f" Did you mean {PREFIX}{close[0].upper()}?" if close else ""
-            faults.append(f"{variable} is not a setting.{hint}")
+            hint = f"Did you mean {PREFIX}{close[0].upper()}?" if close else "Take it out of the environment."
+            faults.append(f"{variable} is not a setting. {hint}")
     values |= {name: value for name, value in overrides.items() if value is not None}
     read = {name: _read(name, value, faults) for name, value in values.items()}
     if faults:

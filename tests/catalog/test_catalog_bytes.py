@@ -27,6 +27,7 @@ def test_a_document_must_be_an_object(document: str, said: str):
 
 def test_a_truncated_document_is_said_to_end_in_the_middle():
     document = json.dumps(cafe())
+    assert fault('{"items": {').endswith("it ends in the middle, as if it had been cut off.")
     for cut in (len(document) // 3, len(document) // 2, len(document) - 1):
         assert "cut off" in fault(document[:cut]) or "is not ended" in fault(document[:cut])
 

@@ -105,6 +105,14 @@ def test_the_list_needs_nobody(capsys: pytest.CaptureFixture[str]):
     assert "merchant.validate.unicode-names" not in out
 
 
+@pytest.mark.parametrize("kind", ["merchant", "storefront"])
+def test_the_list_for_programs_is_json_and_nothing_else(kind: str, capsys: pytest.CaptureFixture[str]):
+    assert cli.run(["certify", kind, "--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["checks"]
+    assert len(listed) > 60
+    assert all(one["id"].startswith(f"{kind}.") and one["title"] for one in listed)
+
+
 # --- asked for wrongly ----------------------------------------------------------------------------
 
 NOBODY = ["--webhook-url", "http://127.0.0.1:9/hooks"]

@@ -116,3 +116,14 @@ def test_a_database_of_something_else_is_refused(database: Path, tmp_path: Path)
         restore(other, database, replace=True)
     with pytest.raises(BackupError, match="no database of mercato"):
         backup(other, tmp_path / "copy.db")
+
+
+def test_a_copy_into_no_directory_names_the_directory_and_not_a_file_of_ours(database: Path, tmp_path: Path):
+    with pytest.raises(BackupError, match=r"There is no directory .*/none\. Make it"):
+        backup(database, tmp_path / "none" / "copy.db")
+
+
+def test_a_directory_is_no_copy_and_makes_no_data_directory(tmp_path: Path):
+    with pytest.raises(BackupError, match=r"is no file\. Name one"):
+        restore(tmp_path, tmp_path / "new" / "mercato.db")
+    assert not (tmp_path / "new").exists()

@@ -134,6 +134,7 @@ async def test_what_is_wrong_is_said_in_words(mercato: Service, desk: Path, name
     (desk / "wrong.json").write_text(wrong)
     (desk / "empty.json").write_text("{}")
     (desk / "broken.json").write_text("{")
+    (desk / "list.json").write_text("[]")
     nowhere = f"http://127.0.0.1:{free_port()}"
     port = ["0"] if name == "merchant.py" else []
     for url, arguments, words in (
@@ -141,7 +142,8 @@ async def test_what_is_wrong_is_said_in_words(mercato: Service, desk: Path, name
         (mercato.base, ["wrong.json", *port], "UNAUTHENTICATED"),
         (mercato.base, ["empty.json", *port], "of a partner of the other kind"),
         (mercato.base, ["broken.json", *port], "line 1"),
-        (mercato.base, ["none.json", *port], "No such file"),
+        (mercato.base, ["none.json", *port], "Make it with mercato partner create"),
+        (mercato.base, ["list.json", *port], "it holds no object"),
         (mercato.base, [], f"python examples/{name}"),
     ):
         code, out, err = await told(await started(desk, url, name, *arguments))

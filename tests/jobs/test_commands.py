@@ -80,7 +80,7 @@ def test_all_of_a_kind_are_revived_but_for_work_that_waits_already(shell: Shell,
 def test_what_is_not_dead_is_told_and_what_is_wrongly_asked_for(shell: Shell) -> None:
     assert "No work waits." in shell("job", "list")
     shell("job", "revive", "12345", code=1)
-    assert "is not dead, or gone" in shell.err
+    assert "is not dead, or gone. See those that are dead: mercato job list" in shell.err
     for wrong in ([], ["1", "--kind", "x"], ["one"], ["--bogus"]):
         shell("job", "revive", *wrong, code=2)
         assert shell.err
@@ -89,3 +89,9 @@ def test_what_is_not_dead_is_told_and_what_is_wrongly_asked_for(shell: Shell) ->
 def test_no_database_is_told(fresh: Shell) -> None:
     fresh("job", "list", code=2)
     assert "--data-dir" in fresh.err
+
+
+def test_a_number_that_no_database_can_hold_is_no_jobs_number(shell: Shell) -> None:
+    shell("job", "revive", str(2**63), "0", code=1)
+    assert f"{2**63} is no job's number. See those that are dead: mercato job list" in shell.err
+    assert "0 is no job's number" in shell.err

@@ -260,7 +260,7 @@ def test_a_file_that_is_no_database_is_said_to_be(fresh: Shell, command: tuple[s
     fresh.data_dir.mkdir(parents=True)
     (fresh.data_dir / "mercato.db").write_text("something else " * 1000)
     fresh("partner", *command, code=1)
-    assert "not a database" in fresh.err
+    assert "not a database. Put a backup in its place: mercato restore FILE --replace" in fresh.err
 
 
 @only_postgresql
@@ -382,3 +382,34 @@ def _until_it_reads(process: int) -> None:
     call = Path(f"/proc/{process}/syscall")
     while not call.read_text().startswith("0 0x0 "):
         os.sched_yield()
+
+
+def test_a_table_in_a_pipe_is_as_wide_as_columns_says(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shell("partner", "create", "A name that goes on and on " * 5, "--kind", "both")
+    for command in (("partner", "list"), ("key", "list"), ("audit",)):
+        assert max(map(len, shell(*command).splitlines())) <= 80, command
+
+
+@pytest.mark.parametrize("command", ["serve", "migrate", "worker", "restore"])
+def test_a_data_directory_that_cannot_be_made_says_what_to_name(
+    fresh: Shell, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.delenv("MERCATO_DATABASE_URL", raising=False)
+    fresh.data_dir.parent.mkdir(exist_ok=True)
+    fresh.data_dir.touch()
+    file = (__file__,) if command == "restore" else ()
+    fresh(command, *file, code=1 if command == "restore" else 2)
+    assert f"The data directory {fresh.data_dir}" in fresh.err
+    assert "Name another with --data-dir" in fresh.err
+
+
+def test_a_change_of_nothing_is_refused(shell: Shell) -> None:
+    shell("partner", "create", "A", "--kind", "both")
+    shell("partner", "update", "A", code=2)
+    assert "Say what to change: --webhook-token" in shell.err
+
+
+def test_a_customer_without_a_name_is_nobody_to_erase(shell: Shell) -> None:
+    shell("customer", "erase", " ", code=2)
+    assert "Say whom" in shell.err

@@ -217,3 +217,20 @@ async def test_a_server_and_a_worker_take_as_many_open_files_as_they_may(command
     finally:
         process.kill()
         await process.communicate()
+
+
+def test_what_the_doctor_says_keeps_to_the_columns_there_are(
+    fresh: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    told = fresh("doctor", code=2)
+    assert "→ There is no database" in told
+    assert max(len(line) for line in told.splitlines() if str(fresh.data_dir) not in line) <= 80
+
+
+def test_a_database_with_secrets_and_no_key_is_wrong_and_no_new_key_is_advised(shell: Shell) -> None:
+    shell("partner", "create", "A", "--kind", "commerce")
+    (shell.data_dir / FILE).unlink()
+    found = report(shell, code=1)["encryption"]
+    assert found["state"] == "wrong"
+    assert f"put their {FILE} there" in found["advice"]

@@ -199,6 +199,8 @@ async def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
         (["storefront", "--orders", "-1"], "cannot be less than 0"),
         (["merchant", "--log", "none/seen.jsonl", "--port", "0"], "--log"),
         (["merchant", "--step", "-1"], "cannot be less than 0"),
+        (["merchant", "--port", "65536"], "--port is from 0 to 65535"),
+        (["storefront", "--port", "-1"], "--port is from 0 to 65535"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -189,7 +189,7 @@ class _Scanner:
         at = _space(self._document, at).end()  # type: ignore[union-attr]  # matches nothing too
         rest = self._document[at : at + 12]
         if not rest:
-            return _BrokenError("it ends in the middle: was it cut off?", at)
+            return _BrokenError("it ends in the middle, as if it had been cut off", at)
         if rest[:1] == b'"' and expected == "a value":
             return _BrokenError("a string is not ended, or holds a character that has to be escaped", at)
         character = rest.decode("utf-8", "replace")[0]

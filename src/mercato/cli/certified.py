@@ -5,7 +5,9 @@ from typing import Any, Final
 
 from mercato.certify.model import Check, Exchange, Outcome, Verdict, counted
 from mercato.certify.suite import Suite
+from mercato.cli.console import print_json
 from mercato.cli.plain import cut, folded, harmless, say, width
+from mercato.wire import Wire
 
 MOST_LINES: Final = 14
 """Lines of a message that are shown; reports have all of it."""
@@ -87,8 +89,32 @@ def summed_up(outcomes: Sequence[Outcome]) -> str:
     return f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped."
 
 
-def list_checks(suite: Suite[Any], checks: Sequence[Check[Any]]) -> None:
+class Listed(Wire):
+    """One check, before it is made."""
+
+    id: str
+    group: str
+    title: str
+    section: str
+
+
+class Listing(Wire):
+    """What would be checked."""
+
+    checks: list[Listed]
+
+
+def list_checks(suite: Suite[Any], checks: Sequence[Check[Any]], *, json: bool) -> None:
     """Print what would be checked."""
+    if json:
+        print_json(
+            Listing(
+                checks=[
+                    Listed(id=one.id, group=one.group, title=one.title, section=one.section) for one in checks
+                ]
+            )
+        )
+        return
     group = ""
     for check in checks:
         if check.group != group:

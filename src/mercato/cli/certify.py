@@ -88,7 +88,7 @@ def merchant(
     """
     checks = selected(MERCHANT, only)
     if list_:
-        list_checks(MERCHANT, checks)
+        list_checks(MERCHANT, checks, json=json)
         return 0
     url = url_of(webhook_url, "--webhook-url")
     fault = timezone_fault(timezone)
@@ -147,7 +147,7 @@ def storefront(
     """
     checks = selected(STOREFRONT, only)
     if list_:
-        list_checks(STOREFRONT, checks)
+        list_checks(STOREFRONT, checks, json=json)
         return 0
     if command is not None and listen is not None:
         raise UnusableError("Give --command or --listen, not both.")

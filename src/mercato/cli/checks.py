@@ -1,5 +1,6 @@
 """What `mercato doctor` looks at: each check is one line that says what it saw, and what to do about it."""
 
+import os
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from enum import StrEnum
@@ -17,7 +18,7 @@ from mercato.jobs.ownership import is_owned
 from mercato.jobs.upkeep import list_gauges
 from mercato.partners.limits import Limiter
 from mercato.partners.resealing import count_unreadable
-from mercato.partners.vault import FILE, Vault, VaultError, load_keys
+from mercato.partners.vault import FILE, KEY_BYTES, Vault, VaultError, load_keys
 from mercato.settings import MiB, Settings
 from mercato.webhooks.disabled import count_disabled
 from mercato.wire import Wire
@@ -145,6 +146,11 @@ async def _encryption(tx: Read, settings: Settings) -> Check:
     given = settings.encryption_keys
     if given is None and not (settings.data_dir / FILE).exists():
         said = f"There is no encryption key: neither MERCATO_ENCRYPTION_KEYS nor {settings.data_dir / FILE}."
+        # No key opens what is sealed: a new one must not be made beside a copy that was put back without its own.
+        if await count_unreadable(tx, Vault([os.urandom(KEY_BYTES)]), most=MOST_SECRETS):
+            return _wrong(
+                "encryption", said, f"The database has secrets: put their {FILE} there before a start."
+            )
         return _note("encryption", said, "The first server makes one. Keep it apart from the database.")
     try:
         vault = Vault(load_keys(None if given is None else given.reveal(), settings.data_dir))

@@ -1,5 +1,6 @@
 """What the commands print: JSON for programs, tables for people."""
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -10,7 +11,7 @@ import msgspec
 from mercato.wire import Wire, instant
 
 WIDE: Final = 240
-"""Columns of a table that goes into a pipe: ids must not be cut."""
+"""Columns of a table that goes into a pipe, unless `COLUMNS` says how many: ids need not be folded there."""
 
 
 def print_json(value: Wire) -> None:
@@ -32,7 +33,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty:
     if not table.row_count:
         print(empty)
         return
-    Console(width=None if sys.stdout.isatty() else WIDE, highlight=False).print(table)
+    asked_for = sys.stdout.isatty() or "COLUMNS" in os.environ
+    Console(width=None if asked_for else WIDE, highlight=False).print(table)
 
 
 def print_facts(*facts: tuple[str, Any]) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from cyclopts import App, Parameter
 
 from mercato.cli.console import note
+from mercato.cli.failures import UnusableError
 from mercato.cli.options import DataDir
 from mercato.cli.session import opened
 from mercato.orders.forgetting import forget_customer
@@ -28,6 +29,8 @@ async def erase(
 
     The orders stay, with what was ordered and paid.
     """
+    if not name.strip():
+        raise UnusableError("Say whom: an e-mail address, a phone number or a partnerUserId, as it was sent.")
     found, after, more = 0, None, True
     async with opened(data_dir) as session:
         while more:

@@ -9,6 +9,7 @@ from mercato.cli.checks import Check, State, checks
 from mercato.cli.console import print_json
 from mercato.cli.failures import explain
 from mercato.cli.options import DataDir, Json
+from mercato.cli.plain import folded, say
 from mercato.cli.session import Session, opened
 from mercato.settings import SettingsError, load
 from mercato.wire import Wire
@@ -35,9 +36,11 @@ async def doctor(*, json: Json = False, data_dir: DataDir = None) -> int:
         return code
     width = max(len(one.name) for one in found)
     for one in found:
-        print(f"{one.state.upper():<8}  {one.name:<{width}}  {one.said}")
+        first = f"{one.state.upper():<8}  {one.name:<{width}}  "
+        indent = " " * len(first)
+        say(*folded(one.said, first=first, indent=indent))
         for line in one.advice.splitlines() if one.advice else ():
-            print(f"{'':<8}  {'':<{width}}  → {line}")
+            say(*folded(line, first=f"{indent}→ ", indent=f"{indent}  "))
     return code
 
 

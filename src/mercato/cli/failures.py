@@ -2,6 +2,7 @@
 
 import sqlite3
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import asyncpg
@@ -22,6 +23,14 @@ _OLD: Final = "The database does not have the tables of this version. Make them 
 
 class UnusableError(Exception):
     """The command was asked for something that cannot be: exit code 2."""
+
+
+def no_data_dir(data_dir: Path, error: OSError) -> UnusableError:
+    """Return what to raise where the data directory cannot be made."""
+    why = "is not a directory" if isinstance(error, FileExistsError) else f"cannot be made: {error.strerror}"
+    return UnusableError(
+        f"The data directory {data_dir} {why}. Name another with --data-dir or MERCATO_DATA_DIR."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,10 @@ def _of_database(error: Exception) -> Failure | None:
     # from connecting, but a person wants to know that the file is damaged or the password wrong.
     if is_unavailable(cause) and "unable to open" not in what:
         return Failure(_AWAY)
-    return Failure(f"The database cannot be used: {_sentence(what)}")
+    told = f"The database cannot be used: {_sentence(what)}"
+    if "not a database" in what or "malformed" in what:
+        told += " Put a backup in its place: mercato restore FILE --replace"
+    return Failure(told)
 
 
 def _drivers(error: BaseException) -> BaseException | None:

@@ -23,6 +23,9 @@ PAGE: Final = 100
 MOST: Final = 1000
 """Jobs that one command revives."""
 
+MOST_NUMBER: Final = 2**63 - 1
+_SEE: Final = "See those that are dead: mercato job list"
+
 OfKind = Annotated[str | None, Parameter(help="Only this kind's, as webhook.deliver.")]
 
 
@@ -108,6 +111,10 @@ async def revive_(
 
 
 async def _revived(session: Session, number: int, dead: dict[int, DeadJob]) -> bool:
+    if not 0 < number <= MOST_NUMBER:
+        # A database would not take it as a number at all.
+        note(f"{number} is no job's number. {_SEE}")
+        return False
     try:
         async with session.db.write() as tx:
             done = await revive(tx, number)
@@ -119,7 +126,7 @@ async def _revived(session: Session, number: int, dead: dict[int, DeadJob]) -> b
             raise
         note(f"Job {number} is not needed: the same work waits already.")
         return False
-    note(f"Job {number} is due again." if done else f"Job {number} is not dead, or gone.")
+    note(f"Job {number} is due again." if done else f"Job {number} is not dead, or gone. {_SEE}")
     return done
 
 

@@ -19,7 +19,7 @@ from mercato import clock
 from mercato.cli import FAILED
 from mercato.cli.console import note
 from mercato.cli.failures import UnusableError
-from mercato.cli.options import DataDir, Json
+from mercato.cli.options import DataDir, Json, check_port
 from mercato.cli.pasted import read_secrets
 from mercato.cli.plain import cut, folded, harmless, say, width
 from mercato.cli.session import opened
@@ -112,8 +112,7 @@ def _check(*, answer: int | None, forward: str | None, count: int | None, port: 
         raise UnusableError("--answer is an HTTP status from 200 to 599.")
     if count is not None and count < 1:
         raise UnusableError("--count is at least 1.")
-    if not 0 <= port <= 65_535:  # noqa: PLR2004  # TCP's last port
-        raise UnusableError("--port is from 0 to 65535.")
+    check_port(port)
     if forward is not None:
         try:
             check_url(forward, _LOCAL, https_only=False)

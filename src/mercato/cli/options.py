@@ -11,6 +11,7 @@ from uuid import UUID
 from cyclopts import Parameter, Token
 
 from mercato import clock
+from mercato.cli.failures import UnusableError
 from mercato.wire import parse_instant
 
 _DURATION: Final = re.compile(r"(\d{1,5})([smhdw])")
@@ -49,3 +50,9 @@ WebhookToken = Annotated[
 def typed(token: str | None) -> str | None:
     """Return the token; `@-` keeps it out of the shell's history and the list of processes."""
     return sys.stdin.readline().strip() if token == "@-" else token  # noqa: S105  # no password
+
+
+def check_port(port: int) -> None:
+    """Raise UnusableError unless it can be listened on: 0 takes a free one."""
+    if not 0 <= port <= 65_535:  # noqa: PLR2004  # TCP's last port
+        raise UnusableError("--port is from 0 to 65535.")

@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 from msgspec import UNSET, UnsetType
 
 from mercato.cli.console import note, print_facts, print_json, print_table
+from mercato.cli.failures import UnusableError
 from mercato.cli.options import After, DataDir, Json, PartnerName, WebhookToken, typed
 from mercato.cli.session import opened
 from mercato.partners import accounts, queries
@@ -119,6 +120,10 @@ def update(
 ) -> None:
     """Change what is given; an empty token or URL takes it away. It holds within a second, without a restart."""
     limits = Limits(reads=reads, writes=writes, discovery=discovery)
+    if webhook_token is None and event_url is None and limits == Limits():
+        raise UnusableError(
+            "Say what to change: --webhook-token, --event-url, --reads, --writes or --discovery."
+        )
     changed = asyncio.run(_update(data_dir, name, typed(webhook_token), event_url, limits))
     note(f"Changed {changed}.")
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import App, Parameter
 
 from mercato.cli.failures import UnusableError
+from mercato.cli.options import check_port
 from mercato.cli.pasted import read_secrets
 from mercato.cli.sources import read_file
 from mercato.cli.watching import Watching, run_watching
@@ -80,6 +81,7 @@ def merchant(
     from mercato.orders.reasons import ORDER_REASONS
     from mercato.testing.merchant import MerchantDouble
 
+    check_port(port)
     if step < 0:
         raise UnusableError("--step cannot be less than 0.")
     service = _service(api, key)
@@ -147,6 +149,7 @@ def storefront(
     """
     from mercato.testing.storefront import StorefrontDouble
 
+    check_port(port)
     if orders < 0 or every < 0 or follow < 0:
         raise UnusableError("--orders, --every and --follow cannot be less than 0.")
     service = _service(api, key)

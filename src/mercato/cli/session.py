@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mercato.cli import command_name
-from mercato.cli.failures import UnusableError
+from mercato.cli.failures import UnusableError, no_data_dir
 from mercato.db.engine import Database, Read
 from mercato.db.errors import DatabaseAway
 from mercato.db.migrate import migrate
@@ -85,8 +85,6 @@ def _look_into(data_dir: Path, file: Path, *, create: bool) -> None:
         )
     try:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except FileExistsError:
-        raise UnusableError(f"The data directory {data_dir} is not a directory.") from None
     except OSError as error:
-        raise UnusableError(f"The data directory {data_dir} cannot be made: {error.strerror}.") from None
+        raise no_data_dir(data_dir, error) from None
     print(f"A new database is made in {data_dir}.", file=sys.stderr)

@@ -148,5 +148,10 @@ async def _migrate(settings: Settings, _stop: asyncio.Event) -> None:
     from mercato.db.url import database_url
 
     if settings.database_url is None:
-        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            from mercato.cli.failures import no_data_dir  # not in a start that has nothing to say
+
+            raise no_data_dir(settings.data_dir, error) from None
     await migrate_database(database_url(settings))

@@ -30,6 +30,8 @@ def backup(database: Path, copy: Path, *, progress: Progress | None = None) -> N
         raise BackupError(f"There is no database {database}.")
     if copy.exists():
         raise BackupError(f"{copy} exists already. Name a file that does not.")
+    if not copy.parent.is_dir():
+        raise BackupError(f"There is no directory {copy.parent}. Make it, or name a file in another.")
     unfinished = copy.with_name(f".{copy.name}.{os.getpid()}.part")
     try:
         _create_private(unfinished)
@@ -49,12 +51,18 @@ def restore(copy: Path, database: Path, *, replace: bool = False) -> None:
     Raises BackupError: for a copy that is damaged or is none, a database that is in use, or one that exists.
     """
     if not copy.exists():
-        raise BackupError(f"There is no file {copy}.")
+        raise BackupError(f"There is no file {copy}. Name one that mercato backup has made.")
+    if not copy.is_file():
+        raise BackupError(f"{copy} is no file. Name one that mercato backup has made.")
     if database.exists():
         if not replace:
             raise BackupError(f"{database} exists already. To put the copy in its place, add --replace.")
         _check_unused(database)
-    database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        why = f"The data directory {database.parent} cannot be made: {error.strerror}."
+        raise BackupError(f"{why} Name another with --data-dir.") from error
     unfinished = database.with_name(f".{database.name}.{os.getpid()}.part")
     try:
         _create_private(unfinished)

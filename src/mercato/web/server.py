@@ -66,7 +66,8 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise PortTakenError(error.errno, f"{host}:{port} can't be listened on: {error.strerror}") from None
+        why = f"Cannot listen on {host}:{port}: {error.strerror}. Take another with --port or --host."
+        raise PortTakenError(error.errno, why) from None
     listener.setblocking(False)
     return listener
 
