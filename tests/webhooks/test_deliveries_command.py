@@ -222,6 +222,12 @@ def test_named_deliveries_are_sent_again_and_their_addresses_called(shell: Shell
     assert "There is no delivery" in shell.err
 
 
+def test_what_is_not_there_would_not_be_sent_with_yes_either(shell: Shell, sent: Sent) -> None:
+    shell("webhooks", "replay", str(new_id()), code=1)
+    assert "See: mercato webhooks list" in shell.err
+    assert "--yes" not in shell.err
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -158,16 +158,17 @@ async def replay(
 
 
 async def _replay_named(session: Session, named: Sequence[UUID], *, yes: bool) -> int:
-    code = 0
+    code, would = 0, False
     for one in named:
         async with session.db.read() as tx:
             row = await operators.find_row(tx, one)
         if row is None:
-            note(f"There is no delivery {one}.")
+            note(f"There is no delivery {one}. See: mercato webhooks list")
             code = FAILED
             continue
         if not yes:
             note(f"{row.type} to {row.partner or row.partner_id} would be sent again: {row.id}")
+            would = True
             continue
         try:
             async with session.db.write() as tx:
@@ -177,7 +178,7 @@ async def _replay_named(session: Session, named: Sequence[UUID], *, yes: bool) -
             code = FAILED
             continue
         note(f"{row.type} to {row.partner or row.partner_id} is sent again: {row.id}")
-    if not yes:
+    if would:
         note("Nothing was sent. Do it with --yes")
     return code
 
