@@ -1,6 +1,5 @@
 """Searches asked of the database: the page and how many there are, from one statement and so of one moment."""
 
-import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +8,7 @@ from mercato.discovery import statements
 from mercato.discovery.places import RINGS, Circle, zones_of
 from mercato.discovery.statements import Shape
 from mercato.discovery.text import Question, asked, without
+from mercato.wire import as_json
 
 
 class Search(NamedTuple):
@@ -62,7 +62,7 @@ async def list_hits(
     shape = _shape(tx, search, opened=keys is not None)
     values = _values(search) | _words(tx, search.question) | {"offset": offset, "limit": limit}
     if keys is not None:
-        values["keys"] = list(keys) if tx.dialect == "postgresql" else json.dumps(keys)
+        values["keys"] = list(keys) if tx.dialect == "postgresql" else as_json(keys).decode()
     if shape.by_cells and search.circle is not None:
         values |= _ranges(tx, search.circle.ranges)
     if shape.words and not shape.place:
@@ -102,7 +102,7 @@ def _zones(tx: Read, search: Search) -> dict[str, Any]:
 
 def _ranges(tx: Read, ranges: Sequence[tuple[int, ...]], name: str = "") -> dict[str, Any]:
     if tx.dialect == "sqlite":
-        return {name or "ranges": json.dumps(ranges)}
+        return {name or "ranges": as_json(ranges).decode()}
     columns = zip(*ranges, strict=True) if ranges else ((), (), ())
     prefix = f"{name}_" if name else ""
     return {

@@ -100,11 +100,11 @@ def _shown(hit: Hit, now_ms: int, openings: Openings) -> msgspec.Raw:
     """Return a DiscoveredStore: its card with what depends on the hour, on what is sold out and on who asks."""
     paused = hit.paused_until > now_ms
     opened = not paused and openings.is_open(hit.timezone, hit.spans)
-    items = sorted(str(UUID(item)) for item in hit.sold_out.split(",")) if hit.sold_out else []
+    items = as_json(sorted(str(UUID(item)) for item in hit.sold_out.split(","))) if hit.sold_out else b"[]"
     status = StoreStatusValue.PAUSED if paused else StoreStatusValue.ONLINE
     more = f',"status":"{status.value}","isOpen":{"true" if opened else "false"},"unavailableItemIds":'
     tail = "}" if hit.away is None else f',"distance":{round(metres_of(hit.away), 1)}}}'
-    return msgspec.Raw(hit.card[:-1] + more.encode() + as_json(items) + tail.encode())
+    return msgspec.Raw(hit.card[:-1] + more.encode() + items + tail.encode())
 
 
 def _circle(request: DiscoverRequest) -> Circle | None:
