@@ -1,6 +1,7 @@
 """What every test may ask for."""
 
 import gc
+import os
 import signal
 
 pytest_plugins = ["tests.databases"]
@@ -9,6 +10,9 @@ pytest_plugins = ["tests.databases"]
 def pytest_configure() -> None:
     # Whoever starts the tests in a shell's background has them ignore Ctrl-C, and so would every command they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Nor is what the commands print a matter of the screen that the tests happen to run on.
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
+        os.environ.pop(name, None)
 
 
 def pytest_collection_finish() -> None:

@@ -13,6 +13,9 @@ from mercato.wire import Wire, instant
 WIDE: Final = 240
 """Columns of a table that goes into a pipe, unless `COLUMNS` says how many: ids need not be folded there."""
 
+UNBOUNDED: Final = 10**6
+"""Columns that no table needs: to ask how wide one is."""
+
 
 def print_json(value: Wire) -> None:
     """Print the value as indented JSON: the only thing on standard output."""
@@ -20,21 +23,33 @@ def print_json(value: Wire) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:
-    """Print a table; without rows say `empty`."""
+    """Print a table; without rows say `empty`.
+
+    Where the screen is too narrow for it, each row is printed as `print_facts` does: an id that is folded cannot be
+    copied.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
-    for row in rows:
+    shown = list(rows)
+    for row in shown:
         # Text, because names may hold what would be markup.
-        table.add_row(*(Text(_cell(value), overflow="fold") for value in row))
+        table.add_row(*(Text(_cell(value)) for value in row))
     if not table.row_count:
         print(empty)
         return
     asked_for = sys.stdout.isatty() or "COLUMNS" in os.environ
-    Console(width=None if asked_for else WIDE, highlight=False).print(table)
+    console = Console(width=None if asked_for else WIDE, highlight=False)
+    if console.measure(table, options=console.options.update(width=UNBOUNDED)).maximum <= console.width:
+        console.print(table)
+        return
+    for position, row in enumerate(shown):
+        if position:
+            print()
+        print_facts(*((name, value) for name, value in zip(columns, row, strict=True) if _cell(value)))
 
 
 def print_facts(*facts: tuple[str, Any]) -> None:
