@@ -5,7 +5,7 @@ documents it has refused. It also mends the one thing msgspec is stricter in tha
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -62,9 +62,45 @@ def raw_members(kind: info.Type) -> list[tuple[str, str]]:
     ]
 
 
+def has_ids(kind: info.Type) -> bool:
+    """Tell whether a UUID stands anywhere in values of this type."""
+    seen: set[int] = set()
+    left = [kind]
+    while left:
+        for option in _alternatives(left.pop()):
+            if isinstance(option, info.UUIDType):
+                return True
+            if id(option) not in seen:
+                seen.add(id(option))
+                left += _below(option)
+    return False
+
+
+def follows(kind: info.Type, steps: Iterable[str | int]) -> bool:
+    """Tell whether the way down leads through members and entries that the type has."""
+    kinds = [kind]
+    for step in steps:
+        options = [option for kind in kinds for option in _alternatives(kind)]
+        kinds = [below for option in options for below in _below(option, step)]
+    return bool(kinds)
+
+
+def _below(kind: info.Type, step: str | int | None = None) -> list[info.Type]:
+    """Return the types of what stands in values of this type: at one step, or everywhere."""
+    match kind:
+        case info.StructType(fields=fields):
+            return [field.type for field in fields if step is None or field.encode_name == step]
+        case info.ListType(item_type=item) if not isinstance(step, str):
+            return [item]
+        case info.DictType(value_type=item) if not isinstance(step, int):
+            return [item]
+        case _:
+            return []
+
+
 def _from_text(text: str, kind: info.Type) -> Any:
     wanted = {type(part) for part in _alternatives(kind)}
-    if info.IntType in wanted and re.fullmatch(r"-?\d{1,19}(\.0{1,9})?", text, re.ASCII):
+    if info.IntType in wanted and re.fullmatch(r"-?\d{1,999}(\.0{1,9})?", text, re.ASCII):
         return int(text.partition(".")[0])
     if info.BoolType in wanted and text.lower() in {"true", "false", "1", "0"}:
         return text.lower() in {"true", "1"}
