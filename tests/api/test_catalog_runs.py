@@ -249,6 +249,13 @@ async def test_a_dry_run_pulls_a_callback_url(pos: Client, shop: Merchant):
         assert (refused.status, refused.json()["errors"][0]["pointer"]) == (400, "/callbackUrl")
 
 
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"sections": {}}', b"[]", b"3"])
+async def test_a_dry_run_of_neither_a_document_nor_a_callback_url_is_400(pos: Client, body: bytes):
+    refused = await pos.post("/v1/commerce/catalogset-validation", body)
+    assert (refused.status, refused.json()["errorCode"]) == (400, "INVALID_REQUEST")
+    assert refused.json()["errors"][0]["pointer"] == ("/callbackUrl" if body.startswith(b"{") else "")
+
+
 async def test_a_third_dry_run_of_a_partner_at_one_time_is_429(mercato: Service, pos: Client, shop: Merchant):
     go = asyncio.Event()
 

@@ -113,15 +113,20 @@ class Checker(Struct, frozen=True):
 def callback_url(document: bytes) -> str | None:
     """Return the URL that a request names instead of a document; None when the body is to be checked itself.
 
-    Raises InvalidRequest for a callbackUrl that is no string.
+    A body that is broken is checked: it may well be a catalog, and the check says where it breaks.
+    Raises InvalidRequest for any other that has neither `items` nor a callbackUrl that is a string.
     """
-    if b'"callbackUrl"' not in document:
+    if b'"items"' in document and b'"callbackUrl"' not in document:
         return None
     try:
         members = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        members = {}
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    return None if "items" in members or "callbackUrl" not in members else _request(document).callback_url
+        if document.strip():
+            return None
+        members = {}
+    return None if "items" in members else _request(document).callback_url
 
 
 def _invalid(faults: tuple[CatalogFault, ...], warnings: tuple[CatalogWarning, ...]) -> CatalogValidation:
