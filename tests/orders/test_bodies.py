@@ -103,8 +103,14 @@ def test_a_store_is_told_why_an_order_is_cancelled():
 
 
 def test_an_order_event_has_a_sequence_and_the_order_without_its_payment():
-    data = OrderEventData(order_id=ORDER, sequence=3, order=order_of(row()))
+    data = OrderEventData(
+        order_id=ORDER,
+        store_id=row().store_id,
+        partner_store_id=row().partner_store_id,
+        sequence=3,
+        order=order_of(row()),
+    )
     told = json.loads(as_json(data))
-    assert set(told) == {"orderId", "sequence", "order"}
+    assert set(told) == {"orderId", "storeId", "partnerStoreId", "sequence", "order"}
     assert (told["sequence"], told["order"]["orderId"]) == (3, told["orderId"])
     assert "payment" not in told["order"]
