@@ -99,3 +99,9 @@ def test_what_is_no_address_stops_the_start_and_one_is_shown(name: str, bad: str
 def test_a_fault_of_an_option_names_the_option():
     with pytest.raises(SettingsError, match=r"^--port: Expected `int` <= 65535\.$"):
         load({"MERCATO_PORT": "1"}, port=99_999)
+
+
+@pytest.mark.parametrize("name", ["MERCATO_HOST", "MERCATO_DATA_DIR", "MERCATO_PORT", "MERCATO_RATE_LIMITS"])
+def test_a_setting_with_a_default_is_not_taken_empty(name: str):
+    with pytest.raises(SettingsError, match=rf"^{name}: It is empty\. Leave it out for the default\.$"):
+        load({name: ""})

@@ -253,7 +253,10 @@ def _check_url(name: str, value: Any, told: str, faults: list[str]) -> None:
 
 def _read(name: str, value: Any, told: str, faults: list[str]) -> Any:
     kind = next(field.type for field in msgspec.structs.fields(Settings) if field.name == name)
-    if value == "" and _optional(kind):
+    if value == "":
+        if not _optional(kind):
+            # Were it taken, an empty host would listen on every address there is.
+            faults.append(f"{told}: It is empty. Leave it out for the default.")
         return None
     switch = {"on": "true", "off": "false", "yes": "true", "no": "false"}
     text = switch.get(value.lower(), value) if isinstance(value, str) and _is_bool(kind) else value
