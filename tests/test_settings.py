@@ -70,6 +70,7 @@ def test_variables_of_the_projects_own_tests_may_stand_in_the_environment():
         ("MERCATO_PUBLIC_URL", ""),
         ("MERCATO_TRACES_ENDPOINT", "http://collector:4318"),
         ("MERCATO_DATABASE_URL", "sqlite:///relative/file"),
+        ("MERCATO_REDIS_URL", "unix:///run/valkey.sock"),
         ("MERCATO_DATABASE_URL", "postgresql+asyncpg://u:p@h/d?host=/run"),
     ],
 )
@@ -88,6 +89,7 @@ def test_an_address_is_taken_as_it_is_written(name: str, good: str):
         ("MERCATO_TRACES_ENDPOINT", "collector:4318"),
         ("MERCATO_DATABASE_URL", "hunter2"),
         ("MERCATO_DATABASE_REPLICA_URL", "hunter2"),
+        ("MERCATO_REDIS_URL", "hunter2:6379"),
     ],
 )
 def test_what_is_no_address_stops_the_start_and_one_is_shown(name: str, bad: str):

@@ -200,6 +200,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 _URLS: Final = {
     "database_url": ("postgresql://user:password@host/name", r"[a-z][a-z0-9+]*://.*"),
     "database_replica_url": ("postgresql://user:password@host/name", r"[a-z][a-z0-9+]*://.*"),
+    "redis_url": ("redis://host:6379/0", r"(rediss?|unix)://.+"),
     "public_url": ("https://api.example.com", r"https?://[^\s/?#@]+(/[^\s?#]*)?"),
     "traces_endpoint": ("http://collector:4318", r"https?://[^\s/?#]+(/[^\s?#]*)?"),
 }
