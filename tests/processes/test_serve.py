@@ -192,10 +192,14 @@ async def test_a_port_that_is_taken_is_told(tmp_path: Path):
 async def test_migrate_says_what_it_did_and_a_second_time_that_it_changed_nothing(
     tmp_path: Path, database_kind: str
 ):
-    code, out, _ = await mercato("migrate", "--data-dir", tmp_path / "data")
-    assert (code, out) == (0, f"The tables of revision {HEAD} are made, in {tmp_path / 'data'}.\n")
-    code, out, _ = await mercato("migrate", "--data-dir", tmp_path / "data")
-    assert (code, out) == (0, f"The database is at revision {HEAD}, this version's: nothing was changed.\n")
+    code, out, err = await mercato("migrate", "--data-dir", tmp_path / "data")
+    assert (code, out, err) == (0, "", f"The tables of revision {HEAD} are made, in {tmp_path / 'data'}.\n")
+    code, out, err = await mercato("migrate", "--data-dir", tmp_path / "data")
+    assert (code, out, err) == (
+        0,
+        "",
+        f"The database is at revision {HEAD}, this version's: nothing was changed.\n",
+    )
 
 
 @only_sqlite

@@ -156,11 +156,12 @@ async def _migrate_alone(settings: Settings, _stop: asyncio.Event) -> None:
     before = await _migrate(settings)
     if before is None:
         where = settings.data_dir if settings.database_url is None else "the database"
-        print(f"The tables of revision {HEAD} are made, in {where}.")
+        told = f"The tables of revision {HEAD} are made, in {where}."
     elif before == HEAD:
-        print(f"The database is at revision {HEAD}, this version's: nothing was changed.")
+        told = f"The database is at revision {HEAD}, this version's: nothing was changed."
     else:
-        print(f"The database was at revision {before} and is at {HEAD} now.")
+        told = f"The database was at revision {before} and is at {HEAD} now."
+    print(told, file=sys.stderr)
 
 
 async def _migrate(settings: Settings) -> str | None:
