@@ -69,7 +69,10 @@ async def open_shop(receiver: Receiver, port: int) -> str:
     app.add_routes([web.get("/menu.json", menu), web.post("/hooks/{event}", webhook)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+    except OSError:
+        sys.exit(f"Port {port} cannot be had. Write another behind the file; 0 takes a free one.")
     return f"http://127.0.0.1:{runner.addresses[0][1]}"
 
 
@@ -101,7 +104,7 @@ async def cook(mercato: AsyncClient, order_id: UUID) -> None:
     print(f"Order {order_id} is handed over.", flush=True)
 
 
-async def main(partner: dict[str, str], port: int = 9200) -> None:
+async def main(partner: dict[str, str], port: int) -> None:
     receiver = Receiver(partner["signingSecret"], validate=validate, place=place, refused=print)
     here = await open_shop(receiver, port)
     async with AsyncClient(URL, partner["commerceKey"]) as mercato:
@@ -127,8 +130,11 @@ def read(file: str) -> dict[str, str]:
 if __name__ == "__main__":
     if not sys.argv[1:]:
         sys.exit(__doc__)
+    port = sys.argv[2] if sys.argv[2:] else "9200"
+    if not port.isdecimal() or int(port) > 65535:
+        sys.exit(f"{port} is no port: write a number up to 65535 behind the file.")
     try:
-        asyncio.run(main(read(sys.argv[1]), *map(int, sys.argv[2:3])))
+        asyncio.run(main(read(sys.argv[1]), int(port)))
     except KeyError as missing:
         sys.exit(f"{sys.argv[1]} has no {missing}: is it the file of a partner of the other kind?")
     except (errors.MercatoError, OSError, ValueError) as fault:

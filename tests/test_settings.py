@@ -60,3 +60,50 @@ def test_every_setting_is_documented():
 
 def test_variables_of_the_projects_own_tests_may_stand_in_the_environment():
     assert load({"MERCATO_TEST_POSTGRES_URL": "x"}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "good"),
+    [
+        ("MERCATO_PUBLIC_URL", "https://api.example.com/network/"),
+        ("MERCATO_PUBLIC_URL", "http://[::1]:8000"),
+        ("MERCATO_PUBLIC_URL", ""),
+        ("MERCATO_TRACES_ENDPOINT", "http://collector:4318"),
+        ("MERCATO_DATABASE_URL", "sqlite:///relative/file"),
+        ("MERCATO_REDIS_URL", "unix:///run/valkey.sock"),
+        ("MERCATO_DATABASE_URL", "postgresql+asyncpg://u:p@h/d?host=/run"),
+    ],
+)
+def test_an_address_is_taken_as_it_is_written(name: str, good: str):
+    load({name: good})
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("MERCATO_PUBLIC_URL", "foo"),
+        ("MERCATO_PUBLIC_URL", "api.example.com:443"),
+        ("MERCATO_PUBLIC_URL", "ftp://api.example.com"),
+        ("MERCATO_PUBLIC_URL", "https://api.example.com/?a=b"),
+        ("MERCATO_PUBLIC_URL", "https://"),
+        ("MERCATO_TRACES_ENDPOINT", "collector:4318"),
+        ("MERCATO_DATABASE_URL", "hunter2"),
+        ("MERCATO_DATABASE_REPLICA_URL", "hunter2"),
+        ("MERCATO_REDIS_URL", "hunter2:6379"),
+    ],
+)
+def test_what_is_no_address_stops_the_start_and_one_is_shown(name: str, bad: str):
+    with pytest.raises(SettingsError, match=rf"^{name}: Write it as [a-z]+://\S+\.$") as caught:
+        load({name: bad})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_fault_of_an_option_names_the_option():
+    with pytest.raises(SettingsError, match=r"^--port: Expected `int` <= 65535\.$"):
+        load({"MERCATO_PORT": "1"}, port=99_999)
+
+
+@pytest.mark.parametrize("name", ["MERCATO_HOST", "MERCATO_DATA_DIR", "MERCATO_PORT", "MERCATO_RATE_LIMITS"])
+def test_a_setting_with_a_default_is_not_taken_empty(name: str):
+    with pytest.raises(SettingsError, match=rf"^{name}: It is empty\. Leave it out for the default\.$"):
+        load({name: ""})

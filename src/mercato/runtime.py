@@ -39,11 +39,11 @@ from mercato.orders.tokens import Seal
 from mercato.orders.validation import Validations
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound, PullLimits
-from mercato.partners.accounts import check_vault
+from mercato.partners.accounts import open_vault
 from mercato.partners.callers import Callers
 from mercato.partners.limits import Failures, Limiter
 from mercato.partners.tokens import PURPOSE, Tokens
-from mercato.partners.vault import Vault, load_keys
+from mercato.partners.vault import Vault
 from mercato.settings import Secret, Settings, SettingsError
 from mercato.stores import places
 from mercato.stores.cache import StoreCache
@@ -128,10 +128,10 @@ async def running(
         stack.push_async_callback(outbound.close)
         builder = Builder()
         stack.push_async_callback(builder.close)
-        app = _wire(settings, now=now, db=db, feed=feed, outbound=outbound, builder=builder)
         async with db.read() as tx:
             # With a key of its own a process would seal what no other can open: better not to start.
-            await check_vault(tx, app.vault)
+            vault = await open_vault(tx, _revealed(settings.encryption_keys), settings.data_dir)
+        app = _wire(settings, now=now, db=db, feed=feed, vault=vault, outbound=outbound, builder=builder)
         await stack.enter_async_context(_measured(app))
         await stack.enter_async_context(_alongside(feed.run(), "changes"))
         if db.replica is not None:
@@ -173,9 +173,15 @@ async def _measured(app: Runtime) -> AsyncIterator[None]:
 
 
 def _wire(
-    settings: Settings, *, now: Clock, db: Database, feed: ChangeFeed, outbound: Outbound, builder: Builder
+    settings: Settings,
+    *,
+    now: Clock,
+    db: Database,
+    feed: ChangeFeed,
+    vault: Vault,
+    outbound: Outbound,
+    builder: Builder,
 ) -> Runtime:
-    vault = Vault(load_keys(_revealed(settings.encryption_keys), settings.data_dir))
     cache = StoreCache(db, feed)
     compiled = CompiledCatalogs(db)
     limits = _pull_limits(settings)

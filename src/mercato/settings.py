@@ -3,6 +3,7 @@
 Each field's description is its documentation; `docs/reference/settings.md` is generated from here.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -196,6 +197,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = None
 
 
+_URLS: Final = {
+    "database_url": ("postgresql://user:password@host/name", r"[a-z][a-z0-9+]*://.*"),
+    "database_replica_url": ("postgresql://user:password@host/name", r"[a-z][a-z0-9+]*://.*"),
+    "redis_url": ("redis://host:6379/0", r"(rediss?|unix)://.+"),
+    "public_url": ("https://api.example.com", r"https?://[^\s/?#@]+(/[^\s?#]*)?"),
+    "traces_endpoint": ("http://collector:4318", r"https?://[^\s/?#]+(/[^\s?#]*)?"),
+}
+"""How addresses are written, and what tells that one is written otherwise: nobody would see it before it is used."""
+
+
 def load(environment: Mapping[str, str], **overrides: Any) -> Settings:
     """Return the settings of `MERCATO_…` variables; `overrides` (not None) come from the command line.
 
@@ -219,15 +230,34 @@ def load(environment: Mapping[str, str], **overrides: Any) -> Settings:
             hint = f"Did you mean {PREFIX}{close[0].upper()}?" if close else "Take it out of the environment."
             faults.append(f"{variable} is not a setting. {hint}")
     values |= {name: value for name, value in overrides.items() if value is not None}
-    read = {name: _read(name, value, faults) for name, value in values.items()}
+    told = {name: _told(name, on_line=overrides.get(name) is not None) for name in values}
+    read = {name: _read(name, value, told[name], faults) for name, value in values.items()}
+    for name in _URLS.keys() & read.keys():
+        _check_url(name, read[name], told[name], faults)
     if faults:
         raise SettingsError("\n".join(faults))
     return Settings(**read)
 
 
-def _read(name: str, value: Any, faults: list[str]) -> Any:
+def _told(name: str, *, on_line: bool) -> str:
+    """Return a setting's name as it was given: as an option of the command line, or as a variable."""
+    return f"--{name.replace('_', '-')}" if on_line else f"{PREFIX}{name.upper()}"
+
+
+def _check_url(name: str, value: Any, told: str, faults: list[str]) -> None:
+    """Note an address that is none. It is not repeated: it may hold a password."""
+    text = value.reveal() if isinstance(value, Secret) else value
+    example, form = _URLS[name]
+    if isinstance(text, str) and re.fullmatch(form, text, re.IGNORECASE) is None:
+        faults.append(f"{told}: Write it as {example}.")
+
+
+def _read(name: str, value: Any, told: str, faults: list[str]) -> Any:
     kind = next(field.type for field in msgspec.structs.fields(Settings) if field.name == name)
-    if value == "" and _optional(kind):
+    if value == "":
+        if not _optional(kind):
+            # Were it taken, an empty host would listen on every address there is.
+            faults.append(f"{told}: It is empty. Leave it out for the default.")
         return None
     switch = {"on": "true", "off": "false", "yes": "true", "no": "false"}
     text = switch.get(value.lower(), value) if isinstance(value, str) and _is_bool(kind) else value
@@ -235,7 +265,7 @@ def _read(name: str, value: Any, faults: list[str]) -> Any:
         return msgspec.convert(text, kind, strict=False, dec_hook=_hook)
     except msgspec.ValidationError as fault:
         # The value itself may be a secret: only the type's complaint is shown.
-        faults.append(f"{PREFIX}{name.upper()}: {str(fault).split(' - at')[0]}.")
+        faults.append(f"{told}: {str(fault).split(' - at')[0]}.")
         return UNSET
 
 

@@ -111,6 +111,11 @@ async def test_a_problem_has_every_member_and_a_type_that_can_be_opened(mercato:
         ("*/*", False),
         ("text/*", False),
         ("text/markdown;q=0", False),
+        ("TEXT/Markdown", True),
+        ("text/markdown;q=0.9, */*;q=0.8", True),
+        ("text/markdown;q=0.5, */*;q=0.9", False),
+        ("text/markdown;q=0.5, application/*", False),
+        ("text/markdown;q=0.5, application/json;q=0.1, */*", True),
     ],
 )
 async def test_a_problem_is_markdown_for_those_who_prefer_it_by_name(

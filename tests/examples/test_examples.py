@@ -150,3 +150,19 @@ async def test_what_is_wrong_is_said_in_words(mercato: Service, desk: Path, name
         assert (code, out) == (1, ""), (words, out, err)
         assert words in err
         assert "Traceback" not in err
+
+
+async def test_a_merchant_on_a_port_that_is_none_or_taken_says_how_to_name_another(
+    mercato: Service, desk: Path
+):
+    taken = mercato.base.rpartition(":")[2]
+    for port, words in (
+        ("foo", "foo is no port"),
+        ("-1", "-1 is no port"),
+        ("65536", "65536 is no port"),
+        (taken, f"Port {taken} cannot be had. Write another behind the file"),
+    ):
+        code, out, err = await told(await started(desk, mercato.base, "merchant.py", "partner.json", port))
+        assert (code, out) == (1, "")
+        assert words in err
+        assert "Errno" not in err

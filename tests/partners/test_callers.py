@@ -366,6 +366,25 @@ async def test_the_last_use_is_noted_off_the_request_path_and_once_for_many_requ
     assert await last_use() == now()
 
 
+async def test_a_use_is_noted_soon_and_a_key_in_steady_use_once_a_minute(
+    callers: Callers, partner: NewPartner, now: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert module.USE_SECONDS <= 5
+    noted: list[Any] = []
+
+    async def move(_tx: Any, ids: Any, *, now: Any) -> None:
+        noted.append((len(ids), now))
+
+    monkeypatch.setattr(queries, "move_uses", move)
+    await callers.get(token(partner))
+    began = now()
+    for _ in range(13):
+        callers.cached(token(partner))
+        await callers.note_uses()
+        now.advance(5 * SECOND)
+    assert noted == [(1, began), (1, began + 60 * SECOND)]
+
+
 async def test_noting_uses_goes_on_when_the_database_was_away(
     callers: Callers, partner: NewPartner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

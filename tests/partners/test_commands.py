@@ -175,6 +175,8 @@ def test_a_key_is_created_rolled_and_revoked(shell: Shell, database_url: str) ->
     first = shell.json("key", "create", "Acme", "--description", "till 1", "--expires-in", "90d")
     second = shell.json("key", "roll", first["keyId"], "--overlap", "1h")
     shell("key", "revoke", second["key"])
+    ended = shell.json("key", "revoke", second["keyId"])
+    assert (ended["keyId"], ended["state"]) == (second["keyId"], "revoked")
     entries = {one["keyId"]: one for one in shell.json("key", "list", "Acme")["keys"]}
     assert len(entries) == 3
     assert entries[first["keyId"]]["state"] == "active"

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from mercato.cli import start
 from mercato.cli.commands import app
 from mercato.cli.shortcut import find_plain
+
+MERCATO = Path(sys.executable).with_name("mercato")
 
 PLAIN = {
     "serve": ["serve"],
@@ -72,3 +75,11 @@ def test_a_plain_start_imports_no_parser_of_commands():
     asked = "import sys, mercato.cli.shortcut as s; s.find_plain(['serve']); print('cyclopts' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_command_whose_streams_are_closed_ends_as_ever(closed: str):
+    ended = subprocess.run(
+        ["sh", "-c", f'exec "$0" --version {closed}', MERCATO], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -16,6 +16,8 @@ from aiohttp import web
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, merchant
 
+from mercato.db.migrate import HEAD
+
 MERCATO = Path(sys.executable).with_name("mercato")
 
 
@@ -187,6 +189,38 @@ async def test_a_port_that_is_taken_is_told(tmp_path: Path):
 
 
 @only_sqlite
-async def test_migrate_twice_changes_nothing(tmp_path: Path, database_kind: str):
-    for _ in range(2):
-        assert (await mercato("migrate", "--data-dir", tmp_path))[0] == 0
+async def test_migrate_says_what_it_did_and_a_second_time_that_it_changed_nothing(
+    tmp_path: Path, database_kind: str
+):
+    code, out, err = await mercato("migrate", "--data-dir", tmp_path / "data")
+    assert (code, out, err) == (0, "", f"The tables of revision {HEAD} are made, in {tmp_path / 'data'}.\n")
+    code, out, err = await mercato("migrate", "--data-dir", tmp_path / "data")
+    assert (code, out, err) == (
+        0,
+        "",
+        f"The database is at revision {HEAD}, this version's: nothing was changed.\n",
+    )
+
+
+@only_sqlite
+async def test_a_worker_makes_no_data_directory_and_says_how_to_name_the_servers(
+    tmp_path: Path, database_kind: str
+):
+    code, out, err = await mercato("worker", "--data-dir", tmp_path / "typo")
+    assert (code, out) == (2, "")
+    assert f"There is no data directory {tmp_path / 'typo'}" in err
+    assert "--data-dir" in err
+    assert not (tmp_path / "typo").exists()
+
+
+@only_sqlite
+@pytest.mark.parametrize("command", [["serve", "--port", "0"], ["worker"]], ids=lambda one: one[0])
+async def test_no_encryption_key_is_made_where_secrets_wait_for_a_lost_one(
+    tmp_path: Path, database_kind: str, command: list[str]
+):
+    await partner(tmp_path)
+    (tmp_path / "encryption.key").unlink()
+    code, _, err = await mercato(*command, "--data-dir", tmp_path)
+    assert code == 1
+    assert "restore the file encryption.key" in err
+    assert not (tmp_path / "encryption.key").exists()

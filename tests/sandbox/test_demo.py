@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import aiohttp
@@ -12,10 +13,12 @@ import pytest
 
 from mercato.cli.demo import demo
 from mercato.sandbox import trust
+from mercato.sandbox.day import end_of_pause
 from mercato.sandbox.proofs import ProofFailed, Proofs
 from mercato.sandbox.scene import Scene
 from mercato.sandbox.story import CHAPTERS
 from mercato.testing import MerchantDouble
+from mercato.wire import instant, parse_instant
 
 MERCATO = Path(sys.executable).with_name("mercato")
 
@@ -115,7 +118,7 @@ async def test_it_ends_with_0_and_a_table_of_what_it_proved(tmp_path: Path) -> N
     assert left_in(tmp_path) == []
 
 
-async def test_keep_leaves_it_running_until_ctrl_c(tmp_path: Path) -> None:
+async def test_keep_leaves_it_running_until_ctrl_c_ends_it_with_0(tmp_path: Path) -> None:
     process = await started(tmp_path, "--keep")
     text = await read_until(process, "API reference:")
     exports = "\n".join(re.findall(r"^export \w+=\S+$", text, re.MULTILINE))
@@ -129,7 +132,11 @@ async def test_keep_leaves_it_running_until_ctrl_c(tmp_path: Path) -> None:
         assert (shell.returncode, out[:1]) == (0, b"{"), command
     await is_cooked(dict(re.findall(r"^export (\w+)=(\S+)$", text, re.MULTILINE)))
     process.send_signal(signal.SIGINT)
-    await ends_interrupted(process, tmp_path)
+    async with asyncio.timeout(GENEROUS):
+        out, err = await process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    assert b"Ended." in out
+    assert left_in(tmp_path) == []
 
 
 async def is_cooked(shell: dict[str, str]) -> None:
@@ -211,3 +218,9 @@ async def test_what_does_not_come_in_time_is_a_proof_that_failed(monkeypatch: py
     with pytest.raises(ProofFailed, match="pending"):
         await proofs.until("It ends", look, lambda seen: seen == "done", poll=0.01)
     assert [proof.holds for proof in proofs] == [False]
+
+
+def test_a_pause_ends_at_an_instant_that_the_service_keeps_whole() -> None:
+    """Of more digits it keeps the milliseconds, and is online before the rest has passed."""
+    end = end_of_pause(datetime(2026, 1, 31, 18, 30, 0, 123_999, tzinfo=UTC))
+    assert parse_instant(instant(end) or "") == end

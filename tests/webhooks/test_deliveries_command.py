@@ -136,6 +136,15 @@ def test_a_page_says_where_the_next_one_begins(shell: Shell, sent: Sent) -> None
     assert "mercato webhooks list --before" in shell.err
 
 
+@pytest.mark.parametrize("command", [("webhooks", "list"), ("audit",), ("job", "list")], ids=" ".join)
+@pytest.mark.parametrize("limit", ["0", "-1", "1001"])
+def test_a_limit_out_of_range_is_refused_with_its_range(
+    shell: Shell, command: tuple[str, ...], limit: str
+) -> None:
+    assert shell(*command, "--limit", limit, code=2) == ""
+    assert shell.err == "--limit is from 1 to 1000.\n"
+
+
 def test_what_people_read_fits_into_80_columns_and_shows_no_secret(shell: Shell, sent: Sent) -> None:
     told = shell("webhooks", "list") + shell("webhooks", "show", str(sent.failed))
     assert all(len(line) <= 80 for line in told.splitlines())

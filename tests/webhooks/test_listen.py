@@ -310,6 +310,8 @@ def test_with_nothing_received_ctrl_c_is_no_failure(running: Any):
         ["--forward", "nowhere"],
         ["--forward", "http://169.254.169.254/"],
         ["--secret", "mk_commerce_x"],
+        ["--secret", "foo"],
+        ["--secret", SECRET, "--secret", "AAAA"],
         ["--secret", "@none"],
         ["--secret", SECRET, "--partner", "Acme"],
         ["--count", "0"],

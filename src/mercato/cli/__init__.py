@@ -18,7 +18,18 @@ _arguments: ContextVar[tuple[str, ...]] = ContextVar("arguments", default=())
 
 def main() -> None:
     """Run the command of `sys.argv` and exit with its code."""
+    _open_what_is_closed()
     sys.exit(run(sys.argv[1:]))
+
+
+def _open_what_is_closed() -> None:
+    """Put nothing in the place of standard streams that the caller has closed, as `>&-` does.
+
+    Python has None for them. Their numbers would go to the next files that are opened, the database among them.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123  # until the end
 
 
 def command_name() -> str:

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from mercato import clock
 from mercato.cli.console import note, print_json, print_table
-from mercato.cli.options import DataDir, Duration, Json
+from mercato.cli.options import DataDir, Duration, Json, check_limit
 from mercato.cli.session import opened
 from mercato.db.audit import Entry, list_entries
 from mercato.partners import accounts
@@ -53,7 +53,7 @@ async def audit(
     data_dir: DataDir = None,
 ) -> None:
     """List who changed what, the newest first."""
-    limit = max(1, min(limit, MOST))
+    check_limit(limit, MOST)
     async with opened(data_dir) as session, session.db.read() as tx:
         owner = None if partner is None else (await accounts.get_partner_named(tx, partner)).id
         found = await list_entries(

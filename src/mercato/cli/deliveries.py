@@ -12,7 +12,7 @@ from mercato.cli import FAILED
 from mercato.cli.console import note, print_json, print_table
 from mercato.cli.delivery import Detail, Listed, detail_of, listed_of, print_detail, print_listed
 from mercato.cli.failures import UnusableError
-from mercato.cli.options import DataDir, Json, Since
+from mercato.cli.options import DataDir, Json, Since, check_limit
 from mercato.cli.session import Session, opened
 from mercato.partners import accounts
 from mercato.partners.model import UnknownAccountError
@@ -69,7 +69,7 @@ async def list_(
     data_dir: DataDir = None,
 ) -> None:
     """List webhooks of every partner, the newest first."""
-    limit = max(1, min(limit, MOST))
+    check_limit(limit, MOST)
     async with opened(data_dir) as session, session.db.read() as tx:
         owner = None if partner is None else (await accounts.get_partner_named(tx, partner)).id
         wanted = Wanted(partner_id=owner, status=status, type_=type_, since=since, before=before)

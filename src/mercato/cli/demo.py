@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -98,7 +98,11 @@ async def _tell(screen: Screen, *, keep: bool) -> int:
         screen.note(f"All {len(list(proofs))} claims hold. Told in {monotonic() - began:.1f} s.")
         if keep:
             screen.explore(_commands(network, scene))
-            await scene.kitchen.stay_open()
+            # Told to stop it ends as it should: the story was told, and exit code 0 says so.
+            with suppress(asyncio.CancelledError):
+                await scene.kitchen.stay_open()
+    if keep:
+        screen.note("Ended. Everything was in a temporary directory, and is gone.")
     return 0
 
 

@@ -1,5 +1,6 @@
 """What a command says when it fails: what is wrong and what to do, never a traceback for what can happen."""
 
+import errno
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,19 @@ def no_data_dir(data_dir: Path, error: OSError) -> UnusableError:
     why = "is not a directory" if isinstance(error, FileExistsError) else f"cannot be made: {error.strerror}"
     return UnusableError(
         f"The data directory {data_dir} {why}. Name another with --data-dir or MERCATO_DATA_DIR."
+    )
+
+
+def cannot_listen(error: OSError, host: str, port: int) -> UnusableError:
+    """Return what to raise where an address cannot be listened on: which of host and port is at fault."""
+    if error.errno == errno.EADDRINUSE:
+        return UnusableError(
+            f"Port {port} is taken. Choose another one with --port; --port 0 takes a free one."
+        )
+    if error.errno in {errno.EACCES, errno.EPERM}:
+        return UnusableError(f"Port {port} may not be used: choose one above 1023 with --port.")
+    return UnusableError(
+        f"{host} is no address of this machine to listen on. Use 127.0.0.1, or 0.0.0.0 for all."
     )
 
 

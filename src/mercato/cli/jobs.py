@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 from mercato.cli import FAILED
 from mercato.cli.console import note, print_json, print_table
 from mercato.cli.failures import UnusableError
-from mercato.cli.options import DataDir, Json
+from mercato.cli.options import DataDir, Json, check_limit
 from mercato.cli.plain import folded, harmless, say
 from mercato.cli.session import Session, opened
 from mercato.db.audit import audit
@@ -66,7 +66,7 @@ async def list_(
     data_dir: DataDir = None,
 ) -> None:
     """List the dead jobs, with why each was given up, and how much of each kind waits."""
-    limit = max(1, min(limit, MOST))
+    check_limit(limit, MOST)
     async with opened(data_dir) as session, session.db.read() as tx:
         gauges = [one for one in await list_gauges(tx) if kind in {None, one.kind}]
         dead = await list_dead(tx, kind=kind, limit=limit)

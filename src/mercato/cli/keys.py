@@ -133,11 +133,15 @@ async def roll(
 
 
 @key.command
-async def revoke(name: KeyName, /, *, data_dir: DataDir = None) -> None:
+async def revoke(name: KeyName, /, *, json: Json = False, data_dir: DataDir = None) -> None:
     """End a key for good: every server refuses it within 2 seconds."""
     async with opened(data_dir) as session, session.db.write() as tx:
         old = await credentials.get_key(tx, name)
         revoked = await credentials.revoke_key(tx, old)
+        ended = await credentials.get_key(tx, str(old.id))
+    if json:
+        print_json(_entry(ended, ended.state(clock.now())))
+        return
     note(f"The key {old.prefix} is revoked." if revoked else f"The key {old.prefix} was revoked before.")
 
 

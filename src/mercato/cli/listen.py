@@ -1,7 +1,6 @@
 """`mercato listen`: receives webhooks, says of each what it is and whether its signature is right."""
 
 import asyncio
-import errno
 import signal
 import sys
 from collections import Counter
@@ -18,19 +17,19 @@ from cyclopts import Parameter
 from mercato import clock
 from mercato.cli import FAILED
 from mercato.cli.console import note
-from mercato.cli.failures import UnusableError
+from mercato.cli.failures import UnusableError, cannot_listen
 from mercato.cli.options import DataDir, Json, check_port
 from mercato.cli.pasted import read_secrets
 from mercato.cli.plain import cut, folded, harmless, say, width
 from mercato.cli.session import opened
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound
+from mercato.outbound.signing import signing_key
 from mercato.outbound.urls import UrlRefused, check_url
 from mercato.partners import accounts
 from mercato.webhooks.clinic import own_secrets
 from mercato.webhooks.explain import Secret, Whose
 from mercato.webhooks.findings import ERROR
-from mercato.webhooks.trials import usable_key
 from mercato.webhooks.wire import MOST_SECRETS
 from mercato.wire import Instant, Wire, instant
 from mercato.wire.unshown import unshown
@@ -92,8 +91,13 @@ def listen(
     """
     _check(answer=answer, forward=forward, count=count, port=port)
     given = [Secret(text, Whose.GIVEN, index) for index, text in enumerate(read_secrets(secret or ()))]
-    if len(given) > MOST_SECRETS or not all(usable_key(one.text) for one in given):
-        raise UnusableError(f"A signing secret is whsec_ and base64; at most {MOST_SECRETS} are tried.")
+    if len(given) > MOST_SECRETS:
+        raise UnusableError(f"At most {MOST_SECRETS} secrets are tried.")
+    try:
+        for one in given:
+            signing_key(one.text)
+    except ValueError as fault:
+        raise UnusableError(f"--secret: {fault}") from None
     if given and partner is not None:
         raise UnusableError("Give --secret or --partner, not both.")
     secrets = given if partner is None else asyncio.run(_own(partner, data_dir))
@@ -149,21 +153,13 @@ async def _listen(
         try:
             base = await held.enter_async_context(listening(listener, host=host, port=port))
         except OSError as error:
-            raise UnusableError(_why(error, host, port)) from None
+            raise cannot_listen(error, host, port) from None
         if forward is not None:
             note(f"forwarding to {harmless(forward)}")
         if not secrets:
             note("Nothing is verified: give the signing secret with --secret, or a partner with --partner.")
         note(f"listening on {base}, Ctrl-C ends it")
         await screen.ended.wait()
-
-
-def _why(error: OSError, host: str, port: int) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"Port {port} is taken. Choose another one with --port; 0 takes a free one."
-    if error.errno in {errno.EACCES, errno.EPERM}:
-        return f"Port {port} may not be used: choose one above 1023 with --port."
-    return f"{host} is no address of this machine to listen on. Use 127.0.0.1, or 0.0.0.0 for all."
 
 
 @dataclass

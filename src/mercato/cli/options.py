@@ -52,6 +52,18 @@ def typed(token: str | None) -> str | None:
     return sys.stdin.readline().strip() if token == "@-" else token  # noqa: S105  # no password
 
 
+def check_limit(limit: int, most: int) -> None:
+    """Raise UnusableError unless so many can be listed at once: a list cut short in silence would pass for all."""
+    if not 1 <= limit <= most:
+        raise UnusableError(f"--limit is from 1 to {most}.")
+
+
+def check_seconds(seconds: float, option: str, *, most: float = 86_400) -> None:
+    """Raise UnusableError unless it is a time that can be waited: none below 0, no nan, no inf."""
+    if not 0 <= seconds <= most:
+        raise UnusableError(f"{option} is from 0 to {most:g} seconds.")
+
+
 def check_port(port: int) -> None:
     """Raise UnusableError unless it can be listened on: 0 takes a free one."""
     if not 0 <= port <= 65_535:  # noqa: PLR2004  # TCP's last port

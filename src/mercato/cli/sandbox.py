@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import App, Parameter
 
 from mercato.cli.failures import UnusableError
-from mercato.cli.options import check_port
+from mercato.cli.options import check_port, check_seconds
 from mercato.cli.pasted import read_secrets
 from mercato.cli.sources import read_file
 from mercato.cli.watching import Watching, run_watching
@@ -82,8 +82,7 @@ def merchant(
     from mercato.testing.merchant import MerchantDouble
 
     check_port(port)
-    if step < 0:
-        raise UnusableError("--step cannot be less than 0.")
+    check_seconds(step, "--step")
     service = _service(api, key)
     if service is not None and secret is None:
         raise UnusableError(
@@ -150,8 +149,10 @@ def storefront(
     from mercato.testing.storefront import StorefrontDouble
 
     check_port(port)
-    if orders < 0 or every < 0 or follow < 0:
-        raise UnusableError("--orders, --every and --follow cannot be less than 0.")
+    if orders < 0:
+        raise UnusableError("--orders cannot be less than 0.")
+    check_seconds(every, "--every")
+    check_seconds(follow, "--follow")
     service = _service(api, key)
     double = StorefrontDouble(
         api=service[0] if service else "",

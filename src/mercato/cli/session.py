@@ -15,7 +15,7 @@ from mercato.db.errors import DatabaseAway
 from mercato.db.migrate import migrate
 from mercato.db.url import database_url
 from mercato.partners import accounts
-from mercato.partners.vault import Vault, load_keys
+from mercato.partners.vault import Vault
 from mercato.settings import Settings, load
 from mercato.telemetry import configure_logs
 from mercato.telemetry.acting import Acting, act_as
@@ -31,9 +31,7 @@ class Session:
     async def vault(self, tx: Read) -> Vault:
         """Return the vault that servers on this database use. Raises VaultError if ours is another one."""
         keys = self.settings.encryption_keys
-        vault = Vault(load_keys(None if keys is None else keys.reveal(), self.settings.data_dir))
-        await accounts.check_vault(tx, vault)
-        return vault
+        return await accounts.open_vault(tx, None if keys is None else keys.reveal(), self.settings.data_dir)
 
 
 @asynccontextmanager

@@ -37,8 +37,8 @@ def worker(**given: Any) -> int:
 
 
 def migrate(**given: Any) -> int:
-    """Bring the database's schema to this version."""
-    return _run(_migrate, **given)
+    """Bring the database's schema to this version, and say what it took."""
+    return _run(_migrate_alone, **given)
 
 
 def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], **overrides: Any) -> int:
@@ -89,7 +89,7 @@ def _asked_to_stop(stop: asyncio.Event) -> None:
 async def _serve(settings: Settings, stop: asyncio.Event) -> None:
     from mercato.web.server import listen, url_of
 
-    await _migrate(settings, stop)
+    await _migrate(settings)
     with listen(settings.host, settings.port) as listener:
         if settings.workers > 1:
             from mercato.cli.workers import Workers
@@ -136,14 +136,36 @@ def _settle_memory() -> None:
 async def _work(settings: Settings, stop: asyncio.Event) -> None:
     from mercato.runtime import running
 
-    await _migrate(settings, stop)
+    if settings.database_url is None and not settings.data_dir.exists():
+        from mercato.cli.failures import UnusableError  # not in a start that has nothing to say
+
+        raise UnusableError(
+            f"There is no data directory {settings.data_dir}, and so no work to do. Name the server's with "
+            "--data-dir, or its database with MERCATO_DATABASE_URL. A new one is made by mercato serve or migrate."
+        )
+    await _migrate(settings)
     async with running(settings):
         _settle_memory()
         print("working", flush=True)
         await stop.wait()
 
 
-async def _migrate(settings: Settings, _stop: asyncio.Event) -> None:
+async def _migrate_alone(settings: Settings, _stop: asyncio.Event) -> None:
+    from mercato.db.migrate import HEAD
+
+    before = await _migrate(settings)
+    if before is None:
+        where = settings.data_dir if settings.database_url is None else "the database"
+        told = f"The tables of revision {HEAD} are made, in {where}."
+    elif before == HEAD:
+        told = f"The database is at revision {HEAD}, this version's: nothing was changed."
+    else:
+        told = f"The database was at revision {before} and is at {HEAD} now."
+    print(told, file=sys.stderr)
+
+
+async def _migrate(settings: Settings) -> str | None:
+    """Bring the database to this version's schema; return the revision it was at, None if it is new."""
     from mercato.db.migrate import migrate as migrate_database
     from mercato.db.url import database_url
 
@@ -154,4 +176,4 @@ async def _migrate(settings: Settings, _stop: asyncio.Event) -> None:
             from mercato.cli.failures import no_data_dir  # not in a start that has nothing to say
 
             raise no_data_dir(settings.data_dir, error) from None
-    await migrate_database(database_url(settings))
+    return await migrate_database(database_url(settings))

@@ -1,21 +1,19 @@
 """What the simulators show: one line for each call, or one of JSON, until Ctrl-C or the work's own end."""
 
 import asyncio
-import errno
 import signal
 import sys
 from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, TextIO
 
 from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError
+from mercato.cli.failures import UnusableError, cannot_listen
 from mercato.cli.plain import cut, folded, harmless, width
 from mercato.testing.caller import ServiceError
 from mercato.testing.double import Double
 from mercato.testing.journal import VALID, Seen, line_of
-
-_TAKEN: Final = (errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL)
 
 
 class Watching:
@@ -86,12 +84,6 @@ def run_watching(watching: Watching, work: Coroutine[Any, Any, int] | None = Non
         for told in folded(str(error)):
             print(told, file=sys.stderr)
         return FAILED
-    except OSError as error:
-        if error.errno not in _TAKEN:
-            raise
-        raise UnusableError(
-            "That port cannot be had: is something else listening there? Take another with --port, or --port 0."
-        ) from None
     finally:
         if work is not None:
             work.close()
@@ -103,7 +95,11 @@ async def _run(watching: Watching, work: Coroutine[Any, Any, int] | None) -> int
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with watching.double:
+    async with AsyncExitStack() as held:
+        try:
+            await held.enter_async_context(watching.double)
+        except OSError as error:
+            raise cannot_listen(error, *watching.double.asked) from None
         watching.begin()
         asked = asyncio.create_task(stop.wait())
         showing = asyncio.create_task(watching.show())

@@ -50,8 +50,8 @@ class SchemaIsNewer(Exception):  # noqa: N818  # a state of the world, as `Probl
     """The database was migrated by a newer version of the service."""
 
 
-async def migrate(url: str) -> None:
-    """Upgrade to `HEAD` in one transaction, all of it or nothing.
+async def migrate(url: str) -> str | None:
+    """Upgrade to `HEAD` in one transaction, all of it or nothing; return the revision it was at, None if it is new.
 
     A second process waits for the first: on PostgreSQL for an advisory lock, on SQLite for the write lock.
     A database of a newer version is left as it is, with `SchemaIsNewer`. A step that meets a table in use gives up
@@ -64,7 +64,7 @@ async def migrate(url: str) -> None:
             if on_postgresql:
                 await connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
                 await connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_MS}"))
-            await connection.run_sync(_upgrade)
+            return await connection.run_sync(_upgrade)
     finally:
         await engine.dispose()
 
@@ -77,12 +77,13 @@ async def find_revision(tx: Read) -> str | None:
     return revision
 
 
-def _upgrade(connection: Connection) -> None:
+def _upgrade(connection: Connection) -> str | None:
     revision = _revision(connection)
     if revision is None:
         _create(connection)
     elif revision != HEAD:
         _walk(connection, revision)
+    return revision
 
 
 def _create(connection: Connection) -> None:

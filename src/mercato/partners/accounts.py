@@ -6,6 +6,7 @@ process once the transaction is committed and everywhere within a second.
 
 import re
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Final
 from uuid import UUID
 
@@ -29,7 +30,7 @@ from mercato.partners.model import (
     Surface,
     UnknownAccountError,
 )
-from mercato.partners.vault import Vault
+from mercato.partners.vault import Vault, load_keys
 from mercato.wire import parse_uuid
 from mercato.wire.unshown import unshown
 
@@ -178,6 +179,14 @@ async def get_ending_secrets(
     return [
         (vault.open(sealed, context=secret_context(secret.id)), secret.expires_at) for secret, sealed in rows
     ]
+
+
+async def open_vault(tx: Read, encryption_keys: str | None, data_dir: Path | None) -> Vault:
+    """Return the vault that all processes on this database use, in a new one with a new key. Raises VaultError."""
+    found = await queries.find_newest_secret(tx)
+    vault = Vault(load_keys(encryption_keys, data_dir, sealed=None if found is None else found[1]))
+    await check_vault(tx, vault)
+    return vault
 
 
 async def check_vault(tx: Read, vault: Vault) -> None:

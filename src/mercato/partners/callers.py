@@ -45,8 +45,8 @@ READ_SECONDS: Final = 5.0
 TRUST_SECONDS: Final = 60.0
 """Without news of revocations for so long, memory is not believed and the database is asked."""
 
-USE_SECONDS: Final = 60.0
-"""Seconds between notes of which keys were used."""
+USE_SECONDS: Final = 5.0
+"""Seconds between looks at which keys were used; of each it is written down once a minute at most."""
 
 BATCH: Final = 500
 """Keys that one statement notes."""
@@ -59,6 +59,7 @@ class _Known(Struct):
     caller: Caller
     expires_at: datetime | None
     used: bool = True
+    noted: datetime | None = None
 
 
 _LookUp = Callable[[Read], Awaitable[tuple[ApiKey, Limits] | None]]
@@ -177,26 +178,31 @@ class Callers:
             raise DatabaseAway("keys could not be looked up in time") from None
 
     async def run(self) -> None:
-        """Note once a minute which keys were used, until cancelled. A minute's notes may be lost with the process."""
+        """Note every few seconds which keys were used, until cancelled. The last notes may be lost with the process."""
         while True:
             await asyncio.sleep(USE_SECONDS)
             try:
                 await self.note_uses()
-            except Exception as error:  # told; the next minute's note says nearly the same
+            except Exception as error:  # told; the next note says nearly the same
                 if is_unavailable(error):
                     log.warning("key uses wait for the database", error=type(error).__name__)
                 else:
                     log.exception("bug in noting key uses")
 
     async def note_uses(self) -> None:
-        """Write down that the keys used since the last time were in use now."""
-        used = [known for known in self._known.values() if known.used]
+        """Write down that keys used since the last time were in use now; what is in steady use, once a minute."""
+        now = self._now()
+        used = [
+            known
+            for known in self._known.values()
+            if known.used and (known.noted is None or now - known.noted >= queries.USE_STEP)
+        ]
         for known in used:
-            known.used = False
+            known.used, known.noted = False, now
         ids = iter([known.caller.key_id for known in used])
         while batch := list(islice(ids, BATCH)):
             async with self._db.write() as tx:
-                await queries.move_uses(tx, batch, now=self._now())
+                await queries.move_uses(tx, batch, now=now)
 
     def _find(self, handle: bytes | None) -> _Known | None:
         if handle is None:

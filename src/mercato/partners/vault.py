@@ -74,19 +74,26 @@ class Vault:
         return sealed[:_HEAD] == _VERSION + self._keys[0][0]
 
     def _complaint(self, head: bytes) -> str:
-        wanted = head[len(_VERSION) :]
-        if wanted in {key_id for key_id, _ in self._keys}:
+        if head[len(_VERSION) :] in {key_id for key_id, _ in self._keys}:
             return "A stored secret was changed or moved: it does not open. Rotate it to have a new one."
-        return (
-            f"A stored secret was encrypted with a key (id {wanted.hex()}) that is not among the present ones. "
-            f"Add that key to MERCATO_ENCRYPTION_KEYS, or restore the file {FILE} of the data directory."
-        )
+        return _key_is_missing(head)
 
 
-def load_keys(settings_value: str | None, data_dir: Path | None) -> list[bytes]:
+def _key_is_missing(sealed: bytes) -> str:
+    wanted = sealed[len(_VERSION) : _HEAD]
+    return (
+        f"A stored secret was encrypted with a key (id {wanted.hex()}) that is not among the present ones. "
+        f"Add that key to MERCATO_ENCRYPTION_KEYS, or restore the file {FILE} of the data directory."
+    )
+
+
+def load_keys(
+    settings_value: str | None, data_dir: Path | None, *, sealed: bytes | None = None
+) -> list[bytes]:
     """Return the encryption keys: of the settings, else of the data directory, where a missing one is made.
 
-    Raises VaultError if a key is unreadable or there is no place to keep one.
+    None is made where something is `sealed` already: it would lie where the lost one has to be put back. Raises
+    VaultError then, and if a key is unreadable or there is no place to keep one.
     """
     if settings_value:
         return _parse(settings_value.split(","), "MERCATO_ENCRYPTION_KEYS")
@@ -99,6 +106,8 @@ def load_keys(settings_value: str | None, data_dir: Path | None) -> list[bytes]:
     path = data_dir / FILE
     try:
         if not path.exists():
+            if sealed is not None:
+                raise VaultError(_key_is_missing(sealed))
             data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             _create(path)
         return _parse(path.read_text().split(), str(path))

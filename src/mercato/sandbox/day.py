@@ -72,10 +72,16 @@ async def repeat(scene: Scene) -> None:
     )
 
 
+def end_of_pause(now: datetime) -> datetime:
+    """Return when a pause ends that begins now, in whole milliseconds: what the service keeps of an instant."""
+    end = now + PAUSE
+    return end.replace(microsecond=end.microsecond // 1000 * 1000)
+
+
 async def pause(scene: Scene) -> None:
     """Pause a store for a moment; nobody resumes it."""
     path = scene.store("ramen") + "/status"
-    resume_at = datetime.now(UTC) + PAUSE
+    resume_at = end_of_pause(datetime.now(UTC))
     body = {"status": "paused", "pauseReason": "Out of broth", "resumeAt": resume_at.isoformat()}
     paused = scene.expect(await scene.partner.post(path, body), 200, "A store is paused")
     scene.stage.say(f"{paused['status']}: {paused['pauseReason']}, until {paused['resumeAt']}")

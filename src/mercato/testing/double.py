@@ -76,6 +76,11 @@ class Double:
         """Return the newest calls, the oldest of them first."""
         return self.journal.of()
 
+    @property
+    def asked(self) -> tuple[str, int]:
+        """Return the host and the port it was told to listen on; `url` says which it has."""
+        return self._address
+
     def trust(self, *secrets: str) -> None:
         """Believe webhooks that are signed with any of these secrets, and no others."""
         self.inbox.trust(*secrets)

@@ -131,16 +131,19 @@ def headers_of(problem: Problem) -> list[tuple[bytes, bytes]]:
 
 
 def prefers_markdown(accept: bytes) -> bool:
-    """Tell whether `text/markdown` is asked for by name and no JSON type by name as much."""
-    if b"text/markdown" not in accept:
+    """Tell whether `text/markdown` is asked for by name, no JSON type by name as much, and no range more."""
+    if b"text/markdown" not in accept.lower():
         return False
     weights: dict[str, float] = {}
     for part in accept.decode("latin-1").lower().split(","):
         name, _, parameters = part.strip().partition(";")
         weight = re.search(r"(?:^|;)\s*q\s*=\s*([01](?:\.\d{0,3})?)\s*(?:;|$)", parameters)
         weights[name.strip()] = float(weight[1]) if weight else 1.0
-    named = [weights.get(name, 0.0) for name in ("application/problem+json", "application/json")]
-    return weights.get("text/markdown", 0.0) > max(named)
+    markdown = weights.get("text/markdown", 0.0)
+    named = [weights[name] for name in ("application/problem+json", "application/json") if name in weights]
+    # A range stands for JSON only where JSON has no weight of its own (RFC 9110, 12.5.1).
+    ranges = [] if named else [weights.get(name, 0.0) for name in ("application/*", "*/*")]
+    return markdown > max(named, default=0.0) and markdown >= max(ranges, default=0.0)
 
 
 def _markdown(members: dict[str, Any]) -> bytes:
