@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mercato import errors
 from mercato.carts.answer import answer
-from mercato.carts.lines import Path, find_same, get_path, with_quantity
+from mercato.carts.lines import Path, find_same, get_path, has_empty_group, with_quantity
 from mercato.carts.model import (
     MOST_QUANTITY,
     AddCartItemRequest,
@@ -100,6 +100,12 @@ def add_item(request: AddCartItemRequest, menu: Menu, new_id: MakeId) -> PricedC
             raise ValidationFailed.at("/item/quantity", message)
         lines[same] = replace(lines[same], quantity=quantity)
         said = places[same], "/item/quantity"
+        if has_empty_group(request.item):
+            # Such a group goes under in the merge, where nobody would see that the set lacks it.
+            alone = price(
+                [request.item], places=[ITEM], whole=ITEM, catalog=menu.catalog, sold_out=menu.sold_out
+            )
+            refuse(alone.faults)
     return _answered(lines, places, menu, new_id, said=said)
 
 
