@@ -180,4 +180,6 @@ def _mended(body: Any, path: str) -> Any:
         mended["status"] = "confirmed" if "orders" in path else "online"
     if "item" in body:
         mended["item"] = good[0]
+    if path.endswith("/catalogset-validation"):
+        mended.setdefault("items", {})
     return mended
