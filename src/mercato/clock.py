@@ -4,8 +4,10 @@ import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -32,6 +34,12 @@ def rfc3339(instant: datetime) -> str:
     """Return `2026-01-31T23:59:59.123Z`: UTC, always three decimals."""
     utc = instant if instant.tzinfo is UTC else instant.astimezone(UTC)
     return utc.isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+@lru_cache(maxsize=1024)
+def zone(name: str) -> ZoneInfo:
+    """Return the time zone with this name. ZoneInfo itself keeps eight, and reads the others' files each time."""
+    return ZoneInfo(name)
 
 
 _VERSION_7: Final = 0x7 << 76 | 0b10 << 62

@@ -1,5 +1,6 @@
 """Specification §2.8, §4.3, decisions §7: the cart helpers over the wire."""
 
+import json
 from typing import Any
 from uuid import uuid4
 
@@ -195,3 +196,16 @@ async def test_two_hundred_lines_and_depth_eight_are_the_most(front: Client, sto
     reply = await front.post(f"{CARTS}/add", new_cart(store, deep))
     assert reply.status == 422
     assert reply.json()["errors"][0]["message"] == "Modifiers may be nested at most 8 deep."
+
+
+@only_sqlite
+@pytest.mark.parametrize("depth", [50, 200, 1000, 3000])
+async def test_modifiers_that_are_nested_at_any_depth_are_422(front: Client, store: Any, depth: int):
+    before, after = json.dumps(line(TEA, 1, extras("@"))).split('"@"')
+    deep = f"{before * depth}{json.dumps(line(TEA))}{after * depth}"
+    body = json.dumps(new_cart(store, "@")).replace('"@"', deep)
+    reply = await front.post(f"{CARTS}/add", body.encode())
+    assert (reply.status, reply.json()["errorCode"]) == (422, "VALIDATION_FAILED")
+    assert reply.json()["errors"][0]["pointer"].startswith(
+        "/item/modifierGroups/0/lineItems/0/modifierGroups"
+    )

@@ -94,6 +94,9 @@ async def test_what_an_onboarding_has_pulled_is_not_readable_before_it_is_activa
         ("*", "zstd"),
         ("zstd;q=0, *;q=0.5", "br"),
         ("gzip;q=0", "identity"),
+        ("gzip;q=0.5, identity", "identity"),
+        ("gzip;q=0.5, identity;q=0.2", "gzip"),
+        ("gzip, identity", "gzip"),
         ("gzip;q=x", "identity"),
     ],
 )

@@ -68,6 +68,24 @@ async def test_the_trace_of_a_problem_is_the_callers(pos: Client):
     assert re.fullmatch("[0-9a-f]{32}", made)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "taken"),
+    [
+        ("00", "b7ad6b7169203331-01", True),
+        ("42", "b7ad6b7169203331-01-what-will-be", True),
+        ("00", "b7ad6b7169203331-01-what-will-be", False),
+        ("00", "0000000000000000-01", False),
+        ("ff", "b7ad6b7169203331-01", False),
+    ],
+)
+async def test_a_traceparent_that_w3c_trace_context_calls_invalid_is_not_taken(
+    pos: Client, before: str, after: str, taken: bool
+):
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    reply = await pos.get(f"{STORES}/{uuid4()}", headers={"traceparent": f"{before}-{trace}-{after}"})
+    assert (reply.json()["traceId"] == trace) is taken
+
+
 async def test_a_problem_has_every_member_and_a_type_that_can_be_opened(mercato: Service, pos: Client):
     reply = await pos.get(f"{STORES}/{uuid4()}")
     problem = reply.json()

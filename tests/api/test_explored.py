@@ -178,8 +178,8 @@ def _mended(body: Any, path: str) -> Any:
         mended["fulfillment"] = GOOD_FULFILLMENT
     if path.endswith("/status"):
         mended["status"] = "confirmed" if "orders" in path else "online"
+    if path.endswith("/catalogset-validation"):
+        mended["items"] = {}
     if "item" in body:
         mended["item"] = good[0]
-    if path.endswith("/catalogset-validation"):
-        mended.setdefault("items", {})
     return mended

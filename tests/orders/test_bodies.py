@@ -8,10 +8,9 @@ from msgspec import UNSET
 from tests.orders.samples import HOME, NOW, PARTNER, SHOP, STORE, STOREFRONT, core, delivery, order, reviewed
 
 from mercato.orders.amounts import wire
-from mercato.orders.bodies import cancelled_data, place_body, validate_body
+from mercato.orders.bodies import cancelled_data, event_data, place_body, validate_body
 from mercato.orders.model import OrderState, OrderStatus
-from mercato.orders.record import OrderRow, StoreAnswer, order_of
-from mercato.orders.wire import OrderEventData
+from mercato.orders.record import OrderRow, StoreAnswer
 from mercato.wire import as_json
 
 ORDER = PARTNER
@@ -103,8 +102,9 @@ def test_a_store_is_told_why_an_order_is_cancelled():
 
 
 def test_an_order_event_has_a_sequence_and_the_order_without_its_payment():
-    data = OrderEventData(order_id=ORDER, sequence=3, order=order_of(row()))
-    told = json.loads(as_json(data))
-    assert set(told) == {"orderId", "sequence", "order"}
-    assert (told["sequence"], told["order"]["orderId"]) == (3, told["orderId"])
+    told = json.loads(as_json(event_data(row(sequence=3))))
+    assert set(told) == {"orderId", "storeId", "partnerStoreId", "sequence", "order"}
+    assert told["sequence"] == 3
+    for member in ("orderId", "storeId", "partnerStoreId"):
+        assert told[member] == told["order"][member]
     assert "payment" not in told["order"]

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import insert, update
-from tests.databases import only_sqlite
+from tests.databases import only_postgresql, only_sqlite, with_database
 from tests.partners.test_commands import MERCATO, Shell, fresh, shell
 from tests.partners.test_shared_limits import redis
 from tests.processes.test_serve import environment
@@ -196,6 +196,34 @@ def test_what_cannot_be_used_at_all_is_exit_code_2(
     monkeypatch.delenv("MERCATO_PORT")
     monkeypatch.setenv("MERCATO_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")
     assert report(fresh, code=2)["database"]["state"] == "unusable"
+
+
+@only_postgresql
+def test_a_replica_that_does_not_keep_up_is_no_replica_or_is_away_is_told(
+    shell: Shell, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    name = "MERCATO_DATABASE_REPLICA_URL"
+    for url, state, words in (
+        (database_url, "ok", "it keeps up"),
+        (with_database(database_url, "postgres"), "wrong", "is no replica"),
+        (f"postgresql://postgres@/x?host={tmp_path}", "wrong", "does not answer"),
+    ):
+        monkeypatch.setenv(name, url)
+        found = asyncio.run(examined(shell, database_url, code=0 if state == "ok" else 1))["replica"]
+        assert found["state"] == state
+        assert words in found["said"]
+
+
+@only_sqlite
+def test_a_replica_of_a_file_is_told_to_be_impossible(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, database_url: str
+):
+    shell("partner", "list")
+    monkeypatch.setenv("MERCATO_DATABASE_REPLICA_URL", "postgresql://a:hidden@127.0.0.1/x")
+    found = report(shell, code=2)["replica"]
+    assert found["state"] == "unusable"
+    assert "needs a PostgreSQL database" in found["advice"]
+    assert "hidden" not in str(found)
 
 
 @pytest.mark.parametrize("command", [["serve", "--port", "0"], ["worker"]], ids=lambda one: one[0])

@@ -14,7 +14,7 @@ from mercato.catalog.diff import diff
 from mercato.catalog.model import CatalogFault, CatalogWarning
 from mercato.catalog.packed import unpack
 from mercato.catalog.wire import CatalogValidation
-from mercato.errors import InvalidRequest, OrderError, RateLimited
+from mercato.errors import RateLimited
 from mercato.outbound.client import NotModified, Outbound, PullFailed, PullLimits
 from mercato.wire import Decoder, Wire
 from mercato.wire.checks import refuse, uri_fault
@@ -37,9 +37,6 @@ class CatalogSource(Wire):
 
 
 _request: Final = Decoder(CatalogSource)
-_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-NEITHER: Final = "Send a CatalogSet, which has items, or a callbackUrl to pull one from."
 
 
 class Subject(Struct, frozen=True):
@@ -63,8 +60,7 @@ class Checker(Struct, frozen=True):
     async def check(self, document: bytes, *, partner_id: UUID, subject: Subject | None) -> CatalogValidation:
         """Return what a run would say of the document.
 
-        Raises InvalidRequest for a body that is neither a document nor names one, ValidationFailed for a callbackUrl
-        that is none, RateLimited when the partner checks too many at once.
+        Raises ValidationFailed for a callbackUrl that is none, RateLimited when the partner checks too many at once.
         """
         if self.running[partner_id] >= AT_ONCE:
             raise RateLimited(
@@ -117,20 +113,20 @@ class Checker(Struct, frozen=True):
 def callback_url(document: bytes) -> str | None:
     """Return the URL that a request names instead of a document; None when the body is to be checked itself.
 
-    A body that names `items` is a CatalogSet however broken it is, and the check says where. Raises InvalidRequest for
-    any other that is no JSON object with a callbackUrl.
+    A body that is broken is checked: it may well be a catalog, and the check says where it breaks.
+    Raises InvalidRequest for any other that has neither `items` nor a callbackUrl that is a string.
     """
-    try:
-        members = _members.decode(document)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None if b'"items"' in document else _request(document).callback_url
-    if "items" in members:
+    if b'"items"' in document and b'"callbackUrl"' not in document:
         return None
-    if "callbackUrl" not in members:
-        raise InvalidRequest(
-            NEITHER, errors=[OrderError(code=InvalidRequest.code, message=NEITHER, pointer="/callbackUrl")]
-        )
-    return _request(document).callback_url
+    try:
+        members = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        members = {}
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        if document.strip():
+            return None
+        members = {}
+    return None if "items" in members else _request(document).callback_url
 
 
 def _invalid(faults: tuple[CatalogFault, ...], warnings: tuple[CatalogWarning, ...]) -> CatalogValidation:

@@ -1,5 +1,6 @@
 """What `mercato doctor` looks at: each check is one line that says what it saw, and what to do about it."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
@@ -7,12 +8,16 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import UNSET, UnsetType
+from sqlalchemy.exc import SQLAlchemyError
 
 from mercato import clock
 from mercato.cli.limits import WANTED, most_open_files
 from mercato.db import health
-from mercato.db.engine import Read
+from mercato.db.engine import Database, Read
+from mercato.db.errors import DatabaseAway
 from mercato.db.migrate import HEAD, find_revision
+from mercato.db.replica import ANSWER_SECONDS, EVERY, MOST_BEHIND
+from mercato.db.url import open_database
 from mercato.jobs.entry import CHANNEL
 from mercato.jobs.ownership import is_owned
 from mercato.jobs.upkeep import list_gauges
@@ -61,6 +66,8 @@ async def checks(tx: Read, settings: Settings) -> AsyncIterator[Check]:
     schema = await _schema(tx)
     yield schema
     yield await _storage(tx)
+    if settings.database_replica_url is not None:
+        yield await _replica(settings)
     yield await _clock(tx)
     yield _files()
     if settings.redis_url is not None:
@@ -97,6 +104,28 @@ async def _storage(tx: Read) -> Check:
     if files.log > MOST_LOG:
         return _wrong("storage", said, "Some process keeps an old snapshot open: restart who is not ours.")
     return _ok("storage", said)
+
+
+async def _replica(settings: Settings) -> Check:
+    try:
+        async with open_database(settings) as db, asyncio.timeout(ANSWER_SECONDS):
+            return await _followed(db)
+    except ValueError as error:
+        return _unusable("replica", "It can't be used.", f"{error}.")
+    except (TimeoutError, DatabaseAway, SQLAlchemyError):
+        said = f"It does not answer, or is more than {MOST_BEHIND:g} s behind the primary."
+        return _wrong("replica", said, "Until it keeps up, all is read from the primary.")
+
+
+async def _followed(db: Database) -> Check:
+    """Return what is to be said of a replica, once it keeps up."""
+    replica = db.replica
+    while replica is not None and not replica.is_fresh():
+        if not await replica.check():
+            said = "MERCATO_DATABASE_REPLICA_URL is no replica of this database: it is not read from."
+            return _wrong("replica", said, "Name a streaming replica of MERCATO_DATABASE_URL.")
+        await asyncio.sleep(EVERY)
+    return _ok("replica", "it keeps up")
 
 
 async def _clock(tx: Read) -> Check:

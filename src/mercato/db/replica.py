@@ -85,8 +85,8 @@ class Replica:
                 self.distrust(error)
             await asyncio.sleep(EVERY)
 
-    async def check(self) -> None:
-        """Ask both once. Raises what the database raises."""
+    async def check(self) -> bool:
+        """Ask both once. Return whether it is a replica of this database. Raises what the database raises."""
         began = monotonic()
         at_primary = await _position(self._primary)
         self._positions.append((began, at_primary.position))
@@ -94,12 +94,13 @@ class Replica:
         if here.of != at_primary.of or here.who not in {"replica", at_primary.who} or here.position is None:
             self._as_of = float("-inf")
             self._complain("MERCATO_DATABASE_REPLICA_URL is no replica of this database: it is not read from")
-            return
+            return False
         replayed = [at for at, position in self._positions if position <= here.position]
         self._as_of = max(replayed, default=float("-inf"))
         if self._complained and self.is_fresh():
             self._complained = False
             log.info("the replica is read from again")
+        return True
 
     async def close(self) -> None:
         await self._readers.dispose()

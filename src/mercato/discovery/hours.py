@@ -6,9 +6,9 @@ from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from mercato.catalog.model import Windows, second_of_week
+from mercato.clock import zone
 
 FOR_EVER: Final = 2**63 - 1
 """The end of a pause until further notice."""
@@ -37,7 +37,7 @@ class Openings:
         """Tell whether hours from `pack_spans` are open there now."""
         second = self._seconds.get(timezone)
         if second is None:
-            second = self._seconds[timezone] = second_of_week(self._now.astimezone(ZoneInfo(timezone)))
+            second = self._seconds[timezone] = second_of_week(self._now.astimezone(zone(timezone)))
         # Spans don't touch each other, so between an opening and its closing the number of edges passed is odd.
         return bisect_right(_edges(spans), second) % 2 == 1
 

@@ -8,9 +8,9 @@ from msgspec import UNSET, UnsetType
 
 from mercato.orders.amounts import Sums, wire
 from mercato.orders.model import OrderCore, PlaceOrderRequest
-from mercato.orders.record import OrderRow
+from mercato.orders.record import OrderRow, order_of
 from mercato.orders.review import Review
-from mercato.orders.wire import CancelledData, OrderTold, PlaceData, ValidateData
+from mercato.orders.wire import CancelledData, OrderEventData, OrderTold, PlaceData, ValidateData
 from mercato.stores.model import StoreRow
 from mercato.webhooks.model import envelope
 
@@ -51,6 +51,17 @@ def cancelled_data(row: OrderRow) -> CancelledData:
         partner_store_id=row.partner_store_id,
         cancel_reason=row.cancel_reason,
         order=_stored(row),
+    )
+
+
+def event_data(row: OrderRow) -> OrderEventData:
+    """Return what a storefront is told of an order that is there, or has changed."""
+    return OrderEventData(
+        order_id=row.id,
+        store_id=row.store_id,
+        partner_store_id=row.partner_store_id,
+        sequence=row.sequence,
+        order=order_of(row),
     )
 
 

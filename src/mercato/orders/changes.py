@@ -10,10 +10,9 @@ from mercato.clock import MakeId
 from mercato.db.audit import audit
 from mercato.db.engine import Write
 from mercato.orders import queries
-from mercato.orders.bodies import cancelled_data
+from mercato.orders.bodies import cancelled_data, event_data
 from mercato.orders.model import OrderState
-from mercato.orders.record import Actor, OrderRow, StoreAnswer, order_of
-from mercato.orders.wire import OrderEventData
+from mercato.orders.record import Actor, OrderRow, StoreAnswer
 from mercato.partners.accounts import find_event_url
 from mercato.partners.model import Surface
 from mercato.webhooks.deliveries import ORDER_CANCELLED, push
@@ -158,7 +157,7 @@ class Changes(Struct, frozen=True):
             suffix="",
             type=CREATED if order.sequence == 1 else UPDATED,
             webhook_id=self.new_id(),
-            data=OrderEventData(order_id=order.id, sequence=order.sequence, order=order_of(order)),
+            data=event_data(order),
             occurred_at=now,
             traceparent=order.traceparent,
             now=now,

@@ -5,7 +5,6 @@ from datetime import datetime
 from itertools import islice
 from typing import Final, cast
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -16,7 +15,7 @@ from mercato.carts.places import CART, check_bounds, in_cart, pointer
 from mercato.carts.pricing import Priced, price
 from mercato.catalog.model import CompiledCatalog
 from mercato.catalog.money import scaled
-from mercato.clock import MakeId
+from mercato.clock import MakeId, zone
 from mercato.errors import OrderError, ValidationFailed
 from mercato.orders.amounts import Sums
 from mercato.orders.asked import Asked, read
@@ -142,7 +141,7 @@ def _unsold(
     lines: Sequence[LineItem], priced: Priced, *, store: StoreRow, catalog: CompiledCatalog, at: datetime
 ) -> Iterator[OrderError]:
     """Yield the items that no catalog offers at that time; nothing when none is on offer at all."""
-    local = at.astimezone(ZoneInfo(store.timezone))
+    local = at.astimezone(zone(store.timezone))
     if not catalog.is_open(local):
         return
     told = {fault.pointer for fault in priced.faults if fault.code == errors.ItemUnavailable.code}

@@ -60,6 +60,8 @@ class OrderEventData(Wire, kw_only=True):
     """The data of `order.created` and `order.updated`; `sequence` counts per order from 1."""
 
     order_id: UUID
+    store_id: UUID
+    partner_store_id: str
     sequence: int
     order: Order
 

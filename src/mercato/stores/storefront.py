@@ -3,12 +3,12 @@
 from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 from msgspec import UNSET, UnsetType
 
 from mercato.catalog.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
 from mercato.catalog.search import WEEK, merged
+from mercato.clock import zone
 from mercato.stores.model import Coordinates, StoreRow, StoreStatusValue
 from mercato.wire import Instant, Wire, instant
 
@@ -103,7 +103,7 @@ def reason_at(row: StoreRow, catalog: CompiledCatalog, at: datetime) -> Availabi
     """Return whether the store is open at an instant, and why not."""
     if row.paused_at(at):
         return AvailabilityReason.PAUSED
-    if catalog.is_open(at.astimezone(ZoneInfo(row.timezone))):
+    if catalog.is_open(at.astimezone(zone(row.timezone))):
         return AvailabilityReason.OPEN
     return AvailabilityReason.OUTSIDE_HOURS
 
@@ -111,7 +111,7 @@ def reason_at(row: StoreRow, catalog: CompiledCatalog, at: datetime) -> Availabi
 def availability_of(row: StoreRow, catalog: CompiledCatalog, at: datetime) -> StoreAvailability:
     """Return the same with words for people."""
     reason = reason_at(row, catalog, at)
-    local = at.astimezone(ZoneInfo(row.timezone))
+    local = at.astimezone(zone(row.timezone))
     resumes = f" until {instant(row.resume_at)}" if row.resume_at is not None else " until it is resumed"
     words = {
         AvailabilityReason.OPEN: "A catalog of the store is available at that time.",

@@ -7,9 +7,12 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
-_TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?")
+_TRACEPARENT: Final = re.compile(
+    rb"(?!ff|00.{53}-)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?"
+)
+"""Of W3C Trace Context: no id of zeros, no version ff, and version 00 has nothing after its flags."""
+
 _HOST: Final = re.compile(rb"[A-Za-z0-9.-]{1,253}(?::\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::\d{1,5})?")
-_NO_TRACE: Final = b"0" * 32
 _VERSION_7: Final = 0x7 << 76 | 0b10 << 62
 _CHANCE: Final = (1 << 80) - 1 & ~(0xF << 76 | 0b11 << 62)
 """The bits of a UUIDv7 beneath its milliseconds that are random."""
@@ -125,7 +128,7 @@ def _request_id(sent: bytes | None) -> str:
 
 def _trace(sent: bytes | None) -> tuple[str, str]:
     match = _TRACEPARENT.fullmatch(sent) if sent else None
-    if match and match[1] != _NO_TRACE and not (sent or b"").startswith(b"ff"):
+    if match:
         return match[1].decode(), match[2].decode()
     return f"{getrandbits(128):032x}", "00"
 

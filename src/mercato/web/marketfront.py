@@ -108,7 +108,10 @@ async def _store(call: Call[None, Any]) -> tuple[StoreRow, CompiledCatalog]:
 
 @lru_cache(maxsize=256)
 def best_coding(accept_encoding: bytes) -> str:
-    """Return the coding that the client likes best, ours in their order where it does not care."""
+    """Return the coding that the client likes best, ours in their order where it does not care.
+
+    The bytes as they are come last, unless the client says that it likes them better.
+    """
     weights: dict[str, float] = {}
     for part in accept_encoding.decode("latin-1").lower().split(","):
         name, _, parameter = part.strip().partition(";")
@@ -116,7 +119,8 @@ def best_coding(accept_encoding: bytes) -> str:
         weights[name.strip()] = float(weight[1]) if weight else (0.0 if parameter else 1.0)
     anything = weights.get("*", 0.0)
     best = max(CODINGS, key=lambda coding: weights.get(coding, anything))
-    return best if weights.get(best, anything) > 0 else IDENTITY
+    liked = weights.get(best, anything)
+    return best if liked > 0 and liked >= weights.get(IDENTITY, 0.0) else IDENTITY
 
 
 def _known(if_none_match: str, body: Body) -> bool:

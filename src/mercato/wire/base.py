@@ -36,7 +36,7 @@ Instant = Annotated[
 as_json: Final = msgspec.json.Encoder().encode
 
 _RFC3339: Final = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]\d\d:[0-5]\d)", re.ASCII
 )
 _UUID_LENGTH: Final = 36
 """Characters of a UUID's canonical text. Without its hyphens, which would be read too, it has fewer."""

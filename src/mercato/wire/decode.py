@@ -1,6 +1,8 @@
 """Bytes to structs. The typed decode is the fast path; only a refusal is looked at again, for every fault."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final, Generic, TypeVar
 from urllib.parse import parse_qsl
 
@@ -15,6 +17,18 @@ MOST_FAULTS: Final = 100
 """Faults listed in one refusal; a reader mends these first anyway."""
 
 _NUL: Final = b"\\u0000"
+
+_DEEP: Final = 100
+"""Levels at which a body that was too deep to be read is looked at: fewer than what can be read, more than sense."""
+
+_MOST_LOOKED_AT: Final = 100
+"""Places so deep that are looked at: what is unknown may stand there, too, but hardly so much of it."""
+
+_BYTES_LOOKED_AT: Final = 128 * 1024
+"""Of such a body; no sound cart of the most lines takes as many to get there."""
+
+_MARK: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[][{},:]', re.DOTALL)
+"""A string that does not end goes on to the end of the body, so that nothing is read twice."""
 
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -36,7 +50,9 @@ class Decoder(Generic[T]):
                 return self._fast.decode(body)
         except msgspec.ValidationError:
             pass
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        except RecursionError:
+            raise _too_deep(body, self._info) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as fault:
             raise _not_json(body, fault) from None
         return self._slowly(body)
 
@@ -47,7 +63,10 @@ class Decoder(Generic[T]):
             if faults:
                 raise refusal(faults)
             return self._as_sent(msgspec.convert(mended, self._kind), body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        except RecursionError:
+            # Something else is wrong with it, too, and may well be a matter of form.
+            raise _unreadable() from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as fault:
             raise _not_json(body, fault) from None
 
     def _as_sent(self, value: T, body: bytes) -> T:
@@ -103,8 +122,6 @@ def refusal(faults: Sequence[walk.Found]) -> Problem:
 def _not_json(body: bytes, fault: Exception) -> InvalidRequest:
     if not body.strip():
         message = "The body is empty. Send a JSON object."
-    elif isinstance(fault, RecursionError):
-        message = "The body is nested too deeply to be read."
     elif isinstance(fault, UnicodeDecodeError):
         message = "The body is not valid UTF-8."
     elif isinstance(fault, msgspec.ValidationError):
@@ -112,3 +129,41 @@ def _not_json(body: bytes, fault: Exception) -> InvalidRequest:
     else:
         message = "The body is not JSON."
     return InvalidRequest(message, errors=[OrderError(code=InvalidRequest.code, message=message, pointer="")])
+
+
+def _too_deep(body: bytes, kind: msgspec.inspect.Type) -> Problem:
+    """Return the refusal of a body that is too deep to be read.
+
+    A type that holds itself says nothing of depth: where the body follows it, the form is right and the value is not.
+    """
+    for steps in islice(_standing_at(body, _DEEP), _MOST_LOOKED_AT):
+        if walk.follows(kind, steps):
+            return ValidationFailed.at(
+                "".join(f"/{step}" for step in steps), "The body is nested too deeply to be read."
+            )
+    return _unreadable()
+
+
+def _unreadable() -> InvalidRequest:
+    message = "The body is nested too deeply to be read."
+    return InvalidRequest(message, errors=[OrderError(code=InvalidRequest.code, message=message, pointer="")])
+
+
+def _standing_at(body: bytes, depth: int) -> Iterator[list[str | int]]:
+    """Yield the ways to lists and objects that stand so deep; it is read without being JSON in full."""
+    steps: list[str | int] = []
+    text = b""
+    for found in _MARK.finditer(body, 0, _BYTES_LOOKED_AT):
+        mark = found[0]
+        if mark in b"{[":
+            if len(steps) == depth:
+                yield steps
+            steps.append(0 if mark == b"[" else "")
+        elif mark in b"}]":
+            del steps[-1:]
+        elif mark == b"," and steps and isinstance(steps[-1], int):
+            steps[-1] += 1
+        elif mark == b":" and steps:
+            steps[-1] = text[1:-1].decode(errors="replace")
+        else:
+            text = mark

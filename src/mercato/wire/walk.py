@@ -5,13 +5,14 @@ documents it has refused. It also mends the one thing msgspec is stricter in tha
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 from msgspec import inspect as info
 
-from mercato.wire.base import parse_instant, parse_uuid
+from mercato.wire.base import parse_instant
 from mercato.wire.checks import Objection, Rule, uri_fault
 
 MOST_COLLECTED: Final = 1000
@@ -62,9 +63,40 @@ def raw_members(kind: info.Type) -> list[tuple[str, str]]:
     ]
 
 
+def follows(kind: info.Type, steps: Iterable[str | int]) -> bool:
+    """Tell whether the way down leads through members and entries that the type has."""
+    kinds = [kind]
+    for step in steps:
+        options = [option for kind in kinds for option in _alternatives(kind)]
+        kinds = [below for option in options for below in _below(option, step)]
+    return bool(kinds)
+
+
+def _below(kind: info.Type, step: str | int) -> list[info.Type]:
+    """Return the types of what stands there in values of this type."""
+    match kind:
+        case info.StructType(fields=fields):
+            return [field.type for field in fields if field.encode_name == step]
+        case info.ListType(item_type=item) if isinstance(step, int):
+            return [item]
+        case info.DictType(value_type=item) if isinstance(step, str):
+            return [item]
+        case _:
+            return []
+
+
+def _is_uuid(text: str) -> bool:
+    """Tell whether the typed decode reads it as a UUID: without its hyphens, too."""
+    try:
+        msgspec.convert(text, UUID)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
 def _from_text(text: str, kind: info.Type) -> Any:
     wanted = {type(part) for part in _alternatives(kind)}
-    if info.IntType in wanted and re.fullmatch(r"-?\d{1,19}(\.0{1,9})?", text, re.ASCII):
+    if info.IntType in wanted and re.fullmatch(r"-?\d{1,999}(\.0{1,9})?", text, re.ASCII):
         return int(text.partition(".")[0])
     if info.BoolType in wanted and text.lower() in {"true", "false", "1", "0"}:
         return text.lower() in {"true", "1"}
@@ -130,7 +162,7 @@ class _Walk:
                 self._range(value, kind, pointer, name)
             case info.FloatType():
                 self._range(value, kind, pointer, name)
-            case info.UUIDType() if parse_uuid(value) is None:
+            case info.UUIDType() if not _is_uuid(value):
                 self.bad(pointer, f"{name} must be a UUID like 0190f5fe-7e3b-7ccc-8000-abcdef012345.")
             case info.DateTimeType() if parse_instant(value) is None:
                 self.bad(pointer, f"{name} must be an RFC 3339 instant with an offset.")

@@ -83,7 +83,13 @@ class Bench(Sender):
         if self.of.receiver is None:
             raise Skipped(NO_RECEIVER)
         order = self.order(order_id, status)
-        data = OrderEventData(order_id=order_id, sequence=sequence, order=order)
+        data = OrderEventData(
+            order_id=order_id,
+            store_id=order.store_id,
+            partner_store_id=order.partner_store_id,
+            sequence=sequence,
+            order=order,
+        )
         name = kind or ("order.created" if sequence == 1 else "order.updated")
         body = envelope(name, occurred_at=clock.now(), data=data)
         return Message(suffix="", body=body, webhook_id=str(clock.new_id()))
