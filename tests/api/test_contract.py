@@ -194,7 +194,8 @@ async def test_every_fault_of_a_pause_is_told(here: Trade):
 
 async def test_what_a_new_cart_lacks_is_pointed_at(here: Trade):
     reply = await here.front.post("/v1/marketfront/carts/add", {"item": tea()})
-    assert (reply.status, pointers(reply)) == (400, {"/storeId": "MISSING_STORE_ID"})
+    assert (reply.status, reply.json()["errorCode"]) == (400, "MISSING_STORE_ID")
+    assert pointers(reply) == {"/storeId": "MISSING_STORE_ID", "/catalogSetId": "CATALOGSET_REQUIRED"}
     reply = await here.front.post(
         "/v1/marketfront/carts/add", {"item": tea(), "storeId": here.store["storeId"]}
     )

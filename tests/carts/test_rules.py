@@ -226,6 +226,15 @@ def test_add_merges_the_same_choice_in_any_order_and_keeps_the_lines_id():
     ]
 
 
+def test_a_group_that_the_set_lacks_cannot_be_had_where_the_line_is_merged_either():
+    cart = add(line(TEA, 1, extras(line(MILK))))
+    at = "/item/modifierGroups/1"
+    unknown = line(TEA, 1, extras(line(MILK)), group(NOWHERE))
+    assert faults(ItemUnavailable, unknown, cart) == [("ITEM_UNAVAILABLE", at)]
+    (tea,) = add(line(TEA, 1, extras(line(MILK)), extras()), cart)["lineItems"]
+    assert tea["quantity"] == 2
+
+
 def test_add_appends_what_differs_in_a_modifier_or_in_how_many_of_it():
     cart = add(line(TEA, 1, extras(line(MILK))))
     for other in (line(TEA), line(TEA, 1, extras(line(LEMON))), line(TEA, 1, extras(line(MILK, 2)))):

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from mercato import errors
 from mercato.wire import Decoder, QueryDecoder, Wire, parse_instant, parse_uuid
+from mercato.wire.checks import Objection, ruled_by
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
@@ -52,6 +53,42 @@ def test_all_faults_of_a_request_are_listed_at_once_with_pointers():
         ("VALIDATION_FAILED", "/lines/1/itemId"),
         ("VALIDATION_FAILED", "/lines/1/quantity"),
     ]
+
+
+def _tame(text: str) -> str | None:
+    return "word is bad." if text == "bad" else None
+
+
+def _one_of_two(sent: dict[str, object]) -> Objection | None:
+    return None if "a" in sent or "b" in sent else Objection("a or b is needed.", form=True, below="/a")
+
+
+class Two(Wire):
+    a: int | None = None
+    b: int | None = None
+
+
+class Ruled(Wire):
+    word: Annotated[str, Meta(max_length=5, extra=ruled_by(_tame))] | None = None
+    two: Annotated[Two, Meta(extra=ruled_by(_one_of_two))] | None = None
+    number: int = 0
+
+
+def test_what_the_rule_of_a_type_says_is_listed_with_all_other_faults():
+    with pytest.raises(errors.InvalidRequest) as caught:
+        Decoder(Ruled)(b'{"word":"bad","two":{},"number":"x"}')
+    assert [(fault.code, fault.message, fault.pointer) for fault in caught.value.errors] == [
+        ("VALIDATION_FAILED", "word is bad.", "/word"),
+        ("INVALID_REQUEST", "a or b is needed.", "/two/a"),
+        ("INVALID_REQUEST", "number must be an integer, not a string.", "/number"),
+    ]
+
+
+def test_a_text_that_is_at_fault_already_is_not_held_against_its_rule_too():
+    for word in (b'"toolong"', b"5"):
+        with pytest.raises(errors.Problem) as caught:
+            Decoder(Ruled)(b'{"word":' + word + b"}")
+        assert len(caught.value.errors) == 1
 
 
 def test_a_value_that_is_not_allowed_alone_is_422():

@@ -1,6 +1,7 @@
 """The three changes of a cart: pure functions of the request and of what the store sells now."""
 
 from collections.abc import Collection, Sequence
+from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 
 from mercato import errors
 from mercato.carts.answer import answer
-from mercato.carts.lines import Path, find_same, get_path, with_quantity
+from mercato.carts.lines import Path, find_same, get_path, has_empty_group, with_quantity
 from mercato.carts.model import (
     MOST_QUANTITY,
     AddCartItemRequest,
@@ -25,6 +26,18 @@ from mercato.errors import OrderError, ValidationFailed
 
 Said = tuple[Place, str] | None
 """A line whose quantity the request changes, and the pointer to where it says so."""
+
+
+_NO_STORE: Final = OrderError(
+    code=errors.MissingStoreId.code,
+    message="A new cart needs a store: send its storeId beside the item.",
+    pointer="/storeId",
+)
+_NO_SET: Final = OrderError(
+    code=errors.CatalogSetRequired.code,
+    message="A new cart needs the store's catalogSetId beside the item.",
+    pointer="/catalogSetId",
+)
 
 
 class Named(Struct, frozen=True):
@@ -57,15 +70,13 @@ def named(request: AddCartItemRequest | RemoveCartItemRequest | UpdateCartItemRe
     if cart is not None and cart.line_items:
         return Named(cart.store_id, cart.catalog_set_id)
     store_id = request.store_id or (None if cart is None else cart.store_id)
-    if store_id is None:
-        words = "A new cart needs a store: send its storeId beside the item."
-        reason = OrderError(code=errors.MissingStoreId.code, message=words, pointer="/storeId")
-        raise errors.MissingStoreId(words, errors=[reason])
     set_id = request.catalog_set_id or (None if cart is None else cart.catalog_set_id)
+    if store_id is None:
+        raise errors.MissingStoreId(
+            _NO_STORE.message, errors=[_NO_STORE, *([_NO_SET] if set_id is None else [])]
+        )
     if set_id is None:
-        words = "A new cart needs the store's catalogSetId beside the item."
-        reason = OrderError(code=errors.CatalogSetRequired.code, message=words, pointer="/catalogSetId")
-        raise errors.CatalogSetRequired(words, errors=[reason])
+        raise errors.CatalogSetRequired(_NO_SET.message, errors=[_NO_SET])
     return Named(store_id, set_id)
 
 
@@ -89,6 +100,12 @@ def add_item(request: AddCartItemRequest, menu: Menu, new_id: MakeId) -> PricedC
             raise ValidationFailed.at("/item/quantity", message)
         lines[same] = replace(lines[same], quantity=quantity)
         said = places[same], "/item/quantity"
+        if has_empty_group(request.item):
+            # Such a group goes under in the merge, where nobody would see that the set lacks it.
+            alone = price(
+                [request.item], places=[ITEM], whole=ITEM, catalog=menu.catalog, sold_out=menu.sold_out
+            )
+            refuse(alone.faults)
     return _answered(lines, places, menu, new_id, said=said)
 
 

@@ -71,6 +71,13 @@ def choice_of(line: LineItem) -> Hashable:
     return line.item_id.int, frozenset(units.items())
 
 
+def has_empty_group(line: LineItem) -> bool:
+    """Tell whether the line names a group, at any depth, of which it chooses nothing."""
+    return any(
+        not group.line_items or any(map(has_empty_group, group.line_items)) for group in line.modifier_groups
+    )
+
+
 def _find_path(lines: Sequence[LineItem], line_item_id: UUID) -> Path | None:
     for index, line in enumerate(lines):
         if line.line_item_id == line_item_id:

@@ -55,11 +55,20 @@ def decimal_to_minor(text: str, scale: int) -> int:
     """Return the decimal text in minor units of `scale` decimals. Raises MoneyError."""
     match = _decimal(text)
     if match is None:
-        raise MoneyError(f"{shown(text)} is not a decimal number like 12.50.")
+        raise MoneyError(_no_decimal(text))
     sign, whole, fraction = match.groups("")
     if len(fraction) <= scale and len(whole) < _CERTAIN:
         return int(sign + whole + fraction.ljust(scale, "0"))
     return _minor(text, sign, whole, fraction, scale)
+
+
+def decimal_fault(text: str) -> str | None:
+    """Return why the text is a decimal in no currency, or None."""
+    return _no_decimal(text) if _decimal(text) is None else None
+
+
+def _no_decimal(text: str) -> str:
+    return f"{shown(text)} is not a decimal number like 12.50."
 
 
 def number_to_minor(text: str, scale: int) -> int:

@@ -1,5 +1,6 @@
 """Store discovery on the wire: what is asked, and what is found."""
 
+from collections.abc import Mapping
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -9,12 +10,15 @@ from msgspec import UNSET, Meta, UnsetType
 from mercato.stores.model import Latitude, Longitude
 from mercato.stores.storefront import AvailabilityWindow, FulfillmentMode, MarketfrontStore, PostalAddress
 from mercato.wire import Wire
+from mercato.wire.checks import Objection, ruled_by
 
 RADIUS: Final = 25_000
 """Metres around a place, unless a request says otherwise."""
 
 MOST_RADIUS: Final = 1_000_000
 """Metres: a thousand kilometres is further than anybody fetches a meal from."""
+
+HALF_A_PLACE: Final = "location needs latitude and longitude (or lat and lng)."
 
 MOST_LIMIT: Final = 100
 MOST_OFFSET: Final = 2**31 - 1
@@ -33,13 +37,31 @@ class Location(Wire):
     lng: Longitude | None = None
 
 
+def _place_fault(sent: Mapping[str, object]) -> Objection | None:
+    whole = all(
+        any(sent.get(name) is not None for name in pair)
+        for pair in (("latitude", "lat"), ("longitude", "lng"))
+    )
+    return None if whole else Objection(HALF_A_PLACE, form=True)
+
+
+def mode_fault(text: str) -> str | None:
+    """Return why this is no fulfilment, or None."""
+    known = tuple(FulfillmentMode)
+    return None if text.upper() in known else f"fulfillmentType must be {' or '.join(known)}."
+
+
 class DiscoverRequest(Wire):
     """What is looked for. Every member is optional and narrows what is found; null is the same as absent."""
 
-    location: Location | None = None
+    location: Annotated[Location, Meta(extra=ruled_by(_place_fault))] | None = None
     radius: Metres | None = None
     fulfillment_type: (
-        Annotated[str, Meta(description="PICKUP or DELIVERY_BY_MERCHANT, in any case.")] | None
+        Annotated[
+            str,
+            Meta(description="PICKUP or DELIVERY_BY_MERCHANT, in any case.", extra=ruled_by(mode_fault)),
+        ]
+        | None
     ) = None
     query: (
         Annotated[

@@ -14,7 +14,14 @@ from mercato.db.engine import Database, Read
 from mercato.db.types import to_ms
 from mercato.discovery import queries
 from mercato.discovery.hours import Openings
-from mercato.discovery.model import RADIUS, DiscoverRequest, Found, Location
+from mercato.discovery.model import (
+    HALF_A_PLACE,
+    RADIUS,
+    DiscoverRequest,
+    Found,
+    Location,
+    mode_fault,
+)
 from mercato.discovery.places import RINGS, Circle, circle_of, metres_of
 from mercato.discovery.queries import Hit, Search
 from mercato.discovery.text import question_of
@@ -22,6 +29,7 @@ from mercato.errors import OrderError
 from mercato.stores.model import StoreStatusValue
 from mercato.stores.storefront import FulfillmentMode
 from mercato.wire import as_json
+from mercato.wire.checks import refuse
 
 LIMIT: Final = 50
 
@@ -121,16 +129,12 @@ def _place(location: Location) -> tuple[float, float]:
     longitude = location.longitude if location.longitude is not None else location.lng
     if latitude is not None and longitude is not None:
         return latitude, longitude
-    message = "location needs latitude and longitude (or lat and lng)."
-    code = errors.InvalidRequest.code
-    raise errors.InvalidRequest(message, errors=[OrderError(code=code, message=message, pointer="/location")])
+    reason = OrderError(code=errors.InvalidRequest.code, message=HALF_A_PLACE, pointer="/location")
+    raise errors.InvalidRequest(HALF_A_PLACE, errors=[reason])
 
 
 def _mode(request: DiscoverRequest) -> FulfillmentMode | None:
     if request.fulfillment_type is None:
         return None
-    try:
-        return FulfillmentMode(request.fulfillment_type.upper())
-    except ValueError:
-        names = " or ".join(FulfillmentMode)
-        raise errors.ValidationFailed.at("/fulfillmentType", f"fulfillmentType must be {names}.") from None
+    refuse([("/fulfillmentType", mode_fault(request.fulfillment_type))])
+    return FulfillmentMode(request.fulfillment_type.upper())

@@ -142,7 +142,7 @@ def read_tip(text: str | None, scale: int) -> int:
     except MoneyError as fault:
         raise ValidationFailed.at("/amounts/tip", f"tip: {fault}") from None
     if tip < 0:
-        raise ValidationFailed.at("/amounts/tip", "tip must not be negative.")
+        raise ValidationFailed.at("/amounts/tip", model.TIP_NEGATIVE)
     return tip
 
 

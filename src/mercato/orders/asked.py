@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from mercato.errors import ValidationFailed
 from mercato.orders.amounts import read_tip, read_total
 from mercato.orders.model import (
+    TIME_REQUIRED,
     DeliveryAddress,
     DeliveryFulfillment,
     Fulfillment,
@@ -87,7 +88,7 @@ def _instant(fulfillment: Fulfillment, now: datetime, faults: list[Found]) -> da
     elif fulfillment.schedule_type is not ScheduleType.SCHEDULED:
         return now
     elif at is None:
-        fault = "scheduledTime is required with SCHEDULED."
+        fault = TIME_REQUIRED
     elif at <= now:
         fault = "scheduledTime must be in the future."
     elif at.year > LAST_YEAR:

@@ -1,7 +1,8 @@
 """What orders look like on the wire: as storefronts send them, and as both sides read them."""
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -11,7 +12,14 @@ from mercato.carts.model import DECIMAL, Amount, Cart, CartAmounts, LineItemAmou
 from mercato.errors import OrderError
 from mercato.stores.storefront import FulfillmentMode
 from mercato.wire import Instant, Wire
+from mercato.wire.checks import Objection, ruled_by
 from mercato.wire.unshown import unshown
+
+E = TypeVar("E", bound=StrEnum)
+
+NO_OBJECT: Final = "payment must be an object."
+TIP_NEGATIVE: Final = "tip must not be negative."
+TIME_REQUIRED: Final = "scheduledTime is required with SCHEDULED."
 
 Decimal = Annotated[
     str, Meta(pattern=DECIMAL, max_length=64, description="Decimal in the currency's own scale.")
@@ -19,11 +27,18 @@ Decimal = Annotated[
 Text255 = Annotated[str, Meta(max_length=255)]
 Text1000 = Annotated[str, Meta(max_length=1000)]
 DateTime = Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})]
+
+
+def _payment_fault(sent: object) -> Objection | None:
+    return None if isinstance(sent, dict) else Objection(NO_OBJECT, form=True)
+
+
 Payment = Annotated[
     msgspec.Raw,
     Meta(
         extra_json_schema={"anyOf": [{"type": "object"}, {"type": "null"}]},
         description="For the store, which is the authority: passed on as it was sent, and kept nowhere.",
+        extra=ruled_by(_payment_fault),
     ),
 ]
 
@@ -84,6 +99,12 @@ class DeliveryFulfillment(Wire, tag_field="mode", tag=FulfillmentMode.DELIVERY_B
 Fulfillment = PickupFulfillment | DeliveryFulfillment
 
 
+def _schedule_fault(sent: Mapping[str, object]) -> Objection | None:
+    if sent.get("scheduleType") != ScheduleType.SCHEDULED.value or sent.get("scheduledTime") is not None:
+        return None
+    return Objection(TIME_REQUIRED, below="/scheduledTime")
+
+
 class ClientContext(Wire):
     """Where the request of the customer came from."""
 
@@ -101,16 +122,23 @@ class Customer(Wire):
     partner_user_id: Text255 | None = None
 
 
+def _tip_fault(text: str) -> str | None:
+    return TIP_NEGATIVE if text.startswith("-") and text.strip("-0.") else None
+
+
+Tip = Annotated[Decimal, Meta(extra=ruled_by(_tip_fault))]
+
+
 class ValidateAmounts(Wire):
     """Of the amounts of an order that is to be validated, only the tip is read."""
 
-    tip: Decimal | None = None
+    tip: Tip | None = None
 
 
 class PlaceAmounts(Wire):
     """Of the amounts of an order that is placed, the tip is read, and the total, if given, must be right."""
 
-    tip: Decimal | None = None
+    tip: Tip | None = None
     total: Decimal | None = None
 
 
@@ -119,7 +147,7 @@ class OrderCore(Wire, kw_only=True):
 
     cart: Cart
     client_context: ClientContext
-    fulfillment: Fulfillment
+    fulfillment: Annotated[Fulfillment, Meta(extra=ruled_by(_schedule_fault))]
     amounts: ValidateAmounts | None = None
     customer: Customer | None = None
 
@@ -130,7 +158,7 @@ class PlaceOrderRequest(Wire, kw_only=True):
 
     cart: Cart
     client_context: ClientContext
-    fulfillment: Fulfillment
+    fulfillment: Annotated[Fulfillment, Meta(extra=ruled_by(_schedule_fault))]
     amounts: PlaceAmounts | None = None
     customer: Customer | None = None
     validated_order_token: Annotated[str, Meta(max_length=65_536)] | None = None
@@ -235,6 +263,32 @@ class OrderStatus(StrEnum):
     IN_TRANSIT = "inTransit"
 
 
+_SETTABLE: Final = tuple(status for status in OrderStatus if status is not OrderStatus.PENDING)
+
+
+def find_member(kind: type[E], text: str | None) -> E | None:
+    """Return the value with that name, in any letter case."""
+    wanted = None if text is None else text.lower()
+    return next((one for one in kind if one.value.lower() == wanted), None)
+
+
+def status_fault(text: str) -> str | None:
+    """Return why an update can't set this status, or None."""
+    status = find_member(OrderStatus, text)
+    if status in _SETTABLE:
+        return None
+    known = ", ".join(one.value for one in _SETTABLE)
+    if status is OrderStatus.PENDING:
+        return f"An order is pending from its beginning, and never again. status must be one of {known}."
+    return f"status must be one of {known}."
+
+
+def state_fault(text: str) -> str | None:
+    """Return why this is no state, or None."""
+    known = ", ".join(one.value for one in OrderState)
+    return None if find_member(OrderState, text) is not None else f"state must be one of {known}."
+
+
 class Order(Wire, kw_only=True):
     """A placed order. How it is paid for is never in it."""
 
@@ -273,6 +327,7 @@ class OrderStatusUpdate(Wire):
                 min_length=1,
                 max_length=64,
                 description="`confirmed`, `preparing`, `ready` or `inTransit`, in any letter case; never backward.",
+                extra=ruled_by(status_fault),
             ),
         ]
         | None
@@ -284,6 +339,7 @@ class OrderStatusUpdate(Wire):
                 min_length=1,
                 max_length=64,
                 description="`completed` or `cancelled`, in any letter case; `cancelled` needs a `cancelReason`.",
+                extra=ruled_by(state_fault),
             ),
         ]
         | None

@@ -1,21 +1,24 @@
 """How an order goes on: a status only forward, a state that closes once."""
 
 from datetime import datetime
-from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato import errors
-from mercato.orders.model import OrderState, OrderStatus, OrderStatusUpdate
+from mercato.orders.model import (
+    OrderState,
+    OrderStatus,
+    OrderStatusUpdate,
+    find_member,
+    state_fault,
+    status_fault,
+)
 from mercato.wire import parse_instant
 from mercato.wire.checks import refuse
 
-E = TypeVar("E", bound=StrEnum)
-
 _RANK: Final = {status: rank for rank, status in enumerate(OrderStatus)}
-_SETTABLE: Final = tuple(status for status in OrderStatus if status is not OrderStatus.PENDING)
 _CONTROL: Final = frozenset(map(chr, range(32)))
 
 
@@ -84,7 +87,7 @@ def _closed(current: Progress, wanted: _Wanted) -> Progress:
 
 def _read(update: OrderStatusUpdate) -> _Wanted:
     """Return what the update asks for. Raises ValidationFailed."""
-    status, state = _member(OrderStatus, update.status), _member(OrderState, update.state)
+    status, state = find_member(OrderStatus, update.status), find_member(OrderState, update.state)
     ready_at = None if update.estimated_ready_at is None else parse_instant(update.estimated_ready_at)
     reason = (update.cancel_reason or "").strip()
     cancels = state is OrderState.CANCELLED
@@ -96,8 +99,8 @@ def _read(update: OrderStatusUpdate) -> _Wanted:
                 if _asks(update)
                 else "Send status, state or estimatedReadyAt: there is nothing to change.",
             ),
-            ("/status", _status_fault(update.status, status)),
-            ("/state", _state_fault(update.state, state)),
+            ("/status", None if update.status is None else status_fault(update.status)),
+            ("/state", None if update.state is None else state_fault(update.state)),
             ("/estimatedReadyAt", _ready_fault(update.estimated_ready_at, ready_at)),
             ("/cancelReason", "cancelReason is required with cancelled." if cancels and not reason else None),
         ]
@@ -107,26 +110,6 @@ def _read(update: OrderStatusUpdate) -> _Wanted:
 
 def _asks(update: OrderStatusUpdate) -> bool:
     return not (update.status is None and update.state is None and update.estimated_ready_at is None)
-
-
-def _member(kind: type[E], text: str | None) -> E | None:
-    """Return the value with that name, in any letter case."""
-    wanted = None if text is None else text.lower()
-    return next((one for one in kind if one.value.lower() == wanted), None)
-
-
-def _status_fault(text: str | None, status: OrderStatus | None) -> str | None:
-    if text is None or status in _SETTABLE:
-        return None
-    known = ", ".join(one.value for one in _SETTABLE)
-    if status is OrderStatus.PENDING:
-        return f"An order is pending from its beginning, and never again. status must be one of {known}."
-    return f"status must be one of {known}."
-
-
-def _state_fault(text: str | None, state: OrderState | None) -> str | None:
-    known = ", ".join(one.value for one in OrderState)
-    return None if text is None or state is not None else f"state must be one of {known}."
 
 
 def _ready_fault(text: str | None, at: datetime | None) -> str | None:

@@ -8,13 +8,17 @@ from uuid import UUID
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mercato.catalog.model import CatalogFault
-from mercato.catalog.money import to_text
+from mercato.catalog.money import decimal_fault, to_text
 from mercato.catalog.runs import Run, RunStatus
 from mercato.wire import Instant, Wire
+from mercato.wire.checks import ruled_by, timezone_fault
+
+MINIMUM_NEGATIVE: Final = "minimumOrderAmount must not be negative."
 
 Text255 = Annotated[str, Meta(min_length=1, max_length=255)]
 Text2000 = Annotated[str, Meta(max_length=2000)]
 Uri = Annotated[str, Meta(min_length=1, max_length=2048, extra_json_schema={"format": "uri"})]
+TimeZone = Annotated[str, Meta(max_length=64, extra=ruled_by(timezone_fault))]
 Latitude = Annotated[float, Meta(ge=-90, le=90)]
 Longitude = Annotated[float, Meta(ge=-180, le=180)]
 
@@ -97,9 +101,7 @@ class OnboardingRequest(Wire):
     address: AddressRequest
     catalog_callback_url: Uri
     webhook_url: Uri | None = None
-    timezone: (
-        Annotated[str, Meta(max_length=64, description="IANA name; else taken from the place.")] | None
-    ) = None
+    timezone: Annotated[TimeZone, Meta(description="IANA name; else taken from the place.")] | None = None
 
 
 class RetryRequest(Wire):
@@ -202,6 +204,17 @@ class StorePage(Wire):
     next_cursor: str | None
 
 
+def _minimum_fault(text: str) -> str | None:
+    """Return what is wrong with it in any currency; what the store's own says comes when the store is known."""
+    fault = decimal_fault(text)
+    if fault is not None:
+        return f"minimumOrderAmount: {fault}"
+    return MINIMUM_NEGATIVE if text.startswith("-") and text.strip("-0.") else None
+
+
+Minimum = Annotated[str, Meta(max_length=40, extra=ruled_by(_minimum_fault))]
+
+
 class StoreUpdate(Wire):
     """What changes of a store: only members that are present. Null clears those that may be empty."""
 
@@ -210,9 +223,9 @@ class StoreUpdate(Wire):
     logo_url: Uri | UnsetType | None = UNSET
     description: Text2000 | UnsetType | None = UNSET
     address: AddressRequest | UnsetType | None = UNSET
-    timezone: Annotated[str, Meta(max_length=64)] | UnsetType | None = UNSET
+    timezone: TimeZone | UnsetType | None = UNSET
     webhook_url: Uri | UnsetType | None = UNSET
-    minimum_order_amount: Annotated[str, Meta(max_length=40)] | UnsetType | None = UNSET
+    minimum_order_amount: Minimum | UnsetType | None = UNSET
     delivery_allowed: bool | UnsetType | None = UNSET
     pickup_allowed: bool | UnsetType | None = UNSET
     categories: Annotated[list[Text255], Meta(max_length=50)] | UnsetType | None = UNSET

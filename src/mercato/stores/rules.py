@@ -10,6 +10,7 @@ from msgspec import UNSET
 from mercato.catalog.model import CompiledCatalog
 from mercato.catalog.money import MoneyError, to_minor
 from mercato.stores.model import (
+    MINIMUM_NEGATIVE,
     AddressRequest,
     ItemAvailabilityEntry,
     ItemAvailabilityRequest,
@@ -82,7 +83,7 @@ def _update_faults(given: dict[str, Any], row: StoreRow) -> list[tuple[str, str 
 
 def _minimum_fault(text: str, currency: str) -> str | None:
     try:
-        return "minimumOrderAmount must not be negative." if to_minor(text, currency) < 0 else None
+        return MINIMUM_NEGATIVE if to_minor(text, currency) < 0 else None
     except MoneyError as fault:
         return f"minimumOrderAmount: {fault}"
 

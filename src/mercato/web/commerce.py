@@ -35,7 +35,8 @@ from mercato.stores.onboarding import PATH as ONBOARDING
 from mercato.stores.service import store_of
 from mercato.web.operations import Access, Answer, Call, Operations
 from mercato.wire import Wire, instant, parse_uuid
-from mercato.wire.cursor import PAGE, PageLimit, read_cursor
+from mercato.wire.checks import ruled_by
+from mercato.wire.cursor import PAGE, Cursor, PageLimit, read_cursor
 
 commerce = Operations(access=Access.COMMERCE, tag="Commerce")
 
@@ -53,15 +54,22 @@ class Page(Wire):
     """The query of a list."""
 
     limit: PageLimit = PAGE
-    cursor: str | None = None
+    cursor: Cursor | None = None
+
+
+def _status_fault(text: str) -> str | None:
+    return None if text.lower() in tuple(StoreStatusValue) else "status must be online or paused."
 
 
 class StoresQuery(Wire):
     """Which stores: a page of all, of one status, or of one partnerStoreId."""
 
     limit: PageLimit = PAGE
-    cursor: str | None = None
-    status: Annotated[str, Meta(description="`online` or `paused`, in any case.")] | None = None
+    cursor: Cursor | None = None
+    status: (
+        Annotated[str, Meta(description="`online` or `paused`, in any case.", extra=ruled_by(_status_fault))]
+        | None
+    ) = None
     partner_store_id: str | None = None
 
 
@@ -318,11 +326,7 @@ def _query_store(query: StoreQuery) -> UUID:
 
 
 def _status(text: str | None) -> StoreStatusValue | None:
-    if text is None:
-        return None
-    if text.lower() not in tuple(StoreStatusValue):
-        raise errors.ValidationFailed.at(None, "status must be online or paused.")
-    return StoreStatusValue(text.lower())
+    return None if text is None else StoreStatusValue(text.lower())
 
 
 def _history(run: Run) -> CatalogIngestRun:

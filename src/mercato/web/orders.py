@@ -19,12 +19,14 @@ from mercato.orders.model import (
     OrderTimeline,
     PlaceOrderRequest,
     ValidateOrderResponse,
+    state_fault,
 )
 from mercato.web import problems
 from mercato.web.head import Head
 from mercato.web.operations import Access, Answer, Call, Operations, Rate
 from mercato.wire import Wire, as_json
-from mercato.wire.cursor import PAGE, PageLimit, read_cursor
+from mercato.wire.checks import ruled_by
+from mercato.wire.cursor import PAGE, Cursor, PageLimit, read_cursor
 
 commerce_orders = Operations(access=Access.COMMERCE, tag="Orders")
 marketfront_orders = Operations(access=Access.MARKETFRONT, tag="Orders")
@@ -182,9 +184,15 @@ class OrdersQuery(Wire):
     """Which orders, and how many of them."""
 
     store_id: UUID | None = None
-    state: Annotated[str, Meta(description="`open`, `completed` or `cancelled`, in any case.")] | None = None
+    state: (
+        Annotated[
+            str,
+            Meta(description="`open`, `completed` or `cancelled`, in any case.", extra=ruled_by(state_fault)),
+        ]
+        | None
+    ) = None
     limit: PageLimit = PAGE
-    cursor: Annotated[str, Meta(max_length=200)] | None = None
+    cursor: Cursor | None = None
 
 
 @commerce_orders.get(
@@ -206,12 +214,7 @@ async def list_orders(call: Call[None, OrdersQuery]) -> OrderPage:
 
 
 def _state(text: str | None) -> OrderState | None:
-    if text is None:
-        return None
-    try:
-        return OrderState(text.lower())
-    except ValueError:
-        raise errors.ValidationFailed.at(None, "state must be open, completed or cancelled.") from None
+    return None if text is None else OrderState(text.lower())
 
 
 @commerce_orders.get(

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from mercato.webhooks.model import DeliveryStatus
 from mercato.wire import Instant, Wire
-from mercato.wire.cursor import PAGE, PageLimit
+from mercato.wire.cursor import PAGE, Cursor, PageLimit
 from mercato.wire.unshown import unshown
 
 MOST_BODY: Final = 128 * 1024
@@ -74,7 +74,7 @@ class WebhookDeliveryQuery(Wire, frozen=True):
     store_id: UUID | None = None
     order_id: UUID | None = None
     limit: PageLimit = PAGE
-    cursor: str | None = None
+    cursor: Cursor | None = None
 
 
 @unshown("headers", "body", "secrets")

@@ -1,9 +1,9 @@
 """Checks of values that no type can make: each says in words what is wrong, or None."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from zoneinfo import available_timezones
 
@@ -15,6 +15,27 @@ _LOCAL_ZONES: Final = {"localtime", "posixrules", "Factory"}
 """Files beside the time zones that name none: what they mean, if anything, is each machine's own affair."""
 
 _CONTROL: Final = re.compile(r"[\x00-\x20\x7f]")
+
+
+class Objection(NamedTuple):
+    """What is wrong with a value. `below`: where in it, as a pointer. `form`: as if a member were missing (400)."""
+
+    message: str
+    form: bool = False
+    below: str = ""
+
+
+Rule = Callable[[Any], str | Objection | None]
+"""Says what is wrong with a value of the right JSON type, of which nothing else is known, or None."""
+
+
+def ruled_by(rule: Rule) -> dict[str, Any]:
+    """Return the `extra` of a type whose values have a rule that no type can say.
+
+    The walk that lists all faults of a request holds values against it. Who reads a value that was decoded without a
+    fault still has to: the fast path knows no rules.
+    """
+    return {"rule": rule}
 
 
 def uri_fault(text: str, name: str) -> str | None:

@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec import Meta
 
 from mercato.errors import ValidationFailed
+from mercato.wire.checks import ruled_by
 
 PAGE: Final = 50
 """Entries of a page when the request names no `limit`."""
@@ -17,6 +18,8 @@ PAGE_MOST: Final = 100
 
 PageLimit = Annotated[int, Meta(ge=1, le=PAGE_MOST, description="Entries a page may have.")]
 """The query parameter `limit`: `limit: PageLimit = PAGE`."""
+
+NOT_OURS: Final = "cursor is not one that this list gave. Leave it out to start anew."
 
 T = TypeVar("T")
 
@@ -33,11 +36,10 @@ def read_cursor(text: str | None) -> UUID | None:
     """Return the id of the last entry shown, None for the first page. Raises ValidationFailed."""
     if text is None:
         return None
-    # One text per cursor: 22 characters hold 132 bits, of which the last four are zero.
-    raw = _decoded(text)
-    if raw is None or len(raw) != _BYTES or cursor_of(UUID(bytes=raw)) != text:
-        raise ValidationFailed.at(None, "cursor is not one that this list gave. Leave it out to start anew.")
-    return UUID(bytes=raw)
+    last = _last(text)
+    if last is None:
+        raise ValidationFailed.at(None, NOT_OURS)
+    return last
 
 
 def page_of(rows: Sequence[T], limit: int, id_of: Callable[[T], UUID]) -> tuple[Sequence[T], str | None]:
@@ -47,6 +49,14 @@ def page_of(rows: Sequence[T], limit: int, id_of: Callable[[T], UUID]) -> tuple[
     return rows[:limit], cursor_of(id_of(rows[limit - 1]))
 
 
+def _last(text: str) -> UUID | None:
+    # One text per cursor: 22 characters hold 132 bits, of which the last four are zero.
+    raw = _decoded(text)
+    if raw is None or len(raw) != _BYTES or cursor_of(UUID(bytes=raw)) != text:
+        return None
+    return UUID(bytes=raw)
+
+
 def _decoded(text: str) -> bytes | None:
     if len(text) != _TEXT or not text.isascii():
         return None
@@ -54,3 +64,7 @@ def _decoded(text: str) -> bytes | None:
         return base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except binascii.Error:
         return None
+
+
+Cursor = Annotated[str, Meta(extra=ruled_by(lambda text: NOT_OURS if _last(text) is None else None))]
+"""The query parameter `cursor`: `cursor: Cursor | None = None`."""

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import inspect as info
 
 from mercato.wire.base import parse_instant
-from mercato.wire.checks import uri_fault
+from mercato.wire.checks import Objection, Rule, uri_fault
 
 MOST_COLLECTED: Final = 1000
 """Faults collected before the walk stops: a bound on work, far above what is shown."""
@@ -129,15 +129,21 @@ class _Walk:
             if isinstance(option, info.AnyType):
                 return value
             if isinstance(option, info.RawType):
+                self._ruled(value, kind, pointer)
                 return msgspec.Raw(msgspec.json.encode(value))
         matching = [option for option in options if _fits(value, option)]
         if not matching:
             self.form(pointer, f"{name} must be {_words(options)}, not {_said(value)}.")
             return value
+        before = len(self.found)
         structs = [option for option in matching if isinstance(option, info.StructType)]
         if len(structs) > 1:
-            return self._tagged(value, structs, pointer, name)
-        return self._one(value, matching[0], pointer, name, form=_format(kind))
+            mended = self._tagged(value, structs, pointer, name)
+        else:
+            mended = self._one(value, matching[0], pointer, name, form=_format(kind))
+        if structs or len(self.found) == before:
+            self._ruled(value, kind, pointer)
+        return mended
 
     def _one(self, value: Any, kind: info.Type, pointer: str, name: str, *, form: str | None) -> Any:
         match kind:
@@ -212,6 +218,14 @@ class _Walk:
                 pointer, f"{name} must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
             )
 
+    def _ruled(self, value: Any, kind: info.Type, pointer: str) -> None:
+        """Note what the rule of the type says against the value."""
+        rule = _rule(kind)
+        objection = None if rule is None else rule(value)
+        if objection is not None:
+            said = Objection(objection) if isinstance(objection, str) else objection
+            self._add(Found(pointer + said.below, said.message, form=said.form))
+
     def _length(
         self, size: int, kind: info.StrType | info.ListType, pointer: str, name: str, of: str
     ) -> None:
@@ -245,6 +259,18 @@ def _format(kind: info.Type) -> str | None:
             return form if isinstance(form, str) else _format(inner)
         case info.UnionType(types=types):
             return next((form for form in map(_format, types) if form is not None), None)
+        case _:
+            return None
+
+
+def _rule(kind: info.Type) -> Rule | None:
+    """Return the rule that a type is annotated with."""
+    match kind:
+        case info.Metadata(type=inner, extra=extra):
+            rule: Rule | None = (extra or {}).get("rule")
+            return rule or _rule(inner)
+        case info.UnionType(types=types):
+            return next((rule for rule in map(_rule, types) if rule is not None), None)
         case _:
             return None
 
