@@ -67,6 +67,11 @@ def decimal_fault(text: str) -> str | None:
     return _no_decimal(text) if _decimal(text) is None else None
 
 
+def is_negative(text: str) -> bool:
+    """Tell whether the decimal text is below zero: `-0.00` is not."""
+    return text.startswith("-") and text.strip("-0.") != ""
+
+
 def _no_decimal(text: str) -> str:
     return f"{shown(text)} is not a decimal number like 12.50."
 

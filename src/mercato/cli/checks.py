@@ -1,7 +1,6 @@
 """What `mercato doctor` looks at: each check is one line that says what it saw, and what to do about it."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from enum import StrEnum
@@ -22,8 +21,9 @@ from mercato.jobs.entry import CHANNEL
 from mercato.jobs.ownership import is_owned
 from mercato.jobs.upkeep import list_gauges
 from mercato.partners.limits import Limiter
+from mercato.partners.queries import find_newest_secret
 from mercato.partners.resealing import count_unreadable
-from mercato.partners.vault import FILE, KEY_BYTES, Vault, VaultError, load_keys
+from mercato.partners.vault import FILE, Vault, VaultError, load_keys
 from mercato.settings import MiB, Settings
 from mercato.webhooks.disabled import count_disabled
 from mercato.wire import Wire
@@ -175,8 +175,8 @@ async def _encryption(tx: Read, settings: Settings) -> Check:
     given = settings.encryption_keys
     if given is None and not (settings.data_dir / FILE).exists():
         said = f"There is no encryption key: neither MERCATO_ENCRYPTION_KEYS nor {settings.data_dir / FILE}."
-        # No key opens what is sealed: a new one must not be made beside a copy that was put back without its own.
-        if await count_unreadable(tx, Vault([os.urandom(KEY_BYTES)]), most=MOST_SECRETS):
+        # A new one must not be made beside a copy that was put back without its own: no start does, either.
+        if await find_newest_secret(tx) is not None:
             return _wrong(
                 "encryption", said, f"The database has secrets: put their {FILE} there before a start."
             )

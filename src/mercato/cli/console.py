@@ -11,7 +11,7 @@ import msgspec
 from mercato.wire import Wire, instant
 
 WIDE: Final = 240
-"""Columns of a table that goes into a pipe, unless `COLUMNS` says how many: ids need not be folded there."""
+"""Columns of a table that goes into a pipe, unless `COLUMNS` says how many."""
 
 UNBOUNDED: Final = 10**6
 """Columns that no table needs: to ask how wide one is."""
@@ -33,14 +33,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     shown = list(rows)
+    if not shown:
+        print(empty)
+        return
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in shown:
         # Text, because names may hold what would be markup.
         table.add_row(*(Text(_cell(value)) for value in row))
-    if not table.row_count:
-        print(empty)
-        return
     asked_for = sys.stdout.isatty() or "COLUMNS" in os.environ
     console = Console(width=None if asked_for else WIDE, highlight=False)
     if console.measure(table, options=console.options.update(width=UNBOUNDED)).maximum <= console.width:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from mercato.carts.model import DECIMAL, Amount, Cart, CartAmounts, LineItemAmounts, Quantity
+from mercato.catalog.money import is_negative
 from mercato.errors import OrderError
 from mercato.stores.storefront import FulfillmentMode
 from mercato.wire import Instant, Wire
@@ -123,7 +124,7 @@ class Customer(Wire):
 
 
 def _tip_fault(text: str) -> str | None:
-    return TIP_NEGATIVE if text.startswith("-") and text.strip("-0.") else None
+    return TIP_NEGATIVE if is_negative(text) else None
 
 
 Tip = Annotated[Decimal, Meta(extra=ruled_by(_tip_fault))]

@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mercato.catalog.model import CatalogFault
-from mercato.catalog.money import decimal_fault, to_text
+from mercato.catalog.money import decimal_fault, is_negative, to_text
 from mercato.catalog.runs import Run, RunStatus
 from mercato.wire import Instant, Wire
 from mercato.wire.checks import ruled_by, timezone_fault
@@ -209,7 +209,7 @@ def _minimum_fault(text: str) -> str | None:
     fault = decimal_fault(text)
     if fault is not None:
         return f"minimumOrderAmount: {fault}"
-    return MINIMUM_NEGATIVE if text.startswith("-") and text.strip("-0.") else None
+    return MINIMUM_NEGATIVE if is_negative(text) else None
 
 
 Minimum = Annotated[str, Meta(max_length=40, extra=ruled_by(_minimum_fault))]
