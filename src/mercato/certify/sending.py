@@ -1,6 +1,7 @@
 """Signed calls of a webhook receiver, right or wrong in one way; what was sent and received is kept."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from time import monotonic
@@ -66,20 +67,20 @@ class Receiver:
     seconds: float = 15.0
 
 
-class Sender:
+class Sender(ABC):
     """Sends for one check."""
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
         self.exchanges: list[Exchange] = []
 
+    @abstractmethod
     def sample(self) -> Message:
         """Return a message that is right in every way."""
-        raise NotImplementedError
 
+    @abstractmethod
     def believed(self, reply: Reply) -> str:
         """Return in words how a message was taken. Raises Failed when it was not believed."""
-        raise NotImplementedError
 
     def seconds_for(self, _suffix: str) -> float:
         """Return how long an answer may take."""

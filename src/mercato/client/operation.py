@@ -1,6 +1,7 @@
 """One declaration for each operation, for both clients: `Client` returns its answer, `AsyncClient` awaits it."""
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -34,14 +35,14 @@ class Sent:
     idempotency_key: str | None = field(default=None, repr=False)
 
 
-class Runs:
+class Runs(ABC):
     """A client that does a script's work before it returns."""
 
     core: Core
 
+    @abstractmethod
     def run(self, script: Script[R]) -> R:
         """Do what the script asks for; return its result."""
-        raise NotImplementedError
 
     def each(self, request: Request[R], listing: "Listing[R, T]") -> Iterator[T]:
         """Yield every entry of every page."""
@@ -52,14 +53,14 @@ class Runs:
             left = listing.following(left, page)
 
 
-class RunsAsync:
+class RunsAsync(ABC):
     """A client that does a script's work while others do theirs."""
 
     core: Core
 
+    @abstractmethod
     async def run(self, script: Script[R]) -> R:
         """Do what the script asks for; return its result."""
-        raise NotImplementedError
 
     async def each(self, request: Request[R], listing: "Listing[R, T]") -> AsyncIterator[T]:
         """Yield every entry of every page."""

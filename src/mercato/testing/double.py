@@ -7,6 +7,7 @@ import asyncio
 import hmac
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -42,7 +43,7 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Double:
+class Double(ABC):
     """One side, running. What it does is in small methods: a subclass with one of them replaced has one bug."""
 
     operations: ClassVar[Mapping[str, tuple[str, ...]]]
@@ -110,11 +111,11 @@ class Double:
         """Return what to do instead of what is right, by the script."""
         return self.behaviour.next(operation)
 
+    @abstractmethod
     def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
         """Return the answer to a webhook that was believed."""
-        raise NotImplementedError
 
-    def noted(self, operation: str, webhook: Received) -> None:
+    def noted(self, operation: str, webhook: Received) -> None:  # noqa: B027  # most have no use for it
         """Hear of every webhook, once it is answered."""
 
     def refuse(self, webhook: Received) -> Reply:
@@ -127,19 +128,19 @@ class Double:
             web.HTTPBadRequest.status_code, {"detail": f"What is this? {type(error).__name__}: {error}"}
         )
 
+    @abstractmethod
     def addresses(self) -> list[tuple[str, str]]:
         """Return where it can be reached, by the name that registrations have for it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def facts(self) -> list[tuple[str, int]]:
         """Return how much of what it has, by name."""
-        raise NotImplementedError
 
     # --- the server ---
 
+    @abstractmethod
     def routes(self, app: web.Application) -> None:
         """Add what is answered here."""
-        raise NotImplementedError
 
     async def start(self) -> None:
         """Begin to listen."""
