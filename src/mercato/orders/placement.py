@@ -5,7 +5,6 @@ request joins it.
 """
 
 import asyncio
-import hmac
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
@@ -17,7 +16,7 @@ import structlog
 from msgspec import UNSET, Struct
 from sqlalchemy.exc import IntegrityError
 
-from mercato import crash, errors
+from mercato import crash, errors, keyed
 from mercato.clock import Clock, MakeId
 from mercato.db.audit import audit
 from mercato.db.engine import Database, Read, Write
@@ -277,4 +276,4 @@ class Placements(Struct, frozen=True):
         said = msgspec.json.encode(msgspec.structs.replace(request, payment=UNSET)) + canonical(
             request.payment
         )
-        return [hmac.digest(secret, said, "sha256") for secret in self.secrets]
+        return [keyed.sign(secret, said) for secret in self.secrets]
