@@ -19,7 +19,7 @@ from mercato.carts.changes import Menu, add_item, named, remove_item, update_ite
 from mercato.carts.known import LONGEST, Lines, reader
 from mercato.carts.model import AddCartItemRequest, LineItem, RemoveCartItemRequest, UpdateCartItemRequest
 from mercato.errors import Problem
-from mercato.orders.model import OrderCore, PickupFulfillment, PlaceOrderRequest, ScheduleType
+from mercato.orders.request import OrderCore, PickupFulfillment, PlaceOrderRequest, ScheduleType
 from mercato.orders.tokens import digest
 from mercato.wire import Decoder, as_json
 

@@ -26,12 +26,13 @@ from mercato.orders import keys, queries
 from mercato.orders.bodies import place_body
 from mercato.orders.changes import Changes
 from mercato.orders.keys import Claim, Reply
-from mercato.orders.model import Order, PlaceOrderRequest
+from mercato.orders.model import Order
 from mercato.orders.payment import canonical, secrets_in
 from mercato.orders.plan import Asked, Plan, Present, Ready, Refusing, Told, held_to, new_order
 from mercato.orders.reasons import refusal
 from mercato.orders.record import Actor, OrderRow, StoreAnswer
 from mercato.orders.replies import Agreed
+from mercato.orders.request import PlaceOrderRequest
 from mercato.orders.resend import KIND, SubmitJob
 from mercato.orders.results import already_placed, claimed_total, result_of, unreachable
 from mercato.orders.submission import Outcome, Submission, Submitter

@@ -20,14 +20,12 @@ from mercato.clock import MakeId, zone
 from mercato.errors import OrderError, ValidationFailed
 from mercato.orders.amounts import Sums
 from mercato.orders.asked import Asked, read
-from mercato.orders.model import (
+from mercato.orders.model import OrderCart, OrderLine, OrderModifierGroup
+from mercato.orders.request import (
     DeliveryAddress,
     DeliveryFulfillment,
     Fulfillment,
-    OrderCart,
     OrderCore,
-    OrderLine,
-    OrderModifierGroup,
     PlaceOrderRequest,
     ScheduleType,
 )

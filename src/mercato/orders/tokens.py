@@ -18,7 +18,7 @@ from mercato.carts.model import LineItem
 from mercato.clock import MakeId, rfc3339
 from mercato.errors import OrderError, OrderTokenInvalid
 from mercato.orders.amounts import Detail, Details, Extras, Sums
-from mercato.orders.model import Fulfillment
+from mercato.orders.request import Fulfillment
 from mercato.orders.review import Review
 from mercato.wire.unshown import unshown
 

@@ -12,16 +12,15 @@ from mercato.errors import Problem
 from mercato.orders.keys import Reply
 from mercato.orders.model import (
     Order,
-    OrderCore,
     OrderPage,
     OrderState,
     OrderStatusResponse,
     OrderStatusUpdate,
     OrderTimeline,
-    PlaceOrderRequest,
     ValidateOrderResponse,
     state_fault,
 )
+from mercato.orders.request import OrderCore, PlaceOrderRequest
 from mercato.web import problems
 from mercato.web.head import Head
 from mercato.web.operations import Access, Answer, Call, Operations, Rate

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from mercato.errors import InvalidRequest, OrderError, Problem, ValidationFailed
-from mercato.wire import walk
+from mercato.wire import kinds, walk
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class Decoder(Generic[T]):
 
     def _as_sent(self, value: T, body: bytes) -> T:
         """Return the struct with its raw members as they were sent: the walk has written them anew."""
-        raw = [] if not isinstance(value, msgspec.Struct) else walk.raw_members(self._info)
+        raw = [] if not isinstance(value, msgspec.Struct) else kinds.raw_members(self._info)
         if not raw:
             return value
         members = _members.decode(body)
@@ -138,7 +138,7 @@ def _too_deep(body: bytes, kind: msgspec.inspect.Type) -> Problem:
     A type that holds itself says nothing of depth: where the body follows it, the form is right and the value is not.
     """
     for steps in islice(_standing_at(body, _DEEP), _MOST_LOOKED_AT):
-        if walk.follows(kind, steps):
+        if kinds.follows(kind, steps):
             return ValidationFailed.at(
                 "".join(f"/{step}" for step in steps), "The body is nested too deeply to be read."
             )
