@@ -207,8 +207,9 @@ async def test_each_request_is_answered_once_and_where_it_ends_is_never_in_doubt
 async def test_of_two_keys_two_hosts_or_two_types_none_counts(mercato: Service):
     _, pos = await mercato.partner()
     assert pos.key is not None
-    good, other = pos.key.encode(), b"mk_commerce_other"
-    for first, second in ((good, other), (other, good)):
+    good = pos.key.encode()
+    others = (b"mk_commerce_other", b"mk_commerce_\xff", b"\xff")
+    for first, second in [pair for other in others for pair in ((good, other), (other, good))]:
         keys = b"Authorization: Bearer " + first + b"\r\nAuthorization: Bearer " + second + b"\r\n"
         answer = await exchange(
             mercato, b"GET /v1/commerce/stores HTTP/1.1\r\nHost: x\r\n" + keys + b"\r\n" + LAST

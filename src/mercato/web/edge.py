@@ -5,11 +5,9 @@ called, and its answer sent. Every refusal leaves through `problems.render`, or 
 it, every bug as a bare 500.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, MutableMapping
 from time import perf_counter
 from typing import Any, Final, cast
-from uuid import UUID
 
 import structlog
 
@@ -24,9 +22,9 @@ from mercato.telemetry.acting import act_as
 from mercato.web import problems
 from mercato.web.body import Body, Deadlines, Message, Receive
 from mercato.web.head import Head
-from mercato.web.operations import Answer, Call, Operation, Rate, Routes
+from mercato.web.operations import Answer, Call, Found, Operation, Rate, Routes
 from mercato.web.problems import context_of
-from mercato.wire import as_json, parse_uuid
+from mercato.wire import as_json
 
 Scope = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -42,7 +40,6 @@ class _Nobody:
 NOBODY: Final = cast("Caller", _Nobody())
 """The caller of a public operation: it has no members, so that using it by mistake fails at once."""
 
-_NOTHING: Final[Mapping[str, Any]] = {}
 _NOT_ENCODED: Final = frozenset({b"", b"identity"})
 _JSON: Final = (b"content-type", b"application/json")
 
@@ -76,9 +73,10 @@ class Edge:
         body_in = Body(receive, head, self._deadlines) if head.has_body else None
         named, render = "none", problems.PROBLEM_DETAILS.render
         try:
-            operation, texts = self._find(scope["method"], head.path)
+            found = self._find(scope["method"], head.path)
+            operation = found.operation
             named, render = operation.id, operation.refusals.render
-            status, headers, body = await self._answer(operation, texts, head, body_in, answered)
+            status, headers, body = await self._answer(operation, found, head, body_in, answered)
         except Problem as problem:
             status, headers, body = render(problem, context_of(head))
         except Exception as bug:  # noqa: BLE001  # the one place where a bug becomes a bare 500, logged in full
@@ -94,7 +92,7 @@ class Edge:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
     async def _answer(
-        self, operation: Operation, texts: list[str], head: Head, body_in: Body | None, answered: Headers
+        self, operation: Operation, found: Found, head: Head, body_in: Body | None, answered: Headers
     ) -> tuple[int, Headers, bytes]:
         caller = NOBODY
         if not operation.is_public:
@@ -104,8 +102,10 @@ class Edge:
                 raise _of_other_surface(caller, operation.surface)
             if self._limiter is not None and operation.rate is not None:
                 await self._count(self._limiter, caller, operation.rate, answered)
-        ids, named = _path(operation, texts) if texts else (_NOTHING, _NOTHING)
-        call: Call[Any, Any] = Call(self._app, caller, None, None, ids, named, head, operation.id)
+        if found.no_id is not None:
+            name, text = found.no_id
+            raise operation.missing[name](text)
+        call: Call[Any, Any] = Call(self._app, caller, None, None, found.ids, found.texts, head, operation.id)
         if caller is not NOBODY:
             act_as(call.acting)
         if operation.decode_query is not None:
@@ -169,26 +169,6 @@ def _of_other_surface(caller: Caller, wanted: Surface) -> errors.Forbidden:
         f"This is a {caller.surface} key; the operation is of the {wanted} surface. "
         f"Use a key made for it: mercato key create … --surface {wanted}."
     )
-
-
-def _path(operation: Operation, texts: list[str]) -> tuple[Mapping[str, UUID], Mapping[str, str]]:
-    """Return path parameters: ids as UUIDs, refused as the resource they would have named, and texts."""
-    ids: dict[str, UUID] = {}
-    named: dict[str, str] = {}
-    missing = operation.missing
-    for name, text in zip(operation.names, texts, strict=True):
-        if name in missing:
-            found = _read_id(text)
-            if found is None:
-                raise missing[name](text)
-            ids[name] = found
-        else:
-            named[name] = text
-    return ids, named
-
-
-_read_id: Final = lru_cache(maxsize=8192)(parse_uuid)
-"""Reads ids of paths. Most come again: a store's and its CatalogSet's are in every other request."""
 
 
 def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:

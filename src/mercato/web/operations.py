@@ -5,6 +5,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from uuid import UUID
 
@@ -17,13 +18,20 @@ from mercato.telemetry import tracing
 from mercato.telemetry.acting import Acting
 from mercato.web.head import Head
 from mercato.web.problems import PROBLEM_DETAILS, Context, Refusals, context_of
-from mercato.wire import Decoder, QueryDecoder, Wire
+from mercato.wire import Decoder, QueryDecoder, Wire, parse_uuid
 
 if TYPE_CHECKING:
     from mercato.runtime import Runtime
 
 B = TypeVar("B")
 Q = TypeVar("Q")
+
+MOST_KEPT: Final = 8192
+LONGEST_KEPT: Final = 160
+"""Paths, and characters of one, whose meaning is kept: most come again, as a store's and its CatalogSet's do. The
+longest with two ids has fewer characters, and what anybody sends may have 64 KiB."""
+
+NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class Rate(Enum):
@@ -214,6 +222,15 @@ class Operations:
         return self.declare("DELETE", path, summary=summary, **options)
 
 
+class Found(Struct, frozen=True):
+    """What a path means. `no_id` is the first of its parameters that had to be an id and is none, and what it is."""
+
+    operation: Operation
+    ids: Mapping[str, UUID]
+    texts: Mapping[str, str]
+    no_id: tuple[str, str] | None = None
+
+
 class _Node:
     __slots__ = ("children", "methods", "param")
 
@@ -228,6 +245,7 @@ class Routes:
 
     def __init__(self, operations: list[Operation]) -> None:
         self._root = _Node()
+        self._kept = lru_cache(maxsize=MOST_KEPT)(self._find)
         for operation in operations:
             self._add(operation)
 
@@ -244,8 +262,11 @@ class Routes:
         if operation.method == "GET":
             node.methods["HEAD"] = operation
 
-    def find(self, method: str, path: str) -> tuple[Operation, list[str]]:
-        """Return the operation and its path parameters' texts. Raises NotFound or MethodNotAllowed."""
+    def find(self, method: str, path: str) -> Found:
+        """Return the operation and its parameters. Raises NotFound or MethodNotAllowed."""
+        return self._kept(method, path) if len(path) <= LONGEST_KEPT else self._find(method, path)
+
+    def _find(self, method: str, path: str) -> Found:
         node, texts = self._root, []
         for segment in path.split("/")[1:]:
             child = node.children.get(segment)
@@ -260,4 +281,20 @@ class Routes:
             if not node.methods:
                 raise errors.NotFound("There is nothing at this path. See /docs for what there is.")
             raise errors.MethodNotAllowed(method, node.methods)
-        return operation, texts
+        return _found(operation, texts)
+
+
+def _found(operation: Operation, texts: list[str]) -> Found:
+    if not texts:
+        return Found(operation, NOTHING, NOTHING)
+    ids: dict[str, UUID] = {}
+    named: dict[str, str] = {}
+    for name, text in zip(operation.names, texts, strict=True):
+        if name not in operation.missing:
+            named[name] = text
+            continue
+        read = parse_uuid(text)
+        if read is None:
+            return Found(operation, NOTHING, NOTHING, no_id=(name, text))
+        ids[name] = read
+    return Found(operation, ids, named)

@@ -1,0 +1,36 @@
+"""Decisions §1: where a body ends is told by its length or by its last chunk, and nothing is waited for after that."""
+
+from collections.abc import MutableMapping
+from typing import Any
+
+import pytest
+
+from mercato.web.body import Body, Deadlines
+from mercato.web.head import Head
+
+LENGTH = (b"content-length", b"4")
+CHUNKED = (b"transfer-encoding", b"chunked")
+
+
+class Coming:
+    """What a server gives of a body in parts, of which only the one after the last says that it was the last."""
+
+    def __init__(self, *parts: bytes) -> None:
+        self.left = [*parts, b""]
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        part = self.left.pop(0)
+        return {"type": "http.request", "body": part, "more_body": bool(self.left)}
+
+
+async def test_a_body_ends_with_the_last_byte_of_its_length():
+    coming = Coming(b"ab", b"cd")
+    body = Body(coming, Head({"headers": [LENGTH], "path": "/"}, None), Deadlines(1))
+    assert (await body.read(100), body.is_coming, coming.left) == (b"abcd", False, [b""])
+
+
+@pytest.mark.parametrize("headers", [[CHUNKED], [LENGTH, CHUNKED]], ids=["chunks", "chunks, and a length"])
+async def test_a_body_in_chunks_ends_where_the_server_says(headers: list[tuple[bytes, bytes]]):
+    coming = Coming(b"ab", b"cd", b"ef")
+    body = Body(coming, Head({"headers": headers, "path": "/"}, None), Deadlines(1))
+    assert (await body.read(100), body.is_coming, coming.left) == (b"abcdef", False, [])

@@ -1,0 +1,22 @@
+"""What paths mean is kept in memory, within bounds that no client can stretch."""
+
+import re
+
+import pytest
+
+from mercato.web.app import operations
+from mercato.web.operations import Operation, Routes
+
+ID = "0190f5fe-7e3b-7ccc-8000-abcdef012345"
+
+
+@pytest.mark.parametrize("operation", operations(), ids=lambda operation: operation.id)
+def test_what_a_path_means_is_looked_up_once_unless_it_is_longer_than_any_of_ours(operation: Operation):
+    routes = Routes(operations())
+    usual = re.sub(r"\{\w+\}", ID, operation.path)
+    assert routes.find(operation.method, usual) is routes.find(operation.method, usual)
+    endless = re.sub(r"\{\w+\}", ID * 10, operation.path)
+    if endless != usual:
+        first, again = (routes.find(operation.method, endless) for _ in range(2))
+        assert first is not again
+        assert first.operation is operation
