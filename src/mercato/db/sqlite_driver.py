@@ -54,7 +54,7 @@ class Connection(aiosqlite.Connection):
         """Connect, or leave no thread behind that would speak to an event loop that is gone."""
         try:
             await self
-        except Exception:
+        except (Exception, asyncio.CancelledError):
             await asyncio.to_thread(self._worker.join)
             raise
         return self
