@@ -10,7 +10,7 @@ import structlog
 from mercato import crash
 from mercato.clock import Clock
 from mercato.db.engine import Database, Write
-from mercato.jobs import Done, Finished, Handler, Job, fence
+from mercato.jobs import Done, Ending, Finished, Handler, Job, fence
 from mercato.outbound.client import CallFailed, Outbound
 from mercato.outbound.signing import webhook_headers
 from mercato.partners.model import Surface
@@ -38,6 +38,9 @@ log = structlog.get_logger("mercato.webhooks")
 
 _SLACK: Final = timedelta(seconds=15)
 """What a run may take beside the call itself: reading, signing, and waiting for the writer."""
+
+_IN_LINE: Final = 8
+"""Deliveries of a lane that are claimed at once. Their bodies are in memory meanwhile."""
 
 _COUNTED: Final[dict[type, str]] = {Succeeded: "succeeded", Retry: "retried", GiveUp: "given_up"}
 
@@ -129,18 +132,18 @@ class Sender:
             timeout=timedelta(seconds=self._seconds) + _SLACK,
             concurrency=concurrency,
             per_group=per_partner,
+            in_line=_IN_LINE,
             bring=sending.list_open,
             on_dead=self.give_up,
         )
 
-    async def handle(self, job: Job[DeliverJob]) -> Done | Finished:
+    async def handle(self, job: Job[DeliverJob]) -> Done | Finished | Ending:
         """Make one attempt. A crash before it is settled makes it again, with the same webhook-id."""
         attempt = await self._prepare(job)
         if attempt is not None:
             outcome = await perform(self._outbound, attempt, seconds=self._seconds)
             crash.point("webhook.sent")
-            await self._settle(job, attempt, outcome)
-            return Finished()
+            return await self._settle(job, attempt, outcome)
         return Done()
 
     async def give_up(self, tx: Write, job: Job[DeliverJob], reason: str) -> None:
@@ -173,7 +176,7 @@ class Sender:
                 tx, delivery, now=self._clock(), **failed(not_called(disabled_reason))
             )
 
-    async def _settle(self, job: Job[DeliverJob], attempt: Attempt, outcome: Outcome) -> None:
+    async def _settle(self, job: Job[DeliverJob], attempt: Attempt, outcome: Outcome) -> Finished | Ending:
         delivery = attempt.delivery
         verdict = decide(
             outcome,
@@ -184,9 +187,12 @@ class Sender:
         )
 
         ended = Ended(job=job, delivery=delivery, outcome=outcome, verdict=verdict, at=attempt.at)
-        await self._settling.settle(ended)
         _note(delivery, outcome, verdict)
         self._metrics.delivered(_COUNTED[type(verdict)], outcome.ms / 1000)
+        if isinstance(verdict, Succeeded) and job.held_by is not None:
+            return Ending(self._settling.begin(ended, soon=job.behind > 1))
+        await self._settling.settle(ended)
+        return Finished()
 
 
 def _note(delivery: Delivery, outcome: Outcome, verdict: Verdict) -> None:

@@ -29,6 +29,9 @@ from mercato.webhooks.model import (
 MOST: Final = 32
 """Attempts of one transaction: on SQLite the event loop waits for its statements, for under a millisecond."""
 
+GATHERING: Final = 0.02
+"""Seconds that a success may wait for others to be written down with, while nobody waits for it."""
+
 
 class Ended(Struct, frozen=True, kw_only=True):
     """An attempt that was made `at` an instant."""
@@ -48,17 +51,32 @@ class Settling:
         self._clock = clock
         self._waiting: deque[tuple[Ended, asyncio.Future[None]]] = deque()
         self._at_work: asyncio.Task[None] | None = None
+        self._later: asyncio.TimerHandle | None = None
 
     async def settle(self, ended: Ended) -> None:
         """Return once it is written down. Raises JobLost, and what the database raises."""
         if not isinstance(ended.verdict, Succeeded):
             await self._alone(ended)
             return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        await self.begin(ended)
+
+    def begin(self, ended: Ended, *, soon: bool = False) -> asyncio.Future[None]:
+        """Write down a success; with `soon` not at once, but with others that come within `GATHERING` seconds."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
         self._waiting.append((ended, future))
+        if not soon or len(self._waiting) >= MOST:
+            self._start()
+        elif self._later is None:
+            self._later = loop.call_later(GATHERING, self._start)
+        return future
+
+    def _start(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         if self._at_work is None:
             self._at_work = asyncio.create_task(self._work(), name="webhooks settled")
-        await future
 
     async def _work(self) -> None:
         """Settle who waits, as many at a time as have come while the last were written."""
