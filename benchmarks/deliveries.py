@@ -7,6 +7,7 @@ worker was away. And once with the pushes of the events in it, while the worker 
 """
 
 import asyncio
+import gc
 import random
 import statistics
 import sys
@@ -25,6 +26,7 @@ from benchmarks.alternated import met
 from benchmarks.load import bare, encoded, environment
 from benchmarks.report import row
 from mercato import settings
+from mercato.cli.start import NEW_OBJECTS
 from mercato.clock import new_id, now
 from mercato.db.engine import Write
 from mercato.db.migrate import migrate
@@ -60,6 +62,8 @@ def main(url: str | None = None) -> None:
 async def compare(chosen: settings.Settings, sink: str) -> None:
     """Print how many deliveries a second there are, and the CPU of each."""
     await migrate(database_url(chosen))
+    # As `serve` and `worker` have it; the floor, too.
+    gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
     async with running(chosen, works=False) as app, aiohttp.ClientSession() as session:
         async with app.db.write() as tx:
             made = [

@@ -41,6 +41,10 @@ _UNBOUNDED = 1_000_000_000
 _STEPS = 20_000
 
 
+# Of all the lines of one claim: what is read with it holds up the event loop on SQLite, for some milliseconds.
+_MOST_ROWS = 256
+
+
 class Place(Struct, frozen=True):
     """Where in the order of groups and lanes the last claim stopped."""
 
@@ -96,7 +100,8 @@ async def claim(
     if handler.in_line == 1:
         rows = (await tx.execute(_CLAIM[which], walk | hold)).all()
         return sorted((_claimed(kind, row) for row in rows), key=_order)
-    found = (await tx.execute(_LINES[which], walk | {"line": handler.in_line})).all()
+    line = max(1, min(handler.in_line, _MOST_ROWS // free))
+    found = (await tx.execute(_LINES[which], walk | {"line": line})).all()
     lines = _lines(sorted((_claimed(kind, row) for row in found), key=_order))
     held = await _hold(tx, [one.id for one in lines], hold) if lines else set()
     # On PostgreSQL another may have been quicker.

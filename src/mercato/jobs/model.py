@@ -28,7 +28,7 @@ class Job(Struct, Generic[P], frozen=True, kw_only=True):
     kind: str
     payload: P
     attempt: int
-    """The fencing token: every claim of the row adds one, so no two runs of a job share it, `held_by` included."""
+    """The fencing token: every claim of the row adds one, so no two runs share it and `held_by`."""
     failures: int
     """How many runs in a row have failed before this one."""
     enqueued_at: datetime
@@ -64,9 +64,10 @@ class Finished:
 
 
 class Ending(Struct, frozen=True):
-    """The job is being finished: for one that is ahead in its line, which goes on meanwhile.
+    """The job is being finished, and its line goes on meanwhile.
 
-    `ended` is done when its row is gone, or raises what a handler may raise.
+    `ended` is done when its row is gone, or raises what a handler may raise. The last of a line may not be gone before
+    those ahead of it, whose hold it is: they would be lost to it, and run again.
     """
 
     ended: asyncio.Future[None]

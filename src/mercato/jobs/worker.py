@@ -22,7 +22,7 @@ from mercato.db.engine import Database
 from mercato.db.errors import is_unavailable
 from mercato.jobs import moves, queries
 from mercato.jobs.entry import CHANNEL, TOPIC
-from mercato.jobs.model import Done, Ending, Finished, Handlers
+from mercato.jobs.model import Done, Ending, Handlers
 from mercato.jobs.ownership import Ownership
 from mercato.jobs.run import Interrupted, Line, Run, Verdict, outcome_of
 from mercato.jobs.settle import settle
@@ -218,39 +218,36 @@ class Worker:
 
     async def _carry_out(self, line: Line) -> None:
         act_as(Acting(action=line.claimed.kind))
-        if line.ahead and not await self._carried_out_ahead(line):
-            # The lane's hold ends, and all that is left of the line is due again.
-            await settle(self._database, line.last.job, line.last.handler, Interrupted.STOPPING)
-            return
+        ending: list[tuple[Run, Ending, float]] = []
+        goes_on = await self._carried_out_ahead(line, ending) if line.ahead else True
         began = monotonic()
-        verdict = await line.last.verdict()
+        # Else the lane's hold ends, and all that is left of the line is due again.
+        verdict = await line.last.verdict() if goes_on else Interrupted.STOPPING
+        seconds = monotonic() - began
+        for run, one, its_seconds in ending:
+            await self._settled(run, await run.ended(one), its_seconds)
         if isinstance(verdict, Ending):
             verdict = await line.last.ended(verdict)
-        await self._settled(line.last, verdict, monotonic() - began)
+        if goes_on:
+            await self._settled(line.last, verdict, seconds)
+        else:
+            await settle(self._database, line.last.job, line.last.handler, verdict)
 
-    async def _carried_out_ahead(self, line: Line) -> bool:
-        """Run those ahead in the line; return when they are written down, and whether the line goes on."""
-        ending: list[tuple[Run, Ending, float]] = []
-        goes_on = True
+    async def _carried_out_ahead(self, line: Line, ending: list[tuple[Run, Ending, float]]) -> bool:
+        """Run those ahead in the line; add those that are being finished; return whether the line goes on."""
         line_began = monotonic()
         for run in line.ahead:
             began = monotonic()
-            goes_on = began - line_began < _LINE_SECONDS and not self._stopping.is_set()
-            if not goes_on:
-                break
+            if began - line_began >= _LINE_SECONDS or self._stopping.is_set():
+                return False
             verdict = await run.verdict()
             if isinstance(verdict, Ending):
                 ending.append((run, verdict, monotonic() - began))
                 continue
-            goes_on = isinstance(verdict, Done)
             await self._settled(run, verdict, monotonic() - began)
-            if not goes_on:
-                break
-        for run, one, seconds in ending:
-            verdict = await run.ended(one)
-            goes_on = goes_on and isinstance(verdict, Finished)
-            await self._settled(run, verdict, seconds)
-        return goes_on
+            if not isinstance(verdict, Done):
+                return False
+        return True
 
     async def _settled(self, run: Run, verdict: Verdict, seconds: float) -> None:
         self._observe(run.claimed.kind, outcome_of(verdict), seconds)

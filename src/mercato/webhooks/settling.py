@@ -26,7 +26,7 @@ from mercato.webhooks.model import (
     Verdict,
 )
 
-MOST: Final = 32
+MOST: Final = 64
 """Attempts of one transaction: on SQLite the event loop waits for its statements, for under a millisecond."""
 
 GATHERING: Final = 0.02
@@ -51,11 +51,14 @@ class Settling:
         self._clock = clock
         self._waiting: deque[tuple[Ended, asyncio.Future[None]]] = deque()
         self._at_work: asyncio.Task[None] | None = None
+        self._now: list[tuple[Ended, asyncio.Future[None]]] = []
         self._later: asyncio.TimerHandle | None = None
 
     async def settle(self, ended: Ended) -> None:
         """Return once it is written down. Raises JobLost, and what the database raises."""
         if not isinstance(ended.verdict, Succeeded):
+            # Not before those that are ahead of it in its line.
+            await self._settled()
             await self._alone(ended)
             return
         await self.begin(ended)
@@ -71,6 +74,14 @@ class Settling:
             self._later = loop.call_later(GATHERING, self._start)
         return future
 
+    async def _settled(self) -> None:
+        """Return when all that wait now have been settled, one way or the other."""
+        if self._waiting:
+            self._start()
+        before = [future for _, future in (*self._now, *self._waiting)]
+        if before:
+            await asyncio.wait(before)
+
     def _start(self) -> None:
         if self._later is not None:
             self._later.cancel()
@@ -83,9 +94,12 @@ class Settling:
         try:
             while self._waiting:
                 some = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
-                await self._some([one for one in some if not one[1].done()])
+                self._now = [one for one in some if not one[1].done()]
+                await self._some(self._now)
+                self._now = []
         finally:
             self._at_work = None
+            self._now = []
             while self._waiting:
                 self._waiting.popleft()[1].cancel()
 
@@ -93,7 +107,10 @@ class Settling:
         try:
             await self._together([ended for ended, _ in some])
         except Exception:  # noqa: BLE001  # each meets it again, or does not, by itself
-            await asyncio.gather(*(self._told(ended, future) for ended, future in some))
+            # First those whose hold may be among the others.
+            for ahead in (True, False):
+                its = [one for one in some if (one[0].job.held_by is not None) is ahead]
+                await asyncio.gather(*(self._told(ended, future) for ended, future in its))
             return
         except BaseException:
             for _, future in some:
@@ -128,7 +145,9 @@ class Settling:
             if not await sending.move_succeeded(tx, made, now=now):
                 raise Apart
             await sending.insert_attempts(tx, [(one.delivery, one.outcome, one.at) for one in some])
-            await queries.forget_failures(tx, {(one.partner_id, one.url) for one in made})
+            # By the integers of ids: a UUID's own hash is Python code.
+            working = {(one.partner_id.int, one.url): one.partner_id for one in made}
+            await queries.forget_failures(tx, [(partner, url) for (_, url), partner in working.items()])
 
         await self._written(settle)
 
