@@ -10,7 +10,7 @@ from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, SET, STORE, TEA, 
 
 from mercato.clock import new_id
 from mercato.errors import OrderError
-from mercato.orders.model import OrderCore, PlaceOrderRequest
+from mercato.orders.request import OrderCore, PlaceOrderRequest
 from mercato.orders.review import Review, review
 from mercato.stores.model import Address, StoreRow
 from mercato.wire import Decoder

@@ -37,7 +37,7 @@ from mercato.carts.model import LineItem
 from mercato.clock import new_id
 from mercato.errors import OrderTokenInvalid
 from mercato.orders.amounts import MOST_DETAILS, MOST_WORDS, Detail, Extras, Sums
-from mercato.orders.model import PickupFulfillment, ScheduleType
+from mercato.orders.request import PickupFulfillment, ScheduleType
 from mercato.orders.tokens import MOST_LENGTH, PURPOSE, Digest, Seal, Terms, digest, digest_of
 from mercato.partners.vault import Vault
 

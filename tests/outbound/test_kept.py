@@ -32,7 +32,7 @@ ANSWERS: dict[str, Callable[[], Script]] = {
     "a head without end": lambda: raw(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000),
     "silence after the head": lambda: hang(head(200, content_length=9) + b"ok"),
     "silence": hang,
-    "drops": lambda: drip(b"ok" * 99, pause=0.1),
+    "drops": lambda: drip(b"ok" * 99, pause=0.4),
 }
 SLOW = {"silence after the head", "silence", "drops"}
 

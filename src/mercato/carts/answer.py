@@ -7,6 +7,7 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
+from mercato.carts.known import Reading
 from mercato.carts.model import (
     CartAmounts,
     CartModifierGroup,
@@ -36,8 +37,10 @@ def answer(
     return PricedCart(
         catalog_set_id=catalog_set_id,
         line_items=[
-            writer.line(line, amounts_of(unit, line.quantity, catalog.scale), as_sent=as_sent)
-            for line, unit, as_sent in zip(lines, priced.units, priced.as_sent, strict=True)
+            writer.top(line, unit, reading, scale=catalog.scale, as_sent=as_sent)
+            for line, unit, reading, as_sent in zip(
+                lines, priced.units, priced.readings, priced.as_sent, strict=True
+            )
         ],
         store_id=store_id,
         amounts=cart_amounts(priced, catalog),
@@ -66,6 +69,17 @@ class _Writer:
     def __init__(self, unavailable: frozenset[int], new_id: MakeId) -> None:
         self._unavailable = unavailable
         self._id = Ids(new_id).give
+
+    def top(
+        self, line: LineItem, unit: int | None, reading: Reading | None, *, scale: int, as_sent: bool
+    ) -> PricedLineItem:
+        """Return a line of the cart itself."""
+        written = None if reading is None else reading.written.get(PricedLineItem)
+        if written is None:
+            written = self.line(line, amounts_of(unit, line.quantity, scale), as_sent=as_sent)
+            if reading is not None:
+                reading.written[PricedLineItem] = written
+        return cast("PricedLineItem", written)
 
     def line(
         self, line: LineItem, amounts: LineItemAmounts | UnsetType = UNSET, *, as_sent: bool = False

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from mercato.carts.known import LINES, count_lines
 from mercato.carts.model import MOST_DEPTH, MOST_LINES, LineItem
 from mercato.errors import ValidationFailed
 
@@ -47,12 +48,12 @@ def check_bounds(lines: Iterable[LineItem], places: Iterable[Place]) -> None:
 def _size(lines: Sequence[LineItem]) -> int:
     """Return how many lines there are, modifiers included; more than may be when they stand too deep."""
     count = 0
-    for _ in range(MOST_DEPTH + 1):
-        count += len(lines)
-        if not lines or count > MOST_LINES:
+    for line in lines:
+        known = LINES.find(line)
+        count += count_lines([line]) if known is None else known.size
+        if count > MOST_LINES:
             return count
-        lines = [below for line in lines for group in line.modifier_groups for below in group.line_items]
-    return MOST_LINES + 1 if lines else count
+    return count
 
 
 def _counted(line: LineItem, place: Place, *, depth: int, count: int) -> int:

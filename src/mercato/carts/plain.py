@@ -6,7 +6,9 @@ it is wrong; what both price they price alike.
 
 from collections.abc import Collection, Sequence
 from uuid import UUID
+from weakref import ref
 
+from mercato.carts.known import LINES, Reading
 from mercato.carts.model import MOST_LINES, MOST_QUANTITY, CartModifierGroup, LineItem
 from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.catalog.money import LEAST, MOST
@@ -15,14 +17,16 @@ from mercato.catalog.money import LEAST, MOST
 class Walk:
     """One walk over a cart. `ids` are those of its lines, modifiers included, as numbers."""
 
-    __slots__ = ("_groups", "_items", "_keys", "complete", "ids")
+    __slots__ = ("_catalog", "_groups", "_items", "_keys", "complete", "ids", "readings")
 
     def __init__(self, catalog: CompiledCatalog) -> None:
+        self._catalog = catalog
         self._items = catalog.items
         self._groups = catalog.groups
         self._keys: list[Key] = []
         self.ids: list[int] = []
         self.complete: list[bool] = []
+        self.readings: list[Reading | None] = []
 
     def units(self, lines: Sequence[LineItem], sold_out: Collection[UUID]) -> list[int] | None:
         """Return what one unit of each line costs, or None if the cart is to be looked at.
@@ -31,8 +35,17 @@ class Walk:
         """
         units: list[int] = []
         bounded: dict[Key, int] = {}
-        items, keys, ids = self._items, self._keys, self.ids
+        catalog, items, keys, ids = self._catalog, self._items, self._keys, self.ids
         for line in lines:
+            known = LINES.find(line)
+            reading = None if known is None else known.reading
+            if reading is not None and reading.catalog() is catalog:
+                keys += reading.keys
+                ids += reading.ids
+                units.append(reading.unit)
+                self.complete.append(True)
+                self.readings.append(reading)
+                continue
             key, quantity = line.item_id.int, line.quantity
             item = items.get(key)
             if item is None or item.price is None or not item.available:
@@ -41,6 +54,7 @@ class Walk:
                 bounded[key] = had = bounded.get(key, 0) + quantity
                 if had > item.maximum_quantity:
                     return None
+            first, first_id = len(keys), len(ids)
             keys.append(key)
             before = len(keys) - len(ids)
             extra = self._extra(line.modifier_groups, item) if line.modifier_groups or item.groups else 0
@@ -50,6 +64,16 @@ class Walk:
             if line.line_item_id is not None:
                 ids.append(line.line_item_id.int)
             units.append(item.price + extra)
+            reading = None
+            if (
+                known is not None
+                and item.maximum_quantity is None
+                and len(ids) - len(keys) == first_id - first
+            ):
+                reading = known.reading = Reading(
+                    ref(catalog), item.price + extra, tuple(keys[first:]), tuple(ids[first_id:])
+                )
+            self.readings.append(reading)
         if len(keys) > MOST_LINES or (sold_out and not {item.int for item in sold_out}.isdisjoint(keys)):
             return None
         return units

@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from mercato import errors
+from mercato.carts.known import Reading
 from mercato.carts.model import CartModifierGroup, LineItem
 from mercato.carts.places import Place, pointer
 from mercato.carts.plain import Walk, cheapest
@@ -35,7 +36,8 @@ class Priced(msgspec.Struct, frozen=True):
 
     `unavailable` holds the identity (`id`) of every line, nested ones too, that has no price. `faults` are what
     the set says against the cart; `overflows` are amounts that can't be written down at all. `as_sent` tells of
-    each line whether all below it can be answered as it was sent, ids included.
+    each line whether all below it can be answered as it was sent, ids included; `readings` are of those lines that
+    can be answered as they were answered before.
     """
 
     units: tuple[int | None, ...]
@@ -44,6 +46,7 @@ class Priced(msgspec.Struct, frozen=True):
     overflows: tuple[OrderError, ...]
     unavailable: frozenset[int]
     as_sent: tuple[bool, ...]
+    readings: tuple[Reading | None, ...]
 
 
 def price(
@@ -81,6 +84,7 @@ def price(
         overflows=tuple(pricing.overflows),
         unavailable=frozenset(pricing.unavailable),
         as_sent=(False,) * len(lines),
+        readings=(None,) * len(lines),
     )
 
 
@@ -95,7 +99,8 @@ def _plain(lines: Sequence[LineItem], catalog: CompiledCatalog, sold_out: Collec
     # Ids that are there twice are given anew, and which line keeps its own is for who writes them.
     are_unique = len(set(walk.ids)) == len(walk.ids)
     as_sent = tuple(walk.complete) if are_unique else (False,) * len(lines)
-    return Priced(tuple(units), total, (), (), frozenset(), as_sent)
+    readings = tuple(walk.readings) if are_unique else (None,) * len(lines)
+    return Priced(tuple(units), total, (), (), frozenset(), as_sent, readings)
 
 
 def refuse(faults: Sequence[OrderError]) -> None:

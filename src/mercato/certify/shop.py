@@ -19,7 +19,7 @@ from mercato.catalog.lint import lint
 from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.catalog.served import with_ids
 from mercato.orders.amounts import Sums, wire
-from mercato.orders.model import ClientContext, Customer, Fulfillment, OrderCore, ValidateAmounts
+from mercato.orders.request import ClientContext, Customer, Fulfillment, OrderCore, ValidateAmounts
 from mercato.orders.review import review
 from mercato.orders.wire import OrderTold
 from mercato.stores.model import Address, SoldOut, StoreRow

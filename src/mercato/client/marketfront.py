@@ -12,7 +12,8 @@ from mercato.client.exchange import Id, Request
 from mercato.client.operation import Each, Sent, operation
 from mercato.discovery.catalogs import CatalogSet
 from mercato.discovery.model import DiscoverRequest, DiscoverResponse
-from mercato.orders.model import Order, OrderCore, OrderTimeline, PlaceOrderRequest, ValidateOrderResponse
+from mercato.orders.model import Order, OrderTimeline, ValidateOrderResponse
+from mercato.orders.request import OrderCore, PlaceOrderRequest
 from mercato.stores.storefront import MarketfrontStore, StoreAvailability
 from mercato.webhooks.findings import SignatureExplanation
 from mercato.webhooks.model import DeliveryStatus

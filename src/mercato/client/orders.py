@@ -7,7 +7,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from mercato.carts.model import Cart, PricedCart
-from mercato.orders.model import OrderCart, OrderCore, PlaceAmounts, PlaceOrderRequest, ValidateOrderResponse
+from mercato.orders.model import OrderCart, ValidateOrderResponse
+from mercato.orders.request import OrderCore, PlaceAmounts, PlaceOrderRequest
 from mercato.wire import as_json
 
 

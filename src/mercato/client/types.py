@@ -22,26 +22,28 @@ from mercato.discovery.model import DiscoveredStore, DiscoverRequest, DiscoverRe
 from mercato.errors import OrderError
 from mercato.orders.model import (
     Amounts,
-    ClientContext,
-    Customer,
-    DeliveryAddress,
-    DeliveryFulfillment,
-    DeliveryType,
-    LatLong,
     Order,
-    OrderCore,
     OrderPage,
     OrderState,
     OrderStatus,
     OrderStatusResponse,
     OrderStatusUpdate,
     OrderTimeline,
+    ValidateOrderResponse,
+)
+from mercato.orders.request import (
+    ClientContext,
+    Customer,
+    DeliveryAddress,
+    DeliveryFulfillment,
+    DeliveryType,
+    LatLong,
+    OrderCore,
     PickupFulfillment,
     PlaceAmounts,
     PlaceOrderRequest,
     ScheduleType,
     ValidateAmounts,
-    ValidateOrderResponse,
 )
 from mercato.orders.wire import (
     CancelledData,

@@ -17,6 +17,7 @@ from mercato.catalog.money import (
 )
 from mercato.errors import ItemPriceChanged, OrderError, ValidationFailed
 from mercato.orders import model
+from mercato.orders.request import TIP_NEGATIVE
 from mercato.orders.texts import Member, decoded, readable
 from mercato.wire import Wire
 
@@ -142,7 +143,7 @@ def read_tip(text: str | None, scale: int) -> int:
     except MoneyError as fault:
         raise ValidationFailed.at("/amounts/tip", f"tip: {fault}") from None
     if tip < 0:
-        raise ValidationFailed.at("/amounts/tip", model.TIP_NEGATIVE)
+        raise ValidationFailed.at("/amounts/tip", TIP_NEGATIVE)
     return tip
 
 

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from mercato.errors import ValidationFailed
 from mercato.orders.amounts import read_tip, read_total
-from mercato.orders.model import (
+from mercato.orders.payment import fault_of
+from mercato.orders.request import (
     TIME_REQUIRED,
     DeliveryAddress,
     DeliveryFulfillment,
@@ -18,7 +19,6 @@ from mercato.orders.model import (
     PlaceOrderRequest,
     ScheduleType,
 )
-from mercato.orders.payment import fault_of
 from mercato.wire import instant, parse_instant
 from mercato.wire.walk import Found
 

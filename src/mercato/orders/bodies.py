@@ -7,8 +7,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from mercato.orders.amounts import Sums, wire
-from mercato.orders.model import OrderCore, PlaceOrderRequest
 from mercato.orders.record import OrderRow, order_of
+from mercato.orders.request import OrderCore, PlaceOrderRequest
 from mercato.orders.review import Review
 from mercato.orders.wire import CancelledData, OrderEventData, OrderTold, PlaceData, ValidateData
 from mercato.stores.model import StoreRow

@@ -15,7 +15,7 @@ from mercato.db.audit import audit
 from mercato.db.engine import Read, Write
 from mercato.db.tables import idempotency_keys as keys
 from mercato.db.tables import orders
-from mercato.orders.model import Customer, DeliveryFulfillment, Fulfillment
+from mercato.orders.request import Customer, DeliveryFulfillment, Fulfillment
 from mercato.webhooks.deliveries import delete_of_orders
 from mercato.wire import as_json
 

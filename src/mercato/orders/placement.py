@@ -5,7 +5,6 @@ request joins it.
 """
 
 import asyncio
-import hmac
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
@@ -17,7 +16,7 @@ import structlog
 from msgspec import UNSET, Struct
 from sqlalchemy.exc import IntegrityError
 
-from mercato import crash, errors
+from mercato import crash, errors, keyed
 from mercato.clock import Clock, MakeId
 from mercato.db.audit import audit
 from mercato.db.engine import Database, Read, Write
@@ -27,12 +26,13 @@ from mercato.orders import keys, queries
 from mercato.orders.bodies import place_body
 from mercato.orders.changes import Changes
 from mercato.orders.keys import Claim, Reply
-from mercato.orders.model import Order, PlaceOrderRequest
+from mercato.orders.model import Order
 from mercato.orders.payment import canonical, secrets_in
 from mercato.orders.plan import Asked, Plan, Present, Ready, Refusing, Told, held_to, new_order
 from mercato.orders.reasons import refusal
 from mercato.orders.record import Actor, OrderRow, StoreAnswer
 from mercato.orders.replies import Agreed
+from mercato.orders.request import PlaceOrderRequest
 from mercato.orders.resend import KIND, SubmitJob
 from mercato.orders.results import already_placed, claimed_total, result_of, unreachable
 from mercato.orders.submission import Outcome, Submission, Submitter
@@ -277,4 +277,4 @@ class Placements(Struct, frozen=True):
         said = msgspec.json.encode(msgspec.structs.replace(request, payment=UNSET)) + canonical(
             request.payment
         )
-        return [hmac.digest(secret, said, "sha256") for secret in self.secrets]
+        return [keyed.sign(secret, said) for secret in self.secrets]

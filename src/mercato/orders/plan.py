@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from mercato.errors import Problem
 from mercato.orders import amounts
 from mercato.orders.keys import Claim, Reply
-from mercato.orders.model import Order, OrderState, OrderStatus, PlaceOrderRequest
+from mercato.orders.model import Order, OrderState, OrderStatus
 from mercato.orders.reasons import refusal
 from mercato.orders.record import OrderRow, StoreAnswer
 from mercato.orders.replies import Agreed
+from mercato.orders.request import PlaceOrderRequest
 from mercato.orders.results import claimed_total, total_different
 from mercato.orders.submission import Submission
 from mercato.orders.tokens import Validated

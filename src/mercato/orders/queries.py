@@ -15,16 +15,9 @@ from mercato.db.tables import order_history as history
 from mercato.db.tables import order_submissions as submissions
 from mercato.db.tables import orders, stores
 from mercato.errors import OrderError
-from mercato.orders.model import (
-    Amounts,
-    ClientContext,
-    Customer,
-    Fulfillment,
-    OrderCart,
-    OrderState,
-    OrderStatus,
-)
+from mercato.orders.model import Amounts, OrderCart, OrderState, OrderStatus
 from mercato.orders.record import OrderRow, StoreAnswer
+from mercato.orders.request import ClientContext, Customer, Fulfillment
 from mercato.partners.model import Caller, Surface
 from mercato.wire import as_json
 

@@ -9,17 +9,8 @@ from msgspec import UNSET, Struct
 from mercato.catalog.money import decimal_to_minor, get_scale
 from mercato.errors import OrderError
 from mercato.orders.amounts import Detail, Extras, Sums
-from mercato.orders.model import (
-    AmountDetail,
-    Amounts,
-    ClientContext,
-    Customer,
-    Fulfillment,
-    Order,
-    OrderCart,
-    OrderState,
-    OrderStatus,
-)
+from mercato.orders.model import AmountDetail, Amounts, Order, OrderCart, OrderState, OrderStatus
+from mercato.orders.request import ClientContext, Customer, Fulfillment
 from mercato.wire import instant
 
 

@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from mercato import errors
 from mercato.carts.answer import Ids, amounts_of, cart_amounts
+from mercato.carts.known import Reading
 from mercato.carts.model import CartModifierGroup, LineItem, LineItemAmounts
 from mercato.carts.places import CART, check_bounds, in_cart, pointer
 from mercato.carts.pricing import Priced, price
@@ -19,14 +20,12 @@ from mercato.clock import MakeId, zone
 from mercato.errors import OrderError, ValidationFailed
 from mercato.orders.amounts import Sums
 from mercato.orders.asked import Asked, read
-from mercato.orders.model import (
+from mercato.orders.model import OrderCart, OrderLine, OrderModifierGroup
+from mercato.orders.request import (
     DeliveryAddress,
     DeliveryFulfillment,
     Fulfillment,
-    OrderCart,
     OrderCore,
-    OrderLine,
-    OrderModifierGroup,
     PlaceOrderRequest,
     ScheduleType,
 )
@@ -197,12 +196,14 @@ def _reason(kind: type[errors.Problem], message: str, at: str | None) -> OrderEr
 def _cart(
     lines: Sequence[LineItem], priced: Priced, *, store: StoreRow, catalog: CompiledCatalog, new_id: MakeId
 ) -> OrderCart:
-    write = _Writer(priced.unavailable, catalog, new_id).line
+    write = _Writer(priced.unavailable, catalog, new_id).top
     return OrderCart(
         catalog_set_id=store.catalog_set_id,
         line_items=tuple(
-            write(line, amounts_of(unit, line.quantity, catalog.scale), as_sent=as_sent)
-            for line, unit, as_sent in zip(lines, priced.units, priced.as_sent, strict=True)
+            write(line, unit, reading, scale=catalog.scale, as_sent=as_sent)
+            for line, unit, reading, as_sent in zip(
+                lines, priced.units, priced.readings, priced.as_sent, strict=True
+            )
         ),
         store_id=store.id,
         amounts=cart_amounts(priced, catalog),
@@ -216,6 +217,17 @@ class _Writer:
         self._unavailable = unavailable
         self._items = catalog.items
         self._id = Ids(new_id).give
+
+    def top(
+        self, line: LineItem, unit: int | None, reading: Reading | None, *, scale: int, as_sent: bool
+    ) -> OrderLine:
+        """Return a line of the cart itself."""
+        written = None if reading is None else reading.written.get(OrderLine)
+        if written is None:
+            written = self.line(line, amounts_of(unit, line.quantity, scale), as_sent=as_sent)
+            if reading is not None:
+                reading.written[OrderLine] = written
+        return cast("OrderLine", written)
 
     def line(
         self, line: LineItem, amounts: LineItemAmounts | UnsetType = UNSET, *, as_sent: bool = False

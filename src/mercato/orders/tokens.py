@@ -12,11 +12,13 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from mercato import keyed
+from mercato.carts.known import LINES
 from mercato.carts.model import LineItem
 from mercato.clock import MakeId, rfc3339
 from mercato.errors import OrderError, OrderTokenInvalid
 from mercato.orders.amounts import Detail, Details, Extras, Sums
-from mercato.orders.model import Fulfillment
+from mercato.orders.request import Fulfillment
 from mercato.orders.review import Review
 from mercato.wire.unshown import unshown
 
@@ -168,7 +170,7 @@ class Seal(Struct, frozen=True):
 
     @staticmethod
     def _signature(key: bytes, said: bytes) -> bytes:
-        return hmac.digest(key, said, "sha256")
+        return keyed.sign(key, said)
 
 
 class TokenExpired(OrderTokenInvalid):
@@ -195,7 +197,10 @@ def _cart(lines: Sequence[LineItem]) -> bytes:
     """Return the lines as bytes, the same however the same choices are ordered or split."""
     units: dict[bytes, int] = {}
     for line in lines:
-        choice = _choice(line)
+        known = LINES.find(line)
+        choice = _choice(line) if known is None or known.choice is None else known.choice
+        if known is not None:
+            known.choice = choice
         units[choice] = units.get(choice, 0) + line.quantity
     return _units(units)
 

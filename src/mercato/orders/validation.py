@@ -11,8 +11,9 @@ from mercato.db.engine import Database
 from mercato.errors import OrderError
 from mercato.orders.amounts import wire
 from mercato.orders.bodies import validate_body
-from mercato.orders.model import CheckedOrder, OrderCore, PlaceOrderRequest, ValidateOrderResponse
+from mercato.orders.model import CheckedOrder, ValidateOrderResponse
 from mercato.orders.replies import Agreed, Refused, ValidateJudge
+from mercato.orders.request import OrderCore, PlaceOrderRequest
 from mercato.orders.review import Review, review
 from mercato.orders.tokens import Seal, Terms, digest_of
 from mercato.outbound.signing import target

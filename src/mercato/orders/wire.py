@@ -10,7 +10,8 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from mercato.orders.model import Amounts, ClientContext, Customer, Fulfillment, Order, OrderCart
+from mercato.orders.model import Amounts, Order, OrderCart
+from mercato.orders.request import ClientContext, Customer, Fulfillment
 from mercato.wire import Instant, Wire
 from mercato.wire.unshown import unshown
 

@@ -8,23 +8,13 @@ one. Its verifier, and Svix's, are what the tests check these signatures with.
 import base64
 import binascii
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from hashlib import sha256
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
+from mercato import keyed
 from mercato.outbound.agent import USER_AGENT
-
-if TYPE_CHECKING:
-    from hashlib import _Hash
 
 PREFIX = "whsec_"
 SECRET_BYTES = 32
-MOST_SECRETS = 4_096  # of which the beginning of a signature is remembered
-
-_BLOCK = 64  # bytes that SHA-256 takes at a time
-_INNER = bytes(byte ^ 0x36 for byte in range(256))
-_OUTER = bytes(byte ^ 0x5C for byte in range(256))
 
 
 def new_secret(random: Callable[[int], bytes]) -> str:
@@ -52,24 +42,11 @@ def sign(*, webhook_id: str, timestamp: int, body: bytes, secrets: Sequence[str]
     if not secrets or not webhook_id or "." in webhook_id:
         raise ValueError("A signature needs a secret, and an id without a dot.")
     signed = b"%s.%d.%s" % (webhook_id.encode(), timestamp, body)
-    return " ".join([f"v1,{_digest(secret, signed)}" for secret in secrets])
+    return " ".join(f"v1,{_digest(signing_key(secret), signed)}" for secret in secrets)
 
 
-def _digest(secret: str, signed: bytes) -> str:
-    # HMAC as RFC 2104 has it. `hmac.digest` gives the interpreter up each time, and looks its method up by name.
-    inner, outer = _begun(secret)
-    within, around = inner.copy(), outer.copy()
-    within.update(signed)
-    around.update(within.digest())
-    return base64.b64encode(around.digest()).decode("ascii")
-
-
-@lru_cache(maxsize=MOST_SECRETS)
-def _begun(secret: str) -> tuple["_Hash", "_Hash"]:
-    """Return both hashes as they are once they have the key."""
-    key = signing_key(secret)
-    block = (key if len(key) <= _BLOCK else sha256(key).digest()).ljust(_BLOCK, b"\0")
-    return sha256(block.translate(_INNER)), sha256(block.translate(_OUTER))
+def _digest(key: bytes, signed: bytes) -> str:
+    return base64.b64encode(keyed.sign(key, signed)).decode("ascii")
 
 
 def webhook_headers(

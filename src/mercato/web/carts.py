@@ -2,6 +2,7 @@
 
 from mercato import errors
 from mercato.carts.changes import Menu, Named, add_item, named, remove_item, update_item
+from mercato.carts.known import reader
 from mercato.carts.model import (
     AddCartItemRequest,
     PricedCart,
@@ -20,6 +21,7 @@ CARTS = "/v1/marketfront/carts"
     CARTS + "/add",
     summary="Add item to cart",
     takes=AddCartItemRequest,
+    reader=reader(AddCartItemRequest),
     returns=PricedCart,
     rate=Rate.READ,
     problems=(
@@ -44,6 +46,7 @@ async def add_cart_item(call: Call[AddCartItemRequest, None]) -> PricedCart:
     CARTS + "/remove",
     summary="Remove item from cart",
     takes=RemoveCartItemRequest,
+    reader=reader(RemoveCartItemRequest),
     returns=PricedCart,
     rate=Rate.READ,
     problems=(errors.StoreNotFound, errors.CatalogSetNotFound, errors.LineItemNotFound),
@@ -61,6 +64,7 @@ async def remove_cart_item(call: Call[RemoveCartItemRequest, None]) -> PricedCar
     CARTS + "/update",
     summary="Update item quantity",
     takes=UpdateCartItemRequest,
+    reader=reader(UpdateCartItemRequest),
     returns=PricedCart,
     rate=Rate.READ,
     problems=(

@@ -7,20 +7,20 @@ from uuid import UUID
 from msgspec import Meta
 
 from mercato import errors
+from mercato.carts.known import reader
 from mercato.errors import Problem
 from mercato.orders.keys import Reply
 from mercato.orders.model import (
     Order,
-    OrderCore,
     OrderPage,
     OrderState,
     OrderStatusResponse,
     OrderStatusUpdate,
     OrderTimeline,
-    PlaceOrderRequest,
     ValidateOrderResponse,
     state_fault,
 )
+from mercato.orders.request import OrderCore, PlaceOrderRequest
 from mercato.web import problems
 from mercato.web.head import Head
 from mercato.web.operations import Access, Answer, Call, Operations, Rate
@@ -76,6 +76,7 @@ def _key(head: Head) -> str:
     MARKETFRONT + "/validate",
     summary="Validate order",
     takes=OrderCore,
+    reader=reader(OrderCore),
     returns=ValidateOrderResponse,
     rate=Rate.READ,
     problems=(errors.StoreNotFound, errors.CatalogSetNotFound, errors.StoreUnreachable),
@@ -93,6 +94,7 @@ async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
     MARKETFRONT + "/place",
     summary="Place order",
     takes=PlaceOrderRequest,
+    reader=reader(PlaceOrderRequest),
     returns=Order,
     status=201,
     reply_headers=("Location", "Idempotent-Replayed"),

@@ -5,7 +5,7 @@ documents it has refused. It also mends the one thing msgspec is stricter in tha
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
@@ -13,7 +13,8 @@ import msgspec
 from msgspec import inspect as info
 
 from mercato.wire.base import parse_instant
-from mercato.wire.checks import Objection, Rule, uri_fault
+from mercato.wire.checks import Objection, uri_fault
+from mercato.wire.kinds import alternatives, fits, format_of, rule_of, words
 
 MOST_COLLECTED: Final = 1000
 """Faults collected before the walk stops: a bound on work, far above what is shown."""
@@ -53,38 +54,6 @@ def check_texts(texts: Mapping[str, str], kind: info.Type) -> tuple[Any, list[Fo
     return out, walk.found
 
 
-def raw_members(kind: info.Type) -> list[tuple[str, str]]:
-    """Return the members of a struct that are kept as they were sent: their names here and on the wire."""
-    fields = kind.fields if isinstance(kind, info.StructType) else ()
-    return [
-        (field.name, field.encode_name)
-        for field in fields
-        if any(isinstance(option, info.RawType) for option in _alternatives(field.type))
-    ]
-
-
-def follows(kind: info.Type, steps: Iterable[str | int]) -> bool:
-    """Tell whether the way down leads through members and entries that the type has."""
-    kinds = [kind]
-    for step in steps:
-        options = [option for kind in kinds for option in _alternatives(kind)]
-        kinds = [below for option in options for below in _below(option, step)]
-    return bool(kinds)
-
-
-def _below(kind: info.Type, step: str | int) -> list[info.Type]:
-    """Return the types of what stands there in values of this type."""
-    match kind:
-        case info.StructType(fields=fields):
-            return [field.type for field in fields if field.encode_name == step]
-        case info.ListType(item_type=item) if isinstance(step, int):
-            return [item]
-        case info.DictType(value_type=item) if isinstance(step, str):
-            return [item]
-        case _:
-            return []
-
-
 def _is_uuid(text: str) -> bool:
     """Tell whether the typed decode reads it as a UUID: without its hyphens, too."""
     try:
@@ -95,7 +64,7 @@ def _is_uuid(text: str) -> bool:
 
 
 def _from_text(text: str, kind: info.Type) -> Any:
-    wanted = {type(part) for part in _alternatives(kind)}
+    wanted = {type(part) for part in alternatives(kind)}
     if info.IntType in wanted and re.fullmatch(r"-?\d{1,999}(\.0{1,9})?", text, re.ASCII):
         return int(text.partition(".")[0])
     if info.BoolType in wanted and text.lower() in {"true", "false", "1", "0"}:
@@ -119,11 +88,11 @@ class _Walk:
 
     def value(self, value: Any, kind: info.Type, pointer: str, *, name: str | None = None) -> Any:
         """Return the value, mended, having noted its faults."""
-        options = list(_alternatives(kind))
+        options = list(alternatives(kind))
         name = name or _name(pointer)
         if value is None:
             if not any(isinstance(option, info.NoneType | info.AnyType | info.RawType) for option in options):
-                self.form(pointer, f"{name} must be {_words(options)}, not null.")
+                self.form(pointer, f"{name} must be {words(options)}, not null.")
             return msgspec.Raw(b"null") if any(isinstance(o, info.RawType) for o in options) else value
         for option in options:
             if isinstance(option, info.AnyType):
@@ -131,16 +100,16 @@ class _Walk:
             if isinstance(option, info.RawType):
                 self._ruled(value, kind, pointer)
                 return msgspec.Raw(msgspec.json.encode(value))
-        matching = [option for option in options if _fits(value, option)]
+        matching = [option for option in options if fits(value, option)]
         if not matching:
-            self.form(pointer, f"{name} must be {_words(options)}, not {_said(value)}.")
+            self.form(pointer, f"{name} must be {words(options)}, not {_said(value)}.")
             return value
         before = len(self.found)
         structs = [option for option in matching if isinstance(option, info.StructType)]
         if len(structs) > 1:
             mended = self._tagged(value, structs, pointer, name)
         else:
-            mended = self._one(value, matching[0], pointer, name, form=_format(kind))
+            mended = self._one(value, matching[0], pointer, name, form=format_of(kind))
         if structs or len(self.found) == before:
             self._ruled(value, kind, pointer)
         return mended
@@ -220,7 +189,7 @@ class _Walk:
 
     def _ruled(self, value: Any, kind: info.Type, pointer: str) -> None:
         """Note what the rule of the type says against the value."""
-        rule = _rule(kind)
+        rule = rule_of(kind)
         objection = None if rule is None else rule(value)
         if objection is not None:
             said = Objection(objection) if isinstance(objection, str) else objection
@@ -239,83 +208,6 @@ class _Walk:
             self.bad(pointer, f"{name} must be at least {kind.ge}.")
         if kind.le is not None and value > kind.le:
             self.bad(pointer, f"{name} must be at most {kind.le}.")
-
-
-def _alternatives(kind: info.Type) -> Iterator[info.Type]:
-    if isinstance(kind, info.Metadata):
-        yield from _alternatives(kind.type)
-    elif isinstance(kind, info.UnionType):
-        for part in kind.types:
-            yield from _alternatives(part)
-    else:
-        yield kind
-
-
-def _format(kind: info.Type) -> str | None:
-    """Return the format that a type is documented with."""
-    match kind:
-        case info.Metadata(type=inner, extra_json_schema=extra):
-            form = (extra or {}).get("format")
-            return form if isinstance(form, str) else _format(inner)
-        case info.UnionType(types=types):
-            return next((form for form in map(_format, types) if form is not None), None)
-        case _:
-            return None
-
-
-def _rule(kind: info.Type) -> Rule | None:
-    """Return the rule that a type is annotated with."""
-    match kind:
-        case info.Metadata(type=inner, extra=extra):
-            rule: Rule | None = (extra or {}).get("rule")
-            return rule or _rule(inner)
-        case info.UnionType(types=types):
-            return next((rule for rule in map(_rule, types) if rule is not None), None)
-        case _:
-            return None
-
-
-def _fits(value: Any, kind: info.Type) -> bool:
-    """Tell whether the JSON type is the right one; what the value may be comes after."""
-    match kind:
-        case info.BoolType():
-            return isinstance(value, bool)
-        case info.IntType():
-            return (isinstance(value, int) and not isinstance(value, bool)) or (
-                isinstance(value, float) and value.is_integer()
-            )
-        case info.FloatType():
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case info.StrType() | info.UUIDType() | info.DateTimeType() | info.EnumType():
-            return isinstance(value, str)
-        case info.LiteralType(values=values):
-            return isinstance(value, type(values[0]))
-        case info.ListType():
-            return isinstance(value, list)
-        case info.StructType() | info.DictType():
-            return isinstance(value, dict)
-        case _:
-            return False
-
-
-_WORDS: Final = {
-    info.BoolType: "true or false",
-    info.IntType: "an integer",
-    info.FloatType: "a number",
-    info.StrType: "a string",
-    info.UUIDType: "a string",
-    info.DateTimeType: "a string",
-    info.EnumType: "a string",
-    info.LiteralType: "a string",
-    info.ListType: "a list",
-    info.StructType: "an object",
-    info.DictType: "an object",
-}
-
-
-def _words(kinds: list[info.Type]) -> str:
-    words = [_WORDS[type(kind)] for kind in kinds if type(kind) in _WORDS]
-    return " or ".join(dict.fromkeys(words)) or "another type"
 
 
 def _said(value: Any) -> str:

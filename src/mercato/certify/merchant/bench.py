@@ -13,7 +13,7 @@ from mercato.certify.sending import Message, Receiver, Reply, Sender
 from mercato.certify.shop import Draft, Shop
 from mercato.orders.bodies import PLACE as PLACED
 from mercato.orders.bodies import VALIDATE as ASKED
-from mercato.orders.model import Fulfillment, PickupFulfillment, ScheduleType
+from mercato.orders.request import Fulfillment, PickupFulfillment, ScheduleType
 from mercato.orders.wire import PlaceData, ValidateData
 from mercato.outbound.outcomes import Pulled
 from mercato.webhooks.model import envelope

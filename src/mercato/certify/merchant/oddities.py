@@ -13,7 +13,8 @@ from mercato.certify.merchant.bench import PICKUP, Bench
 from mercato.certify.merchant.questions import asked, group, units
 from mercato.certify.merchant.reply import read
 from mercato.certify.shop import Draft
-from mercato.orders.model import (
+from mercato.orders.replies import Agreed, Fault, Refused
+from mercato.orders.request import (
     Customer,
     DeliveryAddress,
     DeliveryFulfillment,
@@ -22,7 +23,6 @@ from mercato.orders.model import (
     PickupFulfillment,
     ScheduleType,
 )
-from mercato.orders.replies import Agreed, Fault, Refused
 from mercato.wire import instant
 
 __all__ = ["group"]

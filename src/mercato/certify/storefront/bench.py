@@ -16,7 +16,8 @@ from mercato.certify.shown import Shower
 from mercato.certify.storefront.network import DROPPED, Call
 from mercato.certify.storefront.plays import Played
 from mercato.certify.storefront.stage import Stage
-from mercato.orders.model import Order, OrderState, OrderStatus, PickupFulfillment, ScheduleType
+from mercato.orders.model import Order, OrderState, OrderStatus
+from mercato.orders.request import PickupFulfillment, ScheduleType
 from mercato.orders.wire import OrderEventData
 from mercato.webhooks.model import envelope
 from mercato.wire import instant

@@ -20,16 +20,9 @@ from mercato.certify.storefront.network import Answer, Request, Route, route
 from mercato.certify.storefront.taking import agreed, check_total, order_of
 from mercato.discovery.model import DiscoverRequest
 from mercato.orders.amounts import wire
-from mercato.orders.model import (
-    CheckedOrder,
-    Order,
-    OrderCore,
-    OrderState,
-    OrderStatus,
-    PlaceOrderRequest,
-    ValidateOrderResponse,
-)
+from mercato.orders.model import CheckedOrder, Order, OrderState, OrderStatus, ValidateOrderResponse
 from mercato.orders.reasons import refusal
+from mercato.orders.request import OrderCore, PlaceOrderRequest
 from mercato.orders.review import Review, review
 from mercato.orders.tokens import Seal, Terms, digest_of
 from mercato.stores.storefront import storefront_of

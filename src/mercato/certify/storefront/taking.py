@@ -8,7 +8,8 @@ import msgspec
 from mercato import clock, errors
 from mercato.certify.shop import Shop
 from mercato.orders.amounts import Detail, Extras, Sums, wire
-from mercato.orders.model import Order, OrderState, OrderStatus, PlaceOrderRequest
+from mercato.orders.model import Order, OrderState, OrderStatus
+from mercato.orders.request import PlaceOrderRequest
 from mercato.orders.review import Review
 from mercato.wire import instant
 
