@@ -27,7 +27,7 @@ from mercato.webhooks.model import (
 )
 
 MOST: Final = 64
-"""Attempts of one transaction: on SQLite the event loop waits for its statements, for under a millisecond."""
+"""Attempts of one transaction: on SQLite the event loop waits for its statements, for one to two milliseconds."""
 
 GATHERING: Final = 0.02
 """Seconds that a success may wait for others to be written down with, while nobody waits for it."""
