@@ -34,12 +34,14 @@ async def _effects(db: Database) -> None:
 class Crowd:
     """Some workers on one database, of which any may be killed; a new one takes its place."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, line: int = 1) -> None:
         self._url = url
+        self._line = line
         self.workers: list[subprocess.Popen[bytes]] = []
 
     def start(self, *, skew: float = 0.0) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.jobs.chaos_worker", self._url, "--skew", str(skew)]
+        command += ["--line", str(self._line)]
         worker = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
         self.workers.append(worker)
         return worker
@@ -51,8 +53,8 @@ class Crowd:
 
 
 @asynccontextmanager
-async def crowd(db: Database, *, skews: tuple[float, ...]) -> AsyncIterator[Crowd]:
-    workers = Crowd(db.url)
+async def crowd(db: Database, *, skews: tuple[float, ...], line: int = 1) -> AsyncIterator[Crowd]:
+    workers = Crowd(db.url, line=line)
     try:
         for skew in skews:
             workers.start(skew=skew)
@@ -109,11 +111,11 @@ def check(happened: list[AnyRow], *, lanes: int, each: int) -> int:
     return repeated
 
 
-async def endure(db: Database, *, lanes: int, each: int, kills: int, workers: int) -> int:
+async def endure(db: Database, *, lanes: int, each: int, kills: int, workers: int, line: int = 1) -> int:
     rng = random.Random(kills)
     await put_steps(db, lanes=lanes, each=each, seconds=0.02)
     total = lanes * each * 2
-    async with crowd(db, skews=(0.0,) * workers) as crew:
+    async with crowd(db, skews=(0.0,) * workers, line=line) as crew:
         for kill in range(kills):
             # Spread over the whole run: what was done tells when, not a clock.
             await until(partial(began, db, total * (kill + 1) // (kills + 2)))
@@ -124,14 +126,18 @@ async def endure(db: Database, *, lanes: int, each: int, kills: int, workers: in
     return check(await effects(db), lanes=lanes, each=each)
 
 
-async def test_workers_killed_at_any_instant_lose_nothing_and_keep_every_lanes_order(db: Database) -> None:
-    repeated = await endure(db, lanes=8, each=10, kills=3, workers=2)
+@pytest.mark.parametrize("line", [1, 4])
+async def test_workers_killed_at_any_instant_lose_nothing_and_keep_every_lanes_order(
+    db: Database, line: int
+) -> None:
+    repeated = await endure(db, lanes=8, each=10, kills=3, workers=2, line=line)
     assert repeated <= 3 * 8
 
 
 @pytest.mark.long
-async def test_workers_killed_again_and_again_lose_nothing(db: Database) -> None:
-    repeated = await endure(db, lanes=60, each=25, kills=20, workers=3)
+@pytest.mark.parametrize("line", [1, 8])
+async def test_workers_killed_again_and_again_lose_nothing(db: Database, line: int) -> None:
+    repeated = await endure(db, lanes=60, each=25, kills=20, workers=3, line=line)
     assert repeated <= 20 * 8
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mercato.outbound.agent import USER_AGENT
-from mercato.outbound.signing import new_secret, sign, signing_key, target, webhook_headers
+from mercato.outbound.signing import PREFIX, new_secret, sign, signing_key, target, webhook_headers
 
 OLD = "whsec_" + base64.b64encode(b"o" * 32).decode()
 NEW = "whsec_" + base64.b64encode(b"n" * 32).decode()
@@ -32,6 +32,14 @@ def test_a_signature_is_the_hmac_of_id_timestamp_and_body() -> None:
     expected = hmac.new(b"o" * 32, b"msg_1.1700000000." + BODY, hashlib.sha256).digest()
     made = sign(webhook_id="msg_1", timestamp=1_700_000_000, body=BODY, secrets=[OLD])
     assert made == "v1," + base64.b64encode(expected).decode()
+
+
+@pytest.mark.parametrize("length", [1, 24, 32, 63, 64, 65, 200])
+def test_a_signature_is_the_hmac_whatever_the_length_of_the_key(length: int) -> None:
+    key = bytes(range(length))
+    secret = PREFIX + base64.b64encode(key).decode()
+    expected = base64.b64encode(hmac.digest(key, b"msg_1.5.{}", "sha256")).decode()
+    assert sign(webhook_id="msg_1", timestamp=5, body=b"{}", secrets=[secret]) == f"v1,{expected}"
 
 
 def test_the_standards_own_example_is_signed_as_published() -> None:

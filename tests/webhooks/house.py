@@ -17,7 +17,7 @@ from mercato.db.changes import ChangeFeed
 from mercato.db.engine import AnyRow, Database, Write
 from mercato.db.tables import deliveries as delivery_rows
 from mercato.db.tables import jobs
-from mercato.jobs import Job
+from mercato.jobs import Ending, Job
 from mercato.jobs.claim import START, Claimed, claim
 from mercato.jobs.run import Run
 from mercato.jobs.settle import settle
@@ -115,6 +115,7 @@ class House:
         handler = (sender or self.sender()).handler(concurrency=8)
         run = Run(await self.take(), handler)
         verdict = await run.verdict()
+        assert not isinstance(verdict, Ending)
         await settle(self.db, run.job, handler, verdict)
 
     async def wait_for_retry(self) -> timedelta:

@@ -13,7 +13,7 @@ from tests.webhooks.receiver import receiving, reply
 from mercato.clock import new_id
 from mercato.db.tables import deliveries as delivery_rows
 from mercato.db.tables import endpoints, jobs
-from mercato.jobs import Done, Finished, Job, JobLost, Worker
+from mercato.jobs import Job, JobLost, Outcome, Worker
 from mercato.jobs.moves import move_orphans
 from mercato.webhooks import deliveries
 from mercato.webhooks.deliveries import KIND, enable_below, enable_endpoint
@@ -113,7 +113,7 @@ async def test_a_worker_delivers_and_a_waiting_retry_holds_up_no_other_delivery(
     ended: asyncio.Queue[UUID] = asyncio.Queue()
     sender = house.sender()
 
-    async def told(job: Job[DeliverJob]) -> Done | Finished:
+    async def told(job: Job[DeliverJob]) -> Outcome:
         done = await sender.handle(job)
         ended.put_nowait(job.payload.delivery_id)
         return done

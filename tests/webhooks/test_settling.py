@@ -30,7 +30,7 @@ async def under_way(house: House, count: int) -> list[Ended]:
             tx, KIND, handler, worker="w", lease=timedelta(seconds=60), free=count, after=START
         )
         runs = [Run(one, handler).job for one in claimed]
-        found = await sending.list_open(tx, [run.payload for run in runs])
+        found = await sending.list_small(tx, [run.payload for run in runs])
     assert len(runs) == count
     return [ended(run, one, house) for run, one in zip(runs, found, strict=True)]
 

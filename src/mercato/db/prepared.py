@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
 from sqlalchemy import (
     BindParameter,
@@ -190,4 +191,8 @@ def _hex(value: Any) -> str | None:
 
 
 def _uuid(value: Any) -> UUID | None:
-    return None if value is None else UUID(int=int(value, 16))
+    return None if value is None else _read_id(f'"{value}"')
+
+
+# UUID's own constructor takes four times as long.
+_read_id: Final = msgspec.json.Decoder(UUID).decode

@@ -8,10 +8,24 @@ its turn; and it leaves a group as soon as that has as many running as it may.
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import groupby, takewhile
+from operator import attrgetter
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
-from sqlalchemy import BigInteger, Text, TextClause, bindparam, func, select, text
+from msgspec.structs import replace
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    BindParameter,
+    Text,
+    TextClause,
+    bindparam,
+    func,
+    select,
+    text,
+)
 
 from mercato.db.clock import NOW, Dialect
 from mercato.db.engine import Write
@@ -27,6 +41,10 @@ _UNBOUNDED = 1_000_000_000
 _STEPS = 20_000
 
 
+# Of all the lines of one claim: what is read with it holds up the event loop on SQLite, for some milliseconds.
+_MOST_ROWS = 256
+
+
 class Place(Struct, frozen=True):
     """Where in the order of groups and lanes the last claim stopped."""
 
@@ -38,7 +56,11 @@ START: Final = Place()
 
 
 class Claimed(Struct, frozen=True):
-    """A row that is this worker's until its lease ends."""
+    """A row that is this worker's until its lease ends.
+
+    Of a line it is the last: `ahead` are those before it in their order. They stay ready, and are this worker's because
+    one of their lane is marked as running. So whatever ends the worker, the lane's order is what it was.
+    """
 
     id: int
     kind: str
@@ -48,12 +70,13 @@ class Claimed(Struct, frozen=True):
     failures: int
     losses: int
     enqueued_at: datetime
+    ahead: Sequence["Claimed"] = ()
 
 
 async def claim(
     tx: Write, kind: str, handler: Handler[Any], *, worker: str, lease: timedelta, free: int, after: Place
 ) -> list[Claimed]:
-    """Take up to `free` jobs of the kind for the worker, at most one of a lane, from `after` on.
+    """Take up to `free` jobs or lines of the kind for the worker, at most one of a lane, from `after` on.
 
     In a transaction of its own. Of two workers that want the same lane at the same instant, the schema lets
     one have it, and the other gets an IntegrityError and asks again.
@@ -64,19 +87,52 @@ async def claim(
         free = min(free, handler.everywhere - await count_running(tx, kind))
     if free <= 0:
         return []
-    statement = _CLAIM[tx.dialect, handler.blocks_lane_while_waiting]
-    parameters = {
+    walk = {
         "kind": kind,
-        "worker": worker,
-        "lease": lease // timedelta(milliseconds=1),
         "free": free,
         "steps": _STEPS,
         "per_group": _UNBOUNDED if handler.per_group is None else handler.per_group,
         "group_key": after.group,
         "lane": after.lane,
     }
-    rows = (await tx.execute(statement, parameters)).all()
-    return sorted((_claimed(kind, row) for row in rows), key=lambda one: (one.place.group, one.place.lane))
+    hold = {"worker": worker, "lease": lease // timedelta(milliseconds=1)}
+    which = tx.dialect, handler.blocks_lane_while_waiting
+    if handler.in_line == 1:
+        rows = (await tx.execute(_CLAIM[which], walk | hold)).all()
+        return sorted((_claimed(kind, row) for row in rows), key=_order)
+    line = max(1, min(handler.in_line, _MOST_ROWS // free))
+    found = (await tx.execute(_LINES[which], walk | {"line": line})).all()
+    lines = _lines(sorted((_claimed(kind, row) for row in found), key=_order))
+    held = await _hold(tx, [one.id for one in lines], hold) if lines else set()
+    # On PostgreSQL another may have been quicker.
+    return [one for one in lines if one.id in held]
+
+
+def _order(one: Claimed) -> tuple[str, str, int]:
+    return one.place.group, one.place.lane, one.id
+
+
+def _lines(found: list[Claimed]) -> list[Claimed]:
+    """Return the last of each lane's line, as it is once it is claimed, with those ahead of it.
+
+    One whose worker has vanished ends the line before it, and is then run by itself: else it would be the last of
+    the line that bears the losses which one ahead of it causes.
+    """
+    made = []
+    for _, its in groupby(found, key=attrgetter("place")):
+        first, *more = its
+        line = [first]
+        if not first.losses:
+            line += takewhile(lambda one: not one.losses, more)
+        last = line.pop()
+        made.append(replace(last, attempt=last.attempt + 1, ahead=line))
+    return made
+
+
+async def _hold(tx: Write, numbers: list[int], hold: dict[str, Any]) -> set[int]:
+    """Mark the rows as running, if they are still ready; return which were."""
+    its: Any = msgspec.json.encode(numbers).decode() if tx.dialect == "sqlite" else numbers
+    return {row[0] for row in (await tx.execute(_HOLD[tx.dialect], hold | {"numbers": its})).all()}
 
 
 def _claimed(kind: str, row: Sequence[Any]) -> Claimed:
@@ -140,9 +196,35 @@ picked (id) AS (
         AND id <IN> (SELECT walk.id FROM walk WHERE walk.free = 1 AND walk.room > 0)<END>
     <LOCK>
 )
+<WHAT>
+"""
+
+_COLUMNS = "id, group_key, lane, payload, attempt, failures, losses, enqueued_at"
+
+# Each head by itself.
+_HEADS = """
 UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = :worker, lease_until = <NOW> + :lease
 WHERE id <IN> (SELECT picked.id FROM picked)<END>
-RETURNING id, group_key, lane, payload, attempt, failures, losses, enqueued_at
+RETURNING <COLUMNS>
+"""
+
+# Each head with those behind it in its lane.
+_WITH_THOSE_BEHIND = """
+SELECT <COLUMNS> FROM jobs
+WHERE id <IN> (
+    SELECT line.id FROM picked <EACH LINE>
+)<END>
+"""
+_BEHIND = """
+    SELECT one.id FROM jobs AS one
+    WHERE one.state = 'ready' AND one.kind = :kind AND one.group_key = head.group_key AND one.lane = head.lane
+    ORDER BY one.group_key, one.lane, one.id LIMIT :line
+"""
+
+_HOLD_TEMPLATE = """
+UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = :worker, lease_until = <NOW> + :lease
+WHERE COALESCE(state, '') = 'ready' AND id <IN NUMBERS>
+RETURNING id
 """
 
 _FREE = """CASE WHEN EXISTS (
@@ -182,6 +264,8 @@ _DIALECT: Final[dict[Dialect, dict[str, str]]] = {
         "<IN>": "IN",
         "<END>": "",
         "<LOCK>": "",
+        "<EACH LINE>": "JOIN jobs AS head ON head.id = picked.id JOIN jobs AS line ON line.id IN (<BEHIND>)",
+        "<IN NUMBERS>": "IN (SELECT value FROM json_each(:numbers))",
     },
     "postgresql": {
         "<NEXT HEAD>": """CROSS JOIN LATERAL (
@@ -190,13 +274,18 @@ _DIALECT: Final[dict[Dialect, dict[str, str]]] = {
         "<IN>": "= ANY(ARRAY",
         "<END>": ")",
         "<LOCK>": "FOR UPDATE SKIP LOCKED",
+        "<EACH LINE>": """JOIN jobs AS head ON head.id = picked.id
+            CROSS JOIN LATERAL (<BEHIND> OFFSET 0) AS line""",
+        "<IN NUMBERS>": "= ANY(:numbers)",
     },
 }
 
 
-def _statement(dialect: Dialect, *, blocking: bool) -> TextClause:
+def _statement(template: str, dialect: Dialect, *binds: BindParameter[Any], blocking: bool) -> TextClause:
     parts = {
         **_DIALECT[dialect],
+        "<COLUMNS>": _COLUMNS,
+        "<BEHIND>": _BEHIND,
         "<NEXT>": _NEXT,
         "<FREE>": _FREE,
         "<BLOCKED>": _BLOCKED if blocking else "",
@@ -204,15 +293,41 @@ def _statement(dialect: Dialect, *, blocking: bool) -> TextClause:
         "<TAKEN>": _TAKEN,
         "<NOW>": NOW[dialect],
     }
-    statement = _TEMPLATE
     for name, part in parts.items():
-        statement = statement.replace(name, part)
-    numbers = [bindparam(name, type_=BigInteger) for name in ("free", "lease", "per_group", "steps")]
-    return prepared(text(statement).bindparams(*numbers))
+        template = template.replace(name, part)
+    return prepared(text(template).bindparams(*binds))
 
+
+def _numbers(*names: str) -> list[BindParameter[Any]]:
+    return [bindparam(name, type_=BigInteger) for name in names]
+
+
+_DIALECTS: Final[tuple[Dialect, ...]] = ("sqlite", "postgresql")
+_WALKED: Final = ("free", "per_group", "steps")
+_EITHER: Final = [(dialect, blocking) for dialect in _DIALECTS for blocking in (False, True)]
 
 _CLAIM: Final = {
-    (dialect, blocking): _statement(dialect, blocking=blocking)
-    for dialect in ("sqlite", "postgresql")
-    for blocking in (False, True)
+    (dialect, blocking): _statement(
+        _TEMPLATE.replace("<WHAT>", _HEADS), dialect, *_numbers(*_WALKED, "lease"), blocking=blocking
+    )
+    for dialect, blocking in _EITHER
+}
+_LINES: Final = {
+    (dialect, blocking): _statement(
+        _TEMPLATE.replace("<WHAT>", _WITH_THOSE_BEHIND),
+        dialect,
+        *_numbers(*_WALKED, "line"),
+        blocking=blocking,
+    )
+    for dialect, blocking in _EITHER
+}
+_HOLD: Final = {
+    dialect: _statement(
+        _HOLD_TEMPLATE,
+        dialect,
+        *_numbers("lease"),
+        bindparam("numbers", type_=Text() if dialect == "sqlite" else ARRAY(BigInteger)),
+        blocking=False,
+    )
+    for dialect in _DIALECTS
 }

@@ -1,5 +1,6 @@
 """What a job is, what handles it, and what a handler may answer."""
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,13 @@ from mercato.db.engine import Read, Write
 P = TypeVar("P")
 
 
+class Hold(Struct, frozen=True):
+    """By what the lane of a job is held that runs ahead of the one that was claimed: that one's number and attempt."""
+
+    id: int
+    attempt: int
+
+
 class Job(Struct, Generic[P], frozen=True, kw_only=True):
     """One run of a job: what its handler is given."""
 
@@ -20,7 +28,7 @@ class Job(Struct, Generic[P], frozen=True, kw_only=True):
     kind: str
     payload: P
     attempt: int
-    """The fencing token: every claim of the row adds one, so no two runs of a job share it."""
+    """The fencing token: every claim of the row adds one, so no two runs share it and `held_by`."""
     failures: int
     """How many runs in a row have failed before this one."""
     enqueued_at: datetime
@@ -28,6 +36,10 @@ class Job(Struct, Generic[P], frozen=True, kw_only=True):
     """When the run is cut off, on the event loop's clock: good for `asyncio.timeout_at`."""
     brought: Any = None
     """What the handler's `bring` has read for it; None where it has none, or found nothing."""
+    held_by: Hold | None = None
+    """Set while it runs ahead in a line (`Handler.in_line`); None for a job that was claimed itself."""
+    behind: int = 0
+    """How many of its line come after it."""
 
 
 class Done(Struct, frozen=True):
@@ -51,7 +63,17 @@ class Finished:
     """The job is finished, and its row is gone: the handler has called `finish` in a transaction of its own."""
 
 
-Outcome = Done | Again | Dead | Finished
+class Ending(Struct, frozen=True):
+    """The job is being finished, and its line goes on meanwhile.
+
+    `ended` is done when its row is gone, or raises what a handler may raise. The last of a line may not be gone before
+    those ahead of it, whose hold it is: they would be lost to it, and run again.
+    """
+
+    ended: asyncio.Future[None]
+
+
+Outcome = Done | Again | Dead | Finished | Ending
 
 
 class JobLost(Exception):  # noqa: N818  # a state of the world, as `Problem` is
@@ -82,6 +104,12 @@ class Handler(Generic[P]):
     backoff: Callable[[int], timedelta] = exponential
     blocks_lane_while_waiting: bool = False
     """Whether a retry keeps its place: the lane's later jobs wait until it is done."""
+    in_line: int = 1
+    """How many of a lane's ready jobs are claimed at once, to be run one after the other.
+
+    They hold one place. The line ends early when one of them answers anything but `Done` or `Ending`, when it has taken
+    its time, or when the worker stops; those behind are ready as they were.
+    """
     bring: Callable[[Read, Sequence[P]], Awaitable[Sequence[Any]]] | None = None
     """Reads what runs will need, in the transaction that claims them: a thing or None for each payload."""
     on_dead: Callable[[Write, Job[P], str], Awaitable[None]] | None = None

@@ -33,7 +33,7 @@ from mercato.db.prepared import prepared
 from mercato.db.tables import jobs
 from mercato.db.types import Instant
 from mercato.jobs.entry import CHANNEL
-from mercato.jobs.model import Again, Job, JobLost
+from mercato.jobs.model import Again, Hold, Job, JobLost
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -95,7 +95,15 @@ def _first_ready(kind: str) -> ColumnElement[int]:
 
 
 def _mine(job: Job[Any]) -> tuple[ColumnElement[bool], ...]:
-    return jobs.c.id == job.id, jobs.c.attempt == job.attempt, in_state("running")
+    its = jobs.c.id == job.id, jobs.c.attempt == job.attempt
+    if job.held_by is None:
+        return *its, in_state("running")
+    held = _holds.c.id == job.held_by.id, _holds.c.attempt == job.held_by.attempt
+    return *its, in_state("ready"), exists().where(*held, _RUNS)
+
+
+_holds: Final = jobs.alias("holds")
+_RUNS: Final = _holds.c.state == literal_column("'running'")
 
 
 async def fence(tx: Write, job: Job[Any]) -> None:
@@ -114,13 +122,25 @@ async def finish(tx: Write, job: Job[Any]) -> None:
 
     It spares the transaction that would do nothing else.
     """
-    if (await tx.execute(_FINISH, {"its_id": job.id, "its_attempt": job.attempt})).rowcount != 1:
+    if not await finish_all(tx, [job]):
         raise JobLost(f"job {job.id} ({job.kind}) is no longer attempt {job.attempt}'s")
-    tx.database.signals.say(LEAVING, job.kind)
 
 
 async def finish_all(tx: Write, jobs: Sequence[Job[Any]]) -> bool:
     """Do as `finish` for many; False when one of them is no longer its run's: roll back then, and go one by one."""
+    # First those whose lane is held by others, which may be among the rest.
+    ahead = [(job, job.held_by) for job in jobs if job.held_by is not None]
+    if ahead and not await _finish_ahead(tx, ahead):
+        return False
+    claimed = [job for job in jobs if job.held_by is None]
+    if claimed and not await _finish_claimed(tx, claimed):
+        return False
+    for kind in {job.kind for job in claimed}:
+        tx.database.signals.say(LEAVING, kind)
+    return True
+
+
+async def _finish_claimed(tx: Write, jobs: Sequence[Job[Any]]) -> bool:
     parameters: Any
     if tx.dialect == "sqlite":
         parameters = [{"its_id": job.id, "its_attempt": job.attempt} for job in jobs]
@@ -128,10 +148,26 @@ async def finish_all(tx: Write, jobs: Sequence[Job[Any]]) -> bool:
     else:
         parameters = {"its_ids": [job.id for job in jobs], "its_attempts": [job.attempt for job in jobs]}
         statement = _FINISH_ALL
-    finished = (await tx.execute(statement, parameters)).rowcount == len(jobs)
-    for kind in {job.kind for job in jobs} if finished else ():
-        tx.database.signals.say(LEAVING, kind)
-    return finished
+    return (await tx.execute(statement, parameters)).rowcount == len(jobs)
+
+
+async def _finish_ahead(tx: Write, ahead: Sequence[tuple[Job[Any], Hold]]) -> bool:
+    parameters: Any
+    if tx.dialect == "sqlite":
+        parameters = [
+            {"its_id": job.id, "its_attempt": job.attempt, "holds_id": held.id, "holds_attempt": held.attempt}
+            for job, held in ahead
+        ]
+        statement: Executable = _FINISH_AHEAD
+    else:
+        parameters = {
+            "its_ids": [job.id for job, _ in ahead],
+            "its_attempts": [job.attempt for job, _ in ahead],
+            "holds_ids": [held.id for _, held in ahead],
+            "holds_attempts": [held.attempt for _, held in ahead],
+        }
+        statement = _FINISH_ALL_AHEAD
+    return (await tx.execute(statement, parameters)).rowcount == len(ahead)
 
 
 async def delete_waiting(tx: Write, kind: str, dedup: str) -> None:
@@ -144,6 +180,16 @@ _FINISH: Final = prepared(
         jobs.c.id == bindparam("its_id"), jobs.c.attempt == bindparam("its_attempt"), in_state("running")
     )
 )
+_FINISH_AHEAD: Final = prepared(
+    delete(jobs).where(
+        jobs.c.id == bindparam("its_id"),
+        jobs.c.attempt == bindparam("its_attempt"),
+        in_state("ready"),
+        exists().where(
+            _holds.c.id == bindparam("holds_id"), _holds.c.attempt == bindparam("holds_attempt"), _RUNS
+        ),
+    )
+)
 # PostgreSQL: in one round trip, and it tells how many rows, which it does not of a statement run many times.
 _FINISH_ALL: Final = prepared(
     text(
@@ -153,6 +199,22 @@ _FINISH_ALL: Final = prepared(
         """
     ).bindparams(
         bindparam("its_ids", type_=ARRAY(BigInteger)), bindparam("its_attempts", type_=ARRAY(Integer))
+    )
+)
+_FINISH_ALL_AHEAD: Final = prepared(
+    text(
+        """
+        DELETE FROM jobs
+        USING unnest(:its_ids, :its_attempts, :holds_ids, :holds_attempts)
+            AS one (id, attempt, holds_id, holds_attempt), jobs AS holds
+        WHERE jobs.id = one.id AND jobs.attempt = one.attempt AND jobs.state = 'ready'
+            AND holds.id = one.holds_id AND holds.attempt = one.holds_attempt AND holds.state = 'running'
+        """
+    ).bindparams(
+        bindparam("its_ids", type_=ARRAY(BigInteger)),
+        bindparam("its_attempts", type_=ARRAY(Integer)),
+        bindparam("holds_ids", type_=ARRAY(BigInteger)),
+        bindparam("holds_attempts", type_=ARRAY(Integer)),
     )
 )
 _DELETE_WAITING: Final = prepared(

@@ -1,7 +1,7 @@
 """One run of one job: decode, hand to the handler, judge what came of it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from enum import Enum
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 from mercato.db.engine import Read
 from mercato.db.errors import is_unavailable
 from mercato.jobs.claim import Claimed
-from mercato.jobs.model import Again, Dead, Done, Finished, Handler, Job, JobLost, Outcome
+from mercato.jobs.model import Again, Dead, Done, Ending, Finished, Handler, Hold, Job, JobLost, Outcome
 
 log = structlog.get_logger("mercato.jobs")
 
@@ -55,13 +55,15 @@ class Unreadable(Struct, frozen=True):
     reason: str
 
 
-Verdict = Outcome | Failed | Postponed | Interrupted | Unreadable
+Verdict = Done | Again | Dead | Finished | Failed | Postponed | Interrupted | Unreadable
 
 
 class Run:
-    """A claimed row on its way through its handler."""
+    """A row on its way through its handler: one that was claimed, or one that is ahead of it in its line."""
 
-    def __init__(self, claimed: Claimed, handler: Handler[Any]) -> None:
+    def __init__(
+        self, claimed: Claimed, handler: Handler[Any], *, held_by: Hold | None = None, behind: int = 0
+    ) -> None:
         self.claimed = claimed
         self.handler = handler
         self.unreadable: Unreadable | None = None
@@ -70,8 +72,9 @@ class Run:
             payload = msgspec.json.decode(claimed.payload, type=handler.payload)
         except (msgspec.MsgspecError, RecursionError) as error:
             self.unreadable = Unreadable(f"the payload cannot be read: {error}"[:_REASON_LENGTH])
-        self.job: Job[Any] = _job(claimed, handler, payload)
+        self.job: Job[Any] = _job(claimed, handler, payload, held_by, behind)
         self._interrupted: Interrupted | None = None
+        self._overran = False
         self._handling: asyncio.Task[Any] | None = None
 
     def interrupt(self, why: Interrupted) -> None:
@@ -81,34 +84,85 @@ class Run:
             if self._handling is not None:
                 self._handling.cancel()
 
-    async def verdict(self) -> Verdict:
+    async def verdict(self) -> Verdict | Ending:
         """Return what came of the job. Nothing that it does ends the worker: not even SystemExit."""
         if self.unreadable is not None:
             return self.unreadable
         if self.claimed.losses > MAX_LOSSES:
             return Dead(f"{self.claimed.losses} workers vanished while they ran it")
-        return self._interrupted or await self._handle()
+        return self._interrupted or await self._handle(self.handler.fn(self.job))
 
-    async def _handle(self) -> Verdict:
+    async def ended(self, ending: Ending) -> Verdict:
+        """Return what came of a job that was being finished."""
+        if ending.ended.done() and not ending.ended.cancelled() and ending.ended.exception() is None:
+            return Finished()
+        verdict = await self._handle(_finished(ending))
+        assert not isinstance(verdict, Ending)
+        return verdict
+
+    async def _handle(self, handling: Awaitable[Outcome]) -> Verdict | Ending:
         task = self._handling = asyncio.current_task()
         assert task is not None
-        limit = asyncio.timeout_at(self.job.deadline)
+        # `asyncio.timeout_at` does the same in three times the time.
+        limit = asyncio.get_running_loop().call_at(self.job.deadline, self._overrun)
         try:
-            async with limit:
-                return _checked(await self.handler.fn(self.job))
+            return _checked(await handling)
         except JobLost:
             return Interrupted.LOST
         except asyncio.CancelledError:
+            if self._overran and self._interrupted is None:
+                return Failed(f"took longer than {self.handler.timeout.total_seconds():g} s")
             if task.cancelling() == 0:
                 return Failed("the handler cancelled itself")
             task.uncancel()
             return self._interrupted or Interrupted.STOPPING
         except (Exception, SystemExit) as error:  # noqa: BLE001  # a job's fault stays the job's
-            if limit.expired() and isinstance(error, TimeoutError):
-                return Failed(f"took longer than {self.handler.timeout.total_seconds():g} s")
             return _blame(self.job, error)
         finally:
+            limit.cancel()
             self._handling = None
+            if self._overran:
+                task.uncancel()
+                self._overran = False
+
+    def _overrun(self) -> None:
+        """Cut the handler off: its time is over."""
+        if self._handling is not None:
+            self._overran = True
+            self._handling.cancel()
+
+
+class Line:
+    """The runs of one claim, one after the other; the last one's row is what was claimed."""
+
+    def __init__(self, claimed: Claimed, handler: Handler[Any]) -> None:
+        hold = Hold(claimed.id, claimed.attempt)
+        behind = range(len(claimed.ahead), 0, -1)
+        self.ahead = [
+            Run(one, handler, held_by=hold, behind=number)
+            for one, number in zip(claimed.ahead, behind, strict=True)
+        ]
+        self.last = Run(claimed, handler)
+        self.interrupted: Interrupted | None = None
+
+    @property
+    def claimed(self) -> Claimed:
+        return self.last.claimed
+
+    @property
+    def runs(self) -> list[Run]:
+        return [*self.ahead, self.last]
+
+    def interrupt(self, why: Interrupted) -> None:
+        """Cut off what runs of it now; what comes after is not begun."""
+        self.interrupted = self.interrupted or why
+        for run in self.runs:
+            run.interrupt(why)
+
+
+async def _finished(ending: Ending) -> Finished:
+    await ending.ended
+    return Finished()
 
 
 def outcome_of(verdict: Verdict) -> str:
@@ -137,7 +191,9 @@ async def bring(tx: Read, handler: Handler[Any], runs: Sequence[Run]) -> None:
         run.job = msgspec.structs.replace(run.job, brought=one)
 
 
-def _job(claimed: Claimed, handler: Handler[Any], payload: Any) -> Job[Any]:
+def _job(
+    claimed: Claimed, handler: Handler[Any], payload: Any, held_by: Hold | None, behind: int
+) -> Job[Any]:
     return Job(
         id=claimed.id,
         kind=claimed.kind,
@@ -146,11 +202,13 @@ def _job(claimed: Claimed, handler: Handler[Any], payload: Any) -> Job[Any]:
         failures=claimed.failures,
         enqueued_at=claimed.enqueued_at,
         deadline=asyncio.get_running_loop().time() + handler.timeout.total_seconds(),
+        held_by=held_by,
+        behind=behind,
     )
 
 
-def _checked(outcome: Any) -> Verdict:
-    if isinstance(outcome, Done | Again | Dead | Finished):
+def _checked(outcome: Any) -> Verdict | Ending:
+    if isinstance(outcome, Done | Again | Dead | Finished | Ending):
         return outcome
     return Failed(f"the handler answered {outcome!r} instead of Done, Again or Dead"[:_REASON_LENGTH])
 

@@ -16,13 +16,13 @@ from mercato.db.errors import is_unique_violation
 from mercato.db.tables import jobs_one_running_per_lane
 from mercato.jobs.claim import START, Place, claim, count_running
 from mercato.jobs.model import Handler, Handlers
-from mercato.jobs.run import NotBrought, Run, bring
+from mercato.jobs.run import Line, NotBrought, bring
 
 log = structlog.get_logger("mercato.jobs")
 
 
 class Taker:
-    """Claims jobs for a worker; `start` is called with each run."""
+    """Claims jobs for a worker; `start` is called with each line of them."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Taker:
         *,
         worker: str,
         lease: timedelta,
-        start: Callable[[Run], None],
+        start: Callable[[Line], None],
     ) -> None:
         self.stopped = False
         self._database = database
@@ -42,7 +42,7 @@ class Taker:
         self._places: dict[str, Place] = {}
         self._running: Counter[str] = Counter()
         self._soon: set[str] = set()
-        self._asking: set[asyncio.Future[list[Run]]] = set()
+        self._asking: set[asyncio.Future[list[Line]]] = set()
 
     async def stop(self, *, seconds: float) -> None:
         """Take nothing more; return when what was asked for has been started, or after so long."""
@@ -74,11 +74,11 @@ class Taker:
         place = self._places.get(kind, START)
         found = self._free(kind) <= 0
         while (free := self._free(kind)) > 0 and not self.stopped:
-            runs = await self._claim_from(kind, place, free)
-            self._begin(kind, runs)
-            found = found or bool(runs)
-            if len(runs) == free:
-                self._places[kind] = runs[-1].claimed.place
+            lines = await self._claim_from(kind, place, free)
+            self._begin(kind, lines)
+            found = found or bool(lines)
+            if len(lines) == free:
+                self._places[kind] = lines[-1].claimed.place
                 return True
             self._places[kind] = START
             if place == START:
@@ -101,32 +101,32 @@ class Taker:
         self._asking.add(asking)
         asking.add_done_callback(partial(self._took, kind))
 
-    async def _claimed_soon(self, tx: Write, *, kind: str, place: Place) -> list[Run]:
+    async def _claimed_soon(self, tx: Write, *, kind: str, place: Place) -> list[Line]:
         # What ends from now on is for the next one.
         self._soon.discard(kind)
         handler = self._handlers[kind]
         free = handler.concurrency - await count_running(tx, kind)
         if self.stopped or free <= 0:
             return []
-        runs = await self._claimed(tx, kind=kind, handler=handler, place=place, free=free)
-        self._places[kind] = runs[-1].claimed.place if len(runs) == free else START
-        return runs
+        lines = await self._claimed(tx, kind=kind, handler=handler, place=place, free=free)
+        self._places[kind] = lines[-1].claimed.place if len(lines) == free else START
+        return lines
 
-    def _took(self, kind: str, asking: asyncio.Future[list[Run]]) -> None:
+    def _took(self, kind: str, asking: asyncio.Future[list[Line]]) -> None:
         self._asking.discard(asking)
         self._soon.discard(kind)
         # What has failed is tried again, and told of, when the worker asks by itself.
         if not asking.cancelled() and asking.exception() is None:
             self._begin(kind, asking.result())
 
-    def _begin(self, kind: str, runs: list[Run]) -> None:
-        if runs:
+    def _begin(self, kind: str, lines: list[Line]) -> None:
+        if lines:
             crash.point("job.claimed")
-        for run in runs:
+        for line in lines:
             self._running[kind] += 1
-            self._start(run)
+            self._start(line)
 
-    async def _claim_from(self, kind: str, place: Place, free: int) -> list[Run]:
+    async def _claim_from(self, kind: str, place: Place, free: int) -> list[Line]:
         handler = self._handlers[kind]
         for wanted in (free, free, free, 1):
             try:
@@ -145,10 +145,10 @@ class Taker:
 
     async def _claimed(
         self, tx: Write, *, kind: str, handler: Handler[Any], place: Place, free: int
-    ) -> list[Run]:
+    ) -> list[Line]:
         claimed = await claim(
             tx, kind, handler, worker=self._worker, lease=self._lease, free=free, after=place
         )
-        runs = [Run(one, handler) for one in claimed]
-        await bring(tx, handler, runs)
-        return runs
+        lines = [Line(one, handler) for one in claimed]
+        await bring(tx, handler, [run for line in lines for run in line.runs])
+        return lines

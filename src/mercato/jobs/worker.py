@@ -22,9 +22,9 @@ from mercato.db.engine import Database
 from mercato.db.errors import is_unavailable
 from mercato.jobs import moves, queries
 from mercato.jobs.entry import CHANNEL, TOPIC
-from mercato.jobs.model import Handlers
+from mercato.jobs.model import Done, Ending, Handlers
 from mercato.jobs.ownership import Ownership
-from mercato.jobs.run import Interrupted, Run, outcome_of
+from mercato.jobs.run import Interrupted, Line, Run, Verdict, outcome_of
 from mercato.jobs.settle import settle
 from mercato.jobs.taking import Taker
 from mercato.jobs.upkeep import prune
@@ -42,6 +42,9 @@ _TROUBLE: Final = 1.0
 _AGAIN: Final = 0.01
 
 _PRUNE_EVERY: Final = 600.0
+
+# After which the rest of a line goes back: others wait for its place, too.
+_LINE_SECONDS: Final = 0.25
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
@@ -79,7 +82,7 @@ class Worker:
         self._ownership = Ownership(database)
         self._orphans = False
         self._taker = Taker(database, handlers, worker=self.name, lease=lease, start=self._start)
-        self._runs: dict[asyncio.Task[None], Run] = {}
+        self._lines: dict[asyncio.Task[None], Line] = {}
         self._told: set[str] = set()
         self._next_look = 0.0  # in monotonic seconds
         self._wake = asyncio.Event()
@@ -112,8 +115,8 @@ class Worker:
         self._stopping.set()
         self._wake.set()
         await self._taker.stop(seconds=_UNWIND)
-        if self._runs:
-            await asyncio.wait(self._runs, timeout=grace.total_seconds())
+        if self._lines:
+            await asyncio.wait(self._lines, timeout=grace.total_seconds())
         await self._give_back()
         self._stopped.set()
 
@@ -121,11 +124,11 @@ class Worker:
         """Cut off what still runs, and make it due again at once; what cannot even unwind is abandoned."""
         self._stopping.set()
         await self._taker.stop(seconds=_UNWIND)
-        for run in self._runs.values():
-            run.interrupt(Interrupted.STOPPING)
-        if self._runs:
-            await asyncio.wait(self._runs, timeout=_UNWIND)
-        for task in self._runs:
+        for line in self._lines.values():
+            line.interrupt(Interrupted.STOPPING)
+        if self._lines:
+            await asyncio.wait(self._lines, timeout=_UNWIND)
+        for task in self._lines:
             task.cancel()
 
     def _hear(self, kind: str) -> None:
@@ -200,29 +203,61 @@ class Worker:
             moved = await moves.move_due(tx) if due else 0
             if expired:
                 # Alone, our own runs cannot be anybody else's: a clock that was set may not take them away.
-                own = [run.claimed.id for run in self._runs.values()] if self._ownership.alone else []
+                own = [line.claimed.id for line in self._lines.values()] if self._ownership.alone else []
                 lost = await moves.move_expired(tx, but=own)
                 if lost:
                     log.warning("jobs of a vanished worker are due again", count=lost)
                 moved += lost
         return moved
 
-    def _start(self, run: Run) -> None:
-        claimed = run.claimed
-        task = asyncio.create_task(self._carry_out(run), name=f"job {claimed.id} {claimed.kind}")
-        self._runs[task] = run
+    def _start(self, line: Line) -> None:
+        claimed = line.claimed
+        task = asyncio.create_task(self._carry_out(line), name=f"job {claimed.id} {claimed.kind}")
+        self._lines[task] = line
         task.add_done_callback(self._finished)
 
-    async def _carry_out(self, run: Run) -> None:
-        act_as(Acting(action=run.claimed.kind))
+    async def _carry_out(self, line: Line) -> None:
+        act_as(Acting(action=line.claimed.kind))
+        ending: list[tuple[Run, Ending, float]] = []
+        goes_on = await self._carried_out_ahead(line, ending) if line.ahead else True
         began = monotonic()
-        verdict = await run.verdict()
-        self._observe(run.claimed.kind, outcome_of(verdict), monotonic() - began)
+        # Else the lane's hold ends, and all that is left of the line is due again.
+        verdict = await line.last.verdict() if goes_on else Interrupted.STOPPING
+        seconds = monotonic() - began
+        for run, one, its_seconds in ending:
+            await self._settled(run, await run.ended(one), its_seconds)
+        if isinstance(verdict, Ending):
+            verdict = await line.last.ended(verdict)
+        if goes_on:
+            await self._settled(line.last, verdict, seconds)
+        else:
+            await settle(self._database, line.last.job, line.last.handler, verdict)
+
+    async def _carried_out_ahead(self, line: Line, ending: list[tuple[Run, Ending, float]]) -> bool:
+        """Run those ahead in the line; add those that are being finished; return whether the line goes on."""
+        line_began = monotonic()
+        for run in line.ahead:
+            began = monotonic()
+            if began - line_began >= _LINE_SECONDS or self._stopping.is_set():
+                return False
+            verdict = await run.verdict()
+            if isinstance(verdict, Ending):
+                ending.append((run, verdict, monotonic() - began))
+                continue
+            await self._settled(run, verdict, monotonic() - began)
+            if not isinstance(verdict, Done):
+                return False
+        return True
+
+    async def _settled(self, run: Run, verdict: Verdict, seconds: float) -> None:
+        self._observe(run.claimed.kind, outcome_of(verdict), seconds)
         crash.point("job.done")
-        await settle(self._database, run.job, run.handler, verdict)
+        # One ahead in a line that is cut off is ready as it was.
+        if run.job.held_by is None or verdict is not Interrupted.STOPPING:
+            await settle(self._database, run.job, run.handler, verdict)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        kind = self._runs.pop(task).claimed.kind
+        kind = self._lines.pop(task).claimed.kind
         self._taker.give_back(kind)
         # Its lane and its place are free for what waits for them.
         self._hear(kind)
@@ -233,15 +268,15 @@ class Worker:
 
     async def _keep_leases(self) -> None:
         await asyncio.sleep(self._heartbeat)
-        runs = list(self._runs.values())
-        if not runs:
+        lines = list(self._lines.values())
+        if not lines:
             return
-        numbers = [run.claimed.id for run in runs]
+        numbers = [line.claimed.id for line in lines]
         async with self._database.write() as tx:
             held = await queries.renew(tx, self.name, numbers, self._lease)
-        for run in runs:
-            if (run.claimed.id, run.claimed.attempt) not in held and run in self._runs.values():
-                run.interrupt(Interrupted.LOST)
+        for line in lines:
+            if (line.claimed.id, line.claimed.attempt) not in held and line in self._lines.values():
+                line.interrupt(Interrupted.LOST)
 
     async def _keep_tidy(self) -> None:
         await asyncio.sleep(_PRUNE_EVERY)

@@ -156,6 +156,9 @@ class _Call:
             complete=False,
             ms=0,
         )
+        if content.at_eof() and hdrs.CONTENT_ENCODING not in headers:
+            # A receiver says yes, and nothing more: most of them.
+            return replace(head, complete=True, ms=_ms_since(self.started))
         try:
             coding = coding_of(headers.getall(hdrs.CONTENT_ENCODING, ()))
             self.reader = BodyReader(coding, max_raw=self.max_reply, max_decoded=self.max_reply)

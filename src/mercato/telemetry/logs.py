@@ -13,8 +13,19 @@ from mercato.telemetry.acting import acting_now
 _DETAIL: Final = re.compile(r"^DETAIL: .*$", re.MULTILINE)
 
 
+_level = logging.DEBUG
+"""From which lines are written: as structlog itself has it until it is configured."""
+
+
+def tells_details() -> bool:
+    """Tell whether debug lines are written: to put one together may cost more than what it tells of."""
+    return _level <= logging.DEBUG
+
+
 def configure_logs(*, level: str, form: str) -> None:
     """Send log lines to standard error."""
+    global _level  # noqa: PLW0603  # as structlog's own configuration, it is the process's
+    _level = logging.getLevelNamesMapping()[level.upper()]
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
     shared: list[structlog.typing.Processor] = [
         _with_acting,
@@ -31,7 +42,7 @@ def configure_logs(*, level: str, form: str) -> None:
     )
     structlog.configure(
         processors=[*shared, *last],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        wrapper_class=structlog.make_filtering_bound_logger(_level),
         # Asked at each line: whoever takes standard error over gets the lines from then on.
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         cache_logger_on_first_use=False,

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from mercato.telemetry import shared
-from mercato.telemetry.answers import answers
 from mercato.telemetry.declared import Declared, Described, Sample
+from mercato.telemetry.tallies import tallies
 
 METRICS_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -53,7 +53,11 @@ class Metrics:
     def __init__(self) -> None:
         made = self._made = Declared()
         ProcessCollector(registry=made.registry)
-        self.answered: Final = answers(made).add
+        self.answered: Final = tallies(
+            made,
+            ("mercato_requests", "Requests answered.", "operation", "status"),
+            ("mercato_request_seconds", "Seconds from a request's head to its answer.", "operation"),
+        ).add
         """Count one answer: operation, status and seconds."""
         self._ingests = made.counter(
             "mercato_ingest_runs", "Catalog runs that ended, by what came of them.", "outcome"
@@ -61,15 +65,16 @@ class Metrics:
         self._stages = made.histogram(
             "mercato_ingest_stage_seconds", "Seconds a catalog run spent in a stage.", "stage"
         )
-        self._jobs = made.counter(
-            "mercato_job_runs", "Runs of background jobs, by what came of them.", "kind", "outcome"
-        )
-        self._job_seconds = made.histogram("mercato_job_seconds", "Seconds a run of a job took.", "kind")
-        self._deliveries = made.counter(
-            "mercato_deliveries", "Attempts to deliver a webhook, by what came of them.", "outcome"
-        )
-        self._delivery_seconds = made.histogram(
-            "mercato_delivery_seconds", "Seconds a receiver of a webhook took to answer, or to fail."
+        self.ran: Final = tallies(
+            made,
+            ("mercato_job_runs", "Runs of background jobs, by what came of them.", "kind", "outcome"),
+            ("mercato_job_seconds", "Seconds a run of a job took.", "kind"),
+        ).add
+        """Count one run of a job: kind, outcome and seconds."""
+        self._deliveries = tallies(
+            made,
+            ("mercato_deliveries", "Attempts to deliver a webhook, by what came of them.", "outcome"),
+            ("mercato_delivery_seconds", "Seconds a receiver of a webhook took to answer, or to fail."),
         )
         self._store_calls = made.counter(
             "mercato_store_calls", "Calls to stores that somebody waits for, by what came of them.", "outcome"
@@ -116,15 +121,9 @@ class Metrics:
         """Count one catalog run that has ended."""
         self._ingests.labels(outcome).inc()
 
-    def ran(self, kind: str, outcome: str, seconds: float) -> None:
-        """Count one run of a job."""
-        self._jobs.labels(kind, outcome).inc()
-        self._job_seconds.labels(kind).observe(seconds)
-
     def delivered(self, outcome: str, seconds: float) -> None:
         """Count one attempt to deliver a webhook; `outcome` is one of a few words of ours."""
-        self._deliveries.labels(outcome).inc()
-        self._delivery_seconds.observe(seconds)
+        self._deliveries.add("", outcome, seconds)
 
     def called_store(self, outcome: str) -> None:
         """Count one call to a store; `outcome` is one of a few words of ours."""

@@ -45,8 +45,18 @@ class _Entry(Struct):
     token: str | None
     until: float  # in monotonic seconds
 
-    def at(self, now: datetime) -> Credentials:
-        alive = tuple(text for text, end in self.secrets if end is None or end > now)
+    lasting: Credentials | None = None
+    """What they are at any time, if none of the secrets ends."""
+
+    def __post_init__(self) -> None:
+        if all(end is None for _, end in self.secrets):
+            self.lasting = Credentials(tuple(text for text, _ in self.secrets), self.token)
+
+    def at(self, now: Clock) -> Credentials:
+        if self.lasting is not None:
+            return self.lasting
+        instant = now()
+        alive = tuple(text for text, end in self.secrets if end is None or end > instant)
         return Credentials(alive, self.token)
 
 
@@ -58,7 +68,8 @@ class WebhookCredentials:
         self._vault = vault
         self._now = now
         self._most = most
-        self._entries: OrderedDict[UUID, _Entry] = OrderedDict()
+        # By the integers of ids: a UUID's own hash is Python code.
+        self._entries: OrderedDict[int, _Entry] = OrderedDict()
         self._readings: dict[UUID, asyncio.Task[_Entry]] = {}
         # Bumped at every change: what was read before a change must not be kept after it.
         self._changes = 0
@@ -66,15 +77,15 @@ class WebhookCredentials:
 
     def cached(self, partner_id: UUID) -> Credentials | None:
         """Return them if memory has them and may be believed; no database, no waiting."""
-        entry = self._entries.get(partner_id)
+        entry = self._entries.get(partner_id.int)
         if entry is None or monotonic() >= entry.until:
             return None
-        self._entries.move_to_end(partner_id)
-        return entry.at(self._now())
+        self._entries.move_to_end(partner_id.int)
+        return entry.at(self._now)
 
     async def get(self, partner_id: UUID) -> Credentials:
         """Return what signs the partner's webhooks now. Raises DatabaseAway, or what the database or vault raises."""
-        return self.cached(partner_id) or (await self._renewed(partner_id)).at(self._now())
+        return self.cached(partner_id) or (await self._renewed(partner_id)).at(self._now)
 
     async def _renewed(self, partner_id: UUID) -> _Entry:
         try:
@@ -86,7 +97,7 @@ class WebhookCredentials:
             if not is_unavailable(error):
                 raise
             away = error
-        known = self._entries.get(partner_id)
+        known = self._entries.get(partner_id.int)
         if known is None:
             raise away
         known.until = monotonic() + PAUSE_SECONDS
@@ -113,8 +124,8 @@ class WebhookCredentials:
             token = await get_webhook_token(tx, self._vault, partner_id)
         entry = _Entry(secrets, token, began + TRUST_SECONDS)
         if changes == self._changes:
-            self._entries[partner_id] = entry
-            self._entries.move_to_end(partner_id)
+            self._entries[partner_id.int] = entry
+            self._entries.move_to_end(partner_id.int)
             if len(self._entries) > self._most:
                 self._entries.popitem(last=False)
         return entry
@@ -123,7 +134,7 @@ class WebhookCredentials:
         self._changes += 1
         if key is not None:
             partner_id = UUID(key)
-            self._entries.pop(partner_id, None)
+            self._entries.pop(partner_id.int, None)
             # One that began before the change may answer with what was before it.
             self._readings.pop(partner_id, None)
             return

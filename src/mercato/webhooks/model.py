@@ -171,6 +171,8 @@ def error_of(status: int) -> str | None:
 
 def excerpt(body: bytes, *, hidden: Sequence[str]) -> str:
     """Return the beginning of a reply as text that can be stored, with what it echoes of `hidden` blotted out."""
+    if not body:
+        return ""
     text = body.decode("utf-8", "replace").replace("\x00", "\ufffd")
     # The longest first: one may be a part of another.
     for secret in sorted(hidden, key=len, reverse=True):

@@ -1,20 +1,20 @@
 """One attempt of a delivery: prepare (what is sent), perform (the only network), settle (what follows)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 from mercato import crash
 from mercato.clock import Clock
 from mercato.db.engine import Database, Write
-from mercato.jobs import Done, Finished, Handler, Job, fence
+from mercato.jobs import Done, Ending, Finished, Handler, Job, fence
 from mercato.outbound.client import CallFailed, Outbound
 from mercato.outbound.signing import webhook_headers
 from mercato.partners.model import Surface
-from mercato.telemetry import Metrics, tracing
+from mercato.telemetry import Metrics, tells_details, tracing
 from mercato.telemetry.acting import act_for
 from mercato.webhooks import sending
 from mercato.webhooks.credentials import WebhookCredentials
@@ -33,24 +33,28 @@ from mercato.webhooks.model import (
     excerpt,
 )
 from mercato.webhooks.settling import Ended, Settling, failed
+from mercato.wire.unshown import unshown
 
 log = structlog.get_logger("mercato.webhooks")
 
 _SLACK: Final = timedelta(seconds=15)
 """What a run may take beside the call itself: reading, signing, and waiting for the writer."""
 
+_IN_LINE: Final = 16
+"""Deliveries of a lane that are claimed at once."""
+
 _COUNTED: Final[dict[type, str]] = {Succeeded: "succeeded", Retry: "retried", GiveUp: "given_up"}
 
 _OURS: Final = "A fault on our side kept it from being sent. Redeliver it."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+@unshown("headers", "token")
+class Attempt(Struct, frozen=True, kw_only=True):
     """A call that is ready to be made."""
 
     delivery: Delivery
-    headers: dict[str, str] = field(repr=False)
-    token: str | None = field(repr=False)
+    headers: dict[str, str]
+    token: str | None
     at: datetime
 
 
@@ -129,18 +133,18 @@ class Sender:
             timeout=timedelta(seconds=self._seconds) + _SLACK,
             concurrency=concurrency,
             per_group=per_partner,
-            bring=sending.list_open,
+            in_line=_IN_LINE,
+            bring=sending.list_small,
             on_dead=self.give_up,
         )
 
-    async def handle(self, job: Job[DeliverJob]) -> Done | Finished:
+    async def handle(self, job: Job[DeliverJob]) -> Done | Finished | Ending:
         """Make one attempt. A crash before it is settled makes it again, with the same webhook-id."""
         attempt = await self._prepare(job)
         if attempt is not None:
             outcome = await perform(self._outbound, attempt, seconds=self._seconds)
             crash.point("webhook.sent")
-            await self._settle(job, attempt, outcome)
-            return Finished()
+            return await self._settle(job, attempt, outcome)
         return Done()
 
     async def give_up(self, tx: Write, job: Job[DeliverJob], reason: str) -> None:
@@ -160,7 +164,9 @@ class Sender:
             return None
         act_for(partner_id=delivery.partner_id, traceparent=delivery.traceparent)
         if delivery.disabled_reason is None:
-            signs = await self._credentials.get(delivery.partner_id)
+            signs = self._credentials.cached(delivery.partner_id)
+            if signs is None:
+                signs = await self._credentials.get(delivery.partner_id)
             return prepare(delivery, secrets=signs.secrets, token=signs.token, now=now)
         await self._leave(job, delivery, delivery.disabled_reason)
         return None
@@ -173,7 +179,7 @@ class Sender:
                 tx, delivery, now=self._clock(), **failed(not_called(disabled_reason))
             )
 
-    async def _settle(self, job: Job[DeliverJob], attempt: Attempt, outcome: Outcome) -> None:
+    async def _settle(self, job: Job[DeliverJob], attempt: Attempt, outcome: Outcome) -> Finished | Ending:
         delivery = attempt.delivery
         verdict = decide(
             outcome,
@@ -184,13 +190,18 @@ class Sender:
         )
 
         ended = Ended(job=job, delivery=delivery, outcome=outcome, verdict=verdict, at=attempt.at)
-        await self._settling.settle(ended)
         _note(delivery, outcome, verdict)
         self._metrics.delivered(_COUNTED[type(verdict)], outcome.ms / 1000)
+        if isinstance(verdict, Succeeded) and job.held_by is not None:
+            return Ending(self._settling.begin(ended, soon=True))
+        await self._settling.settle(ended)
+        return Finished()
 
 
 def _note(delivery: Delivery, outcome: Outcome, verdict: Verdict) -> None:
     """Say in the log what came of it: not the URL, whose query may hold what grants access."""
+    if outcome.error is None and not tells_details():
+        return
     say = log.debug if outcome.error is None else log.info
     say(
         "webhook attempt",

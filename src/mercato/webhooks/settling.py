@@ -26,8 +26,11 @@ from mercato.webhooks.model import (
     Verdict,
 )
 
-MOST: Final = 32
-"""Attempts of one transaction: on SQLite the event loop waits for its statements, for under a millisecond."""
+MOST: Final = 64
+"""Attempts of one transaction: on SQLite the event loop waits for its statements, for one to two milliseconds."""
+
+GATHERING: Final = 0.02
+"""Seconds that a success may wait for others to be written down with, while nobody waits for it."""
 
 
 class Ended(Struct, frozen=True, kw_only=True):
@@ -48,26 +51,55 @@ class Settling:
         self._clock = clock
         self._waiting: deque[tuple[Ended, asyncio.Future[None]]] = deque()
         self._at_work: asyncio.Task[None] | None = None
+        self._now: list[tuple[Ended, asyncio.Future[None]]] = []
+        self._later: asyncio.TimerHandle | None = None
 
     async def settle(self, ended: Ended) -> None:
         """Return once it is written down. Raises JobLost, and what the database raises."""
         if not isinstance(ended.verdict, Succeeded):
+            # Not before those that are ahead of it in its line.
+            await self._settled()
             await self._alone(ended)
             return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        await self.begin(ended)
+
+    def begin(self, ended: Ended, *, soon: bool = False) -> asyncio.Future[None]:
+        """Write down a success; with `soon` not at once, but with others that come within `GATHERING` seconds."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
         self._waiting.append((ended, future))
+        if not soon or len(self._waiting) >= MOST:
+            self._start()
+        elif self._later is None:
+            self._later = loop.call_later(GATHERING, self._start)
+        return future
+
+    async def _settled(self) -> None:
+        """Return when all that wait now have been settled, one way or the other."""
+        if self._waiting:
+            self._start()
+        before = [future for _, future in (*self._now, *self._waiting)]
+        if before:
+            await asyncio.wait(before)
+
+    def _start(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         if self._at_work is None:
             self._at_work = asyncio.create_task(self._work(), name="webhooks settled")
-        await future
 
     async def _work(self) -> None:
         """Settle who waits, as many at a time as have come while the last were written."""
         try:
             while self._waiting:
                 some = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
-                await self._some([one for one in some if not one[1].done()])
+                self._now = [one for one in some if not one[1].done()]
+                await self._some(self._now)
+                self._now = []
         finally:
             self._at_work = None
+            self._now = []
             while self._waiting:
                 self._waiting.popleft()[1].cancel()
 
@@ -75,7 +107,10 @@ class Settling:
         try:
             await self._together([ended for ended, _ in some])
         except Exception:  # noqa: BLE001  # each meets it again, or does not, by itself
-            await asyncio.gather(*(self._told(ended, future) for ended, future in some))
+            # First those whose hold may be among the others.
+            for ahead in (True, False):
+                its = [one for one in some if (one[0].job.held_by is not None) is ahead]
+                await asyncio.gather(*(self._told(ended, future) for ended, future in its))
             return
         except BaseException:
             for _, future in some:
@@ -110,7 +145,9 @@ class Settling:
             if not await sending.move_succeeded(tx, made, now=now):
                 raise Apart
             await sending.insert_attempts(tx, [(one.delivery, one.outcome, one.at) for one in some])
-            await queries.forget_failures(tx, {(one.partner_id, one.url) for one in made})
+            # By the integers of ids: a UUID's own hash is Python code.
+            working = {(one.partner_id.int, one.url): one.partner_id for one in made}
+            await queries.forget_failures(tx, [(partner, url) for (_, url), partner in working.items()])
 
         await self._written(settle)
 

@@ -1,0 +1,119 @@
+"""Deliveries of one lane that are claimed at once: in order, each written down, and none sent to who has said no."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from tests.webhooks.house import House
+from tests.webhooks.receiver import receiving, reply
+
+from mercato.clock import new_id
+from mercato.jobs import Worker
+from mercato.jobs.moves import move_orphans
+from mercato.webhooks.deliveries import KIND
+from mercato.webhooks.model import DeliveryStatus
+from mercato.webhooks.sending import LARGE
+
+
+@asynccontextmanager
+async def working(house: House) -> AsyncIterator[None]:
+    worker = Worker(house.db, {KIND: house.sender().handler(concurrency=8)})
+    running = asyncio.create_task(worker.run())
+    try:
+        yield
+    finally:
+        await worker.stop(grace=timedelta(seconds=5))
+        await running
+
+
+async def pushed(house: House, base: str, count: int) -> list[UUID]:
+    """Push events of one subject, and so of one lane."""
+    subject = new_id()
+    return [await house.push(base, subject=subject, data={"number": number}) for number in range(count)]
+
+
+async def ended(house: House, made: list[UUID]) -> list[DeliveryStatus]:
+    """Return how they stand once nothing is left to be done at once."""
+    async with asyncio.timeout(10):
+        while any(job.state in {"ready", "running"} for job in await house.jobs()):
+            await asyncio.sleep(0.01)
+    return [(await house.get(one)).status for one in made]
+
+
+async def test_a_backlog_of_a_lane_arrives_in_its_order_and_each_is_written_down(house: House) -> None:
+    async with receiving() as receiver:
+        made = await pushed(house, receiver.base, 40)
+        async with working(house):
+            assert await ended(house, made) == [DeliveryStatus.SUCCEEDED] * 40
+        assert [UUID(request.headers["webhook-id"]) for request in receiver.requests] == [
+            (await house.get(one)).webhook_id for one in made
+        ]
+    assert await house.jobs() == []
+    assert [len((await house.get(one)).attempt_log) for one in made] == [1] * 40
+
+
+async def test_one_that_fails_waits_and_holds_up_none_of_those_behind_it(house: House) -> None:
+    async with receiving(reply(204), reply(503), reply(204)) as receiver:
+        made = await pushed(house, receiver.base, 5)
+        async with working(house):
+            states = await ended(house, made)
+    assert states == [DeliveryStatus.SUCCEEDED, DeliveryStatus.PENDING, *[DeliveryStatus.SUCCEEDED] * 3]
+    assert [job.state for job in await house.jobs()] == ["waiting"]
+
+
+async def test_who_answers_410_gets_nothing_of_what_was_claimed_with_it(house: House) -> None:
+    async with receiving(reply(204), reply(410)) as receiver:
+        made = await pushed(house, receiver.base, 6)
+        async with working(house):
+            states = await ended(house, made)
+        assert len(receiver.requests) == 2
+    assert states == [DeliveryStatus.SUCCEEDED, *[DeliveryStatus.FAILED] * 5]
+
+
+async def test_a_large_one_in_line_is_sent_in_its_turn(house: House) -> None:
+    subject = new_id()
+    async with receiving() as receiver:
+        made = [
+            await house.push(receiver.base, subject=subject, data={"text": "x" * size})
+            for size in (1, 2 * LARGE, 2)
+        ]
+        async with working(house):
+            assert await ended(house, made) == [DeliveryStatus.SUCCEEDED] * 3
+    assert [len(request.body) > LARGE for request in receiver.requests] == [False, True, False]
+
+
+@pytest.mark.parametrize("sent", [1, 3])
+async def test_what_a_crash_left_of_a_line_is_sent_again_and_nothing_is_lost(house: House, sent: int) -> None:
+    class Killed(BaseException):
+        """The process ended here."""
+
+    left = sent
+
+    def chance() -> float:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise Killed
+        return 0.5
+
+    async with receiving() as receiver:
+        made = await pushed(house, receiver.base, 5)
+        sender = house.sender(chance=chance)
+        worker = Worker(house.db, {KIND: sender.handler(concurrency=8)})
+        running = asyncio.create_task(worker.run())
+        async with asyncio.timeout(10):
+            while left > 0:
+                await asyncio.sleep(0.005)
+        # Nothing is given back in order: a task of the worker's has ended as the process would.
+        running.cancel()
+        await asyncio.wait([running])
+        async with house.db.write() as tx:
+            await move_orphans(tx)
+        async with working(house):
+            assert await ended(house, made) == [DeliveryStatus.SUCCEEDED] * 5
+        ids = [request.headers["webhook-id"] for request in receiver.requests]
+    assert len(set(ids)) == 5
+    assert len(ids) <= 5 + sent
