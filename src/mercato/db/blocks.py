@@ -9,22 +9,14 @@ that one that fails takes nothing of the others with it; none is told of its end
 import asyncio
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
-from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection as SyncConnection
-from sqlalchemy import Executable, create_engine, exc
-from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
-from sqlalchemy.engine.cursor import FullyBufferedCursorFetchStrategy
-from sqlalchemy.pool import StaticPool
-
-from mercato.db.awaited import Engine, Parameters
+from mercato.db.awaited import Engine
 from mercato.db.errors import DatabaseAway, connection_errors
-from mercato.db.prepared import Result, Text, find_text
+from mercato.db.inline import Inline, outcome
 from mercato.db.sqlite_driver import Connection
 
 if TYPE_CHECKING:
@@ -38,46 +30,6 @@ MOST: Final = 32
 GATHERING: Final = 3
 """Rounds of the event loop before a transaction begins: what has just ended has its next block ready by then, and
 a commit that it shares is one less."""
-
-DIALECT: Final = SQLiteDialect_pysqlite()
-
-
-class Inline:
-    """SQLite's own connection under a transaction: what it awaits is there already."""
-
-    __slots__ = ("_plain", "_sync")
-
-    def __init__(self, plain: sqlite3.Connection) -> None:
-        self._plain = plain
-        self._sync = _over(plain)
-
-    async def execute(self, statement: Executable, parameters: Parameters | None = None) -> Any:
-        """Return the result; its rows have been read."""
-        text = find_text(statement, DIALECT)
-        if text is not None:
-            return _run(self._plain, text, parameters)
-        result = self._sync.execute(statement, parameters)
-        if result.returns_rows:
-            cursor: Any = result.cursor
-            result.cursor_strategy = FullyBufferedCursorFetchStrategy(
-                cursor, initial_buffer=cursor.fetchall()
-            )
-        return result
-
-
-def _run(connection: sqlite3.Connection, text: Text, given: Parameters | None) -> Result:
-    """Execute a prepared statement, once for each set of parameters. Raises what SQLAlchemy would."""
-    try:
-        if given is None or isinstance(given, Mapping):
-            cursor = connection.execute(text.sql, text.values(given or {}))
-        else:
-            cursor = connection.executemany(text.sql, [text.values(one) for one in given])
-        rows = [] if cursor.description is None else text.rows(cursor.fetchall())
-    except sqlite3.Error as error:
-        raise exc.DBAPIError.instance(
-            text.sql, None, error, sqlite3.Error, hide_parameters=True, dialect=DIALECT
-        ) from error
-    return Result(rows, cursor.rowcount)
 
 
 @dataclass(slots=True, eq=False)
@@ -99,7 +51,6 @@ class Blocks:
         self._begun = begun
         self._waiting: deque[_Asked[Any]] = deque()
         self._at_work: asyncio.Task[None] | None = None
-        self._inline: WeakKeyDictionary[Connection, Inline] = WeakKeyDictionary()
 
     async def run(self, block: "Callable[[Write], Coroutine[Any, Any, T]]") -> T:
         """Return what the block returned, once that is committed; or raise what it raised, and nothing is."""
@@ -153,9 +104,7 @@ class Blocks:
                 self._settle(asked)
 
     async def _together(self, driver: Connection, done: list[_Asked[Any]]) -> None:
-        inline = self._inline.get(driver)
-        if inline is None:
-            inline = self._inline[driver] = Inline(driver.plain)
+        inline = driver.inline
         await driver.begin_now()
         try:
             while self._waiting and len(done) < MOST:
@@ -174,7 +123,7 @@ class Blocks:
         plain.execute("SAVEPOINT block")
         asked.transaction = self._begun(inline)
         try:
-            asked.result = asked.context.run(_outcome, asked.block(asked.transaction))
+            asked.result = asked.context.run(outcome, asked.block(asked.transaction))
         except Exception as error:
             if not plain.in_transaction:
                 # A full disk rolls back by itself, and everybody's work with it.
@@ -198,31 +147,5 @@ class Blocks:
             asked.future.set_result(asked.result)
 
 
-def _outcome(block: Coroutine[Any, Any, T]) -> T:
-    """Run a block from its first line to its last: nothing that it awaits has to be waited for."""
-    try:
-        block.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    with suppress(RuntimeError):
-        block.close()
-    raise RuntimeError("a transaction's block waits for something else than its database")
-
-
 def _told(error: BaseException) -> BaseException:
     return error if isinstance(error, Exception) else DatabaseAway("the database is being closed")
-
-
-def _over(plain: sqlite3.Connection) -> SyncConnection:
-    """Return SQLAlchemy's connection over the driver's: once made, it begins and ends nothing by itself."""
-    engine = create_engine(
-        "sqlite+pysqlite://",
-        creator=lambda: plain,
-        poolclass=StaticPool,
-        pool_reset_on_return=None,
-        isolation_level="AUTOCOMMIT",
-        query_cache_size=2000,
-        hide_parameters=True,
-    )
-    return engine.connect()

@@ -6,12 +6,17 @@ the hop of its first statement, and a reader's end is not waited for. The rest i
 
 import asyncio
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import copy_context
 from enum import Enum
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import aiosqlite
+
+from mercato.db.inline import Inline
+
+T = TypeVar("T")
 
 
 class _Phase(Enum):
@@ -49,6 +54,7 @@ class Connection(aiosqlite.Connection):
         self._waits_for_end = waits_for_end
         self._phase = _Phase.NONE
         self._changes_before = 0
+        self._inline: Inline | None = None
 
     async def open(self) -> Self:
         """Connect, or leave no thread behind that would speak to an event loop that is gone."""
@@ -67,6 +73,13 @@ class Connection(aiosqlite.Connection):
     def plain(self) -> sqlite3.Connection:
         """The driver's own connection, for who has begun a transaction with `begin_now`."""
         return self._conn
+
+    @property
+    def inline(self) -> Inline:
+        """What executes statements where it is called; first asked for while no transaction is open, which it ends."""
+        if self._inline is None:
+            self._inline = Inline(self._conn)
+        return self._inline
 
     async def begin_now(self) -> None:
         """Begin a transaction at once; until its end, statements may be executed on `plain`."""
@@ -114,6 +127,11 @@ class Connection(aiosqlite.Connection):
             self._phase = _Phase.OPEN
         return await self._execute(self._within, phase, function, *arguments)  # type: ignore[no-untyped-call]
 
+    async def whole(self, function: Callable[[Inline], T]) -> T:
+        """Run a function that only reads in the connection's thread, on the caller's behalf, as one transaction."""
+        result: T = await self._execute(copy_context().run, self._whole, function)  # type: ignore[no-untyped-call]
+        return result
+
     async def commit(self) -> None:
         await self._end("COMMIT", waits=True)
 
@@ -128,6 +146,16 @@ class Connection(aiosqlite.Connection):
             # A full disk rolls back by itself; what follows must not be committed statement by statement.
             raise sqlite3.OperationalError("the transaction was rolled back by an earlier error")
         return function(connection, *arguments)
+
+    def _whole(self, function: Callable[[Inline], T]) -> T:
+        connection, inline = self._conn, self.inline
+        connection.execute(self._begin)
+        try:
+            return function(inline)
+        finally:
+            # An error of the disk may have ended it.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
     async def _end(self, how: str, *, waits: bool) -> None:
         phase, self._phase = self._phase, _Phase.NONE

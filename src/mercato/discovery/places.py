@@ -34,12 +34,8 @@ class Point(NamedTuple):
     z: float
 
 
-class Zone(NamedTuple):
-    """A range of cells. `ring` is the number of the smallest of RINGS' circles that holds all of them."""
-
-    low: int
-    high: int
-    ring: int
+Zone = tuple[int, int, int]
+"""A range of cells, and the number of the smallest of RINGS' circles that holds all of them."""
 
 
 class Circle(NamedTuple):
@@ -95,20 +91,21 @@ def zones_of(circle: Circle) -> tuple[list[Zone], list[Zone]]:
         }
         for share in RINGS[:-1]
     ]
-    for row, held, (first, end) in _rows(circle.latitude, circle.longitude, _angle(circle.metres)):
+    for row, held, touched in _rows(circle.latitude, circle.longitude, _angle(circle.metres)):
         # From the innermost outwards, each ring on both sides of what lies inside it.
-        known: tuple[int, int] | None = None
-        for ring, span in enumerate((*(rows.get(row) for rows in inner), held)):
+        known: Span | None = None
+        for ring, span in enumerate((*[rows.get(row) for rows in inner], held)):
             if span is not None:
-                inside += _around(row, span, known, ring)
+                _add(inside, row, span, known, ring)
                 known = span
-        edge += _around(row, (first, end), known, last)
+        _add(edge, row, touched, known, last)
     return inside, edge
 
 
 def metres_of(chord_squared: float) -> float:
     """Return the distance on the earth's surface that a chord stands for."""
-    return 2 * EARTH_RADIUS * math.asin(min(math.sqrt(max(chord_squared, 0.0)) / 2, 1.0))
+    half = math.sqrt(chord_squared) / 2
+    return 2 * EARTH_RADIUS * math.asin(min(half, 1.0))
 
 
 Span = tuple[int, int]
@@ -127,15 +124,17 @@ def _column(longitude: float) -> int:
     return math.floor((longitude + 180) / CELL_DEGREES) % COLUMNS
 
 
-def _around(row: int, span: Span, known: Span | None, ring: int) -> list[Zone]:
-    """Return the zones of a span but for the part that is known."""
-    parts = [span] if known is None else [(span[0], known[0] - 1), (known[1] + 1, span[1])]
-    return [
-        Zone(low, high, ring)
-        for first, last in parts
-        if first <= last
-        for low, high in _wrapped(row, first, last)
-    ]
+def _add(zones: list[Zone], row: int, span: Span, known: Span | None, ring: int) -> None:
+    """Add the zones of a span but for the part that is known."""
+    base = row * COLUMNS
+    parts = (span,) if known is None else ((span[0], known[0] - 1), (known[1] + 1, span[1]))
+    for first, last in parts:
+        if first > last:
+            continue
+        if first >= 0 and last < COLUMNS:
+            zones.append((base + first, base + last, ring))
+        else:
+            zones += [(low, high, ring) for low, high in _wrapped(row, first, last)]
 
 
 def _wrapped(row: int, first: int, last: int) -> list[tuple[int, int]]:
@@ -163,12 +162,11 @@ def _rows(latitude: float, longitude: float, angle: float) -> Iterator[tuple[int
     below = _width_at(*_parallel(first), *about)
     for row in range(first, last + 1):
         above = _width_at(*_parallel(row + 1), *about)
-        most = max(below, above)
+        least, most = (below, above) if below < above else (above, below)
         if row * CELL_DEGREES - 90 < widest < (row + 1) * CELL_DEGREES - 90:
             beta = math.radians(widest)
             most = _width_at(math.sin(beta), math.cos(beta), *about)
-        touched = _touched(longitude, most + _MARGIN)
-        yield row, _held(longitude, min(below, above) - 2 * _MARGIN), touched
+        yield row, _held(longitude, least - 2 * _MARGIN), _touched(longitude, most + _MARGIN)
         below = above
 
 
@@ -186,9 +184,11 @@ def _touched(longitude: float, half: float) -> Span:
 
 
 def _held(longitude: float, half: float) -> Span | None:
+    if half <= 0:
+        return None
     first = math.ceil((longitude - half + 180) / CELL_DEGREES)
     last = math.floor((longitude + half + 180) / CELL_DEGREES) - 1
-    return (first, last) if half > 0 and first <= last else None
+    return (first, last) if first <= last else None
 
 
 def _width_at(sine: float, cosine: float, about_sine: float, about_cosine: float, reach: float) -> float:
@@ -200,4 +200,5 @@ def _width_at(sine: float, cosine: float, about_sine: float, about_cosine: float
     above = reach - about_sine * sine
     if below < 1e-12:  # noqa: PLR2004  # at a pole all longitudes meet
         return 180.0 if above <= 0 else 0.0
-    return math.degrees(math.acos(min(max(above / below, -1.0), 1.0)))
+    share = above / below
+    return math.degrees(math.acos(share)) if -1 < share < 1 else 180.0 if share < 0 else 0.0

@@ -20,16 +20,9 @@ class Search(NamedTuple):
     now_ms: int
 
 
-class Hit(NamedTuple):
-    """A store of the page. `away` is the square of the chord to it; `sold_out` lists item ids with commas."""
-
-    away: float | None
-    paused_until: int
-    card: bytes
-    timezone: str
-    spans: bytes
-    sold_out: str | None
-
+Hit = tuple[int | None, float | None, int, bytes, str, bytes, str | None]
+"""A store of the page: total, square of the chord to it, end of its pause, card, time zone, spans, ids of what is
+sold out with commas between them."""
 
 Hours = tuple[int, str, bytes, int, int]
 """Opening hours among the hits of a ring: key, time zone, spans, ring, how many hits that are not paused have them."""
@@ -67,13 +60,8 @@ async def list_hits(
         values |= _ranges(tx, search.circle.ranges)
     if shape.words and not shape.place:
         values |= _tiers(tx, search.question) | {"top": offset + limit}
-    total: int | None = None
-    hits = []
-    for count, *rest in await tx.all(statements.page(shape), values):
-        total = count
-        if rest[2] is not None:
-            hits.append(Hit(*rest))
-    return total, hits
+    rows: Sequence[Any] = await tx.all(statements.page(shape), values)
+    return (rows[0][0] if rows else None), [row for row in rows if row[3] is not None]
 
 
 def _shape(tx: Read, search: Search, *, opened: bool = False) -> Shape:

@@ -40,6 +40,15 @@ _COLUMNS: Final = {
 }
 
 
+def _status(value: StoreStatusValue, *, opened: bool) -> bytes:
+    return b',"status":"%b","isOpen":%b,"unavailableItemIds":' % (value.encode(), as_json(opened))
+
+
+_PAUSED: Final = _status(StoreStatusValue.PAUSED, opened=False)
+_OPEN: Final = _status(StoreStatusValue.ONLINE, opened=True)
+_CLOSED: Final = _status(StoreStatusValue.ONLINE, opened=False)
+
+
 class Discovery(Struct, frozen=True):
     """Searches of live stores."""
 
@@ -106,13 +115,11 @@ def _narrowed(search: Search, rings: Sequence[int], most: int) -> Search:
 
 def _shown(hit: Hit, now_ms: int, openings: Openings) -> msgspec.Raw:
     """Return a DiscoveredStore: its card with what depends on the hour, on what is sold out and on who asks."""
-    paused = hit.paused_until > now_ms
-    opened = not paused and openings.is_open(hit.timezone, hit.spans)
-    items = as_json(sorted(str(UUID(item)) for item in hit.sold_out.split(","))) if hit.sold_out else b"[]"
-    status = StoreStatusValue.PAUSED if paused else StoreStatusValue.ONLINE
-    more = f',"status":"{status.value}","isOpen":{"true" if opened else "false"},"unavailableItemIds":'
-    tail = "}" if hit.away is None else f',"distance":{round(metres_of(hit.away), 1)}}}'
-    return msgspec.Raw(hit.card[:-1] + more.encode() + items + tail.encode())
+    _, away, paused_until, card, timezone, spans, sold_out = hit
+    status = _PAUSED if paused_until > now_ms else _OPEN if openings.is_open(timezone, spans) else _CLOSED
+    items = as_json(sorted(str(UUID(item)) for item in sold_out.split(","))) if sold_out else b"[]"
+    end = b"}" if away is None else b',"distance":%.1f}' % metres_of(away)
+    return msgspec.Raw(b"".join((card[:-1], status, items, end)))
 
 
 def _circle(request: DiscoverRequest) -> Circle | None:
