@@ -37,7 +37,8 @@ async def pushed(house: House, base: str, count: int) -> list[UUID]:
 
 async def ended(house: House, made: list[UUID]) -> list[DeliveryStatus]:
     """Return how they stand once nothing is left to be done at once."""
-    async with asyncio.timeout(10):
+    # Longer than a lease: what a worker of before has claimed in its last moment is due again after that.
+    async with asyncio.timeout(30):
         while any(job.state in {"ready", "running"} for job in await house.jobs()):
             await asyncio.sleep(0.01)
     return [(await house.get(one)).status for one in made]
