@@ -41,8 +41,8 @@ _UNBOUNDED = 1_000_000_000
 _STEPS = 20_000
 
 
-# Of all the lines of one claim: what is read with it holds up the event loop on SQLite, for some milliseconds.
-_MOST_ROWS = 256
+# Of all the lines of one claim: what is read with it holds up the event loop on SQLite, for a few milliseconds.
+_MOST_ROWS = 128
 
 
 class Place(Struct, frozen=True):
