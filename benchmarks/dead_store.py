@@ -1,11 +1,13 @@
 """One store whose webhook hangs: how long the others' validations take beside it, against the quiet."""
 
 import json
+import multiprocessing
 import statistics
 import threading
 import time
 import urllib.error
 import urllib.request
+from multiprocessing.synchronize import Event
 
 from benchmarks.load import Load, bare, load
 from benchmarks.report import row
@@ -52,32 +54,44 @@ def sibling(trade: Trade, order: dict[str, object], hooks: str) -> dict[str, obj
 
 
 class Callers:
-    """Threads that ask the store that hangs, for as long as the block runs."""
+    """Storefronts that ask the store that hangs, for as long as the block runs: in a process of their own, since what
+    measures is Python, too."""
 
     def __init__(self, trade: Trade, order: dict[str, object]) -> None:
-        self._url = f"http://127.0.0.1:{trade.server.port}{VALIDATE}"
-        self._headers = {"Authorization": f"Bearer {trade.front_key}", "Content-Type": "application/json"}
-        self._body = json.dumps(order).encode()
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._ask, daemon=True) for _ in range(CALLERS)]
+        url = f"http://127.0.0.1:{trade.server.port}{VALIDATE}"
+        headers = {"Authorization": f"Bearer {trade.front_key}", "Content-Type": "application/json"}
+        context = multiprocessing.get_context("spawn")
+        self._begun, self._over = context.Event(), context.Event()
+        body = json.dumps(order).encode()
+        self._process = context.Process(
+            target=_ask_all, args=(url, headers, body, self._begun, self._over), daemon=True
+        )
 
     def __enter__(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        self._process.start()
+        self._begun.wait(30)
         time.sleep(0.3)
 
     def __exit__(self, *_error: object) -> None:
         self._over.set()
-        for thread in self._threads:
-            thread.join()
+        self._process.join()
 
-    def _ask(self) -> None:
-        while not self._over.wait(PAUSE):
-            request = urllib.request.Request(self._url, self._body, self._headers)  # noqa: S310  # loopback
+
+def _ask_all(url: str, headers: dict[str, str], body: bytes, begun: Event, over: Event) -> None:
+    def ask() -> None:
+        while not over.wait(PAUSE):
+            request = urllib.request.Request(url, body, headers)  # noqa: S310  # loopback
             try:
                 urllib.request.urlopen(request, timeout=30).close()  # noqa: S310  # loopback
             except urllib.error.HTTPError as refused:
                 refused.close()
+
+    threads = [threading.Thread(target=ask) for _ in range(CALLERS)]
+    for thread in threads:
+        thread.start()
+    begun.set()
+    for thread in threads:
+        thread.join()
 
 
 if __name__ == "__main__":

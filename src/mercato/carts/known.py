@@ -21,7 +21,7 @@ from mercato.settings import MiB
 T = TypeVar("T", bound=Struct)
 
 MOST_BYTES: Final = 2 * MiB
-"""Bytes of all lines that are remembered, as they were sent; what is known of them takes some six times as much."""
+"""Bytes of all lines that are remembered, as they were sent; what is known of them takes some five times as much."""
 
 LONGEST: Final = 4096
 """Bytes of a line that is remembered."""

@@ -38,7 +38,10 @@ NewQuantity = Annotated[
 ]
 
 
-class LineItem(Wire):
+# No line can hold itself, so that the collector need not look at them: thousands are remembered (`carts.known`).
+
+
+class LineItem(Wire, gc=False):
     """So many units of an item, each with the modifiers chosen for it."""
 
     item_id: UUID
@@ -47,7 +50,7 @@ class LineItem(Wire):
     line_item_id: UUID | None = None
 
 
-class CartModifierGroup(Wire):
+class CartModifierGroup(Wire, gc=False):
     """What was chosen from one modifier group; a choice may have modifiers of its own."""
 
     modifier_group_id: UUID
@@ -101,7 +104,7 @@ class CartAmounts(Wire):
     total: Amount
 
 
-class PricedLineItem(Wire):
+class PricedLineItem(Wire, gc=False):
     """A line of an answered cart: top-level lines have `amounts`, what can't be had now is `unavailable`."""
 
     item_id: UUID
@@ -112,7 +115,7 @@ class PricedLineItem(Wire):
     unavailable: bool | UnsetType = UNSET
 
 
-class PricedModifierGroup(Wire):
+class PricedModifierGroup(Wire, gc=False):
     """What was chosen from one modifier group, every choice with its id."""
 
     modifier_group_id: UUID

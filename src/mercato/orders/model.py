@@ -44,7 +44,7 @@ class Amounts(Wire, kw_only=True):
     total: Amount
 
 
-class OrderLine(Wire):
+class OrderLine(Wire, gc=False):
     """A line of an order: `name` as the store's CatalogSet has it, `amounts` on top-level lines."""
 
     item_id: UUID
@@ -56,7 +56,7 @@ class OrderLine(Wire):
     unavailable: bool | UnsetType = UNSET
 
 
-class OrderModifierGroup(Wire):
+class OrderModifierGroup(Wire, gc=False):
     """What was chosen from one modifier group."""
 
     modifier_group_id: UUID

@@ -46,18 +46,17 @@ class _Entry(Struct):
     until: float  # in monotonic seconds
 
     lasting: Credentials | None = None
-    """What they are at any time, if none of the secrets ends."""
-
-    def __post_init__(self) -> None:
-        if all(end is None for _, end in self.secrets):
-            self.lasting = Credentials(tuple(text for text, _ in self.secrets), self.token)
+    """What they are at any time, once it is known that none of the secrets ends."""
 
     def at(self, now: Clock) -> Credentials:
         if self.lasting is not None:
             return self.lasting
         instant = now()
         alive = tuple(text for text, end in self.secrets if end is None or end > instant)
-        return Credentials(alive, self.token)
+        found = Credentials(alive, self.token)
+        if all(end is None for _, end in self.secrets):
+            self.lasting = found
+        return found
 
 
 class WebhookCredentials:
