@@ -35,7 +35,7 @@ class Reading(Struct):
 
     catalog: "ref[CompiledCatalog]"
     unit: int
-    keys: tuple[Key, ...]
+    items: tuple[Key, ...]
     ids: tuple[int, ...]
     written: dict[type[Struct], Struct] = field(default_factory=dict)
 

@@ -40,7 +40,7 @@ class Walk:
             known = LINES.find(line)
             reading = None if known is None else known.reading
             if reading is not None and reading.catalog() is catalog:
-                keys += reading.keys
+                keys += reading.items
                 ids += reading.ids
                 units.append(reading.unit)
                 self.complete.append(True)
