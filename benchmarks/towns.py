@@ -12,7 +12,8 @@ from mercato.catalog.words import words_of
 from mercato.db.clock import Dialect
 from mercato.discovery.index import entry_of
 from mercato.discovery.writes import Entry
-from mercato.stores.model import Address, StoreRow
+from mercato.stores.address import Address
+from mercato.stores.model import StoreRow
 
 TOWNS = 400
 MENUS = 3_000

@@ -10,7 +10,8 @@ import pytest
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
 from mercato.stores import places, queries
-from mercato.stores.model import Address, Onboarding
+from mercato.stores.address import Address
+from mercato.stores.model import Onboarding
 
 STORES = "/v1/commerce/stores"
 

@@ -16,7 +16,8 @@ from mercato.discovery import writes
 from mercato.discovery.index import entry_of
 from mercato.discovery.model import DiscoverRequest
 from mercato.discovery.service import Discovery
-from mercato.stores.model import Address, StoreRow
+from mercato.stores.address import Address
+from mercato.stores.model import StoreRow
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 

@@ -12,7 +12,8 @@ from mercato.clock import new_id
 from mercato.errors import OrderError
 from mercato.orders.request import OrderCore, PlaceOrderRequest
 from mercato.orders.review import Review, review
-from mercato.stores.model import Address, StoreRow
+from mercato.stores.address import Address
+from mercato.stores.model import StoreRow
 from mercato.wire import Decoder
 
 Json = dict[str, Any]

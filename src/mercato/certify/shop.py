@@ -22,7 +22,8 @@ from mercato.orders.amounts import Sums, wire
 from mercato.orders.request import ClientContext, Customer, Fulfillment, OrderCore, ValidateAmounts
 from mercato.orders.review import review
 from mercato.orders.wire import OrderTold
-from mercato.stores.model import Address, SoldOut, StoreRow
+from mercato.stores.address import Address
+from mercato.stores.model import SoldOut, StoreRow
 from mercato.wire import as_json
 
 CUSTOMER: Final = Customer(

@@ -58,9 +58,8 @@ from mercato.orders.wire import (
     ValidateData,
     ValidateReply,
 )
+from mercato.stores.address import AddressRequest, Coordinates
 from mercato.stores.model import (
-    AddressRequest,
-    Coordinates,
     ItemAvailabilityEntry,
     ItemAvailabilityResponse,
     OnboardingPage,

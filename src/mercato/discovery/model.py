@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from mercato.stores.model import Latitude, Longitude
+from mercato.stores.address import Latitude, Longitude
 from mercato.stores.storefront import AvailabilityWindow, FulfillmentMode, MarketfrontStore, PostalAddress
 from mercato.wire import Wire
 from mercato.wire.checks import Objection, ruled_by

@@ -18,6 +18,7 @@ from mercato.db.errors import is_unique_violation
 from mercato.db.tables import onboardings_one_for_each_name
 from mercato.partners.model import Caller
 from mercato.stores import places, queries
+from mercato.stores.address import address_of
 from mercato.stores.changes import OnChange, changed
 from mercato.stores.model import (
     Onboarding,
@@ -26,7 +27,6 @@ from mercato.stores.model import (
     OnboardingState,
     OnboardingStatus,
     StoreRow,
-    address_of,
     first_error,
     state_of,
 )

@@ -13,8 +13,9 @@ from mercato import jobs
 from mercato.db.engine import Database, Write
 from mercato.jobs import Done, Job, Outcome
 from mercato.stores import queries
+from mercato.stores.address import Address
 from mercato.stores.changes import OnChange, changed
-from mercato.stores.model import Address, Onboarding, Place, StoreRow
+from mercato.stores.model import Onboarding, Place, StoreRow
 from mercato.wire import Wire
 
 KIND: Final = "store.place"

@@ -12,7 +12,8 @@ from mercato.db.engine import Read, Write
 from mercato.db.tables import catalog_owners as owners
 from mercato.db.tables import catalog_sets as sets
 from mercato.db.tables import onboardings, sold_out_items, stores
-from mercato.stores.model import Address, Onboarding, Place, SoldOut, StoreRow, StoreStatusValue
+from mercato.stores.address import Address
+from mercato.stores.model import Onboarding, Place, SoldOut, StoreRow, StoreStatusValue
 
 _address: Final = msgspec.json.Decoder(Address)
 _words: Final = msgspec.json.Decoder(tuple[str, ...])

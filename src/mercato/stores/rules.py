@@ -9,9 +9,9 @@ from msgspec import UNSET
 
 from mercato.catalog.model import CompiledCatalog
 from mercato.catalog.money import MoneyError, to_minor
+from mercato.stores.address import AddressRequest, address_of
 from mercato.stores.model import (
     MINIMUM_NEGATIVE,
-    AddressRequest,
     ItemAvailabilityEntry,
     ItemAvailabilityRequest,
     SoldOut,
@@ -19,7 +19,6 @@ from mercato.stores.model import (
     StoreStatusUpdate,
     StoreStatusValue,
     StoreUpdate,
-    address_of,
 )
 from mercato.wire import parse_instant, parse_uuid
 from mercato.wire.checks import refuse, timezone_fault, uri_fault

@@ -9,7 +9,8 @@ from msgspec import UNSET, UnsetType
 from mercato.catalog.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
 from mercato.catalog.search import WEEK, merged
 from mercato.clock import zone
-from mercato.stores.model import Coordinates, StoreRow, StoreStatusValue
+from mercato.stores.address import Coordinates
+from mercato.stores.model import StoreRow, StoreStatusValue
 from mercato.wire import Instant, Wire, instant
 
 
