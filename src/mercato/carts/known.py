@@ -98,12 +98,17 @@ def reader(kind: type[T]) -> Callable[[bytes], T]:
     cart = _like(Cart, line_items=list[Raw])
     needs_one = next(member.required for member in fields(kind) if member.name == "cart")
     read = msgspec.json.Decoder(_like(kind, cart=cart if needs_one else cart | None)).decode
+    plain = msgspec.json.Decoder(kind).decode
 
     def decode(body: bytes) -> T:
-        request = read(body)
-        sent: Any = request.cart  # type: ignore[attr-defined]  # it has one, or None
-        if sent is not None:
-            force_setattr(sent, "line_items", list(map(LINES.read, sent.line_items)))
+        try:
+            request = read(body)
+            sent: Any = request.cart  # type: ignore[attr-defined]  # it has one, or None
+            if sent is not None:
+                force_setattr(sent, "line_items", list(map(LINES.read, sent.line_items)))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            # Of several faults the first counts, and lines have been read after all that comes behind them.
+            return plain(body)
         return request
 
     return decode
