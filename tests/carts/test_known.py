@@ -155,6 +155,10 @@ def test_a_request_is_read_into_the_members_that_its_kind_has_in_their_order(kin
         b'[{"itemId":"\\u0000"}]',
         b'[{"modifierGroups":' * 100_000,
         b"[" * 200,
+        b'[{"itemId":"\xff"},{]',
+        b'[{"quantity":1e400},{]',
+        b'[{"itemId":1},' + b'{"modifierGroups":[{"lineItems":[' * 1000,
+        b'[{"itemId":1},' + b'{"modifierGroups":[{"lineItems":[' * 1000 + b"]}]}" * 1000 + b"]",
     ],
 )
 def test_a_line_that_cannot_be_read_is_refused_alike(kind: type[Any], lines: bytes):

@@ -1,5 +1,6 @@
 """Decisions §6, §8: what an order costs, and every reason why it can't be had."""
 
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -13,6 +14,7 @@ from tests.orders.samples import (
     CAKE,
     EXTRAS,
     HOME,
+    LEMON,
     MILK,
     NOW,
     SET,
@@ -29,12 +31,15 @@ from tests.orders.samples import (
     shop,
 )
 
+from mercato.carts.known import LINES, LONGEST_NAME, reader
 from mercato.carts.places import in_cart
 from mercato.clock import new_id
 from mercato.errors import InvalidRequest, Problem, ValidationFailed
 from mercato.orders.amounts import Sums
+from mercato.orders.request import OrderCore
 from mercato.orders.review import Review, review
 from mercato.stores.model import SoldOut
+from mercato.wire import Decoder
 
 LUNCH = [{"dayOfWeek": "Wednesday", "start": "11:00:00", "end": "14:00:00"}]
 PICKUP = {"mode": "PICKUP", "scheduleType": "ASAP"}
@@ -361,3 +366,46 @@ def test_line_ids_are_kept_where_they_are_unique():
     ids = [entry.line_item_id for entry in found.cart.line_items]
     assert ids[0] == UUID(one)
     assert len(set(ids)) == len(in_cart(found.lines)) == 2
+
+
+# --- lines that were sent before ------------------------------------------------------------------
+
+
+remembering = Decoder(OrderCore, reader(OrderCore))
+
+
+def named_alike(name: str) -> Json:
+    """Return the café with this name on everything."""
+    document = cafe()
+    for item in document["items"].values():
+        item["name"] = name
+    return document
+
+
+def test_a_line_that_was_sent_before_has_the_names_of_the_present_catalog():
+    lemon = line(LEMON, lineItemId=str(new_id()))
+    lines = line(TEA, 2, lemon, lineItemId=str(new_id())), line(CAKE, lineItemId=str(new_id()))
+    body = msgspec.json.encode(order(*lines))
+    long = "x" * (LONGEST_NAME + 1)
+    for name in ("Tea", "Tea", "Thé", long, long, "Tea"):
+        catalog = compiled(named_alike(name))
+        for _ in range(2):
+            found = review(remembering(body), store=shop(), catalog=catalog, now=NOW, new_id=new_id)
+            plain = reviewed(order(*lines), document=named_alike(name))
+            assert msgspec.to_builtins(found.cart) == msgspec.to_builtins(plain.cart)
+            assert {entry.name for entry in found.cart.line_items} == {name}
+
+
+def test_names_of_a_catalog_that_is_out_of_memory_are_not_remembered_with_lines_however_long_they_are():
+    body = msgspec.json.encode(order(line(TEA, lineItemId=str(new_id()))))
+    tracemalloc.start()
+    try:
+        for _ in range(2):
+            catalog = compiled(named_alike("x" * 2**20))
+            found = review(remembering(body), store=shop(), catalog=catalog, now=NOW, new_id=new_id)
+            assert LINES.find(found.lines[0]) is not None
+            del catalog, found
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 2**20

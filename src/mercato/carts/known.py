@@ -21,10 +21,15 @@ from mercato.settings import MiB
 T = TypeVar("T", bound=Struct)
 
 MOST_BYTES: Final = 2 * MiB
-"""Bytes of all lines that are remembered, as they were sent; what is known of them takes some five times as much."""
+"""Bytes of all lines that are remembered, as they were sent. What is known of them takes four times as much, for lines
+that say little eleven times."""
 
 LONGEST: Final = 4096
 """Bytes of a line that is remembered."""
+
+LONGEST_NAME: Final = 256
+"""Characters of an item's name with which a line is remembered: a name may be as long as its CatalogSet, and what is
+remembered of a line may be there long after the set is out of memory."""
 
 
 class Reading(Struct):
@@ -98,12 +103,17 @@ def reader(kind: type[T]) -> Callable[[bytes], T]:
     cart = _like(Cart, line_items=list[Raw])
     needs_one = next(member.required for member in fields(kind) if member.name == "cart")
     read = msgspec.json.Decoder(_like(kind, cart=cart if needs_one else cart | None)).decode
+    plain = msgspec.json.Decoder(kind).decode
 
     def decode(body: bytes) -> T:
-        request = read(body)
-        sent: Any = request.cart  # type: ignore[attr-defined]  # it has one, or None
-        if sent is not None:
-            force_setattr(sent, "line_items", list(map(LINES.read, sent.line_items)))
+        try:
+            request = read(body)
+            sent: Any = request.cart  # type: ignore[attr-defined]  # it has one, or None
+            if sent is not None:
+                force_setattr(sent, "line_items", list(map(LINES.read, sent.line_items)))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            # Of several faults the first counts, and lines have been read after all that comes behind them.
+            return plain(body)
         return request
 
     return decode
