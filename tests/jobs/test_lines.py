@@ -168,6 +168,35 @@ async def test_a_line_that_takes_long_gives_its_place_to_other_lanes(db: Databas
         await until_empty(db)
 
 
+async def test_the_last_of_a_line_does_not_pay_for_the_time_of_those_ahead(db: Database) -> None:
+    begun: list[str] = []
+
+    async def slow(job: Job[Note]) -> Outcome:
+        begun.append(job.payload.text)
+        await asyncio.sleep(0.8)
+        return Done()
+
+    await put(db, "a", "b", lane="one")
+    async with working(db, {"note": handler(slow, in_line=4, timeout=timedelta(seconds=1))}):
+        await until_empty(db)
+    assert begun == ["a", "b"]
+
+
+async def test_a_worker_that_stops_does_not_begin_the_last_of_a_line(db: Database) -> None:
+    log, begun = Log(), asyncio.Event()
+
+    async def told(job: Job[Note]) -> Outcome:
+        begun.set()
+        await asyncio.sleep(0.05)
+        return await log(job)
+
+    await put(db, "a", "b", lane="one")
+    async with working(db, {"note": handler(told, in_line=4)}):
+        await begun.wait()
+    assert log.seen == ["a"]
+    assert await states(db) == ["ready"]
+
+
 async def test_a_worker_that_stops_ends_its_lines_and_leaves_the_rest_ready(db: Database) -> None:
     log, begun = Log(), asyncio.Event()
 
