@@ -13,6 +13,8 @@ from tests.webhooks.receiver import receiving, reply
 from mercato.clock import new_id
 from mercato.jobs import Worker
 from mercato.jobs.moves import move_orphans
+from mercato.outbound.signing import target
+from mercato.webhooks import deliveries, queries
 from mercato.webhooks.deliveries import KIND
 from mercato.webhooks.model import DeliveryStatus
 from mercato.webhooks.sending import LARGE
@@ -33,6 +35,15 @@ async def pushed(house: House, base: str, count: int) -> list[UUID]:
     """Push events of one subject, and so of one lane."""
     subject = new_id()
     return [await house.push(base, subject=subject, data={"number": number}) for number in range(count)]
+
+
+async def fails(house: House, base: str, *, since: timedelta, disabled: bool = False) -> None:
+    """Note that the endpoint has failed for so long."""
+    url = target(base, deliveries.CATALOG_SYNC)
+    async with house.db.write() as tx:
+        await queries.insert_failing(tx, house.partner.id, url, since=house.now - since)
+        if disabled:
+            await queries.disable(tx, house.partner.id, url, reason="gone", now=house.now)
 
 
 async def ended(house: House, made: list[UUID]) -> list[DeliveryStatus]:
@@ -72,6 +83,22 @@ async def test_who_answers_410_gets_nothing_of_what_was_claimed_with_it(house: H
             states = await ended(house, made)
         assert len(receiver.requests) == 2
     assert states == [DeliveryStatus.SUCCEEDED, *[DeliveryStatus.FAILED] * 5]
+
+
+async def test_an_endpoint_that_is_enabled_while_a_line_of_its_deliveries_fails_gets_the_rest(
+    house: House,
+) -> None:
+    async with receiving() as receiver:
+        made = await pushed(house, receiver.base, 12)
+        await fails(house, receiver.base, since=timedelta(days=1), disabled=True)
+        async with working(house), asyncio.timeout(10):
+            while (await house.get(made[0])).status is not DeliveryStatus.FAILED:
+                await asyncio.sleep(0.001)
+            # It is under way, and so left alone.
+            asked = await house.redeliver(made[-1])
+            states = await ended(house, made)
+    assert (asked.status, states[-1]) == (DeliveryStatus.PENDING, DeliveryStatus.SUCCEEDED)
+    assert states == sorted(states)
 
 
 async def test_a_large_one_in_line_is_sent_in_its_turn(house: House) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
 import structlog
 from msgspec import Struct
 
@@ -16,7 +17,7 @@ from mercato.outbound.signing import webhook_headers
 from mercato.partners.model import Surface
 from mercato.telemetry import Metrics, tells_details, tracing
 from mercato.telemetry.acting import act_for
-from mercato.webhooks import sending
+from mercato.webhooks import queries, sending
 from mercato.webhooks.credentials import WebhookCredentials
 from mercato.webhooks.deliveries import not_called
 from mercato.webhooks.model import (
@@ -163,21 +164,24 @@ class Sender:
         if delivery is None:
             return None
         act_for(partner_id=delivery.partner_id, traceparent=delivery.traceparent)
-        if delivery.disabled_reason is None:
-            signs = self._credentials.cached(delivery.partner_id)
-            if signs is None:
-                signs = await self._credentials.get(delivery.partner_id)
-            return prepare(delivery, secrets=signs.secrets, token=signs.token, now=now)
-        await self._leave(job, delivery, delivery.disabled_reason)
-        return None
+        if delivery.disabled_reason is not None:
+            if await self._left(job, delivery):
+                return None
+            delivery = msgspec.structs.replace(delivery, disabled_reason=None, failing_since=None)
+        signs = self._credentials.cached(delivery.partner_id)
+        if signs is None:
+            signs = await self._credentials.get(delivery.partner_id)
+        return prepare(delivery, secrets=signs.secrets, token=signs.token, now=now)
 
-    async def _leave(self, job: Job[DeliverJob], delivery: Delivery, disabled_reason: str) -> None:
-        """End a delivery whose endpoint was disabled while it waited."""
+    async def _left(self, job: Job[DeliverJob], delivery: Delivery) -> bool:
+        """End a delivery whose endpoint was disabled while it waited; False if it is enabled again."""
         async with self._db.write() as tx:
             await fence(tx, job)
-            await sending.move_delivery(
-                tx, delivery, now=self._clock(), **failed(not_called(disabled_reason))
-            )
+            reason = await queries.find_disabled_reason(tx, delivery.partner_id, delivery.url)
+            if reason is None:
+                return False
+            await sending.move_delivery(tx, delivery, now=self._clock(), **failed(not_called(reason)))
+        return True
 
     async def _settle(self, job: Job[DeliverJob], attempt: Attempt, outcome: Outcome) -> Finished | Ending:
         delivery = attempt.delivery
