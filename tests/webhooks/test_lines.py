@@ -85,6 +85,17 @@ async def test_who_answers_410_gets_nothing_of_what_was_claimed_with_it(house: H
     assert states == [DeliveryStatus.SUCCEEDED, *[DeliveryStatus.FAILED] * 5]
 
 
+async def test_an_endpoint_that_took_one_of_a_line_is_not_disabled_for_the_days_before_it(
+    house: House,
+) -> None:
+    async with receiving(reply(204), reply(503), reply(204)) as receiver:
+        made = await pushed(house, receiver.base, 3)
+        await fails(house, receiver.base, since=timedelta(days=6))
+        async with working(house):
+            states = await ended(house, made)
+    assert states == [DeliveryStatus.SUCCEEDED, DeliveryStatus.PENDING, DeliveryStatus.SUCCEEDED]
+
+
 async def test_an_endpoint_that_is_enabled_while_a_line_of_its_deliveries_fails_gets_the_rest(
     house: House,
 ) -> None:

@@ -183,9 +183,8 @@ class Sender:
             await sending.move_delivery(tx, delivery, now=self._clock(), **failed(not_called(reason)))
         return True
 
-    async def _settle(self, job: Job[DeliverJob], attempt: Attempt, outcome: Outcome) -> Finished | Ending:
-        delivery = attempt.delivery
-        verdict = decide(
+    def _decide(self, delivery: Delivery, outcome: Outcome) -> Verdict:
+        return decide(
             outcome,
             number=delivery.number,
             failing_since=delivery.failing_since,
@@ -193,6 +192,13 @@ class Sender:
             chance=self._chance(),
         )
 
+    async def _settle(self, job: Job[DeliverJob], attempt: Attempt, outcome: Outcome) -> Finished | Ending:
+        delivery = attempt.delivery
+        verdict = self._decide(delivery, outcome)
+        if isinstance(verdict, GiveUp) and verdict.disable and delivery.failing_since is not None:
+            # Those ahead in its line may have succeeded since that was read.
+            since = await self._settling.find_failing_since(delivery)
+            verdict = self._decide(msgspec.structs.replace(delivery, failing_since=since), outcome)
         ended = Ended(job=job, delivery=delivery, outcome=outcome, verdict=verdict, at=attempt.at)
         _note(delivery, outcome, verdict)
         self._metrics.delivered(_COUNTED[type(verdict)], outcome.ms / 1000)
