@@ -16,7 +16,7 @@ from mercato.jobs.moves import move_orphans
 from mercato.outbound.signing import target
 from mercato.webhooks import deliveries, queries
 from mercato.webhooks.deliveries import KIND
-from mercato.webhooks.model import DeliveryStatus
+from mercato.webhooks.model import SUBLANES, DeliveryStatus, lane
 from mercato.webhooks.sending import LARGE
 
 
@@ -83,6 +83,38 @@ async def test_who_answers_410_gets_nothing_of_what_was_claimed_with_it(house: H
             states = await ended(house, made)
         assert len(receiver.requests) == 2
     assert states == [DeliveryStatus.SUCCEEDED, *[DeliveryStatus.FAILED] * 5]
+
+
+async def test_who_answers_410_in_one_lane_gets_at_most_what_is_on_its_way_in_the_others(
+    house: House,
+) -> None:
+    gone = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if gone.is_set():
+            await asyncio.sleep(0.05)
+            await reply(204)(reader, writer)
+        else:
+            gone.set()
+            await reply(410)(reader, writer)
+
+    async with receiving(answer) as receiver:
+        url = target(receiver.base, deliveries.CATALOG_SYNC)
+        subjects = {
+            lane(house.partner.id, url, one): one for one in (UUID(int=number) for number in range(64))
+        }
+        assert len(subjects) == SUBLANES
+        async with house.db.write() as tx:
+            made = [
+                await house.push_in(tx, receiver.base, subject=subject)
+                for subject in subjects.values()
+                for _ in range(8)
+            ]
+        async with working(house):
+            states = await ended(house, made)
+        # One of each lane is sent, and with a slow disk a second one.
+        assert len(receiver.requests) <= 2 * SUBLANES
+    assert states.count(DeliveryStatus.FAILED) >= len(made) - 2 * SUBLANES
 
 
 async def test_an_endpoint_that_took_one_of_a_line_is_not_disabled_for_the_days_before_it(

@@ -1,5 +1,7 @@
 """One attempt of a delivery: prepare (what is sent), perform (the only network), settle (what follows)."""
 
+import asyncio
+import math
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -121,6 +123,10 @@ class Sender:
         self._seconds = seconds
         self._metrics = metrics or Metrics()
         self._settling = Settling(db, clock)
+        self._timeout = timedelta(seconds=seconds) + _SLACK
+        # When an endpoint was last disabled here, on the event loop's clock. Other lines may be its, too: what they
+        # have read before is read again.
+        self._disabled = -math.inf
 
     def handler(self, *, concurrency: int, per_partner: int | None = None) -> Handler[DeliverJob]:
         """Return what the worker needs for the kind `KIND`.
@@ -131,7 +137,7 @@ class Sender:
         return Handler(
             fn=self.handle,
             payload=DeliverJob,
-            timeout=timedelta(seconds=self._seconds) + _SLACK,
+            timeout=self._timeout,
             concurrency=concurrency,
             per_group=per_partner,
             in_line=_IN_LINE,
@@ -159,7 +165,7 @@ class Sender:
         """Return the call to make; None when there is none to be made any more."""
         now = self._clock()
         delivery: Delivery | None = job.brought
-        if delivery is None:
+        if delivery is None or job.deadline < self._disabled + self._timeout.total_seconds():
             delivery = await self._db.atomically(lambda tx: sending.find_open(tx, job.payload))
         if delivery is None:
             return None
@@ -205,6 +211,8 @@ class Sender:
         if isinstance(verdict, Succeeded) and job.held_by is not None:
             return Ending(self._settling.begin(ended, soon=True))
         await self._settling.settle(ended)
+        if isinstance(verdict, GiveUp) and verdict.disable:
+            self._disabled = asyncio.get_running_loop().time()
         return Finished()
 
 
