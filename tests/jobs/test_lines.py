@@ -20,12 +20,14 @@ from tests.jobs.support import (
     working,
 )
 
+from mercato.clock import new_id
 from mercato.db.engine import Database
 from mercato.db.tables import jobs
 from mercato.jobs import Done, Ending, Job, JobLost, Outcome, fence, finish, finish_all
 from mercato.jobs.claim import Claimed
 from mercato.jobs.moves import move_orphans
 from mercato.jobs.run import Line
+from mercato.telemetry.acting import Acting, act_for, acting_now
 
 LINE = handler(nothing, in_line=4)
 
@@ -273,3 +275,17 @@ async def test_an_end_that_cannot_be_written_down_is_the_jobs_failure(db: Databa
         await log.wait_for(2)
     (left,) = await rows(db)
     assert (left.state, left.error) == ("dead", "ValueError: no")
+
+
+async def test_what_one_of_a_line_is_about_is_not_said_of_those_behind_it(db: Database) -> None:
+    told: list[Acting | None] = []
+
+    async def tells(_job: Job[Note]) -> Outcome:
+        told.append(acting_now())
+        act_for(partner_id=new_id(), traceparent=f"00-{'a' * 32}-{'b' * 16}-01")
+        return Done()
+
+    await put(db, "a", "b", "c", lane="one")
+    async with working(db, {"note": handler(tells, in_line=4)}):
+        await until_empty(db)
+    assert told == [Acting(action="note")] * 3
