@@ -289,3 +289,13 @@ async def test_what_one_of_a_line_is_about_is_not_said_of_those_behind_it(db: Da
     async with working(db, {"note": handler(tells, in_line=4)}):
         await until_empty(db)
     assert told == [Acting(action="note")] * 3
+
+
+async def test_where_a_retry_keeps_its_place_a_line_ends_before_it(db: Database) -> None:
+    blocking = handler(nothing, in_line=4, blocks_lane_while_waiting=True)
+    await put(db, "a", "b", "c", lane="one")
+    async with db.write() as tx:
+        waits = update(jobs).where(jobs.c.id == (await rows(db))[1].id)
+        await tx.execute(waits.values(state="waiting"))
+    [line] = await take(db, blocking, free=8)
+    assert (texts([line]), line.ahead) == (["a"], [])
