@@ -260,6 +260,35 @@ async def test_a_line_goes_on_while_the_end_of_one_is_written_down_and_ends_once
     assert seen == ["a", "b", "c"]
 
 
+async def test_an_end_that_is_being_written_down_is_not_cut_off_when_the_grace_is_over(db: Database) -> None:
+    begun, cut = asyncio.Event(), False
+
+    async def ending(job: Job[Note]) -> Outcome:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def write() -> None:
+            nonlocal cut
+            await asyncio.sleep(0.2)
+            async with db.write() as tx:
+                await finish(tx, job)
+            cut = future.cancelled()
+            if not cut:
+                future.set_result(None)
+
+        writing.append(asyncio.ensure_future(write()))
+        begun.set()
+        await asyncio.sleep(0)
+        return Ending(future)
+
+    writing: list[asyncio.Future[None]] = []
+    await put(db, "a", "b", lane="one")
+    async with working(db, {"note": handler(ending, in_line=4)}, grace=timedelta(milliseconds=50)):
+        await begun.wait()
+    await asyncio.gather(*writing)
+    assert not cut
+    assert [row.payload for row in await rows(db)] == ['{"text":"b"}']
+
+
 async def test_an_end_that_cannot_be_written_down_is_the_jobs_failure(db: Database) -> None:
     log = Log()
 
