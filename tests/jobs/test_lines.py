@@ -20,12 +20,14 @@ from tests.jobs.support import (
     working,
 )
 
+from mercato.clock import new_id
 from mercato.db.engine import Database
 from mercato.db.tables import jobs
 from mercato.jobs import Done, Ending, Job, JobLost, Outcome, fence, finish, finish_all
 from mercato.jobs.claim import Claimed
 from mercato.jobs.moves import move_orphans
 from mercato.jobs.run import Line
+from mercato.telemetry.acting import Acting, act_for, acting_now
 
 LINE = handler(nothing, in_line=4)
 
@@ -168,6 +170,36 @@ async def test_a_line_that_takes_long_gives_its_place_to_other_lanes(db: Databas
         await until_empty(db)
 
 
+async def test_the_last_of_a_line_does_not_pay_for_the_time_of_those_ahead(db: Database) -> None:
+    left: list[float] = []
+
+    async def slow(job: Job[Note]) -> Outcome:
+        left.append(job.deadline - asyncio.get_running_loop().time())
+        await asyncio.sleep(1)
+        return Done()
+
+    await put(db, "a", "b", lane="one")
+    async with working(db, {"note": handler(slow, in_line=4, timeout=timedelta(seconds=60))}):
+        await until_empty(db)
+    assert len(left) == 2
+    assert min(left) > 59.1
+
+
+async def test_a_worker_that_stops_does_not_begin_the_last_of_a_line(db: Database) -> None:
+    log, begun = Log(), asyncio.Event()
+
+    async def told(job: Job[Note]) -> Outcome:
+        begun.set()
+        await asyncio.sleep(0.05)
+        return await log(job)
+
+    await put(db, "a", "b", lane="one")
+    async with working(db, {"note": handler(told, in_line=4)}):
+        await begun.wait()
+    assert log.seen == ["a"]
+    assert await states(db) == ["ready"]
+
+
 async def test_a_worker_that_stops_ends_its_lines_and_leaves_the_rest_ready(db: Database) -> None:
     log, begun = Log(), asyncio.Event()
 
@@ -229,6 +261,35 @@ async def test_a_line_goes_on_while_the_end_of_one_is_written_down_and_ends_once
     assert seen == ["a", "b", "c"]
 
 
+async def test_an_end_that_is_being_written_down_is_not_cut_off_when_the_grace_is_over(db: Database) -> None:
+    begun, cut = asyncio.Event(), False
+
+    async def ending(job: Job[Note]) -> Outcome:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def write() -> None:
+            nonlocal cut
+            await asyncio.sleep(0.2)
+            async with db.write() as tx:
+                await finish(tx, job)
+            cut = future.cancelled()
+            if not cut:
+                future.set_result(None)
+
+        writing.append(asyncio.ensure_future(write()))
+        begun.set()
+        await asyncio.sleep(0)
+        return Ending(future)
+
+    writing: list[asyncio.Future[None]] = []
+    await put(db, "a", "b", lane="one")
+    async with working(db, {"note": handler(ending, in_line=4)}, grace=timedelta(milliseconds=50)):
+        await begun.wait()
+    await asyncio.gather(*writing)
+    assert not cut
+    assert [row.payload for row in await rows(db)] == ['{"text":"b"}']
+
+
 async def test_an_end_that_cannot_be_written_down_is_the_jobs_failure(db: Database) -> None:
     log = Log()
 
@@ -244,3 +305,27 @@ async def test_an_end_that_cannot_be_written_down_is_the_jobs_failure(db: Databa
         await log.wait_for(2)
     (left,) = await rows(db)
     assert (left.state, left.error) == ("dead", "ValueError: no")
+
+
+async def test_what_one_of_a_line_is_about_is_not_said_of_those_behind_it(db: Database) -> None:
+    told: list[Acting | None] = []
+
+    async def tells(_job: Job[Note]) -> Outcome:
+        told.append(acting_now())
+        act_for(partner_id=new_id(), traceparent=f"00-{'a' * 32}-{'b' * 16}-01")
+        return Done()
+
+    await put(db, "a", "b", "c", lane="one")
+    async with working(db, {"note": handler(tells, in_line=4)}):
+        await until_empty(db)
+    assert told == [Acting(action="note")] * 3
+
+
+async def test_where_a_retry_keeps_its_place_a_line_ends_before_it(db: Database) -> None:
+    blocking = handler(nothing, in_line=4, blocks_lane_while_waiting=True)
+    await put(db, "a", "b", "c", lane="one")
+    async with db.write() as tx:
+        waits = update(jobs).where(jobs.c.id == (await rows(db))[1].id)
+        await tx.execute(waits.values(state="waiting"))
+    [line] = await take(db, blocking, free=8)
+    assert (texts([line]), line.ahead) == (["a"], [])

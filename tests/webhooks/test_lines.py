@@ -13,8 +13,10 @@ from tests.webhooks.receiver import receiving, reply
 from mercato.clock import new_id
 from mercato.jobs import Worker
 from mercato.jobs.moves import move_orphans
+from mercato.outbound.signing import target
+from mercato.webhooks import deliveries, queries
 from mercato.webhooks.deliveries import KIND
-from mercato.webhooks.model import DeliveryStatus
+from mercato.webhooks.model import SUBLANES, DeliveryStatus, lane
 from mercato.webhooks.sending import LARGE
 
 
@@ -33,6 +35,15 @@ async def pushed(house: House, base: str, count: int) -> list[UUID]:
     """Push events of one subject, and so of one lane."""
     subject = new_id()
     return [await house.push(base, subject=subject, data={"number": number}) for number in range(count)]
+
+
+async def fails(house: House, base: str, *, since: timedelta, disabled: bool = False) -> None:
+    """Note that the endpoint has failed for so long."""
+    url = target(base, deliveries.CATALOG_SYNC)
+    async with house.db.write() as tx:
+        await queries.insert_failing(tx, house.partner.id, url, since=house.now - since)
+        if disabled:
+            await queries.disable(tx, house.partner.id, url, reason="gone", now=house.now)
 
 
 async def ended(house: House, made: list[UUID]) -> list[DeliveryStatus]:
@@ -72,6 +83,69 @@ async def test_who_answers_410_gets_nothing_of_what_was_claimed_with_it(house: H
             states = await ended(house, made)
         assert len(receiver.requests) == 2
     assert states == [DeliveryStatus.SUCCEEDED, *[DeliveryStatus.FAILED] * 5]
+
+
+async def test_who_answers_410_in_one_lane_gets_at_most_what_is_on_its_way_in_the_others(
+    house: House,
+) -> None:
+    said, disabled = False, asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal said
+        if said:
+            await disabled.wait()
+            await reply(204)(reader, writer)
+        else:
+            said = True
+            await reply(410)(reader, writer)
+
+    async with receiving(answer) as receiver:
+        url = target(receiver.base, deliveries.CATALOG_SYNC)
+        subjects = {
+            lane(house.partner.id, url, one): one for one in (UUID(int=number) for number in range(64))
+        }
+        assert len(subjects) == SUBLANES
+        async with house.db.write() as tx:
+            made = [
+                await house.push_in(tx, receiver.base, subject=subject)
+                for subject in subjects.values()
+                for _ in range(8)
+            ]
+        async with working(house), asyncio.timeout(10):
+            while not any([(await house.get(one)).status is DeliveryStatus.FAILED for one in made]):
+                await asyncio.sleep(0.001)
+            disabled.set()
+            states = await ended(house, made)
+        # One of each lane is sent, and perhaps a second one in the moment between.
+        assert len(receiver.requests) <= 2 * SUBLANES
+    assert states.count(DeliveryStatus.FAILED) >= len(made) - 2 * SUBLANES
+
+
+async def test_an_endpoint_that_took_one_of_a_line_is_not_disabled_for_the_days_before_it(
+    house: House,
+) -> None:
+    async with receiving(reply(204), reply(503), reply(204)) as receiver:
+        made = await pushed(house, receiver.base, 3)
+        await fails(house, receiver.base, since=timedelta(days=6))
+        async with working(house):
+            states = await ended(house, made)
+    assert states == [DeliveryStatus.SUCCEEDED, DeliveryStatus.PENDING, DeliveryStatus.SUCCEEDED]
+
+
+async def test_an_endpoint_that_is_enabled_while_a_line_of_its_deliveries_fails_gets_the_rest(
+    house: House,
+) -> None:
+    async with receiving() as receiver:
+        made = await pushed(house, receiver.base, 12)
+        await fails(house, receiver.base, since=timedelta(days=1), disabled=True)
+        async with working(house), asyncio.timeout(10):
+            while (await house.get(made[0])).status is not DeliveryStatus.FAILED:
+                await asyncio.sleep(0.001)
+            # It is under way, and so left alone.
+            asked = await house.redeliver(made[-1])
+            states = await ended(house, made)
+    assert (asked.status, states[-1]) == (DeliveryStatus.PENDING, DeliveryStatus.SUCCEEDED)
+    assert states == sorted(states)
 
 
 async def test_a_large_one_in_line_is_sent_in_its_turn(house: House) -> None:

@@ -218,6 +218,7 @@ WHERE id <IN> (
 _BEHIND = """
     SELECT one.id FROM jobs AS one
     WHERE one.state = 'ready' AND one.kind = :kind AND one.group_key = head.group_key AND one.lane = head.lane
+        <IN FRONT>
     ORDER BY one.group_key, one.lane, one.id LIMIT :line
 """
 
@@ -235,6 +236,11 @@ _BLOCKED = """OR EXISTS (
         SELECT 1 FROM jobs AS other
         WHERE other.state = 'waiting' AND other.lane = head.lane AND other.id < head.id
     )"""
+
+_IN_FRONT = """AND NOT EXISTS (
+            SELECT 1 FROM jobs AS other
+            WHERE other.state = 'waiting' AND other.lane = one.lane AND other.id < one.id
+        )"""
 
 _ROOM = """:per_group - (
         SELECT count(*) FROM jobs AS other
@@ -289,6 +295,7 @@ def _statement(template: str, dialect: Dialect, *binds: BindParameter[Any], bloc
         "<NEXT>": _NEXT,
         "<FREE>": _FREE,
         "<BLOCKED>": _BLOCKED if blocking else "",
+        "<IN FRONT>": _IN_FRONT if blocking else "",
         "<ROOM>": _ROOM,
         "<TAKEN>": _TAKEN,
         "<NOW>": NOW[dialect],

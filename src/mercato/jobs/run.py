@@ -75,13 +75,14 @@ class Run:
         self.job: Job[Any] = _job(claimed, handler, payload, held_by, behind)
         self._interrupted: Interrupted | None = None
         self._overran = False
+        self._is_ending = False
         self._handling: asyncio.Task[Any] | None = None
 
     def interrupt(self, why: Interrupted) -> None:
         """Cut the handler off, once; what comes after the handler is never cut off."""
         if self._interrupted is None:
             self._interrupted = why
-            if self._handling is not None:
+            if self._handling is not None and not self._is_ending:
                 self._handling.cancel()
 
     async def verdict(self) -> Verdict | Ending:
@@ -96,6 +97,7 @@ class Run:
         """Return what came of a job that was being finished."""
         if ending.ended.done() and not ending.ended.cancelled() and ending.ended.exception() is None:
             return Finished()
+        self._is_ending = True
         verdict = await self._handle(_finished(ending))
         assert not isinstance(verdict, Ending)
         return verdict

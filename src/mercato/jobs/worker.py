@@ -217,9 +217,10 @@ class Worker:
         task.add_done_callback(self._finished)
 
     async def _carry_out(self, line: Line) -> None:
-        act_as(Acting(action=line.claimed.kind))
+        acting = Acting(action=line.claimed.kind)
         ending: list[tuple[Run, Ending, float]] = []
-        goes_on = await self._carried_out_ahead(line, ending) if line.ahead else True
+        goes_on = await self._carried_out_ahead(line, acting, ending) if line.ahead else True
+        act_as(acting)
         began = monotonic()
         # Else the lane's hold ends, and all that is left of the line is due again.
         verdict = await line.last.verdict() if goes_on else Interrupted.STOPPING
@@ -233,13 +234,16 @@ class Worker:
         else:
             await settle(self._database, line.last.job, line.last.handler, verdict)
 
-    async def _carried_out_ahead(self, line: Line, ending: list[tuple[Run, Ending, float]]) -> bool:
+    async def _carried_out_ahead(
+        self, line: Line, acting: Acting, ending: list[tuple[Run, Ending, float]]
+    ) -> bool:
         """Run those ahead in the line; add those that are being finished; return whether the line goes on."""
-        line_began = monotonic()
+        ends = monotonic() + _LINE_SECONDS
         for run in line.ahead:
             began = monotonic()
-            if began - line_began >= _LINE_SECONDS or self._stopping.is_set():
+            if began >= ends or self._stopping.is_set():
                 return False
+            act_as(acting)
             verdict = await run.verdict()
             if isinstance(verdict, Ending):
                 ending.append((run, verdict, monotonic() - began))
@@ -247,7 +251,8 @@ class Worker:
             await self._settled(run, verdict, monotonic() - began)
             if not isinstance(verdict, Done):
                 return False
-        return True
+        # The last one's time to run is reckoned from the claim, too.
+        return monotonic() < ends and not self._stopping.is_set()
 
     async def _settled(self, run: Run, verdict: Verdict, seconds: float) -> None:
         self._observe(run.claimed.kind, outcome_of(verdict), seconds)

@@ -45,6 +45,7 @@ _OF_ORDER = prepared(
 _ENDPOINT = (endpoints.c.partner_id == bindparam("its_partner"), endpoints.c.url == bindparam("its_url"))
 _FORGET = prepared(delete(endpoints).where(*_ENDPOINT, endpoints.c.disabled_at.is_(None)))
 _DISABLED = prepared(select(endpoints.c.disabled_reason).where(*_ENDPOINT))
+_FAILING = prepared(select(endpoints.c.failing_since).where(*_ENDPOINT))
 
 
 async def insert_delivery(tx: Write, **columns: Any) -> bool:
@@ -86,6 +87,12 @@ async def find_disabled_reason(tx: Read, partner_id: UUID, url: str) -> str | No
     """Return why the endpoint is disabled, None while it is not."""
     reason: str | None = await tx.scalar(_DISABLED, {"its_partner": partner_id, "its_url": url})
     return reason
+
+
+async def find_failing_since(tx: Read, partner_id: UUID, url: str) -> datetime | None:
+    """Return when the endpoint's failures began, None if its last attempt succeeded."""
+    since: datetime | None = await tx.scalar(_FAILING, {"its_partner": partner_id, "its_url": url})
+    return since
 
 
 async def insert_failing(tx: Write, partner_id: UUID, url: str, *, since: datetime) -> None:

@@ -1,9 +1,12 @@
 """One attempt of a delivery: prepare (what is sent), perform (the only network), settle (what follows)."""
 
+import asyncio
+import math
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
 import structlog
 from msgspec import Struct
 
@@ -16,7 +19,7 @@ from mercato.outbound.signing import webhook_headers
 from mercato.partners.model import Surface
 from mercato.telemetry import Metrics, tells_details, tracing
 from mercato.telemetry.acting import act_for
-from mercato.webhooks import sending
+from mercato.webhooks import queries, sending
 from mercato.webhooks.credentials import WebhookCredentials
 from mercato.webhooks.deliveries import not_called
 from mercato.webhooks.model import (
@@ -120,6 +123,10 @@ class Sender:
         self._seconds = seconds
         self._metrics = metrics or Metrics()
         self._settling = Settling(db, clock)
+        self._timeout = timedelta(seconds=seconds) + _SLACK
+        # When an endpoint was last disabled here, on the event loop's clock. Other lines may be its, too: what they
+        # have read before is read again.
+        self._disabled = -math.inf
 
     def handler(self, *, concurrency: int, per_partner: int | None = None) -> Handler[DeliverJob]:
         """Return what the worker needs for the kind `KIND`.
@@ -130,7 +137,7 @@ class Sender:
         return Handler(
             fn=self.handle,
             payload=DeliverJob,
-            timeout=timedelta(seconds=self._seconds) + _SLACK,
+            timeout=self._timeout,
             concurrency=concurrency,
             per_group=per_partner,
             in_line=_IN_LINE,
@@ -158,30 +165,32 @@ class Sender:
         """Return the call to make; None when there is none to be made any more."""
         now = self._clock()
         delivery: Delivery | None = job.brought
-        if delivery is None:
+        if delivery is None or job.deadline < self._disabled + self._timeout.total_seconds():
             delivery = await self._db.atomically(lambda tx: sending.find_open(tx, job.payload))
         if delivery is None:
             return None
         act_for(partner_id=delivery.partner_id, traceparent=delivery.traceparent)
-        if delivery.disabled_reason is None:
-            signs = self._credentials.cached(delivery.partner_id)
-            if signs is None:
-                signs = await self._credentials.get(delivery.partner_id)
-            return prepare(delivery, secrets=signs.secrets, token=signs.token, now=now)
-        await self._leave(job, delivery, delivery.disabled_reason)
-        return None
+        if delivery.disabled_reason is not None:
+            if await self._left(job, delivery):
+                return None
+            delivery = msgspec.structs.replace(delivery, disabled_reason=None, failing_since=None)
+        signs = self._credentials.cached(delivery.partner_id)
+        if signs is None:
+            signs = await self._credentials.get(delivery.partner_id)
+        return prepare(delivery, secrets=signs.secrets, token=signs.token, now=now)
 
-    async def _leave(self, job: Job[DeliverJob], delivery: Delivery, disabled_reason: str) -> None:
-        """End a delivery whose endpoint was disabled while it waited."""
+    async def _left(self, job: Job[DeliverJob], delivery: Delivery) -> bool:
+        """End a delivery whose endpoint was disabled while it waited; False if it is enabled again."""
         async with self._db.write() as tx:
             await fence(tx, job)
-            await sending.move_delivery(
-                tx, delivery, now=self._clock(), **failed(not_called(disabled_reason))
-            )
+            reason = await queries.find_disabled_reason(tx, delivery.partner_id, delivery.url)
+            if reason is None:
+                return False
+            await sending.move_delivery(tx, delivery, now=self._clock(), **failed(not_called(reason)))
+        return True
 
-    async def _settle(self, job: Job[DeliverJob], attempt: Attempt, outcome: Outcome) -> Finished | Ending:
-        delivery = attempt.delivery
-        verdict = decide(
+    def _decide(self, delivery: Delivery, outcome: Outcome) -> Verdict:
+        return decide(
             outcome,
             number=delivery.number,
             failing_since=delivery.failing_since,
@@ -189,12 +198,21 @@ class Sender:
             chance=self._chance(),
         )
 
+    async def _settle(self, job: Job[DeliverJob], attempt: Attempt, outcome: Outcome) -> Finished | Ending:
+        delivery = attempt.delivery
+        verdict = self._decide(delivery, outcome)
+        if isinstance(verdict, GiveUp) and verdict.disable and delivery.failing_since is not None:
+            # Those ahead in its line may have succeeded since that was read.
+            since = await self._settling.find_failing_since(delivery)
+            verdict = self._decide(msgspec.structs.replace(delivery, failing_since=since), outcome)
         ended = Ended(job=job, delivery=delivery, outcome=outcome, verdict=verdict, at=attempt.at)
         _note(delivery, outcome, verdict)
         self._metrics.delivered(_COUNTED[type(verdict)], outcome.ms / 1000)
         if isinstance(verdict, Succeeded) and job.held_by is not None:
             return Ending(self._settling.begin(ended, soon=True))
         await self._settling.settle(ended)
+        if isinstance(verdict, GiveUp) and verdict.disable:
+            self._disabled = asyncio.get_running_loop().time()
         return Finished()
 
 

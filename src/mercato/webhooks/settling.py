@@ -74,6 +74,12 @@ class Settling:
             self._later = loop.call_later(GATHERING, self._start)
         return future
 
+    async def find_failing_since(self, delivery: Delivery) -> datetime | None:
+        """Return since when the endpoint fails, once those that succeeded until now are written down."""
+        await self._settled()
+        async with self._db.read() as tx:
+            return await queries.find_failing_since(tx, delivery.partner_id, delivery.url)
+
     async def _settled(self) -> None:
         """Return when all that wait now have been settled, one way or the other."""
         if self._waiting:
