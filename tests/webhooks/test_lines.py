@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from time import monotonic
 from uuid import UUID
 
 import pytest
@@ -49,9 +50,10 @@ async def fails(house: House, base: str, *, since: timedelta, disabled: bool = F
 async def ended(house: House, made: list[UUID]) -> list[DeliveryStatus]:
     """Return how they stand once nothing is left to be done at once."""
     # Longer than a lease: what a worker of before has claimed in its last moment is due again after that.
-    async with asyncio.timeout(30):
-        while any(job.state in {"ready", "running"} for job in await house.jobs()):
-            await asyncio.sleep(0.01)
+    until = monotonic() + 30
+    while left := [job for job in await house.jobs() if job.state in {"ready", "running"}]:
+        assert monotonic() < until, left
+        await asyncio.sleep(0.01)
     return [(await house.get(one)).status for one in made]
 
 
@@ -160,6 +162,7 @@ async def test_a_large_one_in_line_is_sent_in_its_turn(house: House) -> None:
     assert [len(request.body) > LARGE for request in receiver.requests] == [False, True, False]
 
 
+@pytest.mark.long  # the crash is played within one process; real ones are in `tests/jobs/test_chaos.py` and `make prove`
 @pytest.mark.parametrize("sent", [1, 3])
 async def test_what_a_crash_left_of_a_line_is_sent_again_and_nothing_is_lost(house: House, sent: int) -> None:
     class Killed(BaseException):
