@@ -162,7 +162,8 @@ async def test_a_large_one_in_line_is_sent_in_its_turn(house: House) -> None:
     assert [len(request.body) > LARGE for request in receiver.requests] == [False, True, False]
 
 
-@pytest.mark.long  # the crash is played within one process; real ones are in `tests/jobs/test_chaos.py` and `make prove`
+# Played within one process; real ones are in `tests/jobs/test_chaos.py` and `make prove`.
+@pytest.mark.long
 @pytest.mark.parametrize("sent", [1, 3])
 async def test_what_a_crash_left_of_a_line_is_sent_again_and_nothing_is_lost(house: House, sent: int) -> None:
     class Killed(BaseException):
