@@ -38,8 +38,6 @@ class Job(Struct, Generic[P], frozen=True, kw_only=True):
     """What the handler's `bring` has read for it; None where it has none, or found nothing."""
     held_by: Hold | None = None
     """Set while it runs ahead in a line (`Handler.in_line`); None for a job that was claimed itself."""
-    behind: int = 0
-    """How many of its line come after it."""
 
 
 class Done(Struct, frozen=True):

@@ -61,9 +61,7 @@ Verdict = Done | Again | Dead | Finished | Failed | Postponed | Interrupted | Un
 class Run:
     """A row on its way through its handler: one that was claimed, or one that is ahead of it in its line."""
 
-    def __init__(
-        self, claimed: Claimed, handler: Handler[Any], *, held_by: Hold | None = None, behind: int = 0
-    ) -> None:
+    def __init__(self, claimed: Claimed, handler: Handler[Any], *, held_by: Hold | None = None) -> None:
         self.claimed = claimed
         self.handler = handler
         self.unreadable: Unreadable | None = None
@@ -72,7 +70,7 @@ class Run:
             payload = msgspec.json.decode(claimed.payload, type=handler.payload)
         except (msgspec.MsgspecError, RecursionError) as error:
             self.unreadable = Unreadable(f"the payload cannot be read: {error}"[:_REASON_LENGTH])
-        self.job: Job[Any] = _job(claimed, handler, payload, held_by, behind)
+        self.job: Job[Any] = _job(claimed, handler, payload, held_by)
         self._interrupted: Interrupted | None = None
         self._overran = False
         self._is_ending = False
@@ -139,13 +137,8 @@ class Line:
 
     def __init__(self, claimed: Claimed, handler: Handler[Any]) -> None:
         hold = Hold(claimed.id, claimed.attempt)
-        behind = range(len(claimed.ahead), 0, -1)
-        self.ahead = [
-            Run(one, handler, held_by=hold, behind=number)
-            for one, number in zip(claimed.ahead, behind, strict=True)
-        ]
+        self.ahead = [Run(one, handler, held_by=hold) for one in claimed.ahead]
         self.last = Run(claimed, handler)
-        self.interrupted: Interrupted | None = None
 
     @property
     def claimed(self) -> Claimed:
@@ -157,7 +150,6 @@ class Line:
 
     def interrupt(self, why: Interrupted) -> None:
         """Cut off what runs of it now; what comes after is not begun."""
-        self.interrupted = self.interrupted or why
         for run in self.runs:
             run.interrupt(why)
 
@@ -193,9 +185,7 @@ async def bring(tx: Read, handler: Handler[Any], runs: Sequence[Run]) -> None:
         run.job = msgspec.structs.replace(run.job, brought=one)
 
 
-def _job(
-    claimed: Claimed, handler: Handler[Any], payload: Any, held_by: Hold | None, behind: int
-) -> Job[Any]:
+def _job(claimed: Claimed, handler: Handler[Any], payload: Any, held_by: Hold | None) -> Job[Any]:
     return Job(
         id=claimed.id,
         kind=claimed.kind,
@@ -205,7 +195,6 @@ def _job(
         enqueued_at=claimed.enqueued_at,
         deadline=asyncio.get_running_loop().time() + handler.timeout.total_seconds(),
         held_by=held_by,
-        behind=behind,
     )
 
 
