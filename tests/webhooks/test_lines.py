@@ -163,18 +163,19 @@ async def test_a_large_one_in_line_is_sent_in_its_turn(house: House) -> None:
 
 
 # Played within one process; real ones are in `tests/jobs/test_chaos.py` and `make prove`.
-@pytest.mark.long
 @pytest.mark.parametrize("sent", [1, 3])
 async def test_what_a_crash_left_of_a_line_is_sent_again_and_nothing_is_lost(house: House, sent: int) -> None:
     class Killed(BaseException):
         """The process ended here."""
 
     left = sent
+    killed = asyncio.Event()
 
     def chance() -> float:
         nonlocal left
         left -= 1
         if left == 0:
+            killed.set()
             raise Killed
         return 0.5
 
@@ -184,8 +185,7 @@ async def test_what_a_crash_left_of_a_line_is_sent_again_and_nothing_is_lost(hou
         worker = Worker(house.db, {KIND: sender.handler(concurrency=8)})
         running = asyncio.create_task(worker.run())
         async with asyncio.timeout(10):
-            while left > 0:
-                await asyncio.sleep(0.005)
+            await killed.wait()
         # Nothing is given back in order: a task of the worker's has ended as the process would.
         running.cancel()
         await asyncio.wait([running])

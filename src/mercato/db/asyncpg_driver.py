@@ -31,6 +31,14 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]  # it comes without 
         self.unwatch()
         self._watch = self._loop.call_later(seconds, self.terminate)
 
+    def is_usable(self) -> bool:
+        """Tell whether it is open and in no transaction, as far as is known here.
+
+        One whose BEGIN has failed counts as in a transaction to asyncpg: what it is told to begin and to commit from
+        then on is a savepoint.
+        """
+        return not self.is_closed() and not self.is_in_transaction() and self._top_xact is None
+
     def unwatch(self) -> None:
         if self._watch is not None:
             self._watch.cancel()

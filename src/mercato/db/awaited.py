@@ -109,6 +109,10 @@ class Connection:
         """Return a block that is a transaction: committed at its end, rolled back if it raises."""
         return _Transaction(self._sync, self._ask)
 
+    def give_up(self) -> None:
+        """End the driver's connection: another takes its place. For one that was left in the middle of something."""
+        self._sync.invalidate()
+
     async def close(self) -> None:
         """Give the connection back; a transaction that is open is rolled back."""
         await self._ask(self._sync.close)

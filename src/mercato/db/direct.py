@@ -41,6 +41,12 @@ class Direct:
                 await cursor._executemany(text.sql, [text.values(one) for one in given])  # noqa: SLF001
         except adapted.dbapi.Error as error:
             raise self._told(text, error) from error
+        except BaseException as error:
+            # As SQLAlchemy does: cut off in its BEGIN, asyncpg believes ever after that it is in a transaction, and
+            # what others commit on it is none.
+            if not isinstance(error, Exception):
+                self._connection.give_up()
+            raise
         return Result(text.rows(cursor._rows), cursor.rowcount)  # noqa: SLF001
 
     def _told(self, text: Text, error: Exception) -> BaseException:

@@ -141,7 +141,7 @@ def _engine(
     @event.listens_for(sync, "checkout")
     def _alive(connection: Any, _record: object, _proxy: object) -> None:
         # What the driver knows already costs no question; the pool takes another then.
-        if connection.driver_connection.is_closed():
+        if not connection.driver_connection.is_usable():
             raise exc.DisconnectionError
 
     return Engine(sync, patience=patience)

@@ -1,0 +1,116 @@
+"""A task that is cancelled while its transaction is under way leaves a connection that is as good as new, or none."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from sqlalchemy import Column, Executable, Integer, MetaData, Table, bindparam, exc, insert, select, text
+from tests.databases import only_postgresql
+
+from mercato.db.engine import Database
+from mercato.db.prepared import prepared
+
+numbers = Table("numbers", MetaData(), Column("number", Integer, primary_key=True))
+put = prepared(insert(numbers).values(number=bindparam("its_number")))
+get = prepared(select(numbers.c.number).where(numbers.c.number == bindparam("its_number")))
+TURNS = 60
+
+
+@pytest.fixture(autouse=True)
+async def _numbers(db: Database) -> None:
+    async with db.write() as tx:
+        await tx.execute(text("CREATE TABLE numbers (number INTEGER PRIMARY KEY)"))
+
+
+async def written(db: Database) -> set[int]:
+    async with db.read() as tx:
+        return {row.number for row in await tx.all(select(numbers.c.number))}
+
+
+async def find(db: Database, number: int) -> int | None:
+    async with db.read() as tx:
+        found: int | None = await tx.scalar(get, {"its_number": number})
+    return found
+
+
+async def write(db: Database, number: int, statement: Executable = put) -> None:
+    async with db.write() as tx:
+        await tx.execute(statement, {"its_number": number})
+
+
+@pytest.mark.parametrize("statement", [put, insert(numbers).values(number=bindparam("its_number"))])
+async def test_what_is_written_after_a_cancelled_transaction_is_committed(
+    db: Database, statement: Executable
+) -> None:
+    for turns in range(TURNS):
+        cut = asyncio.create_task(write(db, -1, statement))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        cut.cancel()
+        with suppress(asyncio.CancelledError):
+            await cut
+        async with asyncio.timeout(10):
+            await write(db, turns)
+        found = await written(db)
+        assert turns in found
+        if -1 in found:
+            break
+    else:
+        pytest.fail("it was never left to its end")
+
+
+async def test_what_is_written_after_a_cancelled_read_is_committed(db: Database) -> None:
+    for turns in range(TURNS):
+        cut = asyncio.create_task(find(db, -1))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        cut.cancel()
+        with suppress(asyncio.CancelledError):
+            await cut
+        async with asyncio.timeout(10):
+            await write(db, turns)
+            assert await find(db, turns) == turns
+
+
+@only_postgresql
+async def test_a_connection_on_which_no_transaction_could_be_begun_is_used_no_more(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import asyncpg
+
+    execute = asyncpg.Connection.execute
+
+    async def refused(self: Any, query: str, *arguments: Any, **options: Any) -> Any:
+        if query.startswith("BEGIN"):
+            raise asyncpg.QueryCanceledError("canceling statement due to statement timeout")
+        return await execute(self, query, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncpg.Connection, "execute", refused)
+        with pytest.raises(exc.DBAPIError):
+            await write(db, 1)
+    await write(db, 2)
+    assert await written(db) == {2}
+
+
+@only_postgresql
+async def test_a_cancelled_transaction_is_not_left_open_until_its_connection_is_used_again(
+    db: Database, database_url: str
+) -> None:
+    open_ones = text(
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND state LIKE 'idle in transaction%'"
+    )
+    await write(db, 0)
+    async with Database.open(database_url) as other:
+        for turns in range(1, 8):
+            cut = asyncio.create_task(write(db, -1))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            cut.cancel()
+            with suppress(asyncio.CancelledError):
+                await cut
+            async with asyncio.timeout(10), other.read() as tx:
+                while await tx.scalar(open_ones):
+                    await asyncio.sleep(0.01)
