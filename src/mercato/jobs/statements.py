@@ -1,0 +1,195 @@
+"""The SQL of claiming: one statement that finds the heads of some lanes, and the next ones the next time.
+
+A lane's head is its first row in an index that holds the ready rows alone, ordered by kind, group, lane and
+number. The statement walks that index from head to head and jumps over everything behind a head, so that
+20,000 rows of one lane cost as much as one; it goes on where the last claim stopped, so that every lane has
+its turn; and it leaves a group as soon as that has as many running as it may.
+"""
+
+from typing import Any, Final
+
+from sqlalchemy import ARRAY, BigInteger, BindParameter, Text, TextClause, bindparam, func, select, text
+
+from mercato.db.clock import NOW, Dialect
+from mercato.db.prepared import prepared
+from mercato.db.tables import jobs
+from mercato.jobs.queries import in_state
+
+RUNNING: Final = prepared(
+    select(func.count())
+    .select_from(jobs)
+    .where(in_state("running"), jobs.c.kind == bindparam("its_kind", type_=Text))
+)
+
+
+# Written with COALESCE and not as (group, lane) > (…), which SQLite answers by reading the whole lane.
+# `free`: nothing of the lane runs. `room`: how many more of the group may run, this one not counted yet.
+_TEMPLATE = """
+WITH RECURSIVE walk (id, group_key, lane, free, room, found, step) AS (
+    SELECT head.id, head.group_key, head.lane, <FREE>, <ROOM>, 0, 1
+    FROM jobs AS head
+    WHERE head.id = COALESCE((
+        SELECT id FROM jobs
+        WHERE state = 'ready' AND kind = :kind AND group_key = :group_key AND lane > :lane
+        ORDER BY group_key, lane, id LIMIT 1
+    ), (
+        SELECT id FROM jobs
+        WHERE state = 'ready' AND kind = :kind AND group_key > :group_key
+        ORDER BY group_key, lane, id LIMIT 1
+    ))
+    UNION ALL
+    SELECT head.id, head.group_key, head.lane, <FREE>,
+        CASE WHEN head.group_key = walk.group_key THEN walk.room - walk.free ELSE <ROOM> END,
+        walk.found + <TAKEN>, walk.step + 1
+    FROM walk <NEXT HEAD>
+    WHERE walk.found + <TAKEN> < :free AND walk.step < :steps
+),
+picked (id) AS (
+    SELECT id FROM jobs
+    WHERE COALESCE(state, '') = 'ready'
+        AND id <IN> (SELECT walk.id FROM walk WHERE walk.free = 1 AND walk.room > 0)<END>
+    <LOCK>
+)
+<WHAT>
+"""
+
+_COLUMNS = "id, group_key, lane, payload, attempt, failures, losses, enqueued_at"
+
+# Each head by itself.
+_HEADS = """
+UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = :worker, lease_until = <NOW> + :lease
+WHERE id <IN> (SELECT picked.id FROM picked)<END>
+RETURNING <COLUMNS>
+"""
+
+# Each head with those behind it in its lane.
+_WITH_THOSE_BEHIND = """
+SELECT <COLUMNS> FROM jobs
+WHERE id <IN> (
+    SELECT line.id FROM picked <EACH LINE>
+)<END>
+"""
+_BEHIND = """
+    SELECT one.id FROM jobs AS one
+    WHERE one.state = 'ready' AND one.kind = :kind AND one.group_key = head.group_key AND one.lane = head.lane
+        <IN FRONT>
+    ORDER BY one.group_key, one.lane, one.id LIMIT :line
+"""
+
+_HOLD_TEMPLATE = """
+UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = :worker, lease_until = <NOW> + :lease
+WHERE COALESCE(state, '') = 'ready' AND id <IN NUMBERS>
+RETURNING id
+"""
+
+_FREE = """CASE WHEN EXISTS (
+        SELECT 1 FROM jobs AS other WHERE other.state = 'running' AND other.lane = head.lane
+    ) <BLOCKED> THEN 0 ELSE 1 END"""
+
+_BLOCKED = """OR EXISTS (
+        SELECT 1 FROM jobs AS other
+        WHERE other.state = 'waiting' AND other.lane = head.lane AND other.id < head.id
+    )"""
+
+_IN_FRONT = """AND NOT EXISTS (
+            SELECT 1 FROM jobs AS other
+            WHERE other.state = 'waiting' AND other.lane = one.lane AND other.id < one.id
+        )"""
+
+_ROOM = """:per_group - (
+        SELECT count(*) FROM jobs AS other
+        WHERE other.state = 'running' AND other.kind = :kind AND other.group_key = head.group_key
+    )"""
+
+_NEXT = """COALESCE((
+        SELECT id FROM jobs
+        WHERE state = 'ready' AND kind = :kind
+            AND group_key = walk.group_key AND lane > walk.lane AND walk.room - walk.free > 0
+        ORDER BY group_key, lane, id LIMIT 1
+    ), (
+        SELECT id FROM jobs
+        WHERE state = 'ready' AND kind = :kind AND group_key > walk.group_key
+        ORDER BY group_key, lane, id LIMIT 1
+    ))"""
+
+_TAKEN = "CASE WHEN walk.free = 1 AND walk.room > 0 THEN 1 ELSE 0 END"
+
+
+# PostgreSQL makes a plan once, perhaps while the table is small, and keeps it while the table grows. Each part
+# that is its own leaves it no choice but the primary key: LATERAL with OFFSET, ANY, a state it cannot match with
+# an index. SQLite knows none of these and needs none.
+_DIALECT: Final[dict[Dialect, dict[str, str]]] = {
+    "sqlite": {
+        "<NEXT HEAD>": "JOIN jobs AS head ON head.id = <NEXT>",
+        "<IN>": "IN",
+        "<END>": "",
+        "<LOCK>": "",
+        "<EACH LINE>": "JOIN jobs AS head ON head.id = picked.id JOIN jobs AS line ON line.id IN (<BEHIND>)",
+        "<IN NUMBERS>": "IN (SELECT value FROM json_each(:numbers))",
+    },
+    "postgresql": {
+        "<NEXT HEAD>": """CROSS JOIN LATERAL (
+            SELECT id, group_key, lane FROM jobs WHERE id = <NEXT> OFFSET 0
+        ) AS head""",
+        "<IN>": "= ANY(ARRAY",
+        "<END>": ")",
+        "<LOCK>": "FOR UPDATE SKIP LOCKED",
+        "<EACH LINE>": """JOIN jobs AS head ON head.id = picked.id
+            CROSS JOIN LATERAL (<BEHIND> OFFSET 0) AS line""",
+        "<IN NUMBERS>": "= ANY(:numbers)",
+    },
+}
+
+
+def _statement(template: str, dialect: Dialect, *binds: BindParameter[Any], blocking: bool) -> TextClause:
+    parts = {
+        **_DIALECT[dialect],
+        "<COLUMNS>": _COLUMNS,
+        "<BEHIND>": _BEHIND,
+        "<NEXT>": _NEXT,
+        "<FREE>": _FREE,
+        "<BLOCKED>": _BLOCKED if blocking else "",
+        "<IN FRONT>": _IN_FRONT if blocking else "",
+        "<ROOM>": _ROOM,
+        "<TAKEN>": _TAKEN,
+        "<NOW>": NOW[dialect],
+    }
+    for name, part in parts.items():
+        template = template.replace(name, part)
+    return prepared(text(template).bindparams(*binds))
+
+
+def _numbers(*names: str) -> list[BindParameter[Any]]:
+    return [bindparam(name, type_=BigInteger) for name in names]
+
+
+_DIALECTS: Final[tuple[Dialect, ...]] = ("sqlite", "postgresql")
+_WALKED: Final = ("free", "per_group", "steps")
+_EITHER: Final = [(dialect, blocking) for dialect in _DIALECTS for blocking in (False, True)]
+
+# By dialect, and by whether what waits holds up its lane.
+CLAIM: Final = {
+    (dialect, blocking): _statement(
+        _TEMPLATE.replace("<WHAT>", _HEADS), dialect, *_numbers(*_WALKED, "lease"), blocking=blocking
+    )
+    for dialect, blocking in _EITHER
+}
+LINES: Final = {
+    (dialect, blocking): _statement(
+        _TEMPLATE.replace("<WHAT>", _WITH_THOSE_BEHIND),
+        dialect,
+        *_numbers(*_WALKED, "line"),
+        blocking=blocking,
+    )
+    for dialect, blocking in _EITHER
+}
+HOLD: Final = {
+    dialect: _statement(
+        _HOLD_TEMPLATE,
+        dialect,
+        *_numbers("lease"),
+        bindparam("numbers", type_=Text() if dialect == "sqlite" else ARRAY(BigInteger)),
+        blocking=False,
+    )
+    for dialect in _DIALECTS
+}
