@@ -11,6 +11,7 @@ from mercato.web.discovery import discovery
 from mercato.web.edge import Edge
 from mercato.web.marketfront import marketfront
 from mercato.web.oauth import oauth
+from mercato.web.onboarding import onboarding
 from mercato.web.operations import Access, Answer, Call, Operation, Operations, Routes
 from mercato.web.orders import commerce_orders, marketfront_orders
 from mercato.web.system import LASTS, document_bytes, system, version
@@ -38,6 +39,7 @@ async def get_llms(call: Call[None, None]) -> Answer:
 def operations() -> list[Operation]:
     """Return every operation of the service, in the order of its reference."""
     return [
+        *onboarding,
         *commerce,
         *commerce_orders,
         *commerce_webhooks,

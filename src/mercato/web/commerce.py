@@ -1,4 +1,4 @@
-"""The Commerce surface: what merchants' systems call. A handler reads, calls and replies."""
+"""Catalogs and stores on the Commerce surface. A handler reads, calls and replies."""
 
 from typing import Annotated, Any, Final
 from uuid import UUID
@@ -20,10 +20,6 @@ from mercato.catalog.wire import (
 from mercato.stores.model import (
     ItemAvailabilityRequest,
     ItemAvailabilityResponse,
-    OnboardingPage,
-    OnboardingRequest,
-    OnboardingStatus,
-    RetryRequest,
     Store,
     StorePage,
     StoreStatusResponse,
@@ -31,18 +27,15 @@ from mercato.stores.model import (
     StoreStatusValue,
     StoreUpdate,
 )
-from mercato.stores.onboarding import PATH as ONBOARDING
-from mercato.stores.service import store_of
 from mercato.web.operations import Access, Answer, Call, Operations
 from mercato.wire import Wire, instant, parse_uuid
 from mercato.wire.checks import ruled_by
-from mercato.wire.cursor import PAGE, Cursor, PageLimit, read_cursor
+from mercato.wire.cursor import Page, read_cursor
 
 commerce = Operations(access=Access.COMMERCE, tag="Commerce")
 
 STORES = "/v1/commerce/stores"
 _store = {"storeId": errors.StoreNotFound}
-_onboarding = {"onboardingId": errors.OnboardingNotFound}
 _run = {"storeId": errors.StoreNotFound, "catalogIngestId": errors.CatalogIngestNotFound}
 
 
@@ -50,22 +43,13 @@ MOST_URL: Final = 8192
 """Characters of a callbackUrl that the history repeats: a page of a hundred must stay a page."""
 
 
-class Page(Wire):
-    """The query of a list."""
-
-    limit: PageLimit = PAGE
-    cursor: Cursor | None = None
-
-
 def _status_fault(text: str) -> str | None:
     return None if text.lower() in tuple(StoreStatusValue) else "status must be online or paused."
 
 
-class StoresQuery(Wire):
+class StoresQuery(Page):
     """Which stores: a page of all, of one status, or of one partnerStoreId."""
 
-    limit: PageLimit = PAGE
-    cursor: Cursor | None = None
     status: (
         Annotated[str, Meta(description="`online` or `paused`, in any case.", extra=ruled_by(_status_fault))]
         | None
@@ -77,83 +61,6 @@ class StoreQuery(Wire):
     """The store that a request is about."""
 
     store_id: Annotated[str, Meta(extra_json_schema={"format": "uuid"})] | None = None
-
-
-# --- onboarding -----------------------------------------------------------------------------------
-
-
-@commerce.post(
-    ONBOARDING,
-    summary="Register Store",
-    takes=OnboardingRequest,
-    returns=OnboardingStatus,
-    status=201,
-    reply_headers=("Location",),
-    problems=(errors.StoreAlreadyRegistered,),
-)
-async def register_store(call: Call[OnboardingRequest, None]) -> Answer:
-    """Start the onboarding of a store. The catalog is pulled at once; poll Get Onboarding Status."""
-    status = await call.app.onboardings.register(call.caller, call.body, trace=call.trace)
-    return Answer(status, headers=((b"location", f"{ONBOARDING}/{status.onboarding_id}".encode()),))
-
-
-@commerce.get(ONBOARDING, summary="List Onboardings", query=Page, returns=OnboardingPage)
-async def list_onboardings(call: Call[None, Page]) -> OnboardingPage:
-    """Return onboardings that were not cancelled, newest first."""
-    before = read_cursor(call.query.cursor)
-    return await call.app.onboardings.list(call.caller, before=before, limit=call.query.limit)
-
-
-@commerce.get(
-    ONBOARDING + "/{onboardingId}",
-    summary="Get Onboarding Status",
-    returns=OnboardingStatus,
-    missing=_onboarding,
-    problems=(errors.OnboardingNotFound,),
-)
-async def get_onboarding_status(call: Call[None, None]) -> OnboardingStatus:
-    """Return where an onboarding is; when its catalog has failed, every error with a pointer."""
-    return await call.app.onboardings.get(call.caller, call.ids["onboardingId"])
-
-
-@commerce.delete(
-    ONBOARDING + "/{onboardingId}",
-    summary="Cancel Onboarding",
-    status=204,
-    missing=_onboarding,
-    problems=(errors.OnboardingNotFound, errors.OnboardingActive),
-)
-async def cancel_onboarding(call: Call[None, None]) -> None:
-    """Cancel an onboarding that is not active: a running pull is abandoned, and it answers 404 from now on."""
-    await call.app.onboardings.cancel(call.caller, call.ids["onboardingId"])
-
-
-@commerce.post(
-    ONBOARDING + "/{onboardingId}/retry",
-    summary="Retry Onboarding",
-    takes=RetryRequest,
-    body_optional=True,
-    returns=OnboardingStatus,
-    missing=_onboarding,
-    problems=(errors.OnboardingNotFound, errors.OnboardingNotFailed, errors.StoreAlreadyRegistered),
-)
-async def retry_onboarding(call: Call[RetryRequest | None, None]) -> OnboardingStatus:
-    """Pull the catalog of a failed onboarding again, from another URL if one is given."""
-    url = call.body.catalog_callback_url if call.body is not None else None
-    return await call.app.onboardings.retry(call.caller, call.ids["onboardingId"], url, trace=call.trace)
-
-
-@commerce.post(
-    ONBOARDING + "/{onboardingId}/activate",
-    summary="Activate Store",
-    returns=Store,
-    missing=_onboarding,
-    problems=(errors.OnboardingNotFound, errors.OnboardingNotReady),
-)
-async def activate_store(call: Call[None, None]) -> Store:
-    """Make the store live, serving the catalog that was validated. Only when the status is ready_to_activate."""
-    row = await call.app.onboardings.activate(call.caller, call.ids["onboardingId"])
-    return store_of(row, call.app.clock())
 
 
 # --- catalogs -------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec import Meta
 
 from mercato.errors import ValidationFailed
+from mercato.wire.base import Wire
 from mercato.wire.checks import ruled_by
 
 PAGE: Final = 50
@@ -68,3 +69,10 @@ def _decoded(text: str) -> bytes | None:
 
 Cursor = Annotated[str, Meta(extra=ruled_by(lambda text: NOT_OURS if _last(text) is None else None))]
 """The query parameter `cursor`: `cursor: Cursor | None = None`."""
+
+
+class Page(Wire):
+    """The query of a list, and the beginning of every query of one."""
+
+    limit: PageLimit = PAGE
+    cursor: Cursor | None = None

@@ -1,15 +1,11 @@
-"""The one place that builds everything: settings in, a running service out."""
+"""What the service is made of: everything that a request or a job can need, built from the settings."""
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import structlog
 from msgspec import Struct
 from sqlalchemy import text
 
@@ -23,11 +19,9 @@ from mercato.clock import Clock, MakeId
 from mercato.db.changes import ChangeFeed
 from mercato.db.engine import Database
 from mercato.db.errors import DatabaseAway
-from mercato.db.url import open_database
 from mercato.discovery.index import refresh
 from mercato.discovery.service import Discovery
 from mercato.jobs import Handler, Handlers, Worker
-from mercato.jobs.upkeep import read_queue
 from mercato.orders import placement, resend
 from mercato.orders import tokens as order_tokens
 from mercato.orders.changes import Changes
@@ -37,14 +31,12 @@ from mercato.orders.resend import Resender
 from mercato.orders.submission import Submitter
 from mercato.orders.tokens import Seal
 from mercato.orders.validation import Validations
-from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound, PullLimits
-from mercato.partners.accounts import open_vault
 from mercato.partners.callers import Callers
 from mercato.partners.limits import Failures, Limiter
 from mercato.partners.tokens import PURPOSE, Tokens
 from mercato.partners.vault import Vault
-from mercato.settings import Secret, Settings, SettingsError
+from mercato.settings import Settings, SettingsError
 from mercato.stores import places
 from mercato.stores.cache import StoreCache
 from mercato.stores.catalogs import CatalogBodies
@@ -53,9 +45,7 @@ from mercato.stores.menus import Menus
 from mercato.stores.onboarding import Onboardings
 from mercato.stores.places import MoveJob, PlaceJob, Placer
 from mercato.stores.service import Stores
-from mercato.telemetry import Metrics, shared, tracing
-from mercato.telemetry.exposition import exposed
-from mercato.upkeep import Upkeep
+from mercato.telemetry import Metrics
 from mercato.webhooks import deliveries
 from mercato.webhooks.calls import StoreCalls
 from mercato.webhooks.credentials import WebhookCredentials
@@ -65,12 +55,7 @@ if TYPE_CHECKING:
     # Only where it is set: it imports what is installed on request.
     from mercato.partners.shared_limits import SharedLimiter
 
-log = structlog.get_logger("mercato.runtime")
-
 READY_SECONDS: Final = 2.0
-
-GRACE: Final = timedelta(seconds=20)
-"""How long running jobs may take to finish when the worker is told to stop."""
 
 
 @dataclass(frozen=True)
@@ -112,67 +97,7 @@ class Runtime:
             raise DatabaseAway("the database did not answer in time") from None
 
 
-@asynccontextmanager
-async def running(
-    settings: Settings, *, works: bool = True, now: Clock = clock.now, policy: AddressPolicy | None = None
-) -> AsyncIterator[Runtime]:
-    """Build the service and run what belongs to it: caches' news, and with `works` the background work.
-
-    `policy` says which addresses pulls and webhooks may reach; by default the settings do.
-    """
-    async with AsyncExitStack() as stack:
-        stack.enter_context(tracing.exported(settings.traces_endpoint, share=settings.traces_share))
-        db = await stack.enter_async_context(open_database(settings))
-        feed = ChangeFeed(db)
-        outbound = Outbound(policy or AddressPolicy(allow_private=settings.allow_private_networks))
-        stack.push_async_callback(outbound.close)
-        builder = Builder()
-        stack.push_async_callback(builder.close)
-        async with db.read() as tx:
-            # With a key of its own a process would seal what no other can open: better not to start.
-            vault = await open_vault(tx, _revealed(settings.encryption_keys), settings.data_dir)
-        app = _wire(settings, now=now, db=db, feed=feed, vault=vault, outbound=outbound, builder=builder)
-        await stack.enter_async_context(_measured(app))
-        await stack.enter_async_context(_alongside(feed.run(), "changes"))
-        if db.replica is not None:
-            await stack.enter_async_context(_alongside(db.replica.run(), "replica"))
-        await stack.enter_async_context(_alongside(app.callers.run(), "callers"))
-        await stack.enter_async_context(_alongside(app.metrics.run(), "metrics"))
-        if app.shared_limiter is not None:
-            await app.shared_limiter.start()
-            stack.push_async_callback(app.shared_limiter.close)
-        if works:
-            upkeep = Upkeep(
-                db,
-                now,
-                catalog_days=settings.catalog_retention_days,
-                delivery_days=settings.delivery_retention_days,
-                run_days=settings.run_retention_days,
-                customer_days=settings.customer_data_days,
-                audit_days=settings.audit_retention_days,
-            )
-            await stack.enter_async_context(_alongside(upkeep.run(), "upkeep"))
-            await stack.enter_async_context(_working(app.worker))
-        yield app
-
-
-@asynccontextmanager
-async def _measured(app: Runtime) -> AsyncIterator[None]:
-    """Let the figures be read, on a port of their own if one is set."""
-    app.metrics.watch_cache("callers", app.callers.lookups)
-    app.metrics.watch_cache("stores", app.cache.lookups)
-    app.metrics.watch_cache("catalogs", app.compiled.lookups)
-    app.metrics.watch_cache("bodies", app.bodies.lookups)
-    app.metrics.watch_queue(partial(read_queue, app.db))
-    port, token = app.settings.metrics_port, _revealed(app.settings.metrics_token)
-    if port is None or not shared.speaks():
-        yield
-        return
-    async with exposed(app.metrics, host=app.settings.host, port=port, token=token):
-        yield
-
-
-def _wire(
+def wired(
     settings: Settings,
     *,
     now: Clock,
@@ -182,6 +107,7 @@ def _wire(
     outbound: Outbound,
     builder: Builder,
 ) -> Runtime:
+    """Return the service around what has been opened for it; nothing of it runs yet."""
     cache = StoreCache(db, feed)
     compiled = CompiledCatalogs(db)
     limits = _pull_limits(settings)
@@ -313,10 +239,6 @@ def _pull_limits(settings: Settings) -> PullLimits:
     )
 
 
-def _revealed(secret: Secret | None) -> str | None:
-    return None if secret is None else secret.reveal()
-
-
 def _limiter(settings: Settings, now: Clock) -> Limiter | None:
     if not settings.rate_limits:
         return None
@@ -338,24 +260,3 @@ def _shared_limiter(settings: Settings, now: Clock, own: Limiter | None) -> "Sha
     except ImportError:
         raise SettingsError("MERCATO_REDIS_URL needs an extra: pip install 'mercato[redis]'") from None
     return SharedLimiter(settings.redis_url.reveal(), own, now)
-
-
-@asynccontextmanager
-async def _alongside(task: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
-    """Run something that never ends by itself while the block runs."""
-    running_task = asyncio.create_task(task, name=name)
-    try:
-        yield
-    finally:
-        running_task.cancel()
-        await asyncio.gather(running_task, return_exceptions=True)
-
-
-@asynccontextmanager
-async def _working(worker: Worker) -> AsyncIterator[None]:
-    task = asyncio.create_task(worker.run(), name="worker")
-    try:
-        yield
-    finally:
-        await worker.stop(grace=GRACE)
-        await task

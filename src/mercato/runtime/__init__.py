@@ -1,0 +1,114 @@
+"""The one place that builds everything: settings in, a running service out."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from mercato import clock
+from mercato.catalog.builder import Builder
+from mercato.clock import Clock
+from mercato.db.changes import ChangeFeed
+from mercato.db.url import open_database
+from mercato.jobs import Worker
+from mercato.jobs.upkeep import read_queue
+from mercato.outbound.addresses import AddressPolicy
+from mercato.outbound.client import Outbound
+from mercato.partners.accounts import open_vault
+from mercato.runtime.wiring import Runtime, wired
+from mercato.settings import Secret, Settings
+from mercato.telemetry import shared, tracing
+from mercato.telemetry.exposition import exposed
+from mercato.upkeep import Upkeep
+
+__all__ = ["GRACE", "Runtime", "running"]
+
+GRACE: Final = timedelta(seconds=20)
+"""How long running jobs may take to finish when the worker is told to stop."""
+
+
+@asynccontextmanager
+async def running(
+    settings: Settings, *, works: bool = True, now: Clock = clock.now, policy: AddressPolicy | None = None
+) -> AsyncIterator[Runtime]:
+    """Build the service and run what belongs to it: caches' news, and with `works` the background work.
+
+    `policy` says which addresses pulls and webhooks may reach; by default the settings do.
+    """
+    async with AsyncExitStack() as stack:
+        stack.enter_context(tracing.exported(settings.traces_endpoint, share=settings.traces_share))
+        db = await stack.enter_async_context(open_database(settings))
+        feed = ChangeFeed(db)
+        outbound = Outbound(policy or AddressPolicy(allow_private=settings.allow_private_networks))
+        stack.push_async_callback(outbound.close)
+        builder = Builder()
+        stack.push_async_callback(builder.close)
+        async with db.read() as tx:
+            # With a key of its own a process would seal what no other can open: better not to start.
+            vault = await open_vault(tx, _revealed(settings.encryption_keys), settings.data_dir)
+        app = wired(settings, now=now, db=db, feed=feed, vault=vault, outbound=outbound, builder=builder)
+        await stack.enter_async_context(_measured(app))
+        await stack.enter_async_context(_alongside(feed.run(), "changes"))
+        if db.replica is not None:
+            await stack.enter_async_context(_alongside(db.replica.run(), "replica"))
+        await stack.enter_async_context(_alongside(app.callers.run(), "callers"))
+        await stack.enter_async_context(_alongside(app.metrics.run(), "metrics"))
+        if app.shared_limiter is not None:
+            await app.shared_limiter.start()
+            stack.push_async_callback(app.shared_limiter.close)
+        if works:
+            upkeep = Upkeep(
+                db,
+                now,
+                catalog_days=settings.catalog_retention_days,
+                delivery_days=settings.delivery_retention_days,
+                run_days=settings.run_retention_days,
+                customer_days=settings.customer_data_days,
+                audit_days=settings.audit_retention_days,
+            )
+            await stack.enter_async_context(_alongside(upkeep.run(), "upkeep"))
+            await stack.enter_async_context(_working(app.worker))
+        yield app
+
+
+@asynccontextmanager
+async def _measured(app: Runtime) -> AsyncIterator[None]:
+    """Let the figures be read, on a port of their own if one is set."""
+    app.metrics.watch_cache("callers", app.callers.lookups)
+    app.metrics.watch_cache("stores", app.cache.lookups)
+    app.metrics.watch_cache("catalogs", app.compiled.lookups)
+    app.metrics.watch_cache("bodies", app.bodies.lookups)
+    app.metrics.watch_queue(partial(read_queue, app.db))
+    port, token = app.settings.metrics_port, _revealed(app.settings.metrics_token)
+    if port is None or not shared.speaks():
+        yield
+        return
+    async with exposed(app.metrics, host=app.settings.host, port=port, token=token):
+        yield
+
+
+def _revealed(secret: Secret | None) -> str | None:
+    return None if secret is None else secret.reveal()
+
+
+@asynccontextmanager
+async def _alongside(task: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """Run something that never ends by itself while the block runs."""
+    running_task = asyncio.create_task(task, name=name)
+    try:
+        yield
+    finally:
+        running_task.cancel()
+        await asyncio.gather(running_task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _working(worker: Worker) -> AsyncIterator[None]:
+    task = asyncio.create_task(worker.run(), name="worker")
+    try:
+        yield
+    finally:
+        await worker.stop(grace=GRACE)
+        await task
