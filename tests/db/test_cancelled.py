@@ -1,6 +1,7 @@
 """A task that is cancelled while its transaction is under way leaves a connection that is as good as new, or none."""
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -39,17 +40,22 @@ async def write(db: Database, number: int, statement: Executable = put) -> None:
         await tx.execute(statement, {"its_number": number})
 
 
+async def cut_off(work: Coroutine[Any, Any, object], *, after: int) -> None:
+    """Cancel the work after so many turns of the event loop."""
+    task = asyncio.create_task(work)
+    for _ in range(after):
+        await asyncio.sleep(0)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
 @pytest.mark.parametrize("statement", [put, insert(numbers).values(number=bindparam("its_number"))])
 async def test_what_is_written_after_a_cancelled_transaction_is_committed(
     db: Database, statement: Executable
 ) -> None:
     for turns in range(TURNS):
-        cut = asyncio.create_task(write(db, -1, statement))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        cut.cancel()
-        with suppress(asyncio.CancelledError):
-            await cut
+        await cut_off(write(db, -1, statement), after=turns)
         async with asyncio.timeout(10):
             await write(db, turns)
         found = await written(db)
@@ -62,12 +68,7 @@ async def test_what_is_written_after_a_cancelled_transaction_is_committed(
 
 async def test_what_is_written_after_a_cancelled_read_is_committed(db: Database) -> None:
     for turns in range(TURNS):
-        cut = asyncio.create_task(find(db, -1))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        cut.cancel()
-        with suppress(asyncio.CancelledError):
-            await cut
+        await cut_off(find(db, -1), after=turns)
         async with asyncio.timeout(10):
             await write(db, turns)
             assert await find(db, turns) == turns
@@ -105,12 +106,7 @@ async def test_a_cancelled_transaction_is_not_left_open_until_its_connection_is_
     await write(db, 0)
     async with Database.open(database_url) as other:
         for turns in range(1, 8):
-            cut = asyncio.create_task(write(db, -1))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            cut.cancel()
-            with suppress(asyncio.CancelledError):
-                await cut
+            await cut_off(write(db, -1), after=turns)
             async with asyncio.timeout(10), other.read() as tx:
                 while await tx.scalar(open_ones):
                     await asyncio.sleep(0.01)
