@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -23,7 +24,7 @@ async def test_a_placement_whose_client_has_gone_is_finished_before_the_server_s
         return web.json_response({"accepted": True, "partnerOrderId": "P-1"})
 
     async with opened(tmp_path / "data", MERCATO_PLACE_SECONDS="10") as network:
-        place = {
+        place: Any = {
             "json": network.order("gone"),
             "headers": {
                 "Authorization": f"Bearer {network.keys['marketfrontKey']}",

@@ -14,6 +14,8 @@ from sqlalchemy import Connection as SyncConnection
 from sqlalchemy import CursorResult, Executable, Transaction
 from sqlalchemy import Engine as SyncEngine
 from sqlalchemy.engine.interfaces import Dialect
+from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
+from sqlalchemy.pool.base import _ConnectionRecord
 from sqlalchemy.util import greenlet_spawn
 
 _T = TypeVar("_T")
@@ -27,6 +29,15 @@ class Watched(Protocol):
     def watch(self, seconds: float) -> None: ...
 
     def unwatch(self) -> None: ...
+
+
+class Pool(AsyncAdaptedQueuePool):
+    """A pool of which nobody waits for a connection that could not be made."""
+
+    def _create_connection(self) -> ConnectionPoolEntry:
+        # SQLAlchemy's own connects here, and tells nobody that there is room again when that fails or is cut off.
+        # What is connected by whoever takes it goes back into the pool, and the next one tries.
+        return _ConnectionRecord(self, connect=False)
 
 
 class Engine:
