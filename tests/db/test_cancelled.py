@@ -74,6 +74,20 @@ async def test_what_is_written_after_a_cancelled_read_is_committed(db: Database)
             assert await find(db, turns) == turns
 
 
+@pytest.mark.parametrize("turns", [1, 2, 3])
+async def test_nobody_waits_for_a_connection_whose_making_was_cut_off(database_url: str, turns: int) -> None:
+    async with Database.open(database_url, pool_size=1) as fresh:
+        cut = asyncio.create_task(write(fresh, 1))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        waits = asyncio.create_task(write(fresh, 2))
+        await asyncio.sleep(0)
+        cut.cancel()
+        async with asyncio.timeout(5):
+            await asyncio.wait([cut, waits])
+            assert await written(fresh) == {2}
+
+
 @only_postgresql
 async def test_a_connection_on_which_no_transaction_could_be_begun_is_used_no_more(
     db: Database, monkeypatch: pytest.MonkeyPatch

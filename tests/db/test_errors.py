@@ -3,6 +3,7 @@ import sqlite3
 from datetime import timedelta
 from pathlib import Path
 
+import asyncpg
 import pytest
 from sqlalchemy import Index, exc, select, text
 from tests.databases import only_postgresql, only_sqlite
@@ -10,6 +11,7 @@ from tests.databases import only_postgresql, only_sqlite
 from mercato.db import sqlite
 from mercato.db.engine import Database, Write
 from mercato.db.errors import DatabaseAway, is_unavailable, is_unique_violation
+from mercato.db.migrate import migrate
 from mercato.db.tables import jobs, jobs_dedup, jobs_one_running_per_lane
 
 
@@ -81,6 +83,19 @@ async def test_a_file_that_another_process_keeps_locked_is_unavailable_after_the
                 await add(tx)
     finally:
         other.close()
+
+
+@only_postgresql
+async def test_a_start_whose_connection_is_ended_while_it_is_made_finds_the_database_away(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ended(*_: object, **__: object) -> None:
+        raise asyncpg.InternalClientError("cannot switch to state 11; another operation (2) is in progress")
+
+    monkeypatch.setattr(asyncpg.Connection, "prepare", ended)
+    with pytest.raises(exc.DBAPIError) as refused:
+        await migrate(database_url)
+    assert is_unavailable(refused.value)
 
 
 async def test_a_directory_that_is_not_there_is_unavailable(tmp_path: Path) -> None:

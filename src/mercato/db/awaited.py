@@ -5,20 +5,27 @@ nobody here opens. What it does for Core is done here in the same way: the drive
 above them runs in a greenlet that is left while a driver waits.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy import Connection as SyncConnection
 from sqlalchemy import CursorResult, Executable, Transaction
 from sqlalchemy import Engine as SyncEngine
 from sqlalchemy.engine.interfaces import Dialect
+from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
+from sqlalchemy.pool.base import _ConnectionRecord
 from sqlalchemy.util import greenlet_spawn
 
 _T = TypeVar("_T")
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+CLOSE_SECONDS: Final = 2.0
+"""How long the far ends of watched connections may take to say goodbye: there is nothing else to hear from them."""
 
 
 class Watched(Protocol):
@@ -27,6 +34,15 @@ class Watched(Protocol):
     def watch(self, seconds: float) -> None: ...
 
     def unwatch(self) -> None: ...
+
+
+class Pool(AsyncAdaptedQueuePool):
+    """A pool of which nobody waits for a connection that could not be made."""
+
+    def _create_connection(self) -> ConnectionPoolEntry:
+        # SQLAlchemy's own connects here, and tells nobody that there is room again when that fails or is cut off.
+        # What is connected by whoever takes it goes back into the pool, and the next one tries.
+        return _ConnectionRecord(self, connect=False)
 
 
 class Engine:
@@ -63,7 +79,10 @@ class Engine:
 
     async def dispose(self) -> None:
         """Close the connections that nobody uses; the others when they come back."""
-        await greenlet_spawn(self._sync.dispose)
+        # A process that is to end must not wait for ever for a network that swallows what is sent.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if self._patience is None else CLOSE_SECONDS):
+                await greenlet_spawn(self._sync.dispose)
 
 
 class Connection:

@@ -70,6 +70,9 @@ def _is_away(error: BaseException) -> bool:
 
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith(_POSTGRES_AWAY)
+    if isinstance(error, asyncpg.InternalClientError):
+        # Told to end between two of our words: asyncpg can make nothing of that, and ends the connection.
+        return True
     # asyncpg says InterfaceError of wrong arguments, too; those are bugs.
     return isinstance(error, asyncpg.InterfaceError) and "closed" in str(error)
 

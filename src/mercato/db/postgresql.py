@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import create_engine, event, exc
 from sqlalchemy.engine import URL, make_url
 
-from mercato.db.awaited import Engine
+from mercato.db.awaited import Engine, Pool
 from mercato.db.errors import DatabaseAway
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -121,6 +121,7 @@ def _engine(
     patience = (bounds.statement_timeout + GRACE).total_seconds()
     sync = create_engine(
         sqlalchemy_url(url),
+        poolclass=Pool,
         pool_size=bounds.pool_size,
         max_overflow=0,
         pool_timeout=bounds.pool_timeout.total_seconds(),

@@ -13,7 +13,7 @@ from sqlalchemy import Engine as SyncEngine
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import URL
 
-from mercato.db.awaited import Engine
+from mercato.db.awaited import Engine, Pool
 from mercato.db.errors import UnusableUrl
 from mercato.db.sqlite_driver import Connection
 
@@ -98,6 +98,7 @@ def _engine(
     sync: SyncEngine = create_engine(
         URL.create("sqlite+aiosqlite", database=str(path)),
         creator=lambda: sync.dialect.dbapi.connect(async_creator_fn=connect),  # type: ignore[union-attr]  # its own
+        poolclass=Pool,
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=pool_timeout.total_seconds(),

@@ -5,6 +5,7 @@ called, and its answer sent. Every refusal leaves through `problems.render`, or 
 it, every bug as a bare 500.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from time import perf_counter
 from typing import Any, Final, cast
@@ -64,6 +65,8 @@ class Edge:
         self._answered = app.metrics.answered
         self._public_url = app.settings.public_url
         self._deadlines = Deadlines(app.settings.body_seconds)
+        self.under_way: set[asyncio.Task[Any]] = set()
+        """What answers requests now, those included whose clients have gone: the server waits for none of these."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request. Lifespan belongs to `web.app`."""
@@ -72,6 +75,9 @@ class Edge:
         answered: Headers = []
         body_in = Body(receive, head, self._deadlines) if head.has_body else None
         named, render = "none", problems.PROBLEM_DETAILS.render
+        task = asyncio.current_task()
+        assert task is not None
+        self.under_way.add(task)
         try:
             found = self._find(scope["method"], head.path)
             operation = found.operation
@@ -81,6 +87,8 @@ class Edge:
             status, headers, body = render(problem, context_of(head))
         except Exception as bug:  # noqa: BLE001  # the one place where a bug becomes a bare 500, logged in full
             status, headers, body = render(self._fault(bug, head), context_of(head))
+        finally:
+            self.under_way.discard(task)
         self._answered(named, status, perf_counter() - started)
         if body_in is not None and body_in.is_coming:
             await body_in.drain()

@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
@@ -37,6 +37,15 @@ DRAIN_SECONDS: Final = 20.0
 
 class PortTakenError(OSError):
     """Another process listens on the address already."""
+
+
+class Application(Protocol):
+    """An ASGI application that knows what it is at: of a request whose client has gone the server knows nothing."""
+
+    @property
+    def under_way(self) -> set[asyncio.Task[Any]]: ...
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
 
 
 class _Server(Server):
@@ -95,7 +104,7 @@ def url_of(listener: socket.socket) -> str:
 
 @asynccontextmanager
 async def serving(
-    app: Any, *, host: str = "127.0.0.1", port: int = 0, listener: socket.socket | None = None
+    app: Application, *, host: str = "127.0.0.1", port: int = 0, listener: socket.socket | None = None
 ) -> AsyncIterator[str]:
     """Serve the ASGI application while the block runs; gives the base URL once requests are answered.
 
@@ -125,7 +134,7 @@ async def serving(
         yield url_of(taken)
     finally:
         server.stop()  # type: ignore[no-untyped-call]
-        _, late = await asyncio.wait({task}, timeout=DRAIN_SECONDS)
+        _, late = await asyncio.wait({task, *app.under_way}, timeout=DRAIN_SECONDS)
         for still_running in late:
             still_running.cancel()
         if listener is None:

@@ -1,13 +1,13 @@
 """A span for each request, where traces are exported: around the edge, which knows nothing of it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mercato.telemetry import tracing
 from mercato.telemetry.acting import acting_now
 from mercato.web.body import Message, Receive
-
-App = Callable[[Any, Receive, Callable[[Message], Awaitable[None]]], Awaitable[None]]
+from mercato.web.edge import Edge
 
 HEADER = b"traceparent"
 FIRST_SERVER_ERROR = 500
@@ -16,8 +16,12 @@ FIRST_SERVER_ERROR = 500
 class Traced:
     """The application as it is traced: its requests belong to their span, and what they cause belongs to them."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(self, edge: Edge) -> None:
+        self._edge = edge
+
+    @property
+    def under_way(self) -> set[asyncio.Task[Any]]:
+        return self._edge.under_way
 
     async def __call__(
         self, scope: Any, receive: Receive, send: Callable[[Message], Awaitable[None]]
@@ -35,7 +39,7 @@ class Traced:
 
             headers = [pair for pair in scope["headers"] if pair[0] != HEADER]
             headers.append((HEADER, tracing.current("").encode()))
-            await self._app({**scope, "headers": headers}, receive, watched)
+            await self._edge({**scope, "headers": headers}, receive, watched)
 
 
 def _tell(span: Any, method: str, status: int) -> None:

@@ -1,0 +1,55 @@
+"""Decisions §12: SIGTERM drains, also what nobody waits for any more."""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from tests.api.trade import PLACE
+from tests.databases import only_sqlite
+from tests.processes.test_placement_killed import opened
+
+
+@only_sqlite
+async def test_a_placement_whose_client_has_gone_is_finished_before_the_server_stops(
+    tmp_path: Path, database_kind: str
+):
+    asked, answers = asyncio.Event(), asyncio.Event()
+
+    async def slowly(_request: web.Request, _body: bytes) -> web.Response:
+        asked.set()
+        await answers.wait()
+        return web.json_response({"accepted": True, "partnerOrderId": "P-1"})
+
+    async with opened(tmp_path / "data", MERCATO_PLACE_SECONDS="10") as network:
+        place: Any = {
+            "json": network.order("gone"),
+            "headers": {
+                "Authorization": f"Bearer {network.keys['marketfrontKey']}",
+                "Idempotency-Key": "gone",
+            },
+        }
+        network.till.server.answers["place"] = slowly
+        async with network.serving() as (process, base), aiohttp.ClientSession() as session:
+            placing = asyncio.create_task(session.post(base + PLACE, **place))
+            async with asyncio.timeout(10):
+                await asked.wait()
+            placing.cancel()
+            await asyncio.wait([placing])
+            process.send_signal(signal.SIGTERM)
+            # Long enough for a server that waits for nothing to be gone.
+            await asyncio.sleep(0.5)
+            answers.set()
+            async with asyncio.timeout(15):
+                assert await process.wait() == 0
+        network.till.server.answers["place"] = {"accepted": False}
+        async with (
+            network.serving() as (_, base),
+            aiohttp.ClientSession() as session,
+            session.post(base + PLACE, **place) as reply,
+        ):
+            assert reply.status == 201, await reply.read()
+            assert reply.headers["Idempotent-Replayed"] == "true"
+            assert (await reply.json())["partnerOrderId"] == "P-1"
