@@ -82,6 +82,13 @@ async def submissions(here: Trade) -> int:
 
 
 async def test_a_repeat_joins_the_order_with_the_same_bytes_under_the_same_id(foreground: Trade):
+async def give_up(here: Trade, *, at: datetime) -> None:
+    """Let the time of an order that waits be over then."""
+    async with here.mercato.app.db.write() as tx:
+        await tx.execute(update(order_submissions).values(give_up_at=at))
+        await tx.execute(update(jobs).where(jobs.c.kind == resend.KIND).values(run_at=at))
+
+
     here = foreground
     order = here.order(payment=CARD)
     is_silent(here.shop)
@@ -227,9 +234,7 @@ async def test_an_order_that_nobody_took_is_cancelled_and_both_sides_are_told(
 
 async def test_an_answer_after_the_cancel_comes_too_late(database_url: str, tmp_path: Path, shop: Merchant):
     """The store's answer hangs while the order is given up: it stays cancelled, and the store is told so."""
-    async with running(
-        database_url, tmp_path / "data", shop, place_seconds=15.0, place_resend_seconds=0.2
-    ) as here:
+    async with running(database_url, tmp_path / "data", shop, place_seconds=15.0) as here:
         go, calls = asyncio.Event(), 0
 
         async def slowly(_request: web.Request, _body: bytes) -> web.Response:
@@ -241,9 +246,29 @@ async def test_an_answer_after_the_cancel_comes_too_late(database_url: str, tmp_
         here.shop.answers["place"] = slowly
         asked = asyncio.create_task(here.place(here.order(), key="k"))
         await heard(here.shop, "/hooks/place")
-        app = here.mercato.app
-        async with app.db.write() as tx:
-            await tx.execute(update(jobs).where(jobs.c.kind == resend.KIND).values(run_at=LONG_AGO))
+        await give_up(here, at=LONG_AGO)
+async def test_a_store_is_not_sent_an_order_after_it_was_told_of_its_end(
+    database_url: str, tmp_path: Path, shop: Merchant
+):
+    """A repeat joins the order just before it is given up, and has time left for more attempts than that."""
+    async with running(database_url, tmp_path / "data", shop, place_seconds=3.0) as here:
+        is_silent(here.shop)
+        order_id = unreachable(await here.place(here.order(), key="k"))
+        while not here.shop.received.empty():
+            here.shop.received.get_nowait()
+        await give_up(here, at=here.mercato.app.clock() + timedelta(seconds=0.3))
+        again = await here.place(here.order(), key="k")
+        assert again.json()["orderId"] == order_id
+        told: list[str] = []
+        while "/hooks/order-cancelled" not in told:
+            told.append((await here.shop.webhook())[0])
+        await asyncio.sleep(0.7)
+        told += [here.shop.received.get_nowait()[0] for _ in range(here.shop.received.qsize())]
+        assert "/hooks/place" in told
+        assert "/hooks/place" not in told[told.index("/hooks/order-cancelled") :], told
+        assert (await here.place(here.order(), key="k")).json()["errorCode"] == "ORDER_CLOSED"
+
+
         await heard(here.shop, "/hooks/order-cancelled")
         go.set()
         reply = await asked

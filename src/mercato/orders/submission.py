@@ -118,7 +118,11 @@ class Submitter(Struct, frozen=True):
         return called, _without(judge.reply, submission.hidden)
 
     async def submit(self, submission: Submission, *, seconds: float) -> Outcome:
-        """Try until the store has answered or the seconds are over. A store that is cut off isn't waited for."""
+        """Try until the store has answered or the seconds are over. A store that is cut off isn't waited for.
+
+        Nor is it called once the order is to be given up: it would hear of it after it was told of its end.
+        """
+        seconds = min(seconds, (submission.give_up_at - self.clock()).total_seconds())
         until = asyncio.get_running_loop().time() + seconds
         calls: list[Called] = []
         wait, left = FIRST_WAIT, seconds
