@@ -1,10 +1,12 @@
 """What is kept for how long: orders stay, customers do not."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import select, update
+from structlog.testing import capture_logs
 from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, PLACE, Trade, trade
 from tests.service import Merchant, Service
 
@@ -90,6 +92,27 @@ async def test_a_customer_is_erased_at_once_and_nobody_else_is(here: Trade):
     again = await here.front.post(PLACE, order, headers=headers)
     assert (again.status, again.json()["orderId"]) == (201, placed["orderId"]), "no second order"
     assert "customer" not in again.json()
+
+
+async def test_what_is_kept_too_long_goes_though_something_went_wrong_before(
+    here: Trade, monkeypatch: pytest.MonkeyPatch
+):
+    tried: asyncio.Queue[None] = asyncio.Queue()
+
+    async def once(_self: Upkeep) -> None:
+        tried.put_nowait(None)
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Upkeep, "once", once)
+    monkeypatch.setattr("mercato.upkeep.FIRST_SECONDS", 0.0)
+    monkeypatch.setattr("mercato.upkeep.EVERY_SECONDS", 0.0)
+    task = asyncio.create_task(upkeep(here, 0).run())
+    with capture_logs() as logs:
+        async with asyncio.timeout(5):
+            await tried.get()
+            await tried.get()
+    task.cancel()
+    assert logs[0]["event"] == "bug in upkeep"
 
 
 @pytest.mark.parametrize("name", ["%", "_", '"', "ada", "{}", "\\", "ADA@EXAMPLE.COM "])
