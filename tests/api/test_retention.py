@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from aiohttp import web
 from sqlalchemy import select, update
 from structlog.testing import capture_logs
 from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, PLACE, VALIDATE, Trade, trade
-from tests.service import Merchant, Service
+from tests.service import Merchant, Service, service
 
 from mercato import clock
 from mercato.db import tables
@@ -144,6 +145,20 @@ async def test_what_is_kept_too_long_goes_though_something_went_wrong_before(
             await tried.get()
     task.cancel()
     assert logs[0]["event"] == "bug in upkeep"
+
+
+async def test_a_part_of_the_service_that_ends_by_a_bug_is_told(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def ends(_self: Upkeep) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Upkeep, "run", ends)
+    with capture_logs() as logs:
+        async with service(database_url, tmp_path / "data") as mercato:
+            assert (await mercato.partner())[0]
+    told = [(one["event"], one["part"]) for one in logs if one["log_level"] == "error"]
+    assert told == [("bug: a part of the service has ended", "upkeep")]
 
 
 @pytest.mark.parametrize("name", ["%", "_", '"', "ada", "{}", "\\", "ADA@EXAMPLE.COM "])
