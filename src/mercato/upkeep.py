@@ -42,17 +42,18 @@ class Upkeep(Struct, frozen=True):
     audit_days: int = 365
 
     async def run(self) -> None:
-        """Tidy up soon and every ten minutes, for ever; a database that is away is tried again later."""
+        """Tidy up soon and every ten minutes, for ever, whatever goes wrong on the way."""
         pause = FIRST_SECONDS
         while True:
             await asyncio.sleep(pause)
             pause = EVERY_SECONDS
             try:
                 await self.once()
-            except Exception as error:
-                if not is_unavailable(error):
-                    raise
-                log.warning("upkeep waits: the database is away")
+            except Exception as error:  # told; what is tidied up in ten minutes is tidied up in time
+                if is_unavailable(error):
+                    log.warning("upkeep waits: the database is away")
+                else:
+                    log.exception("bug in upkeep")
 
     async def once(self) -> None:
         """Delete everything that is older than it is kept."""

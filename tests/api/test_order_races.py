@@ -16,6 +16,7 @@ from tests.catalog.documents import TEA, cafe
 from tests.databases import only_postgresql
 from tests.service import Client, Merchant, Reply, service
 
+from mercato.clock import rfc3339
 from mercato.orders import queries
 
 MANY = 50
@@ -227,6 +228,17 @@ async def test_updates_at_once_move_an_order_only_forward_and_each_event_has_its
             if path == "/events":
                 sequences.add(json.loads(body)["data"]["sequence"])
         assert sequences == set(range(1, len(changes) + 1))
+
+
+async def test_an_update_that_waited_for_another_is_later_than_it(here: Trade):
+    placed, app = await here.placed(), here.mercato.app
+    async with app.db.write() as tx:
+        assert await queries.find_order_by_id(tx, UUID(placed["orderId"]), lock=True)
+        waits = asyncio.create_task(here.update(placed, status="confirmed"))
+        await asyncio.sleep(0.2)
+        now = app.clock()
+        await queries.move_order(tx, UUID(placed["orderId"]), updated_at=now)
+    assert (await waits).json()["updatedAt"] >= rfc3339(now)
 
 
 @only_postgresql

@@ -132,6 +132,19 @@ async def test_payments_of_any_kind_go_to_the_store_and_none_is_fine_too(here: T
     assert "payment" not in places[1]
 
 
+@pytest.mark.parametrize("number", ["4111111111111111", "98765432109876543210", "41111111.50", "-41111111"])
+async def test_a_card_that_is_sent_as_a_number_is_not_kept_either(here: Trade, number: str):
+    async def echoes(_request: web.Request, body: bytes) -> web.Response:
+        return web.Response(body=b'{"accepted": true, "echo": ' + body[body.index(b'"payment"') + 10 : -1])
+
+    here.shop.answers["place"] = echoes
+    raw = json.dumps(here.order()).encode()[:-1] + b', "payment": {"n": [%s, true]}}' % number.encode()
+    reply = await here.front.post(PLACE, raw, headers={"Idempotency-Key": "k"})
+    assert reply.status == 201, reply.body
+    assert number.encode() in here.shop.received.get_nowait()[2] + here.shop.received.get_nowait()[2]
+    silent(await everything(here.mercato), number)
+
+
 async def test_a_card_is_kept_sealed_while_its_order_waits_and_then_nowhere(here: Trade):
     here.shop.answers["place"] = scripted((500, {"echo": TOKEN, "who": "Augusta King"}))
     waiting = await here.place(order(here), key="k")

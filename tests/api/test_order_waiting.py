@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 from sqlalchemy import select, update
-from tests.api.trade import MERCHANT, ORDERS, Trade, trade
+from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
 from tests.service import Merchant, Reply, service
 
 from mercato.db.tables import jobs, order_submissions
 from mercato.orders import placement, resend
+from mercato.orders.forgetting import forget_customer
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}
@@ -81,6 +82,13 @@ async def submissions(here: Trade) -> int:
         return len(await tx.all(select(order_submissions)))
 
 
+async def give_up(here: Trade, *, at: datetime) -> None:
+    """Let the time of an order that waits be over then."""
+    async with here.mercato.app.db.write() as tx:
+        await tx.execute(update(order_submissions).values(give_up_at=at))
+        await tx.execute(update(jobs).where(jobs.c.kind == resend.KIND).values(run_at=at))
+
+
 async def test_a_repeat_joins_the_order_with_the_same_bytes_under_the_same_id(foreground: Trade):
     here = foreground
     order = here.order(payment=CARD)
@@ -102,6 +110,24 @@ async def test_a_repeat_joins_the_order_with_the_same_bytes_under_the_same_id(fo
     assert replayed.headers["Idempotent-Replayed"] == "true"
     assert replayed.body == joined.body
     assert len((await here.pos.get(MERCHANT)).json()["orders"]) == 1
+
+
+async def test_a_customer_who_is_erased_while_the_store_is_asked_stays_erased(foreground: Trade):
+    here = foreground
+    is_silent(here.shop)
+    order_id = unreachable(await here.place(here.order(payment=CARD), key="k"))
+    async with here.mercato.app.db.write() as tx:
+        assert await forget_customer(tx, CUSTOMER["email"], after=None, limit=10) == (1, None)
+    here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "A"}
+    placed = await here.place(here.order(payment=CARD), key="k")
+    assert (placed.status, placed.json()["orderId"]) == (201, order_id)
+    assert CUSTOMER["email"] in (await heard(here.shop, "/hooks/place", 2))[-1][1].decode()
+    page = (await here.pos.get("/v1/commerce/webhook-deliveries?type=order.place")).json()
+    (logged,) = page["deliveries"]
+    body = (await here.pos.get(f"/v1/commerce/webhook-deliveries/{logged['id']}")).json()["body"]
+    assert (body["type"], body["data"]["orderId"]) == ("order.place", order_id)
+    assert body["data"]["order"].keys() == {"cart", "fulfillment", "amounts"}
+    assert "payment" not in body["data"]
 
 
 async def test_a_repeat_joins_even_if_its_order_could_not_be_placed_any_more(foreground: Trade):
@@ -225,11 +251,31 @@ async def test_an_order_that_nobody_took_is_cancelled_and_both_sides_are_told(
         ]  # fmt: skip
 
 
+async def test_a_store_is_not_sent_an_order_after_it_was_told_of_its_end(
+    database_url: str, tmp_path: Path, shop: Merchant
+):
+    """A repeat joins the order just before it is given up, and has time left for more attempts than that."""
+    async with running(database_url, tmp_path / "data", shop, place_seconds=3.0) as here:
+        is_silent(here.shop)
+        order_id = unreachable(await here.place(here.order(), key="k"))
+        while not here.shop.received.empty():
+            here.shop.received.get_nowait()
+        await give_up(here, at=here.mercato.app.clock() + timedelta(seconds=0.3))
+        again = await here.place(here.order(), key="k")
+        assert again.json()["orderId"] == order_id
+        told: list[str] = []
+        while "/hooks/order-cancelled" not in told:
+            told.append((await here.shop.webhook())[0])
+        await asyncio.sleep(0.7)
+        told += [here.shop.received.get_nowait()[0] for _ in range(here.shop.received.qsize())]
+        assert "/hooks/place" in told
+        assert "/hooks/place" not in told[told.index("/hooks/order-cancelled") :], told
+        assert (await here.place(here.order(), key="k")).json()["errorCode"] == "ORDER_CLOSED"
+
+
 async def test_an_answer_after_the_cancel_comes_too_late(database_url: str, tmp_path: Path, shop: Merchant):
     """The store's answer hangs while the order is given up: it stays cancelled, and the store is told so."""
-    async with running(
-        database_url, tmp_path / "data", shop, place_seconds=15.0, place_resend_seconds=0.2
-    ) as here:
+    async with running(database_url, tmp_path / "data", shop, place_seconds=15.0) as here:
         go, calls = asyncio.Event(), 0
 
         async def slowly(_request: web.Request, _body: bytes) -> web.Response:
@@ -241,9 +287,7 @@ async def test_an_answer_after_the_cancel_comes_too_late(database_url: str, tmp_
         here.shop.answers["place"] = slowly
         asked = asyncio.create_task(here.place(here.order(), key="k"))
         await heard(here.shop, "/hooks/place")
-        app = here.mercato.app
-        async with app.db.write() as tx:
-            await tx.execute(update(jobs).where(jobs.c.kind == resend.KIND).values(run_at=LONG_AGO))
+        await give_up(here, at=LONG_AGO)
         await heard(here.shop, "/hooks/order-cancelled")
         go.set()
         reply = await asked

@@ -1,17 +1,21 @@
 """What is kept for how long: orders stay, customers do not."""
 
+import asyncio
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from sqlalchemy import select, update
-from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, PLACE, Trade, trade
-from tests.service import Merchant, Service
+from structlog.testing import capture_logs
+from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, PLACE, VALIDATE, Trade, trade
+from tests.service import Merchant, Service, service
 
 from mercato import clock
 from mercato.db import tables
 from mercato.db.audit import list_entries
-from mercato.orders.forgetting import forget_customer
+from mercato.orders.forgetting import forget_customer, forget_validations
 from mercato.upkeep import Upkeep
 
 DELIVERY = {
@@ -21,6 +25,11 @@ DELIVERY = {
     "address": ADDRESS,
     "instructions": "Ring twice at Lovelace's",
 }
+
+
+async def silent(_request: web.Request, _body: bytes) -> web.Response:
+    """Answer nothing that can be used."""
+    return web.Response(status=500)
 
 
 @pytest.fixture
@@ -90,6 +99,66 @@ async def test_a_customer_is_erased_at_once_and_nobody_else_is(here: Trade):
     again = await here.front.post(PLACE, order, headers=headers)
     assert (again.status, again.json()["orderId"]) == (201, placed["orderId"]), "no second order"
     assert "customer" not in again.json()
+
+
+async def test_a_customer_is_erased_from_validations_that_no_store_answered(here: Trade):
+    other = CUSTOMER | {"email": "grace@example.com", "firstName": "Grace"}
+    here.shop.answers["validate"] = silent
+    for customer in (CUSTOMER, other, None):
+        assert (await here.front.post(VALIDATE, here.order(customer=customer))).status == 503
+    found, after = 0, None
+    for last in (False, False, False, True):
+        async with here.mercato.app.db.write() as tx:
+            count, after = await forget_validations(tx, "ADA@example.com", after=after, limit=1)
+        found += count
+        assert (after is None) is last
+    assert found == 1
+    kept = await everything(here)
+    assert CUSTOMER["email"] not in kept
+    assert "grace@example.com" in kept
+
+
+@pytest.mark.parametrize("name", ["JÖRG@EXAMPLE.COM", "jörg@example.com", "Ünal_100%\\"])
+async def test_a_customer_is_found_in_whatever_letters(here: Trade, name: str):
+    await here.placed(here.order(customer=CUSTOMER | {"email": "JÖRG@example.com", "phone": "ÜNAL_100%\\"}))
+    await here.placed()
+    async with here.mercato.app.db.write() as tx:
+        assert await forget_customer(tx, name, after=None, limit=10) == (1, None)
+
+
+async def test_what_is_kept_too_long_goes_though_something_went_wrong_before(
+    here: Trade, monkeypatch: pytest.MonkeyPatch
+):
+    tried: asyncio.Queue[None] = asyncio.Queue()
+
+    async def once(_self: Upkeep) -> None:
+        tried.put_nowait(None)
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Upkeep, "once", once)
+    monkeypatch.setattr("mercato.upkeep.FIRST_SECONDS", 0.0)
+    monkeypatch.setattr("mercato.upkeep.EVERY_SECONDS", 0.0)
+    task = asyncio.create_task(upkeep(here, 0).run())
+    with capture_logs() as logs:
+        async with asyncio.timeout(5):
+            await tried.get()
+            await tried.get()
+    task.cancel()
+    assert logs[0]["event"] == "bug in upkeep"
+
+
+async def test_a_part_of_the_service_that_ends_by_a_bug_is_told(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def ends(_self: Upkeep) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Upkeep, "run", ends)
+    with capture_logs() as logs:
+        async with service(database_url, tmp_path / "data") as mercato:
+            assert (await mercato.partner())[0]
+    told = [(one["event"], one["part"]) for one in logs if one["log_level"] == "error"]
+    assert told == [("bug: a part of the service has ended", "upkeep")]
 
 
 @pytest.mark.parametrize("name", ["%", "_", '"', "ada", "{}", "\\", "ADA@EXAMPLE.COM "])

@@ -1,5 +1,6 @@
 """What pricing reads: minor units by UUID, what each choice costs, and when each item is sold."""
 
+import json
 import pickle
 from datetime import datetime
 from typing import Any
@@ -18,6 +19,7 @@ from tests.catalog.documents import (
     built,
     cafe,
     compiled,
+    faults,
     outcome,
 )
 
@@ -163,6 +165,50 @@ def test_reach_is_handed_down_through_many_levels_and_meeting_branches():
 def test_more_than_a_thousand_catalogs_are_refused():
     document = {"items": {}, "catalogs": [{"name": "x"} for _ in range(1001)]}
     assert outcome(document).faults[0].message == "catalogs holds more than 1,000 catalogs."
+
+
+def test_more_modifier_groups_than_a_cart_is_held_against_in_no_time_are_refused():
+    groups = {f"g{n}": {"name": "x"} for n in range(501)}
+    tea = {"name": "Tea", "basePrice": "1", "modifierGroupIds": list(groups)}
+    document: dict[str, Any] = {"items": {TEA: tea}, "modifierGroups": groups}
+    path = f"/items/{TEA}/modifierGroupIds"
+    assert faults(document) == {path: f'The item "Tea" ({TEA}) lists more than 500 modifier groups.'}
+    tea["modifierGroupIds"] = ["g0"] * 501
+    assert faults(document).keys() == {path}, "as often as it is listed it is looked at"
+    tea["modifierGroupIds"] = list(groups)[1:]
+    assert len(compiled(document).items[UUID(TEA).int].groups) == 500
+
+
+def test_more_windows_than_a_store_is_looked_up_with_in_no_time_are_refused():
+    windows = [
+        {
+            "dayOfWeek": "Sunday",
+            "start": f"{n // 60:02}:{n % 60:02}:00",
+            "end": f"{n // 60:02}:{n % 60:02}:30",
+        }
+        for n in range(1000)
+    ]
+    catalogs = [{"name": "x", "availability": windows} for _ in range(10)]
+    document: dict[str, Any] = {"items": {}, "catalogs": catalogs}
+    assert sum(len(hours.windows or ()) for hours in compiled(document).catalogs) == 10_000
+    catalogs.append({"name": "x", "availability": windows[:1]})
+    assert faults(document) == {
+        "/catalogs": "The catalogs have more than 10,000 windows of availability together."
+    }
+
+
+def test_a_name_is_served_whole_and_repeated_up_to_a_thousand_characters():
+    document = cafe()
+    document["items"][TEA]["name"] = "t" * 1001
+    document["modifierGroups"][EXTRAS]["name"] = "e" * 100_000
+    made = built(document)
+    catalog = unpack(made.compiled)
+    assert catalog.items[UUID(TEA).int].name == "t" * 1000
+    assert catalog.groups[UUID(EXTRAS).int].name == "e" * 1000
+    assert catalog.items[UUID(CAKE).int].name == "Cake"
+    served = json.loads(made.body)
+    assert len(served["items"][TEA]["name"]) == 1001
+    assert len(served["modifierGroups"][EXTRAS]["name"]) == 100_000
 
 
 def test_a_compiled_form_of_another_version_is_not_read():

@@ -151,6 +151,23 @@ async def test_a_redis_that_is_silent_costs_one_request_its_time_and_no_other(
         server.close()
 
 
+async def test_a_redis_that_is_there_and_does_not_count_is_asked_now_and_then_and_not_at_every_request(
+    now: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 60.0)
+    who = caller()
+    with redis() as port, structlog.testing.capture_logs() as lines:
+        async with limiter(port, now, workers=1) as one:
+            # No number: it can't be counted on.
+            key = f"mercato:writes:{who.partner_id.hex}:{int(now().timestamp()) // 60}"
+            await one._redis.lpush(key, "x")
+            for left in range(9, 4, -1):
+                assert (await one.take(who, "writes")).remaining == left
+                await asyncio.sleep(0.05)
+            assert not one.reached
+    assert [line["event"] for line in lines] == ["rate limits are counted by each server: no Redis"]
+
+
 async def test_two_servers_refuse_a_partner_together(database_url: str, tmp_path: Path) -> None:
     with redis() as port:
         options: dict[str, Any] = {

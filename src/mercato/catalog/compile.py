@@ -3,7 +3,7 @@
 import struct
 from binascii import unhexlify
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 from zlib import crc32
 
 import msgspec
@@ -14,6 +14,9 @@ from mercato.catalog.source import Table
 from mercato.catalog.validate import Valid
 
 __all__ = ["compile_catalog", "unpack"]
+
+MOST_NAME: Final = 1_000
+"""Characters of a name as orders and messages repeat it, for each line anew; the served copy has all of it."""
 
 
 def compile_catalog(valid: Valid) -> bytes:
@@ -43,7 +46,7 @@ def _items(valid: Valid, reach: list[int]) -> tuple[Any, ...]:
     groups, available = column("modifierGroupIds"), column("isAvailable")
     return (
         _all_bytes(items.members),
-        items.names(),
+        _names(items),
         valid.item_prices,
         groups and [[_bytes(group) for group in of_item or ()] for of_item in groups],
         available and [flag is not False for flag in available],
@@ -67,7 +70,7 @@ def _groups(valid: Valid) -> dict[bytes, tuple[Any, ...]]:
         "itemIds",
         "priceOverrides",
     )
-    rows = zip(groups.members, groups.names(), *map(groups.column, names), strict=True)
+    rows = zip(groups.members, _names(groups), *map(groups.column, names), strict=True)
     return {
         _bytes(key): (
             name,
@@ -105,6 +108,11 @@ def _catalogs(valid: Valid) -> list[tuple[Any, ...]]:
     catalogs = valid.source.catalogs
     rows = zip(catalogs.members, catalogs.names(), valid.windows, catalogs.column("sectionIds"), strict=True)
     return [(key, name, windows, _checksum(sections or ())) for key, name, windows, sections in rows]
+
+
+def _names(table: Table) -> list[str]:
+    names = table.names()
+    return [name[:MOST_NAME] for name in names] if max(map(len, names), default=0) > MOST_NAME else names
 
 
 def _all_bytes(ids: Collection[str]) -> tuple[bytes, ...]:

@@ -9,17 +9,31 @@ from mercato.catalog.source import Source, Table
 MOST: Final = 2**31 - 1
 """Quantities in carts are 32-bit integers, so no count beyond one can be reached."""
 
+MOST_GROUPS: Final = 500
+"""Modifier groups of one item: a cart's every line of it is held against all of them, while everybody waits."""
+
 _COUNTS: Final = ("minimumAllowed", "maximumAllowed", "maximumPerItem", "freeQuantity")
 
 
 def check_counts(source: Source, findings: Findings) -> None:
     """Note counts that are negative, too large, or contradict each other."""
+    _check_groups(source.items, findings)
     _check_range(source.items, "maximumQuantity", findings)
     groups, before = source.groups, findings.fault_count
     for name in _COUNTS:
         _check_range(groups, name, findings)
     if findings.fault_count == before:
         _check_choice(groups, findings)
+
+
+def _check_groups(items: Table, findings: Findings) -> None:
+    for key, groups in items.rows_with("modifierGroupIds"):
+        if len(groups) > MOST_GROUPS:
+            findings.fault(
+                Rule.TOO_MANY_GROUPS,
+                f"The item {items.said(key)} lists more than {MOST_GROUPS:,} modifier groups.",
+                f"{items.pointer(key)}/modifierGroupIds",
+            )
 
 
 def _check_range(table: Table, name: str, findings: Findings) -> None:

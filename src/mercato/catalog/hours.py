@@ -16,12 +16,19 @@ ALWAYS: Final[list[dict[str, str]]] = [
 ]
 """What is served for a catalog that is always available: storefronts read a missing list as closed."""
 
+MOST_WINDOWS: Final = 10_000
+"""Windows of all catalogs together: whoever looks at the store, or orders from it, has them looked through."""
+
 _TIME: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d)", re.ASCII)
 
 
 def read_windows(source: Source, findings: Findings) -> list[Windows | None]:
     """Return each catalog's windows, None for always; put seven whole days into the members of those."""
     catalogs = source.catalogs
+    if sum(len(windows) for _, windows in catalogs.rows_with("availability")) > MOST_WINDOWS:
+        message = f"The catalogs have more than {MOST_WINDOWS:,} windows of availability together."
+        findings.fault(Rule.TOO_MANY_WINDOWS, message, "/catalogs")
+        return []
     read: list[Windows | None] = []
     for key, windows in zip(catalogs.members, catalogs.column("availability"), strict=True):
         if windows is None:

@@ -24,6 +24,10 @@ class Rule(Enum):
     DUPLICATE_KEY = "duplicate-key", "Keep one of them: which one counts differs from reader to reader."
     ITEMS_MISSING = "items-missing", "Add items, an object of items by id; it may be empty."
     TOO_MANY_CATALOGS = "too-many-catalogs", "Put what is sold at the same hours into one catalog."
+    TOO_MANY_GROUPS = (
+        "too-many-groups",
+        "Put choices that go together into one group, or make two items of it.",
+    )
     UNKNOWN_CURRENCY = "unknown-currency", "Write the three-letter code of a currency in use, as EUR."
     ID_DIFFERS = "id-differs-from-key", "Write the same id as key and inside, or leave the inner one out."
     DUPLICATE_ID = "duplicate-id", "Give each its own id; UUIDs are compared without letter case."
@@ -52,6 +56,7 @@ class Rule(Enum):
     UNKNOWN_DAY = "unknown-day", "Write the English name of the day: Sunday to Saturday."
     INVALID_TIME = "invalid-time", "Write HH:mm:ss in the store's local time."
     WINDOW_INVERTED = "window-inverted", "Write two windows, the first one until 00:00:00."
+    TOO_MANY_WINDOWS = "too-many-windows", "Write one window where several follow on one another."
     NOT_LISTED = "not-listed", "Mend those that are listed, and check again."
 
     def __init__(self, id: str, advice: str) -> None:  # noqa: A002  # the word of SARIF and of this page

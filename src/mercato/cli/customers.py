@@ -1,6 +1,8 @@
 """`mercato customer`: what people may ask a network to do with what it knows of them."""
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Final
+from uuid import UUID
 
 from cyclopts import App, Parameter
 
@@ -8,7 +10,8 @@ from mercato.cli.console import note
 from mercato.cli.failures import UnusableError
 from mercato.cli.options import DataDir
 from mercato.cli.session import opened
-from mercato.orders.forgetting import forget_customer
+from mercato.db.engine import Database
+from mercato.orders.forgetting import forget_customer, forget_validations
 
 customer = App(name="customer", help="Customers: erase.")
 
@@ -31,12 +34,21 @@ async def erase(
     """
     if not name.strip():
         raise UnusableError("Say whom: an e-mail address, a phone number or a partnerUserId, as it was sent.")
-    found, after, more = 0, None, True
     async with opened(data_dir) as session:
-        while more:
-            async with session.db.write() as tx:
-                count, after = await forget_customer(tx, name, after=after, limit=BATCH)
-            found, more = found + count, after is not None
+        await _everywhere(session.db, forget_validations, name)
+        found = await _everywhere(session.db, forget_customer, name)
     note(
         f"Taken out of {found} order{'' if found == 1 else 's'}." if found else "No order is this customer's."
     )
+
+
+async def _everywhere(
+    db: Database, forget: Callable[..., Awaitable[tuple[int, UUID | None]]], name: str
+) -> int:
+    """Forget the customer part by part; return how many were theirs."""
+    found, after, more = 0, None, True
+    while more:
+        async with db.write() as tx:
+            count, after = await forget(tx, name, after=after, limit=BATCH)
+        found, more = found + count, after is not None
+    return found

@@ -73,12 +73,12 @@ class Orders(Struct, frozen=True):
 
         Raises OrderNotFound, ValidationFailed, OrderClosed, InvalidStatusTransition.
         """
-        now = self.clock()
         async with self.db.write() as tx:
             row = await queries.find_order(tx, caller, order_id, lock=True)
             if row is None:
                 raise errors.OrderNotFound(order_id)
-            change = progress.change(_progress(row), request, now)
+            # The clock is read once the order is held: who was waited for came first.
+            change = progress.change(_progress(row), request, self.clock())
             if change is not None:
                 row = await self._move(tx, row, change)
                 crash.point("order.moved")

@@ -3,6 +3,7 @@
 What was sent about it goes too, because the bodies of webhooks and the replies of idempotency keys hold the same.
 """
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -16,11 +17,33 @@ from mercato.db.engine import Read, Write
 from mercato.db.tables import idempotency_keys as keys
 from mercato.db.tables import orders
 from mercato.orders.request import Customer, DeliveryFulfillment, Fulfillment
-from mercato.webhooks.deliveries import delete_of_orders
-from mercato.wire import as_json
+from mercato.webhooks.deliveries import delete_of_orders, delete_validations, list_validations
+from mercato.wire import Wire, as_json
 
+
+class _Order(Wire):
+    customer: Customer | None = None
+
+
+class _Data(Wire):
+    order: _Order
+
+
+class _Asked(Wire):
+    """What a store was asked, as far as it says who ordered."""
+
+    data: _Data
+
+
+_asked: Final = msgspec.json.Decoder(_Asked)
 _customer: Final = msgspec.json.Decoder(Customer | None)
 _fulfillment: Final = msgspec.json.Decoder(Fulfillment)
+
+_SPECIAL: Final = re.compile(r"([\\%_])")
+"""What LIKE reads as a pattern."""
+
+_FOREIGN: Final = re.compile(r"[^\x00-\x7f]+")
+"""What databases do not agree on the small letters of."""
 
 _OF_SOMEBODY: Final = orders.c.client_context.is_not(None)
 
@@ -43,7 +66,7 @@ async def forget_customer(tx: Write, name: str, *, after: UUID | None, limit: in
     Return how many orders were theirs, and the last order looked at; None when all have been.
     """
     rows = await _list_of(tx, name, after=after, limit=limit)
-    theirs = [row for row in rows if _is_about(row, name)]
+    theirs = [row for row in rows if _is_theirs(_customer.decode(row.customer), name)]
     await _forget(tx, theirs)
     for row in theirs:
         # Not whose it was: that is what is to be forgotten.
@@ -51,20 +74,33 @@ async def forget_customer(tx: Write, name: str, *, after: UUID | None, limit: in
     return len(theirs), rows[-1].id if len(rows) == limit else None
 
 
+async def forget_validations(
+    tx: Write, name: str, *, after: UUID | None, limit: int
+) -> tuple[int, UUID | None]:
+    """Forget a customer in a part of the validations that a store did not answer.
+
+    Return how many were theirs, and the last that was looked at; None when all have been.
+    """
+    rows = await list_validations(tx, after=after, most=limit)
+    theirs = [row.id for row in rows if _is_theirs(_asked.decode(row.body).data.order.customer, name)]
+    await delete_validations(tx, theirs)
+    return len(theirs), rows[-1].id if len(rows) == limit else None
+
+
 async def _list_of(tx: Read, name: str, *, after: UUID | None, limit: int) -> Sequence[Row[Any]]:
     """Return orders whose customer holds the text somewhere, by id: which member it is in is for the reader."""
     # As it stands in JSON, and without what LIKE reads as a pattern.
-    text = as_json(name)[1:-1].decode().lower()
+    text = _SPECIAL.sub(r"\\\1", as_json(name)[1:-1].decode())
+    pattern = f"%{_FOREIGN.sub('%', text).lower()}%"
     query = select(orders.c.id, orders.c.fulfillment, orders.c.customer).where(
-        _OF_SOMEBODY, func.lower(orders.c.customer).contains(text, autoescape=True)
+        _OF_SOMEBODY, func.lower(orders.c.customer).like(pattern, escape="\\")
     )
     if after is not None:
         query = query.where(orders.c.id > after)
     return await tx.all(query.order_by(orders.c.id).limit(limit))
 
 
-def _is_about(row: Row[Any], name: str) -> bool:
-    customer = _customer.decode(row.customer)
+def _is_theirs(customer: Customer | None, name: str) -> bool:
     if customer is None:
         return False
     return name.lower() in {

@@ -10,7 +10,7 @@ from mercato.wire import Wire, as_json
 from mercato.wire.unshown import unshown
 
 LEAST_SECRET: Final = 4
-"""Characters of a text in a payment from which on it is blotted out where a store repeats it."""
+"""Characters of a text or number in a payment from which on it is blotted out where a store repeats it."""
 
 MOST_SECRETS: Final = 50
 
@@ -44,6 +44,8 @@ _MEMBER: Final = b'"payment":'
 
 _without: Final = msgspec.json.Decoder(_Envelope)
 _with: Final = msgspec.json.Decoder(_WithPayment)
+_as_written: Final = msgspec.json.Decoder(float_hook=str)
+"""Reads numbers that are no integers, or too long for one, as the texts that they are."""
 
 
 def without_payment(body: bytes) -> bytes:
@@ -52,13 +54,13 @@ def without_payment(body: bytes) -> bytes:
 
 
 def secrets_in(body: bytes) -> tuple[str, ...]:
-    """Return the texts of the body's payment that nobody may read in a log: all but its type."""
+    """Return the texts and numbers of the body's payment that nobody may read in a log: all but its type."""
     if _MEMBER not in body:
         return ()
     payment = _with.decode(body).data.payment
     if isinstance(payment, UnsetType):
         return ()
-    members = msgspec.json.decode(payment)
+    members = _as_written.decode(payment)
     if not isinstance(members, dict):
         return ()
     texts = _texts({name: value for name, value in members.items() if name not in {"type", "processorType"}})
@@ -70,6 +72,8 @@ def _texts(value: Any) -> Iterator[str]:
     match value:
         case str():
             yield value
+        case int() if not isinstance(value, bool):
+            yield str(value)
         case dict():
             for below in value.values():
                 yield from _texts(below)

@@ -230,6 +230,8 @@ class Placements(Struct, frozen=True):
             )
             return await self._settle(tx, asked, claim, order)
         body = place_body(order, payment=asked.request.payment, now=now)
+        # The order is not given up before the calls of this request are over.
+        later = timedelta(seconds=self.seconds) + SLACK
         submission = Submission(
             order_id=order.id,
             store_id=order.store_id,
@@ -237,11 +239,10 @@ class Placements(Struct, frozen=True):
             base_url=url,
             body=body,
             hidden=secrets_in(body),
-            give_up_at=now + self.resend,
+            give_up_at=now + max(self.resend, later),
             traceparent=order.traceparent,
         )
         await self.submitter.store(tx, submission)
-        later = timedelta(seconds=self.seconds) + SLACK
         job = SubmitJob(order_id=order.id)
         await enqueue(tx, KIND, job, run_at=later, group=order.store_id.hex, dedup=order.id.hex)
         crash.point("order.written")

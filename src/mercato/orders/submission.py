@@ -9,13 +9,14 @@ from uuid import UUID
 
 import msgspec
 import structlog
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mercato.clock import Clock, MakeId
 from mercato.db.engine import Database, Read, Write
 from mercato.orders import queries
 from mercato.orders.amounts import remark
+from mercato.orders.bodies import place_body
 from mercato.orders.changes import Changes, Touched
 from mercato.orders.payment import secrets_in, without_payment
 from mercato.orders.record import Actor, OrderRow, StoreAnswer, sums_of
@@ -118,7 +119,11 @@ class Submitter(Struct, frozen=True):
         return called, _without(judge.reply, submission.hidden)
 
     async def submit(self, submission: Submission, *, seconds: float) -> Outcome:
-        """Try until the store has answered or the seconds are over. A store that is cut off isn't waited for."""
+        """Try until the store has answered or the seconds are over. A store that is cut off isn't waited for.
+
+        Nor is it called once the order is to be given up: it would hear of it after it was told of its end.
+        """
+        seconds = min(seconds, (submission.give_up_at - self.clock()).total_seconds())
         until = asyncio.get_running_loop().time() + seconds
         calls: list[Called] = []
         wait, left = FIRST_WAIT, seconds
@@ -146,13 +151,14 @@ class Submitter(Struct, frozen=True):
         After a fault the order waits on. With `tells_fault` its storefront, which gets its id in the answer, hears
         of it from then on. An order that was `stored` a moment ago is not read, if nothing has happened to it.
         """
-        now = self.clock()
         if stored is not None and isinstance(outcome.said, PlaceSaid):
             with suppress(Touched):
-                return await self._first(tx, submission, outcome, stored, now)
+                return await self._first(tx, submission, outcome, stored, self.clock())
         order = await queries.find_order_by_id(tx, submission.order_id, lock=True)
         assert order is not None, "orders are never deleted"
-        await self._log(tx, submission, outcome, order.answer, now)
+        # Not before the order was waited for: what others have done to it meanwhile came first.
+        now = self.clock()
+        await self._log(tx, submission, outcome, order, now)
         match outcome.said:
             case PlaceSaid() as said if order.answer is StoreAnswer.WAITING:
                 order = await self._accepted(tx, order, said, now)
@@ -177,7 +183,7 @@ class Submitter(Struct, frozen=True):
         """Return the order as its store took it, the first time that anything happens to it. Raises Touched."""
         assert isinstance(outcome.said, PlaceSaid)
         taken = await self._accepted(tx, order, outcome.said, now, untouched=True)
-        await self._log(tx, submission, outcome, order.answer, now)
+        await self._log(tx, submission, outcome, order, now)
         await queries.delete_submission(tx, order.id)
         return taken
 
@@ -198,14 +204,17 @@ class Submitter(Struct, frozen=True):
         )
 
     async def _log(
-        self, tx: Write, submission: Submission, outcome: Outcome, before: StoreAnswer, now: datetime
+        self, tx: Write, submission: Submission, outcome: Outcome, before: OrderRow, now: datetime
     ) -> None:
-        """Write the attempts into the merchant's delivery log, the payment left out.
+        """Write the attempts into the merchant's delivery log, the payment left out, and who was forgotten meanwhile.
 
         The transaction holds the order, so that of two who were trying at once one begins the log, and the other
         goes on with it.
         """
-        status = _log_status(outcome.said, before)
+        status = _log_status(outcome.said, before.answer)
+        body = without_payment(submission.body)
+        if before.client_context is None:
+            body = place_body(before, payment=UNSET, now=before.created_at)
         begun = await record(
             tx,
             delivery_id=self.new_id(),
@@ -215,7 +224,7 @@ class Submitter(Struct, frozen=True):
             type=ORDER_PLACE,
             webhook_id=submission.order_id,
             url=target(submission.base_url, PLACE),
-            body=without_payment(submission.body),
+            body=body,
             traceparent=submission.traceparent,
             attempts=outcome.calls,
             status=status,

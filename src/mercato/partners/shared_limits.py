@@ -5,6 +5,7 @@ tries in the background to reach the others' counts again.
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -112,11 +113,11 @@ class SharedLimiter:
 
     async def _reach(self) -> None:
         while True:
-            try:
+            # First of all: one that says it is there may still be too slow to count, or refuse to, and every request
+            # would find that out anew.
+            await asyncio.sleep(AGAIN_SECONDS)
+            with suppress(*_TROUBLE):
                 await self._ping()
-            except _TROUBLE:
-                await asyncio.sleep(AGAIN_SECONDS)
-            else:
                 log.info("rate limits are counted by all servers together")
                 self._reaching = None
                 return

@@ -7,6 +7,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
+import structlog
+
 from mercato import clock
 from mercato.catalog.builder import Builder
 from mercato.clock import Clock
@@ -24,6 +26,8 @@ from mercato.telemetry.exposition import exposed
 from mercato.upkeep import Upkeep
 
 __all__ = ["GRACE", "Runtime", "running"]
+
+log = structlog.get_logger("mercato.runtime")
 
 GRACE: Final = timedelta(seconds=20)
 """How long running jobs may take to finish when the worker is told to stop."""
@@ -96,12 +100,19 @@ def _revealed(secret: Secret | None) -> str | None:
 @asynccontextmanager
 async def _alongside(task: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
     """Run something that never ends by itself while the block runs."""
-    running_task = asyncio.create_task(task, name=name)
+    running_task = asyncio.create_task(_told(task, name), name=name)
     try:
         yield
     finally:
         running_task.cancel()
         await asyncio.gather(running_task, return_exceptions=True)
+
+
+async def _told(task: Coroutine[Any, Any, None], name: str) -> None:
+    try:
+        await task
+    except Exception:  # the rest of the service goes on
+        log.exception("bug: a part of the service has ended", part=name)
 
 
 @asynccontextmanager

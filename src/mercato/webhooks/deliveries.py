@@ -268,6 +268,16 @@ async def delete_of_orders(tx: Write, order_ids: Sequence[UUID]) -> None:
     await queries.delete_of_orders(tx, order_ids)
 
 
+async def list_validations(tx: Read, *, after: UUID | None, most: int) -> Sequence[Row[Any]]:
+    """Return id and body of the validations in the log, by id: there is no order yet that they could be found by."""
+    return await queries.list_not_delivered(tx, ORDER_VALIDATE, after=after, most=most)
+
+
+async def delete_validations(tx: Write, ids: Sequence[UUID]) -> None:
+    """Delete validations from the log: their customers are to be forgotten."""
+    await queries.delete_those(tx, ids)
+
+
 async def _get_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any]:
     row = await queries.find_row(tx, caller, delivery_id)
     if row is None:

@@ -266,11 +266,27 @@ async def delete_old(tx: Write, *, before: datetime, most: int) -> int:
         # Held, so that none is sent again between this look and the deletion.
         .with_for_update(skip_locked=True)
     )
-    ids = [row.id for row in old]
+    await delete_those(tx, [row.id for row in old])
+    return len(old)
+
+
+async def list_not_delivered(tx: Read, type_: str, *, after: UUID | None, most: int) -> Attempts:
+    """Return id and body of deliveries of a type that did not arrive, by id."""
+    query = select(deliveries.c.id, deliveries.c.body).where(
+        # As the index says it, which these are found by.
+        deliveries.c.status != literal_column(f"'{DeliveryStatus.SUCCEEDED.value}'"),
+        deliveries.c.type == type_,
+    )
+    if after is not None:
+        query = query.where(deliveries.c.id > after)
+    return await tx.all(query.order_by(deliveries.c.id).limit(most))
+
+
+async def delete_those(tx: Write, ids: Sequence[UUID]) -> None:
+    """Delete deliveries, with their attempts."""
     if ids:
         await tx.execute(delete(delivery_attempts).where(delivery_attempts.c.delivery_id.in_(ids)))
         await tx.execute(delete(deliveries).where(deliveries.c.id.in_(ids)))
-    return len(ids)
 
 
 def _first_id(at: datetime) -> UUID:
