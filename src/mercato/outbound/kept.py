@@ -69,6 +69,14 @@ class Connector(aiohttp.TCPConnector):
         was_kept.set(True)
         return way, connection
 
+    async def _get(self, key: ConnectionKey, traces: list[Trace]) -> Connection | None:
+        """Return a kept connection that has been silent: what came unasked would be read as the next answer."""
+        while (connection := await super()._get(key, traces)) is not None:
+            if connection.protocol is not None and not connection.protocol.should_close:
+                return connection
+            connection.close()
+        return None
+
     def _remember(self, req: ClientRequest) -> None:
         if req.url in self._ways or req.method != hdrs.METH_POST:
             return
