@@ -113,7 +113,9 @@ UNASKED = {
 
 
 @pytest.mark.parametrize("words", UNASKED.values(), ids=UNASKED)
-async def test_what_a_server_says_unasked_is_no_answer_to_the_next_call(private: Outbound, words: bytes) -> None:
+async def test_what_a_server_says_unasked_is_no_answer_to_the_next_call(
+    private: Outbound, words: bytes
+) -> None:
     said = asyncio.Event()
 
     async def twice(request: Request, peer: Peer) -> None:

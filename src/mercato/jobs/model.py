@@ -38,6 +38,8 @@ class Job(Struct, Generic[P], frozen=True, kw_only=True):
     """What the handler's `bring` has read for it; None where it has none, or found nothing."""
     held_by: Hold | None = None
     """Set while it runs ahead in a line (`Handler.in_line`); None for a job that was claimed itself."""
+    ahead: Sequence[asyncio.Future[None]] = ()
+    """Of the last of a line, whose hold it is: how those ahead of it end that are being finished (`Ending`)."""
 
 
 class Done(Struct, frozen=True):
