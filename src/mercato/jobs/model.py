@@ -100,7 +100,7 @@ class Handler(Generic[P]):
     everywhere: int | None = None
     per_group: int | None = None
     max_attempts: int = 10
-    """Runs in a row that may raise or overrun before it is dead; a database away is not the job's fault."""
+    """Runs in a row that may raise or overrun before it is dead; a database away is no fault (`MOST_POSTPONED`)."""
     backoff: Callable[[int], timedelta] = exponential
     blocks_lane_while_waiting: bool = False
     """Whether a retry keeps its place: the lane's later jobs wait until it is done."""
