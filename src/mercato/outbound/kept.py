@@ -19,6 +19,8 @@ from aiohttp.tracing import Trace
 from msgspec import Struct
 from yarl import URL
 
+from mercato.outbound.silent import SilentConnector
+
 MOST_WAYS: Final = 4_096
 """URLs of which it is remembered how they are asked. Past it remembering starts anew."""
 
@@ -36,7 +38,7 @@ class Way(Struct, frozen=True):
     start: str
 
 
-class Connector(aiohttp.TCPConnector):
+class Connector(SilentConnector):
     """A pool whose calls learn whether they went out on a kept connection.
 
     The client's own tracing tells it, too, but awaits eight signals a call: a sixth of what the call costs.
@@ -68,14 +70,6 @@ class Connector(aiohttp.TCPConnector):
             return None
         was_kept.set(True)
         return way, connection
-
-    async def _get(self, key: ConnectionKey, traces: list[Trace]) -> Connection | None:
-        """Return a kept connection that has been silent: what came unasked would be read as the next answer."""
-        while (connection := await super()._get(key, traces)) is not None:
-            if connection.protocol is not None and not connection.protocol.should_close:
-                return connection
-            connection.close()
-        return None
 
     def _remember(self, req: ClientRequest) -> None:
         if req.url in self._ways or req.method != hdrs.METH_POST:
