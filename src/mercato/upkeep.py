@@ -1,7 +1,7 @@
 """What is kept for a time and no longer: superseded catalogs, ended deliveries and runs, customers, used keys."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -42,34 +42,51 @@ class Upkeep(Struct, frozen=True):
     audit_days: int = 365
 
     async def run(self) -> None:
-        """Tidy up soon and every ten minutes, for ever, whatever goes wrong on the way."""
+        """Tidy up soon and every ten minutes, for ever; what goes wrong is told, and tried again later."""
         pause = FIRST_SECONDS
         while True:
             await asyncio.sleep(pause)
             pause = EVERY_SECONDS
             try:
                 await self.once()
-            except Exception as error:  # told; what is tidied up in ten minutes is tidied up in time
+            except Exception as error:  # told: upkeep that ends would let everything grow, customers included
                 if is_unavailable(error):
                     log.warning("upkeep waits: the database is away")
                 else:
                     log.exception("bug in upkeep")
 
     async def once(self) -> None:
-        """Delete everything that is older than it is kept."""
+        """Delete everything that is older than it is kept.
+
+        Raises what was raised over one kind of things, but not before the others have had their turn.
+        """
+        faults: list[Exception] = []
+        for prune in self._prunes():
+            try:
+                await self._drain(prune)
+            except Exception as error:
+                if is_unavailable(error):
+                    raise
+                faults.append(error)
+        if faults:
+            raise faults[0]
+
+    def _prunes(self) -> Sequence[Prune]:
         now = self.clock()
         sets_before = now - timedelta(days=self.catalog_days)
         runs_before = now - timedelta(days=self.run_days)
         customers_before = now - timedelta(days=self.customer_days)
         audit_before = now - timedelta(days=self.audit_days)
         deliveries_before = now - timedelta(days=self.delivery_days)
-        await self._drain(lambda tx: catalogs.prune_sets(tx, before=sets_before, limit=BATCH))
-        await self._drain(lambda tx: deliveries.prune(tx, before=deliveries_before, most=BATCH))
-        await self._drain(lambda tx: stores.prune_sold_out(tx, before=now, limit=BATCH))
-        await self._drain(lambda tx: keys.prune(tx, now=now, limit=BATCH))
-        await self._drain(lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH))
-        await self._drain(lambda tx: forget_before(tx, before=customers_before, limit=BATCH))
-        await self._drain(lambda tx: audit.prune(tx, before=audit_before, limit=BATCH))
+        return (
+            lambda tx: catalogs.prune_sets(tx, before=sets_before, limit=BATCH),
+            lambda tx: deliveries.prune(tx, before=deliveries_before, most=BATCH),
+            lambda tx: stores.prune_sold_out(tx, before=now, limit=BATCH),
+            lambda tx: keys.prune(tx, now=now, limit=BATCH),
+            lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH),
+            lambda tx: forget_before(tx, before=customers_before, limit=BATCH),
+            lambda tx: audit.prune(tx, before=audit_before, limit=BATCH),
+        )
 
     async def _drain(self, prune: Prune) -> None:
         while True:

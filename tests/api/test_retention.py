@@ -12,7 +12,9 @@ from structlog.testing import capture_logs
 from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, PLACE, VALIDATE, Trade, trade
 from tests.service import Merchant, Service, service
 
+import mercato.upkeep
 from mercato import clock
+from mercato.catalog import queries as catalogs
 from mercato.db import tables
 from mercato.db.audit import list_entries
 from mercato.orders.forgetting import forget_customer, forget_validations
@@ -81,6 +83,29 @@ async def test_an_order_stays_without_its_customer_once_their_time_is_over(here:
         assert "customer" not in order
         assert order["amounts"] == placed["amounts"]
         assert order["fulfillment"]["address"] is None
+
+
+async def test_what_cannot_be_deleted_keeps_nothing_else_from_being_deleted_and_is_tried_again(
+    here: Trade, monkeypatch: pytest.MonkeyPatch
+):
+    tries: asyncio.Queue[None] = asyncio.Queue()
+
+    async def stumble(*_: Any, **__: Any) -> int:
+        tries.put_nowait(None)
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(catalogs, "prune_sets", stumble)
+    monkeypatch.setattr(mercato.upkeep, "FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(mercato.upkeep, "EVERY_SECONDS", 0.01)
+    await here.placed()
+    await settled(here)
+    running = asyncio.create_task(upkeep(here, 90.1).run())
+    async with asyncio.timeout(10):
+        for _ in range(3):
+            await tries.get()
+    running.cancel()
+    await asyncio.wait([running])
+    assert CUSTOMER["email"] not in await everything(here)
 
 
 async def test_a_customer_is_erased_at_once_and_nobody_else_is(here: Trade):

@@ -11,7 +11,7 @@ from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
 from mercato.stores import places, queries
 from mercato.stores.address import Address
-from mercato.stores.model import Onboarding
+from mercato.stores.model import Onboarding, StoreRow
 
 STORES = "/v1/commerce/stores"
 
@@ -232,6 +232,52 @@ async def test_a_place_that_is_found_late_does_not_undo_what_the_merchant_has_sa
         while (await onboarding_of(mercato, store)).timezone == "UTC":
             await asyncio.sleep(0.02)
     assert (await pos.get(path)).json() == changed
+
+
+@pytest.mark.parametrize("timezone", ["Asia/Tokyo", "UTC"])
+@pytest.mark.parametrize("moves", [False, True])
+async def test_a_store_that_is_told_its_time_zone_while_it_is_looked_up_is_placed_and_keeps_the_zone(
+    mercato: Service,
+    pos: Client,
+    shop: Merchant,
+    monkeypatch: pytest.MonkeyPatch,
+    moves: bool,  # a column of the table
+    timezone: str,
+):
+    asked, said = threading.Event(), threading.Event()
+    said.set()
+
+    def late(_address: Address) -> tuple[float, float]:
+        asked.set()
+        said.wait(10)
+        return 34.1, -118.4
+
+    async def placed() -> None:
+        async with asyncio.timeout(10):
+            while (await row()).latitude is None:
+                await asyncio.sleep(0.02)
+
+    async def row() -> StoreRow:
+        async with mercato.app.db.read() as tx:
+            found = await queries.find_store(tx, UUID(store["storeId"]))
+        assert found is not None
+        return found
+
+    monkeypatch.setattr(places, "coordinates_of", late)
+    if not moves:
+        said.clear()
+    store = await mercato.live(pos, shop.host(CATALOG))
+    path = f"{STORES}/{store['storeId']}"
+    if moves:
+        await placed()
+        said.clear()
+        asked.clear()
+        await pos.call("PUT", path, {"address": {"street": "2 Other St"}})
+    await asyncio.to_thread(asked.wait, 10)
+    assert (await pos.call("PUT", path, {"timezone": timezone})).status == 200
+    said.set()
+    await placed()
+    assert (await row()).timezone == timezone
 
 
 async def onboarding_of(mercato: Service, store: Any) -> Onboarding:

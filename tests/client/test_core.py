@@ -111,6 +111,7 @@ def test_a_retry_after_is_waited_for_and_a_little_more():
         ("Sat, 31 Jan 2026 18:30:20 GMT", 20.0),
         ("Sat, 31 Jan 2026 18:00:00 GMT", 0.0),
         ("soon", None),
+        ("Sat, 31 Jan 99999999999999999999 18:30:20 GMT", None),
         ("-1", None),
         ("", None),
         (None, None),

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from tests.client.both import KINDS, opened
 from tests.servers import (
+    Peer,
+    Request,
     Script,
     drip,
     drop,
@@ -264,3 +266,23 @@ async def test_the_key_is_in_no_text(kind: Kind):
         await client.get_store_status("1")
         shown = [repr(client.client), str(client.client), repr(client.client.core)]
     assert not any("secret" in text for text in shown)
+
+
+async def test_what_comes_unasked_is_no_answer_to_the_next_call(kind: Kind):
+    asked = asyncio.Event()
+
+    async def twice(request: Request, peer: Peer) -> None:
+        await STATUS(request, peer)
+        # Once the answer has been read, and its connection is kept.
+        await asked.wait()
+        await peer.send(head(408, content_length=0, connection="close"))
+        asked.clear()
+
+    async with serve(in_turn(twice, STATUS)) as server, opened(kind, server.url) as client:
+        await client.get_store_status("1")
+        asked.set()
+        while asked.is_set():  # the client has no event for it
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert (await client.get_store_status("1")).status == "online"
+    assert [request.connection for request in server.requests] == [0, 1]

@@ -8,15 +8,30 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import text, update
 from tests import databases
 from tests.databases import only_sqlite
-from tests.jobs.support import PATIENCE, SOON, Log, Note, handler, put, states, take, until_empty, working
+from tests.jobs.support import (
+    PATIENCE,
+    SOON,
+    Log,
+    Note,
+    handler,
+    put,
+    states,
+    take,
+    until,
+    until_empty,
+    working,
+)
 
 from mercato.db import sqlite
 from mercato.db.engine import Database
+from mercato.db.errors import DatabaseAway
+from mercato.db.tables import jobs
 from mercato.jobs import Done, Job, Outcome, Worker
 from mercato.jobs.ownership import Ownership
+from mercato.jobs.settle import MOST_POSTPONED
 
 
 @asynccontextmanager
@@ -166,3 +181,24 @@ async def test_on_sqlite_a_clock_that_is_set_takes_no_job_from_its_own_worker(db
     await running
     assert runs.seen == ["1"]
     assert await states(db) == []
+
+
+async def test_a_job_for_which_the_database_is_always_away_ends_some_day(db: Database) -> None:
+    runs = 0
+
+    async def asks_too_much(_job: Job[Note]) -> Outcome:
+        nonlocal runs
+        runs += 1
+        raise DatabaseAway("canceling statement due to statement timeout")
+
+    async def dead() -> bool:
+        return await states(db) == ["dead"]
+
+    await put(db, "a")
+    async with db.write() as tx:
+        await tx.execute(update(jobs).values(attempt=MOST_POSTPONED - 2))
+    asking = handler(asks_too_much, max_attempts=2, backoff=lambda _failures: timedelta(0))
+    async with working(db, {"note": asking}):
+        await until(dead)
+    # One more that is not its fault, and two that are.
+    assert runs == 3

@@ -1,3 +1,4 @@
+import asyncio
 from datetime import timedelta
 
 from sqlalchemy import text
@@ -70,3 +71,17 @@ async def test_only_what_has_been_dead_for_long_is_pruned(db: Database) -> None:
     assert await prune(db, older_than=timedelta(minutes=30)) == len(dead)
     assert len(await states(db)) == 100 - len(dead)
     assert await prune(db, older_than=timedelta(minutes=30)) == 0
+
+
+async def test_a_dead_job_that_is_revived_while_it_would_be_pruned_stays(db: Database) -> None:
+    await put(db, "a")
+    await kill(db, 1)
+    await asyncio.sleep(0.01)  # since when it is dead is told in milliseconds
+    (dead,) = [row.id for row in await rows(db)]
+    async with db.write() as tx:
+        assert await revive(tx, dead)
+        # On PostgreSQL it waits for the row, on SQLite for the writer.
+        pruning = asyncio.create_task(prune(db, older_than=timedelta(0)))
+        await asyncio.sleep(0.3)
+    assert await pruning == 0
+    assert await states(db) == ["ready"]

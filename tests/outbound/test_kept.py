@@ -5,7 +5,20 @@ import gzip
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-from tests.servers import Script, drip, endless, hang, head, in_turn, raw, redirect, reply, serve
+from tests.servers import (
+    Peer,
+    Request,
+    Script,
+    drip,
+    endless,
+    hang,
+    head,
+    in_turn,
+    raw,
+    redirect,
+    reply,
+    serve,
+)
 
 from mercato.outbound.client import CallFailed, Outbound, Reply
 from mercato.outbound.guard import AddressPolicy
@@ -90,6 +103,36 @@ async def test_who_leaves_in_the_midst_of_a_call_leaves_no_answer_for_the_next(p
         third = await came_of(private, server.url, 30.0)
     assert third == (200, None, None, b"third", True)
     assert [request.connection for request in server.requests] == [0, 0, 1]
+
+
+UNASKED = {
+    "an answer": head(200, content_length=5) + b"ghost",
+    "a farewell": head(408, content_length=0, connection="close"),
+    "early words": b"HTTP/1.1 103 Early Hints\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("words", UNASKED.values(), ids=UNASKED)
+async def test_what_a_server_says_unasked_is_no_answer_to_the_next_call(
+    private: Outbound, words: bytes
+) -> None:
+    said = asyncio.Event()
+
+    async def twice(request: Request, peer: Peer) -> None:
+        await FIRST(request, peer)
+        # Once the answer has been read, and its connection is kept.
+        await said.wait()
+        await peer.send(words)
+        said.clear()
+
+    async with serve(in_turn(twice, reply(200, b"second"))) as server:
+        await came_of(private, server.url, 30.0)
+        said.set()
+        while said.is_set():  # the client has no event for it
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert await came_of(private, server.url, 30.0) == (200, None, None, b"second", True)
+    assert [request.connection for request in server.requests] == [0, 1]
 
 
 @pytest.mark.parametrize("value", ["a\r\nX-More: b", "a\nX-More: b", "a\rb", "a\0b"])

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from tests.service import Client, merchant
 
 from mercato.catalog.build import BuildFailed
 from mercato.catalog.builder import SMALL, Builder
+from mercato.catalog.built import Unchanged
 
 LARGE = json.dumps(
     {"items": {str(UUID(int=n)): {"name": "x" * 100, "basePrice": "1.00"} for n in range(2500)}}
@@ -36,6 +38,25 @@ async def test_a_large_document_is_built_again_when_its_process_is_killed():
             if "spawn_main" in " ".join(child.cmdline()):
                 os.kill(child.pid, signal.SIGKILL)
         assert not isinstance(await build(builder), BuildFailed)
+    finally:
+        await builder.close()
+
+
+def _sleep() -> Unchanged:
+    time.sleep(60)
+    return Unchanged("")
+
+
+async def test_a_document_does_not_wait_for_one_that_nobody_waits_for_any_more():
+    builder = Builder()
+    try:
+        await build(builder)
+        left = asyncio.create_task(builder._apart(_sleep))
+        await asyncio.sleep(0.5)
+        left.cancel()
+        await asyncio.wait([left])
+        async with asyncio.timeout(30):
+            assert not isinstance(await build(builder), BuildFailed)
     finally:
         await builder.close()
 

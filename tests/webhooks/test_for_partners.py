@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import func, select, update
-from tests.webhooks.house import TOKEN, House
+from tests.webhooks.house import TOKEN, House, job_of
 from tests.webhooks.receiver import receiving, reply
 
 from mercato import errors
@@ -15,9 +15,9 @@ from mercato.clock import new_id
 from mercato.db.tables import deliveries as delivery_rows
 from mercato.db.tables import delivery_attempts, jobs
 from mercato.partners.model import Surface
-from mercato.webhooks import deliveries
+from mercato.webhooks import deliveries, sending
 from mercato.webhooks.deliveries import prune
-from mercato.webhooks.model import DeliveryStatus
+from mercato.webhooks.model import DeliveryStatus, Outcome
 from mercato.webhooks.wire import WebhookDeliveryPage
 from mercato.wire import as_json
 
@@ -190,3 +190,31 @@ async def test_old_deliveries_go_with_their_attempts_but_never_a_pending_one(hou
         assert await tx.scalar(select(func.count()).select_from(delivery_attempts)) == 0
         left = await tx.all(select(delivery_rows.c.id))
     assert [row.id for row in left] == [pending] != [done]
+
+
+async def test_an_attempt_that_is_written_down_while_its_order_is_forgotten_is_forgotten_too(
+    house: House,
+) -> None:
+    order_id = new_id()
+    delivery_id = await house.push(NOWHERE, order_id=order_id)
+    job = job_of(await house.take())
+
+    async def forget() -> None:
+        async with house.db.write() as tx:
+            await deliveries.delete_of_orders(tx, [order_id])
+
+    async with house.db.write() as tx:
+        delivery = await sending.find_open(tx, job.payload)
+        assert delivery is not None
+        outcome = Outcome(ms=1, status=204, reply="Thank you, Ada Lovelace")
+        assert await sending.move_delivery(
+            tx, delivery, now=house.now, attempts=1, status=DeliveryStatus.SUCCEEDED
+        )
+        await sending.insert_attempt(tx, delivery_id, 1, outcome, at=house.now)
+        forgetting = asyncio.create_task(forget())
+        # On PostgreSQL it waits for the delivery, on SQLite for the writer; there is no event for either.
+        await asyncio.sleep(0.3)
+    await forgetting
+    async with house.db.read() as look:
+        for table in (delivery_rows, delivery_attempts):
+            assert await look.all(select(table)) == []

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from time import monotonic
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -12,10 +13,11 @@ from tests.webhooks.house import House
 from tests.webhooks.receiver import receiving, reply
 
 from mercato.clock import new_id
+from mercato.db.engine import Write
 from mercato.jobs import Worker
 from mercato.jobs.moves import move_orphans
 from mercato.outbound.signing import target
-from mercato.webhooks import deliveries, queries
+from mercato.webhooks import deliveries, queries, sending
 from mercato.webhooks.deliveries import KIND
 from mercato.webhooks.model import SUBLANES, DeliveryStatus, lane
 from mercato.webhooks.sending import LARGE
@@ -160,6 +162,36 @@ async def test_a_large_one_in_line_is_sent_in_its_turn(house: House) -> None:
         async with working(house):
             assert await ended(house, made) == [DeliveryStatus.SUCCEEDED] * 3
     assert [len(request.body) > LARGE for request in receiver.requests] == [False, True, False]
+
+
+async def test_one_in_line_whose_success_cannot_be_written_down_is_not_sent_more_often_than_is_counted(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert, insert_many = sending.insert_attempt, sending.insert_attempts
+    bad: list[UUID] = []
+
+    async def refuse(tx: Write, delivery_id: UUID, *rest: Any, **named: Any) -> None:
+        if delivery_id in bad:
+            raise ValueError("it cannot be written down")
+        await insert(tx, delivery_id, *rest, **named)
+
+    async def refuse_many(tx: Write, made: Any) -> None:
+        if any(delivery.id in bad for delivery, _, _ in made):
+            raise ValueError("it cannot be written down")
+        await insert_many(tx, made)
+
+    monkeypatch.setattr(sending, "insert_attempt", refuse)
+    monkeypatch.setattr(sending, "insert_attempts", refuse_many)
+    async with receiving() as receiver:
+        made = await pushed(house, receiver.base, 6)
+        bad.append(made[1])
+        async with working(house):
+            states = await ended(house, made)
+        its = str((await house.get(bad[0])).webhook_id)
+        sent = sum(request.headers["webhook-id"] == its for request in receiver.requests)
+    (left,) = await house.jobs()
+    assert states == [DeliveryStatus.SUCCEEDED, DeliveryStatus.PENDING, *[DeliveryStatus.SUCCEEDED] * 4]
+    assert (left.state, left.failures) == ("waiting", sent)
 
 
 # Played within one process; real ones are in `tests/jobs/test_chaos.py` and `make prove`.

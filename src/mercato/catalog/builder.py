@@ -98,8 +98,9 @@ class Builder:
         except (TimeoutError, MemoryError):
             self._stop(kill=True)
             raise BuildOverrunError from None
-        except BrokenProcessPool:
-            # Twice is a fault of ours: the job is tried again later, and ends after a few times.
+        except BaseException:
+            # A process that breaks twice is a fault of ours: the job is tried again later, and ends after a few times.
+            # And where nobody waits any more, the next document must not: its own time has begun.
             self._stop(kill=True)
             raise
         finally:

@@ -60,8 +60,12 @@ class AsyncTransport:
     def _opened(self) -> "ClientSession":
         import aiohttp
 
+        from mercato.outbound.silent import SilentConnector
+
         if self._session is None:
-            self._session = aiohttp.ClientSession(auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar())
+            self._session = aiohttp.ClientSession(
+                connector=SilentConnector(), auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
+            )
         return self._session
 
 

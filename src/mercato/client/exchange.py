@@ -145,7 +145,7 @@ def read_retry_after(text: str | None, now: datetime) -> float | None:
         return float(text)
     try:
         at = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter for a year of twenty digits
         return None
     return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())
 

@@ -38,6 +38,8 @@ class Job(Struct, Generic[P], frozen=True, kw_only=True):
     """What the handler's `bring` has read for it; None where it has none, or found nothing."""
     held_by: Hold | None = None
     """Set while it runs ahead in a line (`Handler.in_line`); None for a job that was claimed itself."""
+    ahead: Sequence[asyncio.Future[None]] = ()
+    """Of the last of a line, whose hold it is: how those ahead of it end that are being finished (`Ending`)."""
 
 
 class Done(Struct, frozen=True):
@@ -98,7 +100,7 @@ class Handler(Generic[P]):
     everywhere: int | None = None
     per_group: int | None = None
     max_attempts: int = 10
-    """Runs in a row that may raise or overrun before it is dead; a database away is not the job's fault."""
+    """Runs in a row that may raise or overrun before it is dead; a database away is no fault (`MOST_POSTPONED`)."""
     backoff: Callable[[int], timedelta] = exponential
     blocks_lane_while_waiting: bool = False
     """Whether a retry keeps its place: the lane's later jobs wait until it is done."""

@@ -83,6 +83,11 @@ class Run:
             if self._handling is not None and not self._is_ending:
                 self._handling.cancel()
 
+    def follow(self, ahead: Sequence[Ending]) -> None:
+        """Tell the job what of its line is still being finished."""
+        if ahead:
+            self.job = msgspec.structs.replace(self.job, ahead=[one.ended for one in ahead])
+
     async def verdict(self) -> Verdict | Ending:
         """Return what came of the job. Nothing that it does ends the worker: not even SystemExit."""
         if self.unreadable is not None:

@@ -22,6 +22,11 @@ _POSTPONED: Final = timedelta(seconds=1)
 _UNSETTLED: Final = timedelta(seconds=60)
 
 
+MOST_POSTPONED: Final = 50
+"""Runs of a job after which it is its own fault that the database was away: to be claimed, and for this to be written
+down, it was there. What a job asks of it may take longer than it lets anything take, and would for ever."""
+
+
 async def settle(database: Database, job: Job[Any], handler: Handler[Any], verdict: Verdict) -> None:
     """Write the verdict down, or leave the row to the end of its lease if that cannot be done. Never raises."""
     if isinstance(verdict, Finished):
@@ -73,8 +78,10 @@ async def _write(tx: Write, job: Job[Any], handler: Handler[Any], verdict: Verdi
             await _bury(tx, job, handler, reason)
         case Failed(reason):
             await queries.settle_failed(tx, job, reason, handler.backoff(job.failures + 1))
-        case Postponed(reason):
+        case Postponed(reason) if job.attempt < MOST_POSTPONED:
             await queries.settle_postponed(tx, job, reason, _POSTPONED)
+        case Postponed(reason):
+            await _write(tx, job, handler, Failed(reason))
         case Unreadable(reason):
             log.error("job is dead", job=job.id, kind=job.kind, reason=reason)
             await queries.settle_dead(tx, job, reason)

@@ -121,7 +121,8 @@ async def prune(database: Database, *, older_than: timedelta) -> int:
     pruned = 0
     while True:
         async with database.write() as tx:
-            count = (await tx.execute(delete(jobs).where(jobs.c.id.in_(some)))).rowcount
+            # Said of the rows, too: one that is revived meanwhile stays.
+            count = (await tx.execute(delete(jobs).where(jobs.c.id.in_(some), *old))).rowcount
         pruned += count
         if count < BATCH:
             return pruned

@@ -220,6 +220,7 @@ class Worker:
         acting = Acting(action=line.claimed.kind)
         ending: list[tuple[Run, Ending, float]] = []
         goes_on = await self._carried_out_ahead(line, acting, ending) if line.ahead else True
+        line.last.follow([one for _, one, _ in ending])
         act_as(acting)
         began = monotonic()
         # Else the lane's hold ends, and all that is left of the line is due again.

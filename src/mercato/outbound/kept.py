@@ -19,6 +19,8 @@ from aiohttp.tracing import Trace
 from msgspec import Struct
 from yarl import URL
 
+from mercato.outbound.silent import SilentConnector
+
 MOST_WAYS: Final = 4_096
 """URLs of which it is remembered how they are asked. Past it remembering starts anew."""
 
@@ -36,7 +38,7 @@ class Way(Struct, frozen=True):
     start: str
 
 
-class Connector(aiohttp.TCPConnector):
+class Connector(SilentConnector):
     """A pool whose calls learn whether they went out on a kept connection.
 
     The client's own tracing tells it, too, but awaits eight signals a call: a sixth of what the call costs.

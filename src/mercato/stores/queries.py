@@ -6,7 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Row, Select, and_, delete, insert, or_, select, tuple_, update
+from sqlalchemy import Row, Select, and_, case, delete, insert, or_, select, tuple_, update
 
 from mercato.db.engine import Read, Write
 from mercato.db.tables import catalog_owners as owners
@@ -87,25 +87,25 @@ async def place_onboarding(tx: Write, onboarding: Onboarding, place: Place) -> b
     as_registered = (
         stores.c.address == _text(onboarding.address),
         stores.c.latitude.is_not_distinct_from(onboarding.latitude),
-        stores.c.timezone == onboarding.timezone,
     )
     placed = await tx.execute(
-        update(stores).where(stores.c.onboarding_id == onboarding.id, *as_registered).values(_place(place))
+        update(stores)
+        .where(stores.c.onboarding_id == onboarding.id, *as_registered)
+        .values(_place_of_store(place))
     )
     return placed.rowcount == 1
 
 
 async def place_store(tx: Write, row: StoreRow, place: Place) -> bool:
-    """Write down where the store is; False when its address or time zone have changed since the row was read."""
+    """Write down where the store is; False when its address has changed since the row was read."""
     placed = await tx.execute(
         update(stores)
         .where(
             stores.c.id == row.id,
             stores.c.address == _text(row.address),
             stores.c.latitude.is_not_distinct_from(row.latitude),
-            stores.c.timezone == row.timezone,
         )
-        .values(_place(place))
+        .values(_place_of_store(place))
     )
     return placed.rowcount == 1
 
@@ -257,6 +257,12 @@ async def _sold_out(tx: Read, store_ids: list[UUID]) -> dict[UUID, tuple[SoldOut
 
 def _place(place: Place) -> dict[str, Any]:
     return {"latitude": place.latitude, "longitude": place.longitude, "timezone": place.timezone}
+
+
+def _place_of_store(place: Place) -> dict[str, Any]:
+    # Its merchant may have said what its time zone is since it was asked where it is.
+    zone = case((stores.c.timezone_given, stores.c.timezone), else_=place.timezone)
+    return _place(place) | {"timezone": zone}
 
 
 def _text(value: object) -> str:

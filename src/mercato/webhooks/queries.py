@@ -247,9 +247,10 @@ async def move_to_next_round(tx: Write, row: Row[Any], *, now: datetime) -> bool
 
 async def delete_of_orders(tx: Write, order_ids: Sequence[UUID]) -> None:
     """Delete every delivery about the orders, with its attempts."""
-    theirs = select(deliveries.c.id).where(deliveries.c.order_id.in_(order_ids))
-    await tx.execute(delete(delivery_attempts).where(delivery_attempts.c.delivery_id.in_(theirs)))
-    await tx.execute(delete(deliveries).where(deliveries.c.order_id.in_(order_ids)))
+    # First the deliveries: who writes an attempt down holds its delivery, and is waited for, or finds it gone.
+    theirs = delete(deliveries).where(deliveries.c.order_id.in_(order_ids)).returning(deliveries.c.id)
+    gone = [row.id for row in (await tx.execute(theirs)).all()]
+    await tx.execute(delete(delivery_attempts).where(delivery_attempts.c.delivery_id.in_(gone)))
 
 
 async def delete_old(tx: Write, *, before: datetime, most: int) -> int:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from mercato import crash
 from mercato.clock import Clock
 from mercato.db.engine import Database, Write
-from mercato.jobs import Done, Ending, Finished, Handler, Job, fence
+from mercato.jobs import Again, Done, Ending, Finished, Handler, Job, fence
 from mercato.outbound.client import CallFailed, Outbound
 from mercato.outbound.signing import webhook_headers
 from mercato.partners.model import Surface
@@ -35,7 +35,7 @@ from mercato.webhooks.model import (
     error_of,
     excerpt,
 )
-from mercato.webhooks.settling import Ended, Settling, failed
+from mercato.webhooks.settling import Ended, Settling, Unwritten, failed
 from mercato.wire.unshown import unshown
 
 log = structlog.get_logger("mercato.webhooks")
@@ -145,7 +145,7 @@ class Sender:
             on_dead=self.give_up,
         )
 
-    async def handle(self, job: Job[DeliverJob]) -> Done | Finished | Ending:
+    async def handle(self, job: Job[DeliverJob]) -> Done | Finished | Ending | Again:
         """Make one attempt. A crash before it is settled makes it again, with the same webhook-id."""
         attempt = await self._prepare(job)
         if attempt is not None:
@@ -198,7 +198,9 @@ class Sender:
             chance=self._chance(),
         )
 
-    async def _settle(self, job: Job[DeliverJob], attempt: Attempt, outcome: Outcome) -> Finished | Ending:
+    async def _settle(
+        self, job: Job[DeliverJob], attempt: Attempt, outcome: Outcome
+    ) -> Finished | Ending | Again:
         delivery = attempt.delivery
         verdict = self._decide(delivery, outcome)
         if isinstance(verdict, GiveUp) and verdict.disable and delivery.failing_since is not None:
@@ -210,7 +212,10 @@ class Sender:
         self._metrics.delivered(_COUNTED[type(verdict)], outcome.ms / 1000)
         if isinstance(verdict, Succeeded) and job.held_by is not None:
             return Ending(self._settling.begin(ended, soon=True))
-        await self._settling.settle(ended)
+        try:
+            await self._settling.settle(ended)
+        except Unwritten:
+            return Again(timedelta(0))
         if isinstance(verdict, GiveUp) and verdict.disable:
             self._disabled = asyncio.get_running_loop().time()
         return Finished()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -55,7 +55,7 @@ class Settling:
         self._later: asyncio.TimerHandle | None = None
 
     async def settle(self, ended: Ended) -> None:
-        """Return once it is written down. Raises JobLost, and what the database raises."""
+        """Return once it is written down. Raises JobLost, Unwritten, and what the database raises."""
         if not isinstance(ended.verdict, Succeeded):
             # Not before those that are ahead of it in its line.
             await self._settled()
@@ -146,6 +146,8 @@ class Settling:
 
         async def settle(tx: Write) -> None:
             made = [one.delivery for one in some]
+            if any(_is_unwritten(one.job.ahead) for one in some):
+                raise Apart
             if not await finish_all(tx, [one.job for one in some]):
                 raise Apart
             if not await sending.move_succeeded(tx, made, now=now):
@@ -161,6 +163,8 @@ class Settling:
         now = self._clock()
 
         async def settle(tx: Write) -> None:
+            if _is_unwritten(ended.job.ahead):
+                raise Unwritten
             await finish(tx, ended.job)
             delivery, verdict, outcome = ended.delivery, ended.verdict, ended.outcome
             number = delivery.attempts + 1
@@ -186,6 +190,17 @@ class Settling:
 
 class Apart(Exception):  # noqa: N818  # a verdict: nothing is wrong with the most of them
     """Of those that were to be written down together one is no longer its run's, or was moved by somebody else."""
+
+
+class Unwritten(Exception):  # noqa: N818  # a verdict: nothing is wrong with this one
+    """One ahead of it in its line could not be written down, and is lost with this one's job.
+
+    It would be sent again and again with whatever comes behind it, and nobody would count how often.
+    """
+
+
+def _is_unwritten(ahead: Sequence[asyncio.Future[None]]) -> bool:
+    return any(one.done() and (one.cancelled() or one.exception() is not None) for one in ahead)
 
 
 def failed(reason: str) -> dict[str, object]:
