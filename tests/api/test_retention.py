@@ -1,10 +1,12 @@
 """What is kept for how long: orders stay, customers do not."""
 
 import asyncio
+import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from aiohttp import web
 from sqlalchemy import select, update
 from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, PLACE, Trade, trade
 from tests.service import Merchant, Service
@@ -116,6 +118,30 @@ async def test_a_customer_is_erased_at_once_and_nobody_else_is(here: Trade):
     again = await here.front.post(PLACE, order, headers=headers)
     assert (again.status, again.json()["orderId"]) == (201, placed["orderId"]), "no second order"
     assert "customer" not in again.json()
+
+
+@pytest.mark.parametrize("accepts", [True, False])
+async def test_a_customer_who_is_erased_while_the_store_is_asked_stays_erased(
+    here: Trade, accepts: bool
+):  # a column of the table
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def late(_request: web.Request, body: bytes) -> web.Response:
+        asked.set()
+        await answer.wait()
+        return web.json_response(
+            {"accepted": True} if accepts else json.loads(body), status=200 if accepts else 422
+        )
+
+    here.shop.answers["place"] = late
+    placing = asyncio.create_task(here.place(here.order()))
+    await asyncio.wait_for(asked.wait(), 10)
+    async with here.mercato.app.db.write() as tx:
+        assert await forget_customer(tx, CUSTOMER["email"], after=None, limit=10) == (1, None)
+    answer.set()
+    assert (await placing).status == (201 if accepts else 400)
+    await settled(here)
+    assert CUSTOMER["email"] not in await everything(here)
 
 
 @pytest.mark.parametrize("name", ["%", "_", '"', "ada", "{}", "\\", "ADA@EXAMPLE.COM "])

@@ -152,7 +152,9 @@ class Submitter(Struct, frozen=True):
                 return await self._first(tx, submission, outcome, stored, now)
         order = await queries.find_order_by_id(tx, submission.order_id, lock=True)
         assert order is not None, "orders are never deleted"
-        await self._log(tx, submission, outcome, order.answer, now)
+        if order.client_context is not None:
+            # What was sent says who the customer is: of one who was forgotten meanwhile nothing is kept.
+            await self._log(tx, submission, outcome, order.answer, now)
         match outcome.said:
             case PlaceSaid() as said if order.answer is StoreAnswer.WAITING:
                 order = await self._accepted(tx, order, said, now)
