@@ -122,12 +122,9 @@ async def test_a_customer_who_is_erased_while_the_store_is_asked_stays_erased(fo
     placed = await here.place(here.order(payment=CARD), key="k")
     assert (placed.status, placed.json()["orderId"]) == (201, order_id)
     assert CUSTOMER["email"] in (await heard(here.shop, "/hooks/place", 2))[-1][1].decode()
+    # Nor is what the store answered kept, which may say it again.
     page = (await here.pos.get("/v1/commerce/webhook-deliveries?type=order.place")).json()
-    (logged,) = page["deliveries"]
-    body = (await here.pos.get(f"/v1/commerce/webhook-deliveries/{logged['id']}")).json()["body"]
-    assert (body["type"], body["data"]["orderId"]) == ("order.place", order_id)
-    assert body["data"]["order"].keys() == {"cart", "fulfillment", "amounts"}
-    assert "payment" not in body["data"]
+    assert page["deliveries"] == []
 
 
 async def test_a_repeat_joins_even_if_its_order_could_not_be_placed_any_more(foreground: Trade):

@@ -1,6 +1,7 @@
 """What is kept for how long: orders stay, customers do not."""
 
 import asyncio
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,30 @@ async def test_a_part_of_the_service_that_ends_by_a_bug_is_told(
             assert (await mercato.partner())[0]
     told = [(one["event"], one["part"]) for one in logs if one["log_level"] == "error"]
     assert told == [("bug: a part of the service has ended", "upkeep")]
+
+
+@pytest.mark.parametrize("accepts", [True, False])
+async def test_a_customer_who_is_erased_while_the_store_is_asked_stays_erased(
+    here: Trade, accepts: bool
+):  # a column of the table
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def late(_request: web.Request, body: bytes) -> web.Response:
+        asked.set()
+        await answer.wait()
+        return web.json_response(
+            {"accepted": True} if accepts else json.loads(body), status=200 if accepts else 422
+        )
+
+    here.shop.answers["place"] = late
+    placing = asyncio.create_task(here.place(here.order()))
+    await asyncio.wait_for(asked.wait(), 10)
+    async with here.mercato.app.db.write() as tx:
+        assert await forget_customer(tx, CUSTOMER["email"], after=None, limit=10) == (1, None)
+    answer.set()
+    assert (await placing).status == (201 if accepts else 400)
+    await settled(here)
+    assert CUSTOMER["email"] not in await everything(here)
 
 
 @pytest.mark.parametrize("name", ["%", "_", '"', "ada", "{}", "\\", "ADA@EXAMPLE.COM "])

@@ -9,14 +9,13 @@ from uuid import UUID
 
 import msgspec
 import structlog
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.clock import Clock, MakeId
 from mercato.db.engine import Database, Read, Write
 from mercato.orders import queries
 from mercato.orders.amounts import remark
-from mercato.orders.bodies import place_body
 from mercato.orders.changes import Changes, Touched
 from mercato.orders.payment import secrets_in, without_payment
 from mercato.orders.record import Actor, OrderRow, StoreAnswer, sums_of
@@ -158,7 +157,9 @@ class Submitter(Struct, frozen=True):
         assert order is not None, "orders are never deleted"
         # Not before the order was waited for: what others have done to it meanwhile came first.
         now = self.clock()
-        await self._log(tx, submission, outcome, order, now)
+        if order.client_context is not None:
+            # What was sent and answered says who the customer is: of one who was forgotten meanwhile nothing is kept.
+            await self._log(tx, submission, outcome, order.answer, now)
         match outcome.said:
             case PlaceSaid() as said if order.answer is StoreAnswer.WAITING:
                 order = await self._accepted(tx, order, said, now)
@@ -183,7 +184,7 @@ class Submitter(Struct, frozen=True):
         """Return the order as its store took it, the first time that anything happens to it. Raises Touched."""
         assert isinstance(outcome.said, PlaceSaid)
         taken = await self._accepted(tx, order, outcome.said, now, untouched=True)
-        await self._log(tx, submission, outcome, order, now)
+        await self._log(tx, submission, outcome, order.answer, now)
         await queries.delete_submission(tx, order.id)
         return taken
 
@@ -204,17 +205,14 @@ class Submitter(Struct, frozen=True):
         )
 
     async def _log(
-        self, tx: Write, submission: Submission, outcome: Outcome, before: OrderRow, now: datetime
+        self, tx: Write, submission: Submission, outcome: Outcome, before: StoreAnswer, now: datetime
     ) -> None:
-        """Write the attempts into the merchant's delivery log, the payment left out, and who was forgotten meanwhile.
+        """Write the attempts into the merchant's delivery log, the payment left out.
 
         The transaction holds the order, so that of two who were trying at once one begins the log, and the other
         goes on with it.
         """
-        status = _log_status(outcome.said, before.answer)
-        body = without_payment(submission.body)
-        if before.client_context is None:
-            body = place_body(before, payment=UNSET, now=before.created_at)
+        status = _log_status(outcome.said, before)
         begun = await record(
             tx,
             delivery_id=self.new_id(),
@@ -224,7 +222,7 @@ class Submitter(Struct, frozen=True):
             type=ORDER_PLACE,
             webhook_id=submission.order_id,
             url=target(submission.base_url, PLACE),
-            body=body,
+            body=without_payment(submission.body),
             traceparent=submission.traceparent,
             attempts=outcome.calls,
             status=status,
