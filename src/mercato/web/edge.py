@@ -152,7 +152,7 @@ class Edge:
         if is_unavailable(bug):
             log.warning("database unavailable", request_id=head.request_id, error=type(bug).__name__)
             return errors.ServiceUnavailable(
-                "The database is busy or away. Nothing was changed; try again.",
+                "The database is busy or away. Try again.",
                 retry_after=DATABASE_AWAY_SECONDS,
             )
         log.error("bug", request_id=head.request_id, trace_id=head.trace_id, path=head.path, exc_info=bug)
