@@ -13,8 +13,12 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
+# An interrupt while it is made leaves a Python without pip: made once more, it is whole.
 $(VENV)/.run: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || \
+	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "Mercato needs Python 3.11 or newer: name one, as in make PYTHON=/opt/python3.12/bin/python3 run" >&2; exit 1; }
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --constraint constraints.txt --editable .
 	$(BIN)/python -m compileall -q src
 	touch $@

@@ -3,13 +3,16 @@
 import asyncio
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import aiohttp
+import pytest
 from aiohttp import web
 from tests.api.trade import PLACE
 from tests.databases import only_sqlite
 from tests.processes.test_placement_killed import opened
+
+from mercato.web import server
 
 
 @only_sqlite
@@ -53,3 +56,39 @@ async def test_a_placement_whose_client_has_gone_is_finished_before_the_server_s
             assert reply.status == 201, await reply.read()
             assert reply.headers["Idempotent-Replayed"] == "true"
             assert (await reply.json())["partnerOrderId"] == "P-1"
+
+
+async def test_a_request_that_is_longer_than_a_stop_waits_ends_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(server, "DRAIN_SECONDS", 0.1)
+    began, goes_on = asyncio.Event(), asyncio.Event()
+    errors: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: errors.append(context))
+
+    class Slow:
+        under_way: ClassVar[set[asyncio.Task[Any]]] = set()
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            began.set()
+            await goes_on.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"at last"})
+
+    async with aiohttp.ClientSession() as session:
+
+        async def ask(base: str) -> str:
+            async with session.get(base) as answer:
+                return await answer.text()
+
+        async with server.serving(Slow()) as base:
+            asked = asyncio.create_task(ask(base))
+            await began.wait()
+        goes_on.set()
+        assert await asked == "at last"
+    # The server hears of it from a thread of its own.
+    async with asyncio.timeout(5):
+        while any(task.get_name() == "granian" for task in asyncio.all_tasks()):
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.5)
+    assert errors == []

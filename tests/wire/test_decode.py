@@ -55,6 +55,24 @@ def test_all_faults_of_a_request_are_listed_at_once_with_pointers():
     ]
 
 
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        (b'{"name":', ": it ends too early"),
+        (b'{"name": "a",\n "note": "b",}', ": trailing comma in object at line 2, column 14"),
+        ('{"näme" 1}'.encode(), ": expected ':' at line 1, column 9"),
+        (b"a=b&c=d", ": invalid character at line 1, column 1"),
+    ],
+    ids=["cut-off", "trailing-comma", "no-colon", "form"],
+)
+def test_a_body_that_is_not_json_is_told_with_the_place_where_it_breaks(body: bytes, where: str):
+    problem = refused(body)
+    assert isinstance(problem, errors.InvalidRequest)
+    assert [(fault.message, fault.pointer) for fault in problem.errors] == [
+        (f"The body is not JSON{where}.", "")
+    ]
+
+
 def _tame(text: str) -> str | None:
     return "word is bad." if text == "bad" else None
 

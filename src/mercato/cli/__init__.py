@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextvars import ContextVar
+from io import TextIOWrapper
 from typing import Any, Final
 
 from mercato.cli.shortcut import find_plain
@@ -19,6 +20,7 @@ _arguments: ContextVar[tuple[str, ...]] = ContextVar("arguments", default=())
 def main() -> None:
     """Run the command of `sys.argv` and exit with its code."""
     _open_what_is_closed()
+    _write_what_can_be_written()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -30,6 +32,12 @@ def _open_what_is_closed() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123  # until the end
+
+
+def _write_what_can_be_written() -> None:
+    """Have question marks printed for what the output's encoding lacks, as a help's `…` in ASCII."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def command_name() -> str:
@@ -66,11 +74,15 @@ def run(arguments: Sequence[str]) -> int:
 
 def _parsed(arguments: Sequence[str]) -> Any:
     """Return what the command returned."""
-    from cyclopts import CycloptsError
+    from cyclopts import CycloptsError, UnusedCliTokensError
 
     from mercato.cli.commands import app
 
     try:
-        return app(arguments, exit_on_error=False, result_action="return_value")
-    except CycloptsError:
-        return UNUSABLE  # it has been told already
+        return app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        what = str(error)
+        if isinstance(error, UnusedCliTokensError):
+            what = f"There is no place for: {' '.join(error.unused_tokens or ())}"
+        print(f"{what}\nSee: {' '.join(('mercato', *(error.command_chain or ())))} --help", file=sys.stderr)
+        return UNUSABLE

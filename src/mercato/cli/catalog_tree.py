@@ -46,7 +46,10 @@ def tree(built: Built, *, title: str) -> Iterator[str]:
     """Yield the lines of the picture."""
     drawing = _Drawing(unpack(built.compiled), msgspec.json.decode(built.body, type=Menu))
     counts = built.summary
-    yield cut(f"{harmless(title)}: {counts.items:,} items, prices in {counts.currency}", width())
+    yield cut(
+        f"{harmless(title)}: {counts.items:,} item{'' if counts.items == 1 else 's'}, prices in {counts.currency}",
+        width(),
+    )
     yield from _drawn(drawing.catalogs(), "", 1)
     # Only now is it known what was not met.
     rest = drawing.rest()

@@ -16,7 +16,7 @@ app.command("mercato.cli.serve:worker", name="worker", help="Do background work 
 app.command("mercato.cli.serve:migrate", name="migrate", help="Bring the database to this version's schema.")
 app.command("mercato.cli.partners:partner", name="partner", help="Partners: create, list, update.")
 app.command("mercato.cli.keys:key", name="key", help="API keys: create, list, roll, revoke.")
-app.command("mercato.cli.secrets:secret", name="secret", help="Signing secrets: rotate, list.")
+app.command("mercato.cli.secrets:secret", name="secret", help="Signing secrets: rotate, list, reseal.")
 app.command(
     "mercato.cli.webhooks:webhooks", name="webhooks", help="Webhooks: list, show, replay, explain, enable."
 )

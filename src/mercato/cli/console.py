@@ -19,7 +19,9 @@ UNBOUNDED: Final = 10**6
 
 def print_json(value: Wire) -> None:
     """Print the value as indented JSON: the only thing on standard output."""
-    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    # In UTF-8 whatever the terminal has: that is what JSON is.
+    sys.stdout.flush()
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:

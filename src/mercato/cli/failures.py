@@ -34,13 +34,14 @@ def no_data_dir(data_dir: Path, error: OSError) -> UnusableError:
     )
 
 
-def cannot_listen(error: OSError, host: str, port: int) -> UnusableError:
+def cannot_listen(error: OSError | UnicodeError, host: str, port: int) -> UnusableError:
     """Return what to raise where an address cannot be listened on: which of host and port is at fault."""
-    if error.errno == errno.EADDRINUSE:
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.EADDRINUSE:
         return UnusableError(
             f"Port {port} is taken. Choose another one with --port; --port 0 takes a free one."
         )
-    if error.errno in {errno.EACCES, errno.EPERM}:
+    if number in {errno.EACCES, errno.EPERM}:
         return UnusableError(f"Port {port} may not be used: choose one above 1023 with --port.")
     return UnusableError(
         f"{host} is no address of this machine to listen on. Use 127.0.0.1, or 0.0.0.0 for all."
@@ -87,6 +88,8 @@ def _of_database(error: Exception) -> Failure | None:
     if is_unavailable(cause) and "unable to open" not in what:
         return Failure(_AWAY)
     told = f"The database cannot be used: {_sentence(what)}"
+    if "readonly" in what or "unable to open" in what:
+        told += " This user has to be allowed to read and to write its file and its directory."
     if "not a database" in what or "malformed" in what:
         told += " Put a backup in its place: mercato restore FILE --replace"
     return Failure(told)

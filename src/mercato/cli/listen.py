@@ -152,7 +152,7 @@ async def _listen(
         )
         try:
             base = await held.enter_async_context(listening(listener, host=host, port=port))
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise cannot_listen(error, host, port) from None
         if forward is not None:
             note(f"forwarding to {harmless(forward)}")

@@ -35,7 +35,16 @@ def _since(_type: Any, tokens: Sequence[Token]) -> datetime:
     return instant
 
 
-DataDir = Annotated[Path | None, Parameter(help="Where the embedded database lives (./data).")]
+def _directory(_type: Any, tokens: Sequence[Token]) -> Path:
+    # To Path it would be the current directory, in which nobody wants a database who has a variable unset.
+    if not tokens[0].value:
+        raise ValueError("it is empty, leave it out for the default")
+    return Path(tokens[0].value)
+
+
+DataDir = Annotated[
+    Path | None, Parameter(converter=_directory, help="Where the embedded database lives (./data).")
+]
 Json = Annotated[bool, Parameter(name="--json", negative=(), help="JSON on standard output, for programs.")]
 Duration = Annotated[timedelta, Parameter(converter=_duration)]
 Since = Annotated[datetime, Parameter(converter=_since)]

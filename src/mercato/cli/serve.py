@@ -1,18 +1,18 @@
 """`mercato serve`, `mercato worker` and `mercato migrate`: the processes of a network, as commands."""
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from mercato.cli import start
+from mercato.cli.options import DataDir
 
 
 def serve(
     *,
     host: Annotated[str | None, Parameter(help="Address to listen on (127.0.0.1).")] = None,
     port: Annotated[int | None, Parameter(help="Port to listen on (8000); 0 takes a free one.")] = None,
-    data_dir: Annotated[Path | None, Parameter(help="Where the embedded database lives (./data).")] = None,
+    data_dir: DataDir = None,
     workers: Annotated[int | None, Parameter(help="Processes that serve on the one port (1).")] = None,
 ) -> int:
     """Serve the API and do the background work, in one process or in several on one port."""
@@ -29,15 +29,11 @@ def serve_one(
     return start.serve_one(handle, parent, place)
 
 
-def worker(
-    *, data_dir: Annotated[Path | None, Parameter(help="Where the embedded database lives.")] = None
-) -> int:
+def worker(*, data_dir: DataDir = None) -> int:
     """Do background work alone, beside servers on the same database."""
     return start.worker(data_dir=data_dir)
 
 
-def migrate(
-    *, data_dir: Annotated[Path | None, Parameter(help="Where the embedded database lives.")] = None
-) -> int:
+def migrate(*, data_dir: DataDir = None) -> int:
     """Bring the database's schema to this version."""
     return start.migrate(data_dir=data_dir)

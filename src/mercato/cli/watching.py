@@ -98,7 +98,7 @@ async def _run(watching: Watching, work: Coroutine[Any, Any, int] | None) -> int
     async with AsyncExitStack() as held:
         try:
             await held.enter_async_context(watching.double)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise cannot_listen(error, *watching.double.asked) from None
         watching.begin()
         asked = asyncio.create_task(stop.wait())

@@ -33,8 +33,8 @@ def backup(database: Path, copy: Path, *, progress: Progress | None = None) -> N
     if not copy.parent.is_dir():
         raise BackupError(f"There is no directory {copy.parent}. Make it, or name a file in another.")
     unfinished = copy.with_name(f".{copy.name}.{os.getpid()}.part")
+    _create_private(unfinished)
     try:
-        _create_private(unfinished)
         with closing(_open(database)) as source, closing(sqlite3.connect(unfinished)) as target:
             _copy(source, target, progress)
             _check(target, unfinished)
@@ -64,8 +64,8 @@ def restore(copy: Path, database: Path, *, replace: bool = False) -> None:
         why = f"The data directory {database.parent} cannot be made: {error.strerror}."
         raise BackupError(f"{why} Name another with --data-dir.") from error
     unfinished = database.with_name(f".{database.name}.{os.getpid()}.part")
+    _create_private(unfinished)
     try:
-        _create_private(unfinished)
         with closing(_open(copy)) as source, closing(sqlite3.connect(unfinished)) as target:
             _check(source, copy)
             _copy(source, target, None)
@@ -112,6 +112,8 @@ def _check_unused(database: Path) -> None:
         with closing(sqlite3.connect(database, timeout=1.0)) as connection:
             mode = connection.execute("PRAGMA journal_mode=DELETE").fetchone()[0]
     except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}:
+            raise BackupError(f"{database} cannot be written: {error}.") from error
         raise BackupError(f"{database} is in use. Stop the server first.") from error
     except sqlite3.DatabaseError:
         return  # damaged: that is what a copy is put back for
@@ -120,7 +122,11 @@ def _check_unused(database: Path) -> None:
 
 
 def _create_private(path: Path) -> None:
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    """Make an empty file that only its owner can read. Raises BackupError."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as error:
+        raise BackupError(f"No file can be made in {path.parent.absolute()}: {error.strerror}.") from error
 
 
 def _finish(unfinished: Path, path: Path) -> None:

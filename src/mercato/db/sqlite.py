@@ -22,7 +22,7 @@ def path_of(url: str) -> Path:
     """Return the file of `sqlite:///relative`, `sqlite:////absolute` or a plain path."""
     scheme, found, rest = url.partition("://")
     if found and not (scheme in {"sqlite", "sqlite+aiosqlite"} and rest.startswith("/")):
-        raise UnusableUrl(f"a database URL starts with sqlite:/// or postgresql://, not {scheme}://")
+        raise UnusableUrl(f"MERCATO_DATABASE_URL starts with sqlite:/// or postgresql://, not {scheme}://.")
     return Path(rest[1:] if found else url)
 
 

@@ -1,6 +1,7 @@
 """Granian inside this process's own event loop: one process is API and background work, and dies as one."""
 
 import asyncio
+import errno
 import os
 import resource
 import socket
@@ -73,10 +74,13 @@ def listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(BACKLOG)
-    except OSError as error:
+    except (OSError, TypeError, UnicodeError) as error:
+        # All but the first are of a name that cannot be asked for.
         listener.close()
-        why = f"Cannot listen on {host}:{port}: {error.strerror}. Take another with --port or --host."
-        raise PortTakenError(error.errno, why) from None
+        fault = error if isinstance(error, OSError) else OSError(errno.EINVAL, "this is no host's name")
+        others = "--port or --host (MERCATO_PORT, MERCATO_HOST)"
+        why = f"Cannot listen on {host}:{port}: {fault.strerror}. Take another with {others}."
+        raise PortTakenError(fault.errno, why) from None
     listener.setblocking(False)
     return listener
 
@@ -134,8 +138,8 @@ async def serving(
         yield url_of(taken)
     finally:
         server.stop()  # type: ignore[no-untyped-call]
-        _, late = await asyncio.wait({task, *app.under_way}, timeout=DRAIN_SECONDS)
-        for still_running in late:
-            still_running.cancel()
+        # Not cancelled when the time is over: the server tells it of its last request's end, whenever that comes, and
+        # takes it for an error if nobody is there to be told.
+        await asyncio.wait({task, *app.under_way}, timeout=DRAIN_SECONDS)
         if listener is None:
             taken.close()

@@ -31,6 +31,9 @@ _BYTES_LOOKED_AT: Final = 128 * 1024
 _MARK: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[][{},:]', re.DOTALL)
 """A string that does not end goes on to the end of the body, so that nothing is read twice."""
 
+_BROKEN: Final = re.compile(r"JSON is malformed: (.+) \(byte (\d+)\)")
+"""How the decoder says what is no JSON."""
+
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -129,8 +132,19 @@ def _not_json(body: bytes, fault: Exception) -> InvalidRequest:
     elif isinstance(fault, msgspec.ValidationError):
         message = "The body holds a number that is out of range."
     else:
-        message = "The body is not JSON."
+        message = f"The body is not JSON{_where(body, str(fault))}."
     return InvalidRequest(message, errors=[OrderError(code=InvalidRequest.code, message=message, pointer="")])
+
+
+def _where(body: bytes, said: str) -> str:
+    """Return what broke and where, as far as the decoder said it."""
+    if "truncated" in said:
+        return ": it ends too early"
+    found = _BROKEN.search(said)
+    if found is None:
+        return ""
+    line = body[: int(found[2])].decode(errors="replace").split("\n")
+    return f": {found[1]} at line {len(line)}, column {len(line[-1]) + 1}"
 
 
 def _too_deep(body: bytes, kind: msgspec.inspect.Type) -> Problem:

@@ -1,0 +1,86 @@
+"""What the commands say to somebody who has asked for the wrong thing, or from an odd place."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.databases import only_sqlite
+from tests.processes.test_serve import mercato, partner
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("nosuch",), 'Unknown command "nosuch".'),
+        (("worker", "--bogus"), "Unknown option: --bogus."),
+        (("worker", "here"), "There is no place for: here"),
+        (("partner", "create", "POS"), "--kind requires an argument."),
+        (("webhooks", "show", "abc"), 'unable to convert "abc" into UUID.'),
+    ],
+    ids=lambda one: "-".join(one) if isinstance(one, tuple) else "",
+)
+async def test_a_wrong_use_is_told_with_the_help_that_says_the_right_one(
+    arguments: tuple[str, ...], told: str
+):
+    code, out, err = await mercato(*arguments)
+    what, where = err.splitlines()
+    assert (code, out) == (2, "")
+    assert told in what
+    name = [one for one in arguments[:2] if one in {"worker", "partner", "create", "webhooks", "show"}]
+    assert where == f"See: {' '.join(['mercato', *name])} --help"
+
+
+@only_sqlite
+@pytest.mark.parametrize("command", ["serve", "worker", "migrate", "doctor"])
+async def test_an_empty_data_directory_is_not_the_current_one(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database_kind: str
+):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = await mercato(command, "--data-dir", "")
+    assert (code, list(tmp_path.iterdir())) == (2, [])
+    assert "--data-dir: it is empty, leave it out for the default" in err
+
+
+@pytest.mark.parametrize("host", ["é..é", "a" * 300])
+@pytest.mark.parametrize("command", [("serve",), ("listen",), ("sandbox", "merchant")], ids="-".join)
+async def test_a_host_that_is_no_name_is_told_without_a_traceback(
+    command: tuple[str, ...], host: str, tmp_path: Path
+):
+    code, _, err = await mercato(*command, "--host", host, "--port", "0", MERCATO_DATA_DIR=str(tmp_path))
+    assert code in {1, 2}
+    assert host in err
+    assert "Traceback" not in err
+
+
+@only_sqlite
+async def test_a_terminal_without_the_letters_is_written_to_all_the_same(tmp_path: Path, database_kind: str):
+    ascii_only = {"PYTHONIOENCODING": "ascii"}
+    code, out, err = await mercato("audit", "--help", **ascii_only)
+    assert (code, err, "12h, ?" in out) == (0, "", True)
+    await mercato("partner", "create", "Café", "--kind", "both", "--data-dir", tmp_path)
+    code, out, err = await mercato("partner", "list", "--data-dir", tmp_path, **ascii_only)
+    assert (code, err, "Caf?" in out) == (0, "", True)
+    code, out, _ = await mercato("partner", "list", "--json", "--data-dir", tmp_path, **ascii_only)
+    assert (code, json.loads(out)["partners"][0]["name"]) == (0, "Café")
+
+
+@only_sqlite
+async def test_a_database_that_cannot_be_opened_is_not_taken_for_one_in_use(
+    tmp_path: Path, database_kind: str
+):
+    await partner(tmp_path / "data")
+    copy, other = tmp_path / "copy.db", tmp_path / "other"
+    assert (await mercato("backup", copy, "--data-dir", tmp_path / "data"))[0] == 0
+    # Nothing is forbidden to root, but a directory is no file to it either.
+    (other / "mercato.db").mkdir(parents=True)
+    code, _, err = await mercato("partner", "list", "--data-dir", other)
+    assert (code, "allowed to read and to write" in err) == (1, True), err
+    code, _, err = await mercato("restore", copy, "--replace", "--data-dir", other)
+    assert (code, "cannot be written" in err, "in use" in err) == (1, True, False), err
+
+
+@only_sqlite
+async def test_a_copy_that_cannot_be_made_is_told_by_its_own_name(tmp_path: Path, database_kind: str):
+    await partner(tmp_path / "data")
+    code, _, err = await mercato("backup", tmp_path / ("x" * 250), "--data-dir", tmp_path / "data")
+    assert (code, err) == (1, f"No file can be made in {tmp_path}: File name too long.\n")
