@@ -130,6 +130,18 @@ async def test_migrating_twice_changes_nothing(empty_url: str) -> None:
     assert await schema(empty_url) == before
 
 
+async def test_a_new_database_file_is_its_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        await migrate(f"sqlite:///{tmp_path / 'mercato.db'}")
+        async with Database.open(f"sqlite:///{tmp_path / 'mercato.db'}") as db, db.write() as tx:
+            await tx.execute(text("CREATE TABLE more (number INTEGER)"))
+            modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes == dict.fromkeys(("mercato.db", "mercato.db-wal", "mercato.db-shm"), 0o600)
+
+
 async def test_processes_that_start_at_once_migrate_once(empty_url: str) -> None:
     await asyncio.gather(*(migrate(empty_url) for _ in range(4)))
     async with Database.open(empty_url) as db, db.read() as tx:

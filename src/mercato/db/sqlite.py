@@ -4,6 +4,8 @@ With SQLAlchemy's defaults two transactions that read and then write lose each o
 error; here a transaction holds the write lock from its first line, and one process's writers wait in order.
 """
 
+import os
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -43,7 +45,12 @@ def engines(
 
 
 def migrator(path: Path) -> Engine:
-    """Return the engine that changes the schema: it waits as long for the lock as another may migrate."""
+    """Return the engine that changes the schema: it waits as long for the lock as another may migrate.
+
+    A file that is not there yet is made for its owner alone, and so are SQLite's own beside it: customers are in it.
+    """
+    with suppress(OSError):  # what is wrong with the path SQLite says
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     return _writer(
         path,
         pool_timeout=timedelta(seconds=10),
