@@ -39,6 +39,12 @@ def test_a_repeated_key_is_named_with_its_pointer(document: str, path: str):
     assert faults(document)[path] == REPEATED
 
 
+@pytest.mark.parametrize("zeros", range(16))
+def test_a_repeated_key_is_found_whatever_is_left_of_a_price_that_is_served_shorter(zeros: int):
+    document = f'{{"items":{{"a":{{"basePrice":"12.5{"0" * zeros}","ab":1,"ab":1}}}}}}'
+    assert faults(document) == {"/items/a/ab": REPEATED}
+
+
 def test_every_repeated_key_is_named_beside_the_other_faults():
     document = json.dumps(cafe()).replace('"name": "Tea"', '"name": "Tea", "name": "Tee", "basePrice": "x"')
     document = document.replace('"name": "Cake"', '"name": "Cake", "name": "Cake"')

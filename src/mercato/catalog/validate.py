@@ -58,7 +58,9 @@ def _validate(
     item_prices = prices.items()
     prices.overrides()
     # Not before the prices, which have no colons: what is written to be counted is what will be served.
-    if repeats_a_key(document, source.write(), grown=prices.grown):
+    # Prices have changed what will be written only where their table is written, and not the document's own.
+    grown = prices.grown if source.items.members is top.get("items") else None
+    if repeats_a_key(document, source.write(), grown=grown):
         _name_repeated(document.removeprefix(BOM), findings)
     findings.extend(later)
     resolve(source, findings)
