@@ -244,3 +244,26 @@ async def test_a_run_that_has_not_ended_is_never_too_old(here: Trade):
     await upkeep(here, 400).once()
     async with here.mercato.app.db.read() as tx:
         assert len(await tx.all(select(tables.catalog_runs))) == 3
+
+
+async def test_the_catalog_of_a_cancelled_onboarding_goes_when_a_superseded_one_would(here: Trade):
+    pos, db = here.pos, here.mercato.app.db
+    url = here.shop.host({"items": {}}, "/empty.json")
+    cancelled: Any = await here.mercato.onboard(pos, url, name="cancelled")
+    waiting: Any = await here.mercato.onboard(pos, url, name="waiting")
+    onboardings = "/v1/commerce/onboarding/stores"
+    assert (await pos.call("DELETE", f"{onboardings}/{cancelled['onboardingId']}")).status == 204
+
+    async def owners() -> set[str]:
+        async with db.read() as tx:
+            sets = await tx.all(select(tables.catalog_sets.c.id, tables.catalog_sets.c.owner_id))
+            bodies = await tx.all(select(tables.catalog_bodies.c.set_id).distinct())
+        assert {one.id for one in sets} == {one.set_id for one in bodies}
+        return {str(one.owner_id) for one in sets}
+
+    await upkeep(here, 29.9).once()
+    assert cancelled["onboardingId"] in await owners()
+    await upkeep(here, 30.1).once()
+    assert await owners() == {here.store["onboardingId"], waiting["onboardingId"]}
+    active = await pos.post(f"{onboardings}/{waiting['onboardingId']}/activate")
+    assert active.status == 200

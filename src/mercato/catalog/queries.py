@@ -6,7 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Row, delete, exists, func, insert, select, update
+from sqlalchemy import Row, and_, delete, exists, func, insert, select, update
 
 from mercato.catalog.model import CatalogFault
 from mercato.catalog.runs import OPEN, CurrentSet, Owner, Run, RunStatus
@@ -32,8 +32,10 @@ async def insert_owner(tx: Write, owner: Owner) -> None:
 
 
 async def close_owner(tx: Write, owner_id: UUID, *, now: datetime) -> None:
-    """Let the owner take no set from now on: what a run brings later is thrown away."""
+    """Let the owner take no set from now on: what a run brings later is thrown away, and its set goes in time."""
     await tx.execute(update(owners).where(owners.c.id == owner_id).values(closed_at=now))
+    held = select(owners.c.current_set_id).where(owners.c.id == owner_id).scalar_subquery()
+    await tx.execute(update(sets).where(sets.c.id == held).values(superseded_at=now))
 
 
 async def lock_owner(tx: Write, owner_id: UUID) -> bool:
@@ -136,7 +138,7 @@ async def prune_sets(tx: Write, *, before: datetime, limit: int) -> int:
 
 
 def _served() -> Any:
-    return owners.c.current_set_id.is_not(None)
+    return and_(owners.c.current_set_id.is_not(None), owners.c.closed_at.is_(None))
 
 
 # --- runs -----------------------------------------------------------------------------------------
