@@ -1,11 +1,15 @@
 """Specification §3.1 and §4.1, decisions §3: onboarding over the wire."""
 
 import asyncio
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from aiohttp import web
+from sqlalchemy import update
 from tests.service import CATALOG, Client, Merchant, Service
+
+from mercato import clock
+from mercato.db import tables
 
 PATH = "/v1/commerce/onboarding/stores"
 
@@ -244,3 +248,17 @@ async def test_a_retry_and_a_register_that_take_a_free_name_at_once_leave_one_th
             pos.post(PATH, request(shop.host(CATALOG), name)),
         )
         assert (retry.status, register.status) in {(200, 409), (409, 201)}, (retry.body, register.body)
+
+
+async def test_a_retry_counts_though_the_clock_of_who_wrote_the_failed_run_is_ahead(
+    mercato: Service, pos: Client, shop: Merchant
+):
+    status = await mercato.onboard(pos, shop.host(b"[]"))
+    ahead = clock.new_id().int + (60_000 << 80)
+    async with mercato.app.db.write() as tx:
+        await tx.execute(update(tables.catalog_runs).values(id=UUID(int=ahead)))
+    shop.host(CATALOG)
+    path = f"{PATH}/{status['onboardingId']}"
+    assert (await pos.post(f"{path}/retry")).json()["status"] == "pending_catalog"
+    ended = await mercato.until(pos, path, lambda it: it["status"] in {"ready_to_activate", "catalog_failed"})
+    assert ended["status"] == "ready_to_activate"

@@ -93,14 +93,15 @@ class Onboardings(Struct, frozen=True):
             named = await _get(look, caller, onboarding_id)
         async with self._naming(named) as tx:
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
-            state = state_of(onboarding, await _newest(tx, onboarding))
+            failed = await _newest(tx, onboarding)
+            state = state_of(onboarding, failed)
             if state is not OnboardingState.CATALOG_FAILED:
                 raise errors.OnboardingNotFailed(state)
             if not onboarding.holds_name:
                 await self._make_room(tx, onboarding)
             url = callback_url or onboarding.catalog_callback_url
             await queries.move_onboarding(tx, onboarding.id, catalog_callback_url=url, holds_name=True)
-            run = await self._pull(tx, onboarding, trace, url=url)
+            run = await self._pull(tx, onboarding, trace, url=url, after=failed)
             await audit(tx, "onboarding", onboarding.id)
         return status_of(onboarding, run)
 
@@ -164,7 +165,19 @@ class Onboardings(Struct, frozen=True):
             raise _already(holder)
         await queries.move_onboarding(tx, holder.id, holds_name=False)
 
-    async def _pull(self, tx: Write, onboarding: Onboarding, trace: str, *, url: str | None = None) -> Run:
+    async def _pull(
+        self,
+        tx: Write,
+        onboarding: Onboarding,
+        trace: str,
+        *,
+        url: str | None = None,
+        after: Run | None = None,
+    ) -> Run:
+        # The newest run says where the onboarding is, and the clock of who wrote the last one may be ahead of ours.
+        run_id = self.new_id()
+        if after is not None and run_id <= after.id:
+            run_id = UUID(int=after.id.int + 1)
         return await ingest.accept(
             tx,
             _owner(onboarding),
@@ -172,7 +185,7 @@ class Onboardings(Struct, frozen=True):
             notified=False,
             traceparent=trace,
             now=self.clock(),
-            run_id=self.new_id(),
+            run_id=run_id,
         )
 
     async def _taken(self, onboarding: Onboarding) -> errors.Problem:
