@@ -109,8 +109,11 @@ def coordinates_of(address: Address) -> tuple[float, float] | None:
         import zipcodes
 
         found: list[dict[str, Any]] = zipcodes.matching(postal)  # type: ignore[no-untyped-call]
-        if found:
-            return float(found[0]["lat"]), float(found[0]["long"])
+        for row in found:
+            place = float(row["lat"] or 0), float(row["long"] or 0)
+            # Of military and some other codes the data does not know the place: it says 0, 0.
+            if any(place):
+                return place
     return _city(_given(address.city), country)
 
 
