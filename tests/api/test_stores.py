@@ -187,6 +187,22 @@ async def test_sold_out_items_survive_a_new_catalog(
     assert changed["catalogSetId"] != store["catalogSetId"]
 
 
+async def test_an_item_that_a_new_catalog_lacks_can_be_said_to_be_available_again(
+    mercato: Service, pos: Client, shop: Merchant, store: Any
+):
+    path = f"{STORES}/{store['storeId']}/item-availability"
+    await pos.post(path, {"items": [{"itemId": ITEM, "available": False}]})
+    run = await mercato.run(pos, store["storeId"], shop.host({"items": {}}, "/empty.json"))
+    assert run["status"] == "succeeded"
+    assert (await pos.get(f"{STORES}/{store['storeId']}")).json()["unavailableItemIds"] == [ITEM]
+    again = await pos.post(path, {"items": [{"itemId": ITEM, "available": False}]})
+    assert (again.status, again.json()["errors"][0]["pointer"]) == (422, "/items/0/itemId")
+    back = await pos.post(path, {"items": [{"itemId": ITEM, "available": True}]})
+    assert (back.status, back.json()) == (200, {"unavailableItemIds": []})
+    gone = await pos.post(path, {"items": [{"itemId": ITEM, "available": True}]})
+    assert gone.status == 422, "nobody knows the item any more"
+
+
 async def test_another_partners_store_looks_like_none(mercato: Service, pos: Client, store: Any):
     _, other = await mercato.partner()
     path = f"{STORES}/{store['storeId']}"

@@ -134,13 +134,17 @@ def _resume_fault(text: Any, at: datetime | None, now: datetime) -> str | None:
 def sold_out(
     request: ItemAvailabilityRequest, row: StoreRow, catalog: CompiledCatalog, now: datetime
 ) -> tuple[list[SoldOut], list[UUID]]:
-    """Return the items that are gone and those that are back. Raises ValidationFailed for unknown ones."""
+    """Return the items that are gone and those that are back. Raises ValidationFailed for unknown ones.
+
+    What is sold out stays known when a new set lacks it: it could never be taken back else.
+    """
+    marked = {item.item_id for item in row.sold_out}
     gone: dict[UUID, SoldOut] = {}
     back: set[UUID] = set()
     faults: list[tuple[str, str | None]] = []
     for index, entry in enumerate(request.items):
         item_id = _item_id(entry.item_id, row)
-        if item_id.int not in catalog.items:
+        if item_id.int not in catalog.items and not (entry.available and item_id in marked):
             message = f"Item {entry.item_id!r} is not in the store's current CatalogSet {row.catalog_set_id}."
             faults.append((f"/items/{index}/itemId", message))
         until = parse_instant(entry.until) if entry.until is not None else None
