@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -11,7 +12,7 @@ from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
 from mercato.stores import places, queries
 from mercato.stores.address import Address
-from mercato.stores.model import Onboarding, StoreRow
+from mercato.stores.model import Onboarding, SoldOut, StoreRow
 
 STORES = "/v1/commerce/stores"
 
@@ -203,6 +204,19 @@ async def test_an_item_that_a_new_catalog_lacks_can_be_said_to_be_available_agai
     assert gone.status == 422, "nobody knows the item any more"
 
 
+async def test_a_store_with_many_sold_out_items_is_read_in_time_that_grows_with_them(
+    mercato: Service, store: Any
+):
+    many = [SoldOut(uuid4(), None) for _ in range(30_000)]
+    store_id = UUID(store["storeId"])
+    async with mercato.app.db.write() as tx:
+        for at in range(0, len(many), 1000):
+            await queries.replace_sold_out(tx, store_id, gone=many[at : at + 1000], back=[])
+    began = time.thread_time()
+    assert len((await row_of(mercato, store)).sold_out) == len(many)
+    assert time.thread_time() - began < 1, "it took seconds in which nobody was answered"
+
+
 async def test_another_partners_store_looks_like_none(mercato: Service, pos: Client, store: Any):
     _, other = await mercato.partner()
     path = f"{STORES}/{store['storeId']}"
@@ -294,6 +308,13 @@ async def test_a_store_that_is_told_its_time_zone_while_it_is_looked_up_is_place
     said.set()
     await placed()
     assert (await row()).timezone == timezone
+
+
+async def row_of(mercato: Service, store: Any) -> StoreRow:
+    async with mercato.app.db.read() as tx:
+        found = await queries.find_store(tx, UUID(store["storeId"]))
+    assert found is not None
+    return found
 
 
 async def onboarding_of(mercato: Service, store: Any) -> Onboarding:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
@@ -239,17 +241,17 @@ async def prune_sold_out(tx: Write, *, before: datetime, limit: int) -> int:
 
 
 async def _sold_out(tx: Read, store_ids: list[UUID]) -> dict[UUID, tuple[SoldOut, ...]]:
-    found: dict[UUID, tuple[SoldOut, ...]] = {}
     if not store_ids:
-        return found
+        return {}
     rows = await tx.all(
         select(sold_out_items)
         .where(sold_out_items.c.store_id.in_(store_ids))
         .order_by(sold_out_items.c.store_id, sold_out_items.c.item_id)
     )
-    for row in rows:
-        found[row.store_id] = (*found.get(row.store_id, ()), SoldOut(row.item_id, row.until))
-    return found
+    return {
+        store_id: tuple(SoldOut(row.item_id, row.until) for row in its)
+        for store_id, its in groupby(rows, key=attrgetter("store_id"))
+    }
 
 
 # --- rows -----------------------------------------------------------------------------------------
