@@ -1,15 +1,17 @@
 """Decisions §2, Get CatalogSet: immutable bytes in the client's coding, a strong tag for each, 304."""
 
+import asyncio
 import gzip
 import json
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import brotli
 import pytest
 from backports import zstd
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
+from mercato.catalog.compiled import CompiledCatalogs
 from mercato.partners.model import PartnerKind
 from mercato.web.marketfront import best_coding
 
@@ -102,3 +104,14 @@ async def test_what_an_onboarding_has_pulled_is_not_readable_before_it_is_activa
 )
 def test_the_coding_is_the_one_that_the_client_likes_best(accepted: str, coding: str):
     assert best_coding(accepted.encode()) == coding
+
+
+async def test_a_catalog_that_many_carts_miss_at_once_is_unpacked_once(
+    mercato: Service, pos: Client, shop: Merchant
+):
+    store = await mercato.live(pos, shop.host(CATALOG))
+    catalogs = CompiledCatalogs(mercato.app.db)
+    set_id = UUID(store["catalogSetId"])
+    found = await asyncio.gather(*(catalogs.get(set_id) for _ in range(20)))
+    assert all(one is found[0] for one in found)
+    assert catalogs.cached(set_id) is found[0]

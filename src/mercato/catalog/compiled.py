@@ -47,10 +47,13 @@ class CompiledCatalogs:
         return self._hold(set_id, body)
 
     def _hold(self, set_id: UUID, body: bytes) -> CompiledCatalog:
+        held = self._held.get(set_id.int)
+        if held is not None:
+            # Another has read it meanwhile. All carts of a store miss at once when it switches.
+            return held[1]
         catalog = unpack(body)
-        if set_id.int not in self._held:
-            self._held[set_id.int] = (len(body), catalog)
-            self._bytes += len(body)
+        self._held[set_id.int] = (len(body), catalog)
+        self._bytes += len(body)
         while self._bytes > self._most and len(self._held) > 1:
             _, (size, _) = self._held.popitem(last=False)
             self._bytes -= size
