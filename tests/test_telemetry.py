@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,3 +27,28 @@ def test_a_logged_traceback_shows_no_local_variable(form: str):
     assert "mk_commerce_secret" not in ran.stdout + ran.stderr
     # Nor the row that PostgreSQL quotes when it refuses one.
     assert "Jane Doe" not in ran.stdout + ran.stderr
+
+
+def test_a_log_that_cannot_be_written_ends_nothing():
+    script = """
+import asyncio
+from mercato.db.changes import ChangeFeed
+from mercato.db.engine import Database
+from mercato.telemetry import configure_logs
+
+configure_logs(level="info", form="json")
+
+async def main():
+    feed = ChangeFeed(Database.open("sqlite:///nowhere/x.db"), interval=0.01)
+    running = asyncio.create_task(feed.run())
+    await asyncio.sleep(0.3)
+    print("ended" if running.done() else "goes on")
+    running.cancel()
+
+asyncio.run(main())
+"""
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=full, text=True, check=False
+        )
+    assert ran.stdout == "goes on\n"
