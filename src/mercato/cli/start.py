@@ -96,9 +96,18 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
 
             with tempfile.TemporaryDirectory(prefix="mercato-figures-") as figures:
                 await Workers(settings, listener, Path(figures)).run(stop)
-            return
-        await _serve_on(listener, settings, stop, ready=f"listening on {url_of(listener)}")
-    print("stopped", flush=True)
+        else:
+            await _serve_on(listener, settings, stop, ready=f"listening on {url_of(listener)}")
+    _say_stopped()
+
+
+def _say_stopped() -> None:
+    """Say it if anybody still reads: all is drained, and that nobody does makes no failure of it."""
+    try:
+        print("stopped", flush=True)
+    except OSError:
+        # What was not written would be tried again at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 async def _serve_one(settings: Settings, stop: asyncio.Event, *, handle: int) -> None:
