@@ -50,3 +50,12 @@ async def test_a_url_with_the_options_of_libpq_is_taken(database_url: str, mode:
         )
     assert heard.is_set()
     listening.cancel()
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:hunter2@127.0.0.1:1/d?sslmode=perhaps"])
+async def test_an_option_that_the_driver_does_not_take_is_told(url: str) -> None:
+    async with Database.open(url) as db:
+        with pytest.raises(UnusableUrl, match="sslmode") as caught:
+            async with db.read() as tx:
+                await tx.scalar(text("SELECT 1"))
+    assert "hunter2" not in str(caught.value)
