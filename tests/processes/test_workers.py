@@ -186,3 +186,14 @@ async def test_what_is_told_to_nobody_makes_no_failure_of_a_drained_end(tmp_path
         await asyncio.sleep(0.1)
         process.terminate()
         assert await process.wait() == 0
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_a_terminal_that_is_closed_drains_as_sigterm_does(tmp_path: Path, workers: str):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    async with serving(tmp_path / "data", MERCATO_WORKERS=workers, TMPDIR=str(temporary)) as (process, _):
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
+        assert await process.wait() == 0
+    assert list(temporary.glob("mercato-*")) == []

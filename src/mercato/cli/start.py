@@ -76,6 +76,9 @@ async def _until_signalled(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _asked_to_stop, stop)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has it
+        # A terminal that is closed says so more than once, and not for haste.
+        loop.add_signal_handler(signal.SIGHUP, stop.set)
     await what(settings, stop)
 
 
