@@ -1,10 +1,14 @@
 """A key, card token or customer's address never stands in a log: not even in the locals of a traceback."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from time import monotonic
 
 import pytest
+
+from mercato.telemetry import tracing
 
 SCRIPT = """
 import structlog
@@ -52,3 +56,13 @@ asyncio.run(main())
             [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=full, text=True, check=False
         )
     assert ran.stdout == "goes on\n"
+
+
+def test_nobody_waits_at_the_end_for_a_collector_that_takes_no_traces(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tracing, "LAST_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        with tracing.exported(f"http://127.0.0.1:{silent.getsockname()[1]}", share=1.0):
+            with tracing.span("order", parent=None, kind="SERVER"):
+                pass
+            began = monotonic()
+        assert monotonic() - began < 2
