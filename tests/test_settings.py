@@ -107,3 +107,19 @@ def test_a_fault_of_an_option_names_the_option():
 def test_a_setting_with_a_default_is_not_taken_empty(name: str):
     with pytest.raises(SettingsError, match=rf"^{name}: It is empty\. Leave it out for the default\.$"):
         load({name: ""})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CUSTOMER_DATA_DAYS",
+        "INGEST_CONCURRENCY",
+        "DELIVERY_CONCURRENCY_PER_PARTNER",
+        "RATE_LIMIT_READS",
+        "PULL_BYTES",
+    ],
+)
+def test_a_number_that_no_calendar_or_database_holds_stops_the_start(name: str):
+    """Taken, it would be found out by the work in the background: nothing would be done, or deleted, any more."""
+    with pytest.raises(SettingsError, match=rf"^MERCATO_{name}: Expected `int` <= \d+\.$"):
+        load({f"MERCATO_{name}": "9" * 15})

@@ -1,9 +1,14 @@
 """A key, card token or customer's address never stands in a log: not even in the locals of a traceback."""
 
+import socket
 import subprocess
 import sys
+from pathlib import Path
+from time import monotonic
 
 import pytest
+
+from mercato.telemetry import tracing
 
 SCRIPT = """
 import structlog
@@ -26,3 +31,38 @@ def test_a_logged_traceback_shows_no_local_variable(form: str):
     assert "mk_commerce_secret" not in ran.stdout + ran.stderr
     # Nor the row that PostgreSQL quotes when it refuses one.
     assert "Jane Doe" not in ran.stdout + ran.stderr
+
+
+def test_a_log_that_cannot_be_written_ends_nothing():
+    script = """
+import asyncio
+from mercato.db.changes import ChangeFeed
+from mercato.db.engine import Database
+from mercato.telemetry import configure_logs
+
+configure_logs(level="info", form="json")
+
+async def main():
+    feed = ChangeFeed(Database.open("sqlite:///nowhere/x.db"), interval=0.01)
+    running = asyncio.create_task(feed.run())
+    await asyncio.sleep(0.3)
+    print("ended" if running.done() else "goes on")
+    running.cancel()
+
+asyncio.run(main())
+"""
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=full, text=True, check=False
+        )
+    assert ran.stdout == "goes on\n"
+
+
+def test_nobody_waits_at_the_end_for_a_collector_that_takes_no_traces(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tracing, "LAST_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        with tracing.exported(f"http://127.0.0.1:{silent.getsockname()[1]}", share=1.0):
+            with tracing.span("order", parent=None, kind="SERVER"):
+                pass
+            began = monotonic()
+        assert monotonic() - began < 2

@@ -54,7 +54,11 @@ def _doc(description: str, **bounds: Any) -> Meta:
     return Meta(description=description, **bounds)
 
 
-Positive = Annotated[int, Meta(ge=1)]
+Positive = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+Bytes = Annotated[int, Meta(ge=1, le=2**40)]
+Days = Annotated[int, Meta(ge=1, le=36_500)]
+"""Counts, bytes and days have an end that nobody needs to go beyond: databases and calendars have one, too."""
+
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Seconds = Annotated[float, Meta(gt=0, le=3600)]
 
@@ -132,7 +136,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         ),
     ] = None
 
-    body_limit: Annotated[Positive, _doc("Bytes a request body may have.")] = MiB
+    body_limit: Annotated[Bytes, _doc("Bytes a request body may have.")] = MiB
     body_seconds: Annotated[Seconds, _doc("Seconds a request body may take to arrive.")] = 15.0
 
     pull_connect_seconds: Annotated[Seconds, _doc("Seconds a catalog pull may take to connect.")] = 5.0
@@ -140,12 +144,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Seconds, _doc("Seconds a catalog pull may take, retries and redirects included.")
     ] = 30.0
     pull_redirects: Annotated[int, _doc("Redirects a catalog pull follows.", ge=0, le=20)] = 3
-    pull_bytes: Annotated[Positive, _doc("Bytes a catalog may have on the wire.")] = 32 * MiB
-    pull_decoded_bytes: Annotated[Positive, _doc("Bytes a catalog may have once decompressed.")] = 128 * MiB
+    pull_bytes: Annotated[Bytes, _doc("Bytes a catalog may have on the wire.")] = 32 * MiB
+    pull_decoded_bytes: Annotated[Bytes, _doc("Bytes a catalog may have once decompressed.")] = 128 * MiB
     ingest_concurrency: Annotated[Positive, _doc("Catalog runs at one time, over all partners.")] = 8
     ingest_concurrency_per_partner: Annotated[Positive, _doc("Catalog runs of one partner at one time.")] = 2
     ingest_waiting_per_store: Annotated[Positive, _doc("Catalog runs of a store that may wait.")] = 10
-    catalog_retention_days: Annotated[Positive, _doc("Days a superseded CatalogSet stays readable.")] = 30
+    catalog_retention_days: Annotated[Days, _doc("Days a superseded CatalogSet stays readable.")] = 30
 
     validate_seconds: Annotated[Seconds, _doc("Seconds a store's validate webhook may take.")] = 5.0
     place_seconds: Annotated[
@@ -161,16 +165,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     delivery_concurrency_per_partner: Annotated[
         Positive, _doc("Webhook deliveries of one partner at one time, over all workers.")
     ] = 8
-    delivery_retention_days: Annotated[Positive, _doc("Days webhook deliveries and attempts are kept.")] = 30
+    delivery_retention_days: Annotated[Days, _doc("Days webhook deliveries and attempts are kept.")] = 30
 
     run_retention_days: Annotated[
-        Positive, _doc("Days catalog runs are kept; the newest of an onboarding or store always is.")
+        Days, _doc("Days catalog runs are kept; the newest of an onboarding or store always is.")
     ] = 30
     customer_data_days: Annotated[
-        Positive, _doc("Days an order keeps who it was for; after that it stays without its customer.")
+        Days, _doc("Days an order keeps who it was for; after that it stays without its customer.")
     ] = 90
 
-    audit_retention_days: Annotated[Positive, _doc("Days the record of who changed what is kept.")] = 365
+    audit_retention_days: Annotated[Days, _doc("Days the record of who changed what is kept.")] = 365
 
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], _doc("The least severe line logged.")

@@ -231,6 +231,19 @@ def test_a_report_is_signed_verified_and_worth_nothing_once_it_was_changed(
     assert capsys.readouterr().out.startswith("NOT VALID\n")
 
 
+def test_no_key_is_made_beside_a_database_that_lost_its_own(
+    merchant: Healthy, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    data = tmp_path / "data"
+    assert cli.run(["partner", "create", "POS", "--kind", "commerce", "--data-dir", str(data)]) == 0
+    (data / "encryption.key").unlink()
+    capsys.readouterr()
+    report = tmp_path / "report.json"
+    assert cli.run(of(merchant, "--only", "https", "--report", str(report), "--data-dir", str(data))) == 1
+    assert "restore the file encryption.key" in capsys.readouterr().err
+    assert not (data / "encryption.key").exists()
+
+
 @pytest.mark.parametrize(
     "text", ["", "[1]", "{}", '{"report": {}, "signature": {}}', "\xff", "[" * 9999], ids=range(6)
 )

@@ -10,7 +10,8 @@ from tests.certify.receivers import SECRET
 from tests.certify.storefronts import MUTANTS, UNMUTATED, InProcess, Shop
 
 from mercato.certify.model import Outcome, Verdict
-from mercato.certify.storefront.drivers import HandDriver
+from mercato.certify.storefront.drivers import CommandDriver, Ended, HandDriver
+from mercato.certify.storefront.network import Network
 from mercato.certify.storefront.suite import STOREFRONT
 from mercato.certify.storefront.visit import StorefrontOptions, certify_storefront
 from mercato.testing.caller import Answer
@@ -168,3 +169,11 @@ async def test_a_person_is_asked_to_buy_and_may_stop():
     assert outcomes["storefront.order.three-decimals"].verdict is Verdict.SKIPPED
     assert told[1].startswith("Place an order now: nothing goes wrong.")
     assert len([line for line in told if "Place an order" in line]) == 2
+
+
+async def test_a_command_has_ended_when_it_has_whatever_it_leaves_running():
+    """A storefront's own server may have been started by it, in the background: it holds the output open."""
+    driver = CommandDriver("sleep 60 & echo bought", seconds=5.0)
+    network = Network((), key=KEY, script={}, is_later=False)
+    ended = await driver.buy(network, KEY, "", "nothing goes wrong")
+    assert ended == Ended(crashed=False, words="bought")

@@ -146,6 +146,13 @@ async def test_an_answer_that_takes_too_long_is_given_up(kind: Kind, script: Scr
     assert "timed out" in str(late.value)
 
 
+async def test_an_answer_whose_head_drips_is_given_up_in_time_too(kind: Kind):
+    script = endless(b"x", start=b"HTTP/1.1 200 OK\r\nX-Drip: ", pause=0.05)
+    async with serve(script) as server, opened(kind, server.url, timeout=0.5) as client, asyncio.timeout(5):
+        with pytest.raises(errors.NoAnswerError, match="timed out"):
+            await client.set_store_status("1", ONLINE)
+
+
 async def test_a_wait_ends_at_its_deadline_though_the_service_hangs(kind: Kind):
     pending = {"onboardingId": "44444444-4444-5444-8444-444444444444", "partnerStoreId": "1", "errors": []}
     pending |= {"status": "pending_catalog", "createdAt": "2026-01-31T18:30:00.000Z"}

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 
+from mercato.db import backup as mercato_backup
 from mercato.db.backup import BackupError, backup, restore
 from mercato.db.migrate import migrate
 
@@ -127,3 +129,40 @@ def test_a_directory_is_no_copy_and_makes_no_data_directory(tmp_path: Path):
     with pytest.raises(BackupError, match=r"is no file\. Name one"):
         restore(tmp_path, tmp_path / "new" / "mercato.db")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_server_that_starts_while_a_copy_is_put_back_writes_to_no_file_that_is_gone(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    copy = tmp_path / "copy.db"
+    backup(database, copy)
+    copied = mercato_backup._copy
+
+    def meanwhile(*arguments: Any) -> None:
+        copied(*arguments)
+        with closing(sqlite3.connect(database, timeout=0)) as server:
+            server.execute("INSERT INTO debit VALUES (1000)")
+            server.commit()
+
+    monkeypatch.setattr(mercato_backup, "_copy", meanwhile)
+    # Whoever came first has it: what is written is not lost, and whose turn it is not is told.
+    with pytest.raises(BackupError, match="locked"):
+        restore(copy, database, replace=True)
+    assert books(database) == (ROWS, ROWS)
+
+
+def test_a_database_that_was_made_while_a_copy_is_put_back_stays(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    copy, place = tmp_path / "copy.db", tmp_path / "new" / "mercato.db"
+    backup(database, copy)
+    copied = mercato_backup._copy
+
+    def meanwhile(*arguments: Any) -> None:
+        copied(*arguments)
+        place.write_bytes(b"a server's own")
+
+    monkeypatch.setattr(mercato_backup, "_copy", meanwhile)
+    with pytest.raises(BackupError, match="--replace"):
+        restore(copy, place)
+    assert place.read_bytes() == b"a server's own"

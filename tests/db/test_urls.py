@@ -1,8 +1,13 @@
+import asyncio
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
+from tests.databases import only_postgresql
 
+from mercato.db import postgresql
 from mercato.db.engine import Database
+from mercato.db.errors import UnusableUrl
 
 
 @pytest.mark.parametrize("url", ["mysql://somewhere/x", "http:///x"])
@@ -13,3 +18,44 @@ def test_a_url_of_another_database_is_refused(url: str) -> None:
 
 def test_a_path_is_a_sqlite_file(tmp_path: Path) -> None:
     assert Database.open(str(tmp_path / "x.db")).url == f"sqlite:///{tmp_path / 'x.db'}"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://mercato:hun@ter2:4x@host/d",
+        "postgresql://mercato:hunter2@host:hunter2/d",
+        "postgresql://mercato:hunter2@[::1/d",
+        "postgresql:hunter2",
+    ],
+)
+def test_a_url_that_cannot_be_read_is_told_without_any_of_it(url: str) -> None:
+    with pytest.raises(UnusableUrl) as caught:
+        Database.open(url)
+    assert not {"ter2", "hunter2", "4x"} & set(str(caught.value).replace(":", " ").replace("@", " ").split())
+    assert caught.value.__suppress_context__
+
+
+@only_postgresql
+@pytest.mark.parametrize("mode", ["sslmode", "ssl"])
+async def test_a_url_with_the_options_of_libpq_is_taken(database_url: str, mode: str) -> None:
+    heard = asyncio.Event()
+    url = f"{database_url}{'&' if '?' in database_url else '?'}{mode}=prefer&application_name=shop"
+    async with Database.open(url) as db, db.read() as tx:
+        assert await tx.scalar(text("SELECT 1")) == 1
+    listening = asyncio.create_task(postgresql.listen(url, "news", lambda _: heard.set()))
+    async with asyncio.timeout(10):
+        await asyncio.wait(
+            {listening, asyncio.ensure_future(heard.wait())}, return_when=asyncio.FIRST_COMPLETED
+        )
+    assert heard.is_set()
+    listening.cancel()
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:hunter2@127.0.0.1:1/d?sslmode=perhaps"])
+async def test_an_option_that_the_driver_does_not_take_is_told(url: str) -> None:
+    async with Database.open(url) as db:
+        with pytest.raises(UnusableUrl, match="sslmode") as caught:
+            async with db.read() as tx:
+                await tx.scalar(text("SELECT 1"))
+    assert "hunter2" not in str(caught.value)

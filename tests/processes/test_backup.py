@@ -1,9 +1,13 @@
 """Backup and restore with real processes: what was under way goes on from the copy."""
 
+import asyncio
 import shutil
+import signal
+import sys
 from pathlib import Path
 
 import aiohttp
+import pytest
 from aiohttp import web
 from tests.processes.test_serve import mercato, partner, serving, until_status
 from tests.service import CATALOG, Client, merchant
@@ -55,3 +59,21 @@ async def test_what_cannot_be_copied_is_said_without_a_traceback(tmp_path: Path)
     )
     assert code == 2
     assert "pg_dump" in told
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_backup_that_is_told_to_end_leaves_no_half_of_a_copy_behind(tmp_path: Path, number: int):
+    """A full copy's worth of disk each time, under a hidden name, of a job that was ended for taking too long."""
+    data, copies = tmp_path / "data", tmp_path / "copies"
+    copies.mkdir()
+    await partner(data)
+    script = f"""
+import os, sys
+from mercato import cli
+from mercato.db import backup
+backup._check = lambda *_: os.kill(os.getpid(), {number})
+sys.exit(cli.run(["backup", {str(copies / "copy.db")!r}, "--data-dir", {str(data)!r}]))
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
+    assert await process.wait() == 128 + number
+    assert list(copies.iterdir()) == []

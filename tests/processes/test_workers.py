@@ -1,6 +1,7 @@
 """`mercato serve --workers N`: several processes on one port and one database, watched by one that holds the port."""
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -12,6 +13,9 @@ import psutil
 import pytest
 from tests.processes.test_serve import mercato, partner, serving, until_status
 from tests.service import CATALOG, Client, Merchant, Reply, merchant
+
+from mercato.cli.workers import Workers
+from mercato.settings import Settings
 
 STORES = "/v1/commerce/onboarding/stores"
 
@@ -153,3 +157,43 @@ async def test_workers_that_cannot_start_end_the_server_with_the_reason(tmp_path
     assert code == 1
     assert "encryption.key" in told
     assert "Traceback" not in told
+
+
+async def test_a_worker_for_which_there_is_no_process_to_be_had_is_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    tries: list[int] = []
+
+    async def start(_workers: Workers, place: int) -> str:
+        tries.append(place)
+        if len(tries) == 1:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return "it runs"
+
+    monkeypatch.setattr(Workers, "_start", start)
+    with socket.socket() as listener:
+        workers = Workers(Settings(), listener, tmp_path)
+        assert await workers._start_again(3, 0.01, asyncio.Event()) == "it runs"  # type: ignore[comparison-overlap]
+    assert tries == [3, 3]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_what_is_told_to_nobody_makes_no_failure_of_a_drained_end(tmp_path: Path, workers: str):
+    async with serving(tmp_path, MERCATO_WORKERS=workers) as (process, _):
+        # The reader of its standard output goes away, as `head -1` does.
+        assert process.stdout is not None
+        process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+        await asyncio.sleep(0.1)
+        process.terminate()
+        assert await process.wait() == 0
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_a_terminal_that_is_closed_drains_as_sigterm_does(tmp_path: Path, workers: str):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    async with serving(tmp_path / "data", MERCATO_WORKERS=workers, TMPDIR=str(temporary)) as (process, _):
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
+        assert await process.wait() == 0
+    assert list(temporary.glob("mercato-*")) == []

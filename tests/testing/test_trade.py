@@ -259,3 +259,33 @@ async def test_an_order_is_cooked_anew_when_the_service_was_away(
     assert (await market.front.buy(follow=30)).outcome == Outcome.COMPLETED
     working.cancel()
     assert told == ["Nothing answers."]
+
+
+async def test_a_catalogs_file_that_an_editor_takes_away_while_it_is_looked_at_is_looked_at_again(
+    market: Market, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "menu.json"
+    file.write_bytes(b"{}")
+    published = asyncio.Event()
+    read: list[Path] = []
+
+    def gone_once(path: Path) -> bytes:
+        read.append(path)
+        if len(read) == 1:
+            raise FileNotFoundError(path)
+        return path.read_bytes()
+
+    class Published(Opening):
+        async def publish(self) -> None:
+            published.set()
+
+    monkeypatch.setattr(trading, "_read", gone_once)
+    monkeypatch.setattr(trading, "LOOK_SECONDS", 0.01)
+    opening = Published(market.merchant, market.caller, lambda _: None)
+    following = asyncio.create_task(trading._follow(file, market.merchant, opening, known=None))
+    async with asyncio.timeout(5):
+        await asyncio.wait(
+            {following, asyncio.ensure_future(published.wait())}, return_when=asyncio.FIRST_COMPLETED
+        )
+    assert published.is_set()
+    following.cancel()

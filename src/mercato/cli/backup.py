@@ -2,6 +2,10 @@
 
 import asyncio
 import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -28,7 +32,8 @@ def backup(
 ) -> None:
     """Copy the embedded database to a file, while servers go on using it."""
     settings = load(os.environ, data_dir=data_dir)
-    copies.backup(_file(settings), file)
+    with _tidied():
+        copies.backup(_file(settings), file)
     note(f"{file} is a whole copy as of now.")
     if settings.encryption_keys is None:
         note(
@@ -48,11 +53,29 @@ def restore(
     """Put a copy in the place of the embedded database; no server may have it open."""
     settings = load(os.environ, data_dir=data_dir)
     database = _file(settings)
-    copies.restore(file, database, replace=replace)
+    with _tidied():
+        copies.restore(file, database, replace=replace)
     asyncio.run(_write_down(data_dir, file))
     note(f"{database} is as {file} was made. Webhooks that waited then are sent (again) with the same ids.")
     if settings.encryption_keys is None and not (settings.data_dir / FILE).exists():
         note(f"Put {FILE} into {settings.data_dir} before you start: the copy's secrets need that key.")
+
+
+@contextmanager
+def _tidied() -> Iterator[None]:
+    """Let a half-made copy be taken away when the command is told to end: a signal ends Python where it stands."""
+
+    def end(number: int, _frame: object) -> None:
+        sys.exit(128 + number)
+
+    ours = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for one in ours:
+        signal.signal(one, end)
+    try:
+        yield
+    finally:
+        for one in ours:
+            signal.signal(one, signal.SIG_DFL)
 
 
 async def _write_down(data_dir: Path | None, file: Path) -> None:

@@ -1,5 +1,6 @@
 """Signed reports of certifications: written, and looked at again."""
 
+import asyncio
 import os
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,8 +18,12 @@ from mercato.cli import FAILED
 from mercato.cli.failures import UnusableError
 from mercato.cli.plain import folded, say
 from mercato.cli.sources import read_file
-from mercato.partners.vault import Vault, load_keys
-from mercato.settings import load
+from mercato.db.migrate import find_revision
+from mercato.db.url import FILE as DATABASE
+from mercato.db.url import open_database
+from mercato.partners.queries import find_newest_secret
+from mercato.partners.vault import FILE, Vault, load_keys
+from mercato.settings import Settings, load
 from mercato.wire import instant
 
 GIVEN: Final = ("MERCATO_URL", "MERCATO_KEY", "MERCATO_STORE_ID")
@@ -30,7 +35,20 @@ def vault(data_dir: Path | None) -> Vault:
     environment = {name: text for name, text in os.environ.items() if name not in GIVEN}
     settings = load(environment, data_dir=data_dir)
     keys = settings.encryption_keys
-    return Vault(load_keys(None if keys is None else keys.reveal(), settings.data_dir))
+    if keys is not None:
+        return Vault(load_keys(keys.reveal(), None))
+    return Vault(load_keys(None, settings.data_dir, sealed=asyncio.run(_sealed(settings))))
+
+
+async def _sealed(settings: Settings) -> bytes | None:
+    """Return a secret of the database whose key is not there any more: in its place none is made by us, either."""
+    if (settings.data_dir / FILE).exists():
+        return None
+    if settings.database_url is None and not (settings.data_dir / DATABASE).exists():
+        return None
+    async with open_database(settings) as db, db.read() as tx:
+        found = None if await find_revision(tx) is None else await find_newest_secret(tx)
+    return None if found is None else found[1]
 
 
 def report_of(kind: str, target: str, began: datetime, outcomes: Sequence[Outcome]) -> Report:

@@ -76,6 +76,9 @@ async def _until_signalled(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _asked_to_stop, stop)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has it
+        # A terminal that is closed says so more than once, and not for haste.
+        loop.add_signal_handler(signal.SIGHUP, stop.set)
     await what(settings, stop)
 
 
@@ -96,9 +99,18 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
 
             with tempfile.TemporaryDirectory(prefix="mercato-figures-") as figures:
                 await Workers(settings, listener, Path(figures)).run(stop)
-            return
-        await _serve_on(listener, settings, stop, ready=f"listening on {url_of(listener)}")
-    print("stopped", flush=True)
+        else:
+            await _serve_on(listener, settings, stop, ready=f"listening on {url_of(listener)}")
+    _say_stopped()
+
+
+def _say_stopped() -> None:
+    """Say it if anybody still reads: all is drained, and that nobody does makes no failure of it."""
+    try:
+        print("stopped", flush=True)
+    except OSError:
+        # What was not written would be tried again at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 async def _serve_one(settings: Settings, stop: asyncio.Event, *, handle: int) -> None:

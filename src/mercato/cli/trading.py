@@ -60,8 +60,12 @@ async def _follow(
         await asyncio.sleep(LOOK_SECONDS)
         now = _changed(file)
         if now not in {known, None}:
+            try:
+                document = _read(file)
+            except OSError:
+                continue  # an editor has just taken it away: it is looked at again
             known = now
-            double.host("/catalog.json", _read(file))
+            double.host("/catalog.json", document)
             try:
                 await opening.publish()
             except ServiceError as error:

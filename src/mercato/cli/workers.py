@@ -59,7 +59,6 @@ class Workers:
         await stop.wait()
         # Each ends by itself, having drained; none is started again.
         await asyncio.gather(*keepers)
-        print("stopped", flush=True)
 
     async def _keep(
         self, place: int, process: asyncio.subprocess.Process | None, stop: asyncio.Event
@@ -82,7 +81,9 @@ class Workers:
         while not await _waited(stop, pause):
             try:
                 return await self._start(place)
-            except WorkerFailedError:
+            except (WorkerFailedError, OSError) as error:
+                # No memory, no process or no file to be had, or Python itself is just being replaced: that may pass.
+                log.error("worker not started", error=str(error))  # noqa: TRY400  # no bug, and so no traceback
                 pause = min(pause * 2, LONGEST_PAUSE)
         return None
 

@@ -31,6 +31,7 @@ LEAST: Final = 0.05
 """Seconds that an attempt gets even where a deadline has all but come."""
 
 _PRINTABLE: Final = re.compile(r"[\x21-\x7e]+")
+_BLANK: Final = re.compile(r"\s")
 _IDEMPOTENCY_KEY: Final = re.compile(r"[\x20-\x7e]{1,255}")
 _UNAVAILABLE: Final = frozenset({500, 502, 503, 504})
 
@@ -137,10 +138,16 @@ def _url(text: str) -> str:
     text = text.strip().rstrip("/")
     try:
         parts = urlsplit(text)
-        usable = parts.scheme in {"http", "https"} and parts.hostname and (parts.port or 1)
+        # What no resolver can be asked for is no host: its name is encoded as it is for one.
+        host = (parts.hostname or "").encode("idna")
+        usable = parts.scheme in {"http", "https"} and host and (parts.port or 1) and not _BLANK.search(text)
     except ValueError:
         usable = False
-    if not usable or parts.query or parts.fragment or parts.username:
+    if "@" in text:
+        raise ConfigurationError(
+            "What is given is no URL of a service: no name and no password stand in it, the key is given apart."
+        )
+    if not usable or parts.query or parts.fragment:
         raise ConfigurationError(
             f"{text[:100]!r} is no URL of a service: give one like http://127.0.0.1:8000."
         )

@@ -1,11 +1,14 @@
 """Requests over the standard library's HTTP: kept connections, bounded time and bytes, nothing to install."""
 
 import http.client
+import io
 import selectors
+import socket
 import ssl
 import time
 from collections import deque
-from typing import Final
+from functools import partial
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from mercato.client.errors import NoAnswerError, UnreadableError
@@ -92,17 +95,17 @@ class Transport:
     def _exchange(
         self, connection: http.client.HTTPConnection, prepared: Prepared, ends: float
     ) -> tuple[Reply, bool]:
-        _bound(connection, ends)
+        _bound(connection.sock, ends)
         connection.request(
             prepared.method,
             self._prefix + prepared.target,
             body=prepared.body,
             headers=dict(prepared.headers),
         )
-        _bound(connection, ends)
+        connection.response_class = partial(_Response, ends=ends)  # type: ignore[assignment]  # it is called alone
         response = connection.getresponse()
         try:
-            body = self._read(connection, response, ends)
+            body = self._read(response)
         finally:
             # http.client sends nothing more until an answer is closed, even one that was read to its end.
             response.close()
@@ -112,9 +115,7 @@ class Transport:
             raise http.client.IncompleteRead(body, int(declared) - len(body))
         return Reply(response.status, headers, body), not response.will_close
 
-    def _read(
-        self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse, ends: float
-    ) -> bytes:
+    def _read(self, response: http.client.HTTPResponse) -> bytes:
         chunks: list[bytes] = []
         size = 0
         while chunk := response.read1(_CHUNK):
@@ -122,17 +123,43 @@ class Transport:
             size += len(chunk)
             if size > MOST_BYTES:
                 raise UnreadableError(f"The answer has more than {MOST_BYTES:,} bytes.")
-            _bound(connection, ends)
         return b"".join(chunks)
 
 
-def _bound(connection: http.client.HTTPConnection, ends: float) -> None:
+class _Response(http.client.HTTPResponse):
+    """An answer that is read to its end in time, its head too, however slowly it drips."""
+
+    def __init__(self, sock: socket.socket, *args: Any, ends: float, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        self.fp = io.BufferedReader(_Within(sock, self.fp.detach(), ends))
+
+
+class _Within(io.RawIOBase):
+    """What comes over a socket, each part of it within what is left of the time."""
+
+    def __init__(self, sock: socket.socket, raw: io.RawIOBase, ends: float) -> None:
+        self._sock = sock
+        self._raw = raw
+        self._ends = ends
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        _bound(self._sock, self._ends)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        super().close()
+        self._raw.close()
+
+
+def _bound(sock: socket.socket, ends: float) -> None:
     """Let the next step take what is left of the time."""
     left = ends - time.monotonic()
     if left <= 0:
         raise TimeoutError("timed out")
-    if connection.sock is not None:
-        connection.sock.settimeout(left)
+    sock.settimeout(left)
 
 
 def _readable(connection: http.client.HTTPConnection) -> bool:

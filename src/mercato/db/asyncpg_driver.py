@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import asyncpg
 
+from mercato.db.errors import UnusableUrl
+
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """Seconds until an idle connection is asked whether it still is one, between two questions, and how many."""
 
@@ -47,7 +49,10 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]  # it comes without 
 
 async def connect(*, patience: float, **options: Any) -> Connection:
     """Return a connection that is watched already: a pool has a few things to ask before it gives it away."""
-    connection: Connection = await asyncpg.connect(connection_class=Connection, **options)
+    try:
+        connection: Connection = await asyncpg.connect(connection_class=Connection, **options)
+    except asyncpg.ClientConfigurationError as error:
+        raise UnusableUrl(f"The address of the database cannot be used: {error}.") from None
     connection.watch(patience)
     keep_alive(connection)
     return connection

@@ -2,8 +2,8 @@
 
 import os
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -66,10 +66,15 @@ def restore(copy: Path, database: Path, *, replace: bool = False) -> None:
     unfinished = database.with_name(f".{database.name}.{os.getpid()}.part")
     _create_private(unfinished)
     try:
-        with closing(_open(copy)) as source, closing(sqlite3.connect(unfinished)) as target:
-            _check(source, copy)
-            _copy(source, target, None)
-        _finish(unfinished, database)
+        with _kept_from_others(database):
+            with closing(_open(copy)) as source, closing(sqlite3.connect(unfinished)) as target:
+                _check(source, copy)
+                _copy(source, target, None)
+            if database.exists() and not replace:
+                raise BackupError(
+                    f"{database} was made meanwhile. To put the copy in its place, add --replace."
+                )
+            _finish(unfinished, database)
     except sqlite3.Error as error:
         raise BackupError(f"{copy} is no database that can be read: {error}.") from error
     finally:
@@ -119,6 +124,26 @@ def _check_unused(database: Path) -> None:
         return  # damaged: that is what a copy is put back for
     if mode != "delete":
         raise BackupError(f"{database} is in use. Stop the server first.")
+
+
+@contextmanager
+def _kept_from_others(database: Path) -> Iterator[None]:
+    """Hold the lock of a database while it is replaced, if it is there.
+
+    A server that starts meanwhile waits for it, and then is told by SQLite that its file was moved; without the lock
+    it would write to a file that no longer has a name.
+    """
+    if not database.exists():
+        yield
+        return
+    with closing(sqlite3.connect(database, timeout=1.0, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            raise BackupError(f"{database} is in use. Stop the server first.") from error
+        except sqlite3.DatabaseError:
+            pass  # damaged: nobody can use it
+        yield
 
 
 def _create_private(path: Path) -> None:

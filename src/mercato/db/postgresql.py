@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, event, exc
 from sqlalchemy.engine import URL, make_url
 
 from mercato.db.awaited import Engine, Pool
-from mercato.db.errors import DatabaseAway
+from mercato.db.errors import DatabaseAway, UnusableUrl
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -41,7 +41,23 @@ def is_url(url: str) -> bool:
 
 
 def sqlalchemy_url(url: str) -> URL:
-    return make_url(url.replace("postgres:", "postgresql:", 1)).set(drivername="postgresql+asyncpg")
+    """Return the URL, read. Raises UnusableUrl, which repeats nothing of it: what is misread may be the password."""
+    try:
+        read = make_url(url.replace("postgres:", "postgresql:", 1))
+    except (ValueError, exc.ArgumentError):
+        raise UnusableUrl(
+            "The address of the database cannot be read. Write it as postgresql://user:password@host:5432/name; "
+            "in a password %40 stands for @, %3A for : and %2F for /."
+        ) from None
+    return read.set(drivername="postgresql+asyncpg")
+
+
+def driver_url(url: str) -> str:
+    """Return the URL as asyncpg reads it, whose options are those of libpq (`sslmode`, `sslrootcert`)."""
+    read = sqlalchemy_url(url).set(drivername="postgresql")
+    # As SQLAlchemy has it.
+    query = {"sslmode" if name == "ssl" else name: value for name, value in read.query.items()}
+    return read.set(query=query).render_as_string(hide_password=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +112,9 @@ async def listen(url: str, channel: str, heard: Callable[[str], None]) -> None:
     from mercato.db.asyncpg_driver import keep_alive
 
     lost = asyncio.Event()
-    plain = sqlalchemy_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
     try:
         connection = await asyncpg.connect(
-            plain, timeout=CONNECT_SECONDS, server_settings={"application_name": "mercato listen"}
+            driver_url(url), timeout=CONNECT_SECONDS, server_settings={"application_name": "mercato listen"}
         )
         keep_alive(connection)
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
@@ -120,7 +135,8 @@ def _engine(
     options = {} if isolation_level is None else {"isolation_level": isolation_level}
     patience = (bounds.statement_timeout + GRACE).total_seconds()
     sync = create_engine(
-        sqlalchemy_url(url),
+        # Without options: they are the driver's, not SQLAlchemy's.
+        sqlalchemy_url(url).set(query={}),
         poolclass=Pool,
         pool_size=bounds.pool_size,
         max_overflow=0,
@@ -132,6 +148,7 @@ def _engine(
         hide_parameters=True,
         connect_args={
             "async_creator_fn": partial(_connect, patience),
+            "dsn": driver_url(url),
             "timeout": CONNECT_SECONDS,
             "prepared_statement_cache_size": 500,
             "server_settings": session,

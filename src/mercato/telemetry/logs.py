@@ -3,6 +3,7 @@
 import logging
 import re
 import sys
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -44,9 +45,24 @@ def configure_logs(*, level: str, form: str) -> None:
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(_level),
         # Asked at each line: whoever takes standard error over gets the lines from then on.
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        logger_factory=lambda *_: _Lines(),
         cache_logger_on_first_use=False,
     )
+
+
+class _Lines:
+    """Writes lines where there is somebody to read them.
+
+    A disk that is full or a pipe that nobody reads any more must not end what had something to tell: the loops that
+    go on for ever would end with it.
+    """
+
+    def msg(self, line: str) -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
+
+    log = debug = info = warn = warning = err = error = fatal = critical = failure = exception = msg
 
 
 def _with_acting(

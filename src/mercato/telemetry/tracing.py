@@ -7,12 +7,16 @@ without this. Without an address nothing of OpenTelemetry is imported, and a spa
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import version
+from threading import Thread
 from typing import Any, Final, Literal
 
 _OFF: Final[AbstractContextManager[None]] = nullcontext()
 
 _tracer: Any = None
 """Set while spans are exported: one for the process, as OpenTelemetry itself has it."""
+
+LAST_SECONDS: Final = 3.0
+"""How long the end waits for a collector to take what is left: one that is away would hold it for 25 seconds."""
 
 Kind = Literal["SERVER", "CLIENT", "CONSUMER"]
 
@@ -63,7 +67,10 @@ def exported(endpoint: str | None, *, share: float, exporter: Any = None) -> Ite
         yield
     finally:
         _tracer = None
-        provider.shutdown()
+        # In a thread, because it tries for as long as there is anything left, with pauses in between.
+        last = Thread(target=provider.shutdown, name="traces", daemon=True)
+        last.start()
+        last.join(LAST_SECONDS)
 
 
 def _provider(endpoint: str | None, share: float, exporter: Any) -> Any:

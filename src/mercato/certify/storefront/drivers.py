@@ -17,6 +17,11 @@ MOST_OUTPUT: Final = 64 * 1024
 
 MOST_WORDS: Final = 300
 
+LOOK_SECONDS: Final = 0.02
+
+LAST_SECONDS: Final = 1.0
+"""How long the last of its output is waited for, once all that it started is gone."""
+
 TRACES: Final = re.compile(
     rb"Traceback \(most recent call last\)|^\s+at .+:\d+|^panic: |^goroutine \d+|Unhandled|Segmentation fault",
     re.MULTILINE,
@@ -70,29 +75,34 @@ class CommandDriver:
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
         )
+        kept = bytearray()
+        reading = asyncio.create_task(_read(process, kept))
         try:
             async with asyncio.timeout(self._seconds):
-                output = await _output(process)
-                code = await process.wait()
+                # Not until nobody holds its output: what it has left in the background may be the storefront itself.
+                while process.returncode is None:  # noqa: ASYNC110  # `wait` waits for the output's end as well
+                    await asyncio.sleep(LOOK_SECONDS)
+            code = process.returncode
         except TimeoutError:
             return Ended(crashed=True, words=f"The command did not end within {self._seconds:g} s.")
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            await asyncio.wait([reading], timeout=LAST_SECONDS)
+            reading.cancel()
+        output = bytes(kept)
         told = " ".join(output.decode("utf-8", "replace").split())[-MOST_WORDS:]
         if code < 0 or code not in {0, 1} or TRACES.search(output):
             return Ended(crashed=True, words=f"The command ended with {code}: {told}")
         return Ended(crashed=False, words=told)
 
 
-async def _output(process: asyncio.subprocess.Process) -> bytes:
-    """Return what the command printed, its end if that is long: all of it is read, so that it can go on."""
+async def _read(process: asyncio.subprocess.Process, kept: bytearray) -> None:
+    """Keep what the command prints, its end if that is long: all of it is read, so that it can go on."""
     assert process.stdout is not None, "it was asked for"
-    kept = b""
     while chunk := await process.stdout.read(MOST_OUTPUT):
-        kept = (kept + chunk)[-MOST_OUTPUT:]
-    return kept
+        kept += chunk
+        del kept[:-MOST_OUTPUT]
 
 
 class HandDriver:
