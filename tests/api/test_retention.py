@@ -86,6 +86,22 @@ async def test_an_order_stays_without_its_customer_once_their_time_is_over(here:
         assert order["fulfillment"]["address"] is None
 
 
+async def test_what_is_kept_for_as_long_as_can_be_set_is_kept(here: Trade):
+    placed = await here.placed(here.order(fulfillment=DELIVERY))
+    await settled(here)
+    longest = Upkeep(
+        here.mercato.app.db,
+        clock.now,
+        catalog_days=36_500,
+        delivery_days=36_500,
+        run_days=36_500,
+        customer_days=36_500,
+        audit_days=36_500,
+    )
+    await longest.once()
+    assert "customer" in (await here.front.get(f"{ORDERS}/{placed['orderId']}")).json()
+
+
 async def test_what_cannot_be_deleted_keeps_nothing_else_from_being_deleted_and_is_tried_again(
     here: Trade, monkeypatch: pytest.MonkeyPatch
 ):

@@ -292,4 +292,5 @@ async def delete_those(tx: Write, ids: Sequence[UUID]) -> None:
 
 def _first_id(at: datetime) -> UUID:
     """Return the least UUIDv7 that could be made at this millisecond."""
-    return UUID(bytes=to_ms(at).to_bytes(6, "big") + bytes(10))
+    # None was made before 1970, which deliveries may be kept from.
+    return UUID(bytes=max(to_ms(at), 0).to_bytes(6, "big") + bytes(10))
