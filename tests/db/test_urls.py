@@ -2,7 +2,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 from tests.databases import only_postgresql
 
 from mercato.db import postgresql
@@ -50,6 +50,18 @@ async def test_a_url_with_the_options_of_libpq_is_taken(database_url: str, mode:
         )
     assert heard.is_set()
     listening.cancel()
+
+
+@pytest.mark.parametrize("query", ["host=/nowhere&host={}", "host={}&host=/nowhere", "host=/nowhere,{}"])
+@only_postgresql
+async def test_each_of_several_hosts_is_tried(database_url: str, query: str) -> None:
+    whole = make_url(database_url)
+    home = whole.query.get("host")
+    if home is None:
+        pytest.skip("the server is not on a socket")
+    url = whole.set(query={}).render_as_string(hide_password=False)
+    async with Database.open(f"{url}?{query.format(home)}") as db, db.read() as tx:
+        assert await tx.scalar(text("SELECT 1")) == 1
 
 
 @pytest.mark.parametrize("url", ["postgresql://u:hunter2@127.0.0.1:1/d?sslmode=perhaps"])

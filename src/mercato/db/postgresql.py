@@ -55,8 +55,11 @@ def sqlalchemy_url(url: str) -> URL:
 def driver_url(url: str) -> str:
     """Return the URL as asyncpg reads it, whose options are those of libpq (`sslmode`, `sslrootcert`)."""
     read = sqlalchemy_url(url).set(drivername="postgresql")
-    # As SQLAlchemy has it.
-    query = {"sslmode" if name == "ssl" else name: value for name, value in read.query.items()}
+    # As SQLAlchemy has it, with whom one option may be given more than once: hosts of which one is the primary.
+    query = {
+        "sslmode" if name == "ssl" else name: value if isinstance(value, str) else ",".join(value)
+        for name, value in read.query.items()
+    }
     return read.set(query=query).render_as_string(hide_password=False)
 
 
