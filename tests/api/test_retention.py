@@ -18,6 +18,7 @@ from mercato import clock
 from mercato.catalog import queries as catalogs
 from mercato.db import tables
 from mercato.db.audit import list_entries
+from mercato.db.errors import DatabaseAway
 from mercato.orders.forgetting import forget_customer, forget_validations
 from mercato.upkeep import Upkeep
 
@@ -102,14 +103,15 @@ async def test_what_is_kept_for_as_long_as_can_be_set_is_kept(here: Trade):
     assert "customer" in (await here.front.get(f"{ORDERS}/{placed['orderId']}")).json()
 
 
+@pytest.mark.parametrize("fault", [ValueError("a bug"), DatabaseAway("it takes too long")])
 async def test_what_cannot_be_deleted_keeps_nothing_else_from_being_deleted_and_is_tried_again(
-    here: Trade, monkeypatch: pytest.MonkeyPatch
+    here: Trade, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ):
     tries: asyncio.Queue[None] = asyncio.Queue()
 
     async def stumble(*_: Any, **__: Any) -> int:
         tries.put_nowait(None)
-        raise ValueError("a bug")
+        raise fault
 
     monkeypatch.setattr(catalogs, "prune_sets", stumble)
     monkeypatch.setattr(mercato.upkeep, "FIRST_SECONDS", 0.01)
