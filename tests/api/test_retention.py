@@ -5,10 +5,11 @@ import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from aiohttp import web
-from sqlalchemy import select, update
+from sqlalchemy import func, insert, select, update
 from structlog.testing import capture_logs
 from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, PLACE, VALIDATE, Trade, trade
 from tests.service import Merchant, Service, service
@@ -125,6 +126,20 @@ async def test_what_cannot_be_deleted_keeps_nothing_else_from_being_deleted_and_
     running.cancel()
     await asyncio.wait([running])
     assert CUSTOMER["email"] not in await everything(here)
+
+
+async def test_an_order_that_was_updated_ever_so_often_is_forgotten_too(here: Trade):
+    placed = await here.placed()
+    await settled(here)
+    async with here.mercato.app.db.write() as tx:
+        of_order = tables.deliveries.c.order_id == UUID(placed["orderId"])
+        one = dict((await tx.all(select(tables.deliveries).where(of_order).limit(1)))[0]._mapping)
+        for first in range(0, 34_000, 1_000):
+            again = [one | {"id": UUID(int=number)} for number in range(first, first + 1_000)]
+            await tx.execute(insert(tables.deliveries), again)
+    async with here.mercato.app.db.write() as tx:
+        assert await forget_customer(tx, CUSTOMER["email"], after=None, limit=10) == (1, None)
+        assert await tx.scalar(select(func.count()).select_from(tables.deliveries).where(of_order)) == 0
 
 
 async def test_a_customer_is_erased_at_once_and_nobody_else_is(here: Trade):

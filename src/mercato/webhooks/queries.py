@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import Row, Select, bindparam, delete, exists, insert, literal_column, select, text, update
@@ -17,6 +17,9 @@ from mercato.webhooks.model import DeliveryStatus
 from mercato.webhooks.sending import ITS_ENDPOINT
 
 Attempts = Sequence[Row[Any]]
+
+MOST_NAMED: Final = 10_000
+"""Ids in one statement: databases take some 32,000, and nobody counts how often an order is updated."""
 
 _INSERT_DELIVERY = prepared_insert(deliveries)
 _ABSENT: dict[str, Any] = dict.fromkeys(deliveries.c.keys()) | {
@@ -250,7 +253,9 @@ async def delete_of_orders(tx: Write, order_ids: Sequence[UUID]) -> None:
     # First the deliveries: who writes an attempt down holds its delivery, and is waited for, or finds it gone.
     theirs = delete(deliveries).where(deliveries.c.order_id.in_(order_ids)).returning(deliveries.c.id)
     gone = [row.id for row in (await tx.execute(theirs)).all()]
-    await tx.execute(delete(delivery_attempts).where(delivery_attempts.c.delivery_id.in_(gone)))
+    for first in range(0, len(gone), MOST_NAMED):
+        its = gone[first : first + MOST_NAMED]
+        await tx.execute(delete(delivery_attempts).where(delivery_attempts.c.delivery_id.in_(its)))
 
 
 async def delete_old(tx: Write, *, before: datetime, most: int) -> int:
