@@ -58,8 +58,8 @@ class Upkeep(Struct, frozen=True):
     async def once(self) -> None:
         """Delete everything that is older than it is kept.
 
-        Raises what was raised over one kind of things, a bug first of all, but not before the others have had their turn:
-        a database that is away for one may only take too long over it, each time, and be there for the others.
+        Raises what was raised over one kind of things, a bug first of all, but not before the others have had their
+        turn: a database that is away for one may only take too long over it, each time, and be there for the others.
         """
         faults: list[Exception] = []
         for prune in self._prunes():
