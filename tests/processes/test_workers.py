@@ -195,5 +195,5 @@ async def test_a_terminal_that_is_closed_drains_as_sigterm_does(tmp_path: Path, 
     async with serving(tmp_path / "data", MERCATO_WORKERS=workers, TMPDIR=str(temporary)) as (process, _):
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGHUP)
-        assert await process.wait() == 0
+        assert await asyncio.wait_for(process.wait(), 30) == 0
     assert list(temporary.glob("mercato-*")) == []
