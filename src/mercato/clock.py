@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 from uuid import UUID
@@ -42,6 +42,8 @@ def zone(name: str) -> ZoneInfo:
     return ZoneInfo(name)
 
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
 _VERSION_7: Final = 0x7 << 76 | 0b10 << 62
 """Where a UUID says that it is a UUIDv7."""
 
@@ -64,6 +66,11 @@ def new_id() -> UUID:
         chance = _fetched()
     # UUID's own constructor takes four times as long.
     return _read(b'"%032x"' % (int(time.time() * 1000) << 80 | chance))
+
+
+def first_id(at: datetime) -> UUID:
+    """Return what no UUIDv7 of that millisecond is less than; of an instant before 1970 the least of all."""
+    return UUID(int=max((at - _EPOCH) // timedelta(milliseconds=1), 0) << 80)
 
 
 def _fetched() -> int:

@@ -16,8 +16,9 @@ from tests.partners.test_commands import Shell, fresh, shell
 
 from mercato import clock
 from mercato.cli.commands import app
+from mercato.clock import first_id
 from mercato.db import tables
-from mercato.db.audit import audit, first_id
+from mercato.db.audit import audit
 from mercato.db.engine import Database
 from mercato.partners import accounts
 from mercato.partners.vault import FILE

@@ -11,8 +11,7 @@ from sqlalchemy import insert, select, update
 from tests.partners.test_commands import Shell, fresh, shell
 
 from mercato import clock
-from mercato.clock import new_id
-from mercato.db.audit import first_id
+from mercato.clock import first_id, new_id
 from mercato.db.engine import Database
 from mercato.db.tables import deliveries, delivery_attempts, endpoints, jobs
 from mercato.partners.model import Surface

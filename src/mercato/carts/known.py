@@ -28,8 +28,8 @@ LONGEST: Final = 4096
 """Bytes of a line that is remembered."""
 
 LONGEST_NAME: Final = 256
-"""Characters of an item's name with which a line is remembered: a name may be as long as its CatalogSet, and what is
-remembered of a line may be there long after the set is out of memory."""
+"""Characters of an item's name with which a line is remembered, which may be there long after its CatalogSet is out of
+memory."""
 
 
 class Reading(Struct):

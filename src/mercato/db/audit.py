@@ -4,7 +4,7 @@ Who it was stands in `telemetry.acting`; what is changed says here what it is.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,7 +19,6 @@ from mercato.db.prepared import prepared_insert
 from mercato.telemetry.acting import SERVICE, Acting, acting_now
 
 _INSERT: Final = prepared_insert(tables.audit)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NOBODY: Final = Acting(action=SERVICE)
 
 
@@ -83,7 +82,7 @@ async def list_entries(
     if action is not None:
         found = found.where(tables.audit.c.action == action)
     if since is not None:
-        found = found.where(tables.audit.c.id >= first_id(since))
+        found = found.where(tables.audit.c.id >= clock.first_id(since))
     if before is not None:
         found = found.where(tables.audit.c.id < before)
     return [_entry(row) for row in await tx.all(found)]
@@ -93,16 +92,11 @@ async def prune(tx: Write, *, before: datetime, limit: int) -> int:
     """Delete at most `limit` entries that are older; return how many."""
     some = (
         select(tables.audit.c.id)
-        .where(tables.audit.c.id < first_id(before))
+        .where(tables.audit.c.id < clock.first_id(before))
         .order_by(tables.audit.c.id)
         .limit(limit)
     )
     return (await tx.execute(delete(tables.audit).where(tables.audit.c.id.in_(some)))).rowcount
-
-
-def first_id(at: datetime) -> UUID:
-    """Return the least UUIDv7 of an instant."""
-    return UUID(int=max((at - _EPOCH) // timedelta(milliseconds=1), 0) << 80)
 
 
 def _entry(row: Any) -> Entry:

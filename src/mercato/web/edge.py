@@ -66,7 +66,7 @@ class Edge:
         self._public_url = app.settings.public_url
         self._deadlines = Deadlines(app.settings.body_seconds)
         self.under_way: set[asyncio.Task[Any]] = set()
-        """What answers requests now, those included whose clients have gone: the server waits for none of these."""
+        """What answers requests now. Of those whose clients have gone the server itself knows nothing."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request. Lifespan belongs to `web.app`."""

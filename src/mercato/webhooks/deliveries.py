@@ -14,7 +14,7 @@ from mercato.db.engine import Read, Write
 from mercato.jobs import enqueue
 from mercato.outbound.signing import target
 from mercato.partners.model import Caller, Surface
-from mercato.webhooks import queries, sending
+from mercato.webhooks import queries, removal, sending
 from mercato.webhooks.model import (
     Called,
     DeliverJob,
@@ -260,22 +260,22 @@ async def enable_below(tx: Write, partner_id: UUID, base_url: str) -> bool:
 
 async def prune(tx: Write, *, before: datetime, most: int = 500) -> int:
     """Delete at most `most` deliveries, with their attempts, that ended before then. Return how many."""
-    return await queries.delete_old(tx, before=before, most=most)
+    return await removal.delete_old(tx, before=before, most=most)
 
 
 async def delete_of_orders(tx: Write, order_ids: Sequence[UUID]) -> None:
     """Delete all that was sent, or is to be sent, about the orders: their customers are to be forgotten."""
-    await queries.delete_of_orders(tx, order_ids)
+    await removal.delete_of_orders(tx, order_ids)
 
 
 async def list_validations(tx: Read, *, after: UUID | None, most: int) -> Sequence[Row[Any]]:
     """Return id and body of the validations in the log, by id: there is no order yet that they could be found by."""
-    return await queries.list_not_delivered(tx, ORDER_VALIDATE, after=after, most=most)
+    return await removal.list_not_delivered(tx, ORDER_VALIDATE, after=after, most=most)
 
 
 async def delete_validations(tx: Write, ids: Sequence[UUID]) -> None:
     """Delete validations from the log: their customers are to be forgotten."""
-    await queries.delete_those(tx, ids)
+    await removal.delete_those(tx, ids)
 
 
 async def _get_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any]:

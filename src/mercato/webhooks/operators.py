@@ -9,8 +9,7 @@ from uuid import UUID
 from sqlalchemy import Row, Select, and_, func, or_, select
 
 from mercato import errors
-from mercato.clock import Clock
-from mercato.db.audit import first_id
+from mercato.clock import Clock, first_id
 from mercato.db.engine import Database, Read, Write
 from mercato.db.tables import deliveries, endpoints, partners
 from mercato.partners.model import Caller, Limits, Surface

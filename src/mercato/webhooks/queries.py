@@ -2,24 +2,31 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, Select, bindparam, delete, exists, insert, literal_column, select, text, update
+from sqlalchemy import (
+    Row,
+    Select,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    literal_column,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.db.engine import Read, Write
 from mercato.db.prepared import prepared, prepared_insert
 from mercato.db.tables import deliveries, delivery_attempts, endpoints
-from mercato.db.types import to_ms
 from mercato.partners.model import Caller
 from mercato.webhooks.model import DeliveryStatus
 from mercato.webhooks.sending import ITS_ENDPOINT
 
 Attempts = Sequence[Row[Any]]
-
-MOST_NAMED: Final = 10_000
-"""Ids in one statement: databases take some 32,000, and nobody counts how often an order is updated."""
 
 _INSERT_DELIVERY = prepared_insert(deliveries)
 _ABSENT: dict[str, Any] = dict.fromkeys(deliveries.c.keys()) | {
@@ -246,56 +253,3 @@ async def move_to_next_round(tx: Write, row: Row[Any], *, now: datetime) -> bool
         )
     )
     return moved.rowcount == 1
-
-
-async def delete_of_orders(tx: Write, order_ids: Sequence[UUID]) -> None:
-    """Delete every delivery about the orders, with its attempts."""
-    # First the deliveries: who writes an attempt down holds its delivery, and is waited for, or finds it gone.
-    theirs = delete(deliveries).where(deliveries.c.order_id.in_(order_ids)).returning(deliveries.c.id)
-    gone = [row.id for row in (await tx.execute(theirs)).all()]
-    for first in range(0, len(gone), MOST_NAMED):
-        its = gone[first : first + MOST_NAMED]
-        await tx.execute(delete(delivery_attempts).where(delivery_attempts.c.delivery_id.in_(its)))
-
-
-async def delete_old(tx: Write, *, before: datetime, most: int) -> int:
-    """Delete at most `most` deliveries, and their attempts, that ended before then. Return how many."""
-    old = await tx.all(
-        select(deliveries.c.id)
-        .where(
-            # Ids begin with their time: the primary key finds what is old enough to look at.
-            deliveries.c.id < _first_id(before),
-            deliveries.c.updated_at < before,
-            deliveries.c.status != DeliveryStatus.PENDING,
-        )
-        .limit(most)
-        # Held, so that none is sent again between this look and the deletion.
-        .with_for_update(skip_locked=True)
-    )
-    await delete_those(tx, [row.id for row in old])
-    return len(old)
-
-
-async def list_not_delivered(tx: Read, type_: str, *, after: UUID | None, most: int) -> Attempts:
-    """Return id and body of deliveries of a type that did not arrive, by id."""
-    query = select(deliveries.c.id, deliveries.c.body).where(
-        # As the index says it, which these are found by.
-        deliveries.c.status != literal_column(f"'{DeliveryStatus.SUCCEEDED.value}'"),
-        deliveries.c.type == type_,
-    )
-    if after is not None:
-        query = query.where(deliveries.c.id > after)
-    return await tx.all(query.order_by(deliveries.c.id).limit(most))
-
-
-async def delete_those(tx: Write, ids: Sequence[UUID]) -> None:
-    """Delete deliveries, with their attempts."""
-    if ids:
-        await tx.execute(delete(delivery_attempts).where(delivery_attempts.c.delivery_id.in_(ids)))
-        await tx.execute(delete(deliveries).where(deliveries.c.id.in_(ids)))
-
-
-def _first_id(at: datetime) -> UUID:
-    """Return the least UUIDv7 that could be made at this millisecond."""
-    # None was made before 1970, which deliveries may be kept from.
-    return UUID(bytes=max(to_ms(at), 0).to_bytes(6, "big") + bytes(10))

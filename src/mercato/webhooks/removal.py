@@ -1,0 +1,66 @@
+"""The SQL by which deliveries go: those that are kept too long, and those about customers who are to be forgotten."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Row, delete, literal_column, select
+
+from mercato.clock import first_id
+from mercato.db.engine import Read, Write
+from mercato.db.tables import deliveries, delivery_attempts
+from mercato.webhooks.model import DeliveryStatus
+
+MOST_NAMED: Final = 10_000
+"""Ids in one statement: databases take some 32,000, and nobody counts how often an order is updated."""
+
+
+async def delete_of_orders(tx: Write, order_ids: Sequence[UUID]) -> None:
+    """Delete every delivery about the orders, with its attempts."""
+    await _delete(tx, deliveries.c.order_id.in_(order_ids))
+
+
+async def delete_old(tx: Write, *, before: datetime, most: int) -> int:
+    """Delete at most `most` deliveries, and their attempts, that ended before then. Return how many."""
+    old = await tx.all(
+        select(deliveries.c.id)
+        .where(
+            # Ids begin with their time: the primary key finds what is old enough to look at.
+            deliveries.c.id < first_id(before),
+            deliveries.c.updated_at < before,
+            deliveries.c.status != DeliveryStatus.PENDING,
+        )
+        .limit(most)
+        # Held, so that none is sent again between this look and the deletion.
+        .with_for_update(skip_locked=True)
+    )
+    await delete_those(tx, [row.id for row in old])
+    return len(old)
+
+
+async def list_not_delivered(tx: Read, type_: str, *, after: UUID | None, most: int) -> Sequence[Row[Any]]:
+    """Return id and body of deliveries of a type that did not arrive, by id."""
+    query = select(deliveries.c.id, deliveries.c.body).where(
+        # As the index says it, which these are found by.
+        deliveries.c.status != literal_column(f"'{DeliveryStatus.SUCCEEDED.value}'"),
+        deliveries.c.type == type_,
+    )
+    if after is not None:
+        query = query.where(deliveries.c.id > after)
+    return await tx.all(query.order_by(deliveries.c.id).limit(most))
+
+
+async def delete_those(tx: Write, ids: Sequence[UUID]) -> None:
+    """Delete deliveries, with their attempts."""
+    if ids:
+        await _delete(tx, deliveries.c.id.in_(ids))
+
+
+async def _delete(tx: Write, which: ColumnElement[bool]) -> None:
+    # First the deliveries: who writes an attempt down holds its delivery, and is waited for, or finds it gone.
+    rows = (await tx.execute(delete(deliveries).where(which).returning(deliveries.c.id))).all()
+    gone = [row.id for row in rows]
+    for first in range(0, len(gone), MOST_NAMED):
+        its = gone[first : first + MOST_NAMED]
+        await tx.execute(delete(delivery_attempts).where(delivery_attempts.c.delivery_id.in_(its)))
