@@ -199,6 +199,7 @@ async def test_limits_are_counted_and_told(database_url: str, tmp_path: Any):
         last = replies[-1]
         assert last.headers["Retry-After"] == str(last.json()["retryAfter"])
         assert last.json()["errorCode"] == "RATE_LIMITED"
+        assert last.json()["detail"].startswith("The limit is 3 read requests a minute. Wait ")
         # Writes have a window of their own, and so has every other partner.
         assert (await pos.post("/v1/commerce/onboarding/stores", {})).status == 400
         assert (await (await mercato.partner())[1].get(STORES)).status == 200

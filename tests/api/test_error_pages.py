@@ -117,6 +117,15 @@ async def test_a_page_is_html_for_browsers_and_markdown_for_who_prefers_it(merca
         assert mercato.base in text
 
 
+@only_sqlite
+async def test_a_page_promises_nothing_of_the_log_but_of_a_fault_of_ours(mercato: Service):
+    for code in PAGES:
+        page = (
+            await mercato.anonymous().get(f"/errors/{code}", headers={"Accept": "text/markdown"})
+        ).body.decode()
+        assert ("`requestId`" in page) == (code == "INTERNAL_ERROR"), code
+
+
 async def live(mercato: Service, shop: Merchant) -> Trade:
     """Bring a store live that takes every order by itself; of its tea a choice is asked for."""
     menu = cafe()

@@ -231,6 +231,21 @@ def test_a_report_is_signed_verified_and_worth_nothing_once_it_was_changed(
     assert capsys.readouterr().out.startswith("NOT VALID\n")
 
 
+def test_a_report_with_a_failed_check_is_verified_with_exit_code_1_and_says_so(
+    merchant: Healthy, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    (tmp_path / "secret").write_text(OTHER + "\n")
+    report, data = str(tmp_path / "report.json"), str(tmp_path / "data")
+    asked = ["--webhook-url", merchant.webhook_url, "--secret", f"@{tmp_path / 'secret'}"]
+    assert cli.run(["certify", "merchant", *asked, "--report", report, "--data-dir", data]) == 1
+    capsys.readouterr()
+    assert cli.run(["certify", "verify", report, "--data-dir", data]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("NOT CERTIFIED\n")
+    assert "But 1 check failed." in out
+    assert "Nothing was changed since this installation signed it." in out
+
+
 def test_no_key_is_made_beside_a_database_that_lost_its_own(
     merchant: Healthy, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):

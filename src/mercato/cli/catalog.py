@@ -20,6 +20,7 @@ from mercato.cli.options import Json
 from mercato.cli.plain import folded, harmless, say
 from mercato.cli.sarif import sarif
 from mercato.cli.sources import Document, RefusedError, read_document, settings
+from mercato.plurals import count_of
 from mercato.settings import Settings
 
 MOST_ALIKE: Final = 10
@@ -151,7 +152,7 @@ def _print(report: LintReport, name: str) -> None:
                 say(*_told(found, name, kind), "")
         for rule, count in counted.items():
             if kind == "warning" and count > MOST_ALIKE:
-                say(f"{count - MOST_ALIKE} more warnings [{rule}]: --json has them.", "")
+                say(f"{count_of(count - MOST_ALIKE, 'more warning')} [{rule}]: --json has them.", "")
     rules = {found.rule: found.advice for found in (*report.errors, *report.warnings)}
     if rules:
         say("What to do:")
@@ -170,17 +171,13 @@ def _told(found: LintFinding, name: str, kind: str) -> list[str]:
 
 
 def _summed_up(report: LintReport, name: str) -> str:
-    counts = f"{_many(len(report.errors), 'error')}, {_many(len(report.warnings), 'warning')}"
+    counts = f"{count_of(len(report.errors), 'error')}, {count_of(len(report.warnings), 'warning')}"
     if report.summary is None:
         return f"{name} is not valid: {counts}."
     held = report.summary
-    counts = _many(held.warnings, "warning")
+    counts = count_of(held.warnings, "warning")
     return (
-        f"{name} is valid: {_many(held.items, 'item')}, {_many(held.sections, 'section')}, "
-        f"{_many(held.catalogs, 'catalog')}, {_many(held.modifier_groups, 'modifier group')}, "
+        f"{name} is valid: {count_of(held.items, 'item')}, {count_of(held.sections, 'section')}, "
+        f"{count_of(held.catalogs, 'catalog')}, {count_of(held.modifier_groups, 'modifier group')}, "
         f"prices in {held.currency}; {counts}."
     )
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -20,6 +20,7 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.plain import folded, harmless
 from mercato.cli.sources import STANDARD_INPUT, RefusedError, read_document, settings
 from mercato.errors import Problem
+from mercato.plurals import count_of
 from mercato.settings import Settings
 from mercato.wire import Wire, as_json
 
@@ -74,7 +75,7 @@ def import_(
         _tell(made)
     else:
         _write(report, as_json(Report(count=made.count, losses=made.losses)) + b"\n")
-        note(f"{made.count:,} losses: see {harmless(report)}")
+        note(f"{count_of(made.count, 'loss', 'losses')}: see {harmless(report)}")
     return code
 
 
@@ -148,5 +149,5 @@ def _tell(made: Imported) -> None:
     note(
         "Nothing was lost."
         if not made.count
-        else f"{made.count:,} losses.{listed} For programs: --report FILE"
+        else f"{count_of(made.count, 'loss', 'losses')}.{listed} For programs: --report FILE"
     )

@@ -16,6 +16,7 @@ from mercato.catalog.hours import DAY_SECONDS, DAYS
 from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, Windows
 from mercato.catalog.money import scaled
 from mercato.cli.plain import cells, cut, harmless, width
+from mercato.plurals import count_of
 from mercato.wire import Wire
 
 MOST_DEPTH: Final = 16
@@ -47,7 +48,7 @@ def tree(built: Built, *, title: str) -> Iterator[str]:
     drawing = _Drawing(unpack(built.compiled), msgspec.json.decode(built.body, type=Menu))
     counts = built.summary
     yield cut(
-        f"{harmless(title)}: {counts.items:,} item{'' if counts.items == 1 else 's'}, prices in {counts.currency}",
+        f"{harmless(title)}: {count_of(counts.items, 'item')}, prices in {counts.currency}",
         width(),
     )
     yield from _drawn(drawing.catalogs(), "", 1)

@@ -7,6 +7,7 @@ from mercato.certify.model import Check, Exchange, Outcome, Verdict, counted
 from mercato.certify.suite import Suite
 from mercato.cli.console import print_json
 from mercato.cli.plain import cut, folded, harmless, say, width
+from mercato.plurals import count_of
 from mercato.wire import Wire
 
 MOST_LINES: Final = 14
@@ -122,7 +123,7 @@ def list_checks(suite: Suite[Any], checks: Sequence[Check[Any]], *, json: bool) 
             say("", *folded(suite.heading(group)))
         say(f"  {check.id}")
         say(*folded(f"{check.title} ({check.section})", indent="    "))
-    say("", f"{len(checks)} checks.")
+    say("", f"{count_of(len(checks), 'check')}.")
 
 
 def _show(exchange: Exchange) -> None:

@@ -208,6 +208,7 @@ def verify(
 ) -> int:
     """Say whether a report is as it was signed, and by whom.
 
-    Exit code 0: it is, by this installation or by the given key; 1: it is not; 2: it is no report.
+    Exit code 0: signed by this installation or by the given key, and no check failed; 1: it is not, or a check failed;
+    2: the file is not a report.
     """
     return look_at(file, public_key=public_key, data_dir=data_dir)

@@ -24,6 +24,7 @@ from mercato.partners.limits import Limiter
 from mercato.partners.queries import find_newest_secret
 from mercato.partners.resealing import count_unreadable
 from mercato.partners.vault import FILE, Vault, VaultError, load_keys
+from mercato.plurals import count_of
 from mercato.settings import MiB, Settings
 from mercato.webhooks.disabled import count_disabled
 from mercato.wire import Wire
@@ -188,7 +189,7 @@ async def _encryption(tx: Read, settings: Settings) -> Check:
     unreadable = await count_unreadable(tx, vault, most=MOST_SECRETS)
     if not unreadable:
         return _ok("encryption", "the key opens what is sealed")
-    said = f"{unreadable} stored secrets are not opened by any of the keys."
+    said = f"No key opens {count_of(unreadable, 'stored secret')}."
     return _wrong(
         "encryption", said, f"Add the key that sealed them, or restore {FILE} of the data directory."
     )
@@ -232,7 +233,7 @@ async def _endpoints(tx: Read) -> Check:
     count = await count_disabled(tx)
     if not count:
         return _ok("endpoints", "none is disabled")
-    said = f"{count} addresses of partners are called no more, after days of failures."
+    said = f"Disabled after days of failures: {count_of(count, 'address', 'addresses')} of partners."
     return _note("endpoints", said, "Ask their partners; then: mercato webhooks enable PARTNER URL")
 
 

@@ -12,6 +12,7 @@ from mercato.cli.options import DataDir
 from mercato.cli.session import opened
 from mercato.db.engine import Database
 from mercato.orders.forgetting import forget_customer, forget_validations
+from mercato.plurals import count_of
 
 customer = App(name="customer", help="Customers: erase.")
 
@@ -37,9 +38,7 @@ async def erase(
     async with opened(data_dir) as session:
         await _everywhere(session.db, forget_validations, name)
         found = await _everywhere(session.db, forget_customer, name)
-    note(
-        f"Taken out of {found} order{'' if found == 1 else 's'}." if found else "No order is this customer's."
-    )
+    note(f"Taken out of {count_of(found, 'order')}." if found else "No order is this customer's.")
 
 
 async def _everywhere(

@@ -11,6 +11,7 @@ from sqlalchemy import Row
 from mercato.cli.plain import folded, harmless, say
 from mercato.outbound.agent import USER_AGENT
 from mercato.partners.model import Surface
+from mercato.plurals import count_of
 from mercato.webhooks.deliveries import QUESTIONS
 from mercato.webhooks.model import DeliveryStatus
 from mercato.wire import Instant, Wire, instant
@@ -129,7 +130,7 @@ def without_query(url: str) -> str:
 def print_listed(rows: Sequence[Listed]) -> None:
     """Print deliveries for people: a few lines each, in which ids and addresses stand whole."""
     for one in rows:
-        tries = f"{one.attempts} attempt{'' if one.attempts == 1 else 's'}"
+        tries = count_of(one.attempts, "attempt")
         say(f"{short(one.created_at)}  {one.status.value:<9}  {harmless(one.type)}, {tries}")
         say(f"  {one.id}  {harmless(one.partner or str(one.partner_id))}", f"  to {harmless(one.url)}")
         say(*_state(one), "")

@@ -15,6 +15,7 @@ from mercato.db.audit import audit
 from mercato.db.errors import is_unique_violation
 from mercato.db.tables import jobs_dedup
 from mercato.jobs import DeadJob, list_dead, list_gauges, revive
+from mercato.plurals import count_of
 from mercato.wire import Instant, Wire, instant
 
 job = App(name="job", help="Background work: list, revive.")
@@ -103,7 +104,7 @@ async def revive_(
             dead = {one.id: one for one in await list_dead(tx, kind=kind, limit=MOST)}
         revived = [number for number in numbers or sorted(dead) if await _revived(session, number, dead)]
     if kind is not None:
-        note(f"{len(revived):,} jobs of {kind} are due again.")
+        note(f"Due again: {count_of(len(revived), 'job')} of {kind}.")
         if len(dead) == MOST:
             note("There may be more: say it again.")
         return 0
@@ -136,7 +137,7 @@ def _print_dead(dead: Sequence[DeadJob]) -> None:
         return
     for one in dead:
         died = (instant(one.died_at) or "")[:19].replace("T", " ")
-        say(f"{died}  {harmless(one.kind)}  {one.attempt} attempts, job {one.id}")
+        say(f"{died}  {harmless(one.kind)}  {count_of(one.attempt, 'attempt')}, job {one.id}")
         say(*folded(one.reason, indent="  "), "")
     note("Once the cause is mended: mercato job revive NUMBER…, or --kind KIND")
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from mercato import clock
-from mercato.certify.model import Outcome, Report, counted
+from mercato.certify.model import Counts, Outcome, Report, counted
 from mercato.certify.signed import MOST_BYTES, SignedReport, Trust, public_keys, verify
 from mercato.certify.signed import UnreadableError as NoReport
 from mercato.cli import FAILED
@@ -23,6 +23,7 @@ from mercato.db.url import FILE as DATABASE
 from mercato.db.url import open_database
 from mercato.partners.queries import find_newest_secret
 from mercato.partners.vault import FILE, Vault, load_keys
+from mercato.plurals import count_of
 from mercato.settings import Settings, load
 from mercato.wire import instant
 
@@ -100,7 +101,8 @@ def look_at(file: str, *, public_key: str | None, data_dir: Path | None) -> int:
         return FAILED
     report = found.report
     ours = found.trust is Trust.OURS
-    say("VALID" if ours else "NOT TRUSTED")
+    lacking = _lacking(report.counts)
+    say("NOT TRUSTED" if not ours else "NOT CERTIFIED" if lacking else "VALID")
     say(
         f"  {report.kind}{' at' if report.target.startswith('http') else ':'} {report.target}",
         f"  {report.started_at}, mercato {report.version}",
@@ -110,7 +112,10 @@ def look_at(file: str, *, public_key: str | None, data_dir: Path | None) -> int:
     if ours:
         whose = "the key that you gave" if public_key else "this installation"
         say(*folded(f"Nothing was changed since {whose} signed it."))
-        return 0
+        if lacking is None:
+            return 0
+        say(*folded(lacking))
+        return FAILED
     say(
         *folded(
             "Nothing was changed since it was signed, but anybody may have signed it: the key is not this "
@@ -118,3 +123,13 @@ def look_at(file: str, *, public_key: str | None, data_dir: Path | None) -> int:
         )
     )
     return FAILED
+
+
+def _lacking(counts: Counts) -> str | None:
+    """Return why a report certifies nothing, if it doesn't."""
+    if counts.failed:
+        failed = count_of(counts.failed, "check")
+        return f"But {failed} failed. Fix what the report says of each, then certify again."
+    if not counts.passed:
+        return "But no check passed. The report says why each was skipped."
+    return None

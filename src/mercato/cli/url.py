@@ -20,6 +20,7 @@ from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import PullLimits
 from mercato.outbound.diagnosis import Level, UrlFinding, findings, shown
 from mercato.outbound.examine import Examination, Examiner
+from mercato.plurals import count_of
 from mercato.settings import Settings
 from mercato.wire import Wire
 from mercato.wire.checks import uri_fault
@@ -88,7 +89,7 @@ def _catalog(document: bytes, bounds: Settings) -> UrlFinding:
     report, _ = lint(document, default_currency=bounds.default_currency, most_bytes=bounds.pull_bytes)
     if report.valid and report.summary is not None:
         count = report.summary.items
-        said = f"valid JSON, a valid catalog of {count:,} item{'' if count == 1 else 's'}"
+        said = f"valid JSON, a valid catalog of {count_of(count, 'item')}"
         return UrlFinding(name="catalog", level=Level.OK, said=said)
     if any(one.rule in _NO_JSON for one in report.errors):
         first = report.errors[0]
@@ -97,7 +98,7 @@ def _catalog(document: bytes, bounds: Settings) -> UrlFinding:
     return UrlFinding(
         name="catalog",
         level=Level.WARN,
-        said=f"valid JSON, but no valid catalog: {count} error{'' if count == 1 else 's'}. {report.errors[0].message}",
+        said=f"valid JSON, but no valid catalog: {count_of(count, 'error')}. {report.errors[0].message}",
         advice="See all of it: mercato catalog lint URL",
     )
 

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 from mercato.cli import FAILED
 from mercato.cli.failures import UnusableError, cannot_listen
 from mercato.cli.plain import cut, folded, harmless, width
+from mercato.plurals import count_of
 from mercato.testing.caller import ServiceError
 from mercato.testing.double import Double
 from mercato.testing.journal import VALID, Seen, line_of
@@ -53,7 +54,7 @@ class Watching:
     def end(self) -> None:
         """Show what it came to."""
         told = ", ".join(f"{name} {value}" for name, value in self.double.facts())
-        print(f"Ended. {self.double.journal.count} calls; {told}.", file=sys.stderr)
+        print(f"Ended. {count_of(self.double.journal.count, 'call')}; {told}.", file=sys.stderr)
 
     def close(self) -> None:
         """Close the log."""

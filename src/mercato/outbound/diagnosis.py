@@ -14,6 +14,7 @@ from mercato.outbound.body import ACCEPT_ENCODING
 from mercato.outbound.examine import Examination, Host
 from mercato.outbound.handshake import Certificate, Connected
 from mercato.outbound.outcomes import NotModified, Pulled, PullFailed, PullLimits
+from mercato.plurals import count_of
 from mercato.wire import Wire
 
 SOON: Final = timedelta(days=21)
@@ -149,7 +150,7 @@ def _held(certificate: Certificate | None, now: datetime) -> str:
     more = len(certificate.names) - len(names)
     left = (certificate.not_after - now).days
     until = f"until {certificate.not_after:%Y-%m-%d}"
-    ends = f"{until} ({left} days)" if left >= 0 else f"{until}, which is over"
+    ends = f"{until} ({count_of(left, 'day')})" if left >= 0 else f"{until}, which is over"
     issued = f", issued by {certificate.issuer}" if certificate.issuer else ""
     return f"for {', '.join(names) or 'no name'}{f' and {more} more' if more else ''}{issued}, good {ends}"
 

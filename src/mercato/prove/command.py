@@ -13,6 +13,7 @@ from typing import Final
 import asyncpg
 
 from mercato.db import postgresql
+from mercato.plurals import count_of
 from mercato.prove import round as rounds
 from mercato.prove.round import PROGRAMS, Plan, Result
 from mercato.prove.state import State, load, save, table
@@ -65,8 +66,9 @@ async def _prove(options: argparse.Namespace, state: State, server: str) -> None
 def _report(database: str, seed: int, result: Result, *, total: int, of: int) -> None:
     said = result.counts
     print(
-        f"{database}, seed {seed}: {said.kills} kills ({total:,} of {of:,}), {said.orders} orders, "
-        f"{said.runs} runs, {len(result.violations)} broken promises, {said.seconds:.0f} s",
+        f"{database}, seed {seed}: {count_of(said.kills, 'kill')} ({total:,} of {of:,}), "
+        f"{count_of(said.orders, 'order')}, {count_of(said.runs, 'run')}, "
+        f"{count_of(len(result.violations), 'broken promise')}, {said.seconds:.0f} s",
         flush=True,
     )
     for violation in result.violations:

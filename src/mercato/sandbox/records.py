@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import uuid4
 
+from mercato.plurals import count_of
 from mercato.sandbox.ordering import ORDERS, WAY, basket_order, order_of, placed, validated
 from mercato.sandbox.scene import Scene
 
@@ -30,7 +31,7 @@ async def timeline(scene: Scene) -> None:
     attempts = _told(entries, "store")
     scene.proofs.add(
         claim,
-        f"{len(entries)} entries; the store: {len(attempts)} calls",
+        f"{count_of(len(entries), 'entry', 'entries')}; the store: {count_of(len(attempts), 'call')}",
         holds=steps == ["placed", "unanswered", "accepted", *["updated"] * 3, "completed"]
         and attempts == [False] * scene.merchant.failed + [True]
         and all(_told(entries, "storefront")),
@@ -59,7 +60,7 @@ async def verify(scene: Scene) -> None:
     count = sum(len(events) for events in front.events.values())
     scene.proofs.add(
         claim,
-        f"{count} events of {len(states)} orders",
+        f"{count_of(count, 'event')} of {count_of(len(states), 'order')}",
         holds=all(map(front.complete, front.events)) and set(front.events) == set(scene.merchant.taken),
     )
     event = front.events[basket_order(scene)["orderId"]][1]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
+from mercato.plurals import count_of
 from mercato.testing.journal import VALID, Seen, line_of
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def page(double: "Double") -> str:
         '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
         f"<title>{escape(double.title)}</title><style>{_STYLE}</style>"
         f"<h1>{escape(double.title)}</h1><p>{facts}</p>"
-        f"<main><p>{double.journal.count} calls so far, the newest first. "
+        f"<main><p>{count_of(double.journal.count, 'call')} so far, the newest first. "
         '<a href="/log">The same as lines of JSON</a>.</p>'
         f"{_entries(newest)}</main><script>{_SCRIPT}</script></html>"
     )

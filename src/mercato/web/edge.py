@@ -17,6 +17,7 @@ from mercato.db.errors import is_unavailable
 from mercato.errors import Problem
 from mercato.partners.limits import Limiter
 from mercato.partners.model import Caller, Surface
+from mercato.plurals import count_of
 from mercato.runtime import Runtime
 from mercato.settings import MiB
 from mercato.telemetry.acting import act_as
@@ -44,6 +45,11 @@ NOBODY: Final = cast("Caller", _Nobody())
 _NOT_ENCODED: Final = frozenset({b"", b"identity"})
 _JSON: Final = (b"content-type", b"application/json")
 
+_REQUESTS: Final = {
+    Rate.READ: "read request",
+    Rate.WRITE: "write request",
+    Rate.DISCOVERY: "discovery request",
+}
 _BODILESS: Final = frozenset({204, 304})
 """Statuses of answers that have no body, and so no length of one."""
 
@@ -137,7 +143,7 @@ class Edge:
         ]
         if quota.wait is not None:
             raise errors.RateLimited(
-                f"More than {quota.limit} {rate.value} in a minute. Wait {quota.wait} s.",
+                f"The limit is {count_of(quota.limit, _REQUESTS[rate])} a minute. Wait {quota.wait} s.",
                 retry_after=quota.wait,
             )
 

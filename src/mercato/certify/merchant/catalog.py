@@ -11,6 +11,7 @@ from mercato.certify.shown import address
 from mercato.certify.suite import Group
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import NotModified, Outbound, Pulled, PullFailed, PullLimits
+from mercato.plurals import count_of
 
 SERVED: Final = "merchant.catalog.served"
 
@@ -83,10 +84,10 @@ async def valid(bench: Bench) -> str:
     if report.errors:
         first = report.errors[0]
         raise Failed(
-            f"{len(report.errors)} errors; the first at {first.path or 'the beginning'}: {first.message}"
+            f"{count_of(len(report.errors), 'error')}; the first at {first.path or 'the beginning'}: {first.message}"
         )
     assert report.summary is not None, "what has no errors has been counted"
-    return f"{report.summary.items:,} items, {len(report.warnings)} warnings"
+    return f"{count_of(report.summary.items, 'item')}, {count_of(len(report.warnings), 'warning')}"
 
 
 @group.check(

@@ -8,6 +8,7 @@ from mercato.certify.storefront.buying import PLACED
 from mercato.certify.storefront.looking import bought
 from mercato.certify.storefront.network import Call
 from mercato.certify.suite import Group
+from mercato.plurals import count_of
 
 _READ: Final = ("GET", "HEAD")
 
@@ -33,7 +34,7 @@ async def bearer(bench: Bench) -> str:
     if bad:
         bench.show(bad)
         raise Failed(f"{len(bad)} of {len(calls)} requests had no key, or not the one that was given.")
-    return f"{len(calls)} requests"
+    return count_of(len(calls), "request")
 
 
 @group.check(
@@ -129,7 +130,7 @@ async def follow_pace(bench: Bench) -> str:
         if len(near) > 16:  # noqa: PLR2004  # 1,000 reads a minute
             bench.show(near)
             raise Failed(f"{len(near)} requests in a second; 1,000 in a minute are allowed.")
-    return f"{len(calls)} requests" if calls else "it was not asked for"
+    return count_of(len(calls), "request") if calls else "it was not asked for"
 
 
 def _is_json(call: Call) -> bool:

@@ -11,6 +11,7 @@ from mercato.certify.storefront.looking import body_of, bought, lines_of, member
 from mercato.certify.storefront.network import DROPPED, Call
 from mercato.certify.storefront.plays import Played
 from mercato.certify.suite import Group
+from mercato.plurals import count_of
 
 SENT: Final = "storefront.order.sent"
 PLACED: Final = "storefront.order.placed"
@@ -181,8 +182,8 @@ async def key(bench: Bench) -> str:
     sent = call.headers.get("idempotency-key", "")
     bench.show([call])
     if len(sent) < 16:  # noqa: PLR2004  # half of a UUID: what is shorter will come twice
-        raise Failed(f"The key has {len(sent)} characters: too few to be nobody else's.")
-    return f"{len(sent)} characters"
+        raise Failed(f"The key has {count_of(len(sent), 'character')}: too few to be nobody else's.")
+    return count_of(len(sent), "character")
 
 
 @group.check(

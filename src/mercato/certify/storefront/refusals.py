@@ -10,6 +10,7 @@ from mercato.certify.storefront.buying import PLACED
 from mercato.certify.storefront.network import Call
 from mercato.certify.storefront.plays import Played
 from mercato.certify.suite import Group
+from mercato.plurals import count_of
 
 group: Final = Group[Bench](
     "storefront.refusal",
@@ -157,7 +158,7 @@ async def locked_out(bench: Bench) -> str:
     bench.show(calls)
     if len(calls) > 3:  # noqa: PLR2004  # one, or one with another token, or one of each kind
         raise Failed(f"It was asked {len(calls)} times, and answered 401 each time.")
-    return f"{len(calls)} requests"
+    return count_of(len(calls), "request")
 
 
 def _nothing_placed(bench: Bench, played: Played) -> str:
@@ -190,6 +191,6 @@ def _not_repeated(bench: Bench, played: Played) -> str:
     for call in calls:
         body = msgspec.json.encode(call.json(), order="sorted")
         if body in seen:
-            raise Failed(f"The same was sent again: {len(calls)} attempts.")
+            raise Failed(f"The same was sent again: {count_of(len(calls), 'attempt')}.")
         seen.append(body)
     return f"sent {'once' if len(calls) == 1 else f'{len(calls)} times, anew each time'}"

@@ -10,6 +10,7 @@ from mercato.certify.storefront.buying import PLACED
 from mercato.certify.storefront.network import Call
 from mercato.certify.storefront.plays import WAIT
 from mercato.certify.suite import Group
+from mercato.plurals import count_of
 
 REPEATED: Final = "storefront.retry.busy"
 SAME: Final = "storefront.retry.same-body"
@@ -178,7 +179,7 @@ async def _again(bench: Bench, name: str) -> str:
         raise Failed("No order was sent.")
     if len(calls) == 1:
         raise Failed("It gave up after the first attempt.")
-    return f"{len(calls)} attempts"
+    return count_of(len(calls), "attempt")
 
 
 async def _both(bench: Bench, name: str) -> tuple[Call, Call]:
@@ -208,7 +209,7 @@ async def _asked_again(bench: Bench, name: str) -> str:
         raise Skipped("It validates nothing.")
     if len(calls) == 1:
         raise Failed("It gave up.")
-    return f"{len(calls)} attempts"
+    return count_of(len(calls), "attempt")
 
 
 def _waited(calls: Sequence[Call]) -> str:

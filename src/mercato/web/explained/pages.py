@@ -15,8 +15,7 @@ STYLE: Final = (
 )
 RUN_IN: Final = "Paste it into bash, against a service of your own that may be tried things on."
 AFTER: Final = (
-    "The problem's `detail` says what happened in your case, `errors` where in the request it was found, "
-    "`requestId` names it in the service's log."
+    "The problem's `detail` says what happened in your case, and `errors` where in the request it was found."
 )
 _CODE: Final = re.compile(r"`([^`]+)`")
 
