@@ -176,6 +176,35 @@ async def test_a_card_is_kept_sealed_while_its_order_waits_and_then_nowhere(here
         assert await tx.all(select(order_submissions)) == []
 
 
+@pytest.mark.parametrize("status", [200, 402, 500])
+async def test_no_reply_of_a_call_that_carried_a_payment_is_kept_whatever_form_its_echo_has(
+    here: Trade, status: int
+):
+    card = {"type": "card", "cvv": "739", "number": 4000056655665556}
+    told = "cvv 7-3-9 of 4000 0566 5566 5556 is wrong"
+    reason = {"code": "CVV_7_3_9", "message": told, "pointer": "/payment/739"}
+    echo = {"accepted": status == 200, "note": told, "cvv": 739, "reversed": "937", "errors": [reason]}
+    here.shop.answers["place"] = scripted((status, echo))
+    reply = await here.place(here.order(payment=card))
+    listed = (await here.pos.get("/v1/commerce/webhook-deliveries?limit=100")).json()["deliveries"]
+    (place,) = [one["id"] for one in listed if one["type"] == "order.place"]
+    log = (await here.pos.get(f"/v1/commerce/webhook-deliveries/{place}")).json()["attemptLog"]
+    assert [(one["status"], one["reply"]) for one in log] == [(status, None)] * len(log)
+    assert log
+    for part in ("7-3-9", "7_3_9", "/739", "5566 5556"):
+        silent(reply.body.decode(), part)
+        silent(await everything(here.mercato), part)
+
+
+async def test_the_reply_of_a_call_without_a_payment_is_kept(here: Trade):
+    here.shop.answers["place"] = scripted((402, {"detail": "Come later"}))
+    await here.place(here.order())
+    listed = (await here.pos.get("/v1/commerce/webhook-deliveries?limit=100")).json()["deliveries"]
+    (place,) = [one["id"] for one in listed if one["type"] == "order.place"]
+    shown = (await here.pos.get(f"/v1/commerce/webhook-deliveries/{place}")).json()
+    assert shown["attemptLog"][0]["reply"] == '{"detail": "Come later"}'
+
+
 @only_sqlite
 @pytest.mark.usefixtures("_everything_is_logged")
 async def test_no_log_holds_a_card_or_a_customer_whatever_goes_wrong(

@@ -1,6 +1,6 @@
 """What is kept of a payment: nothing. It goes to the store as it was sent; here it is taken out and blotted out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -9,8 +9,8 @@ from msgspec import UNSET, UnsetType
 from mercato.wire import Wire, as_json
 from mercato.wire.unshown import unshown
 
-LEAST_SECRET: Final = 4
-"""Characters of a text or number in a payment from which on it is blotted out where a store repeats it."""
+LEAST_SECRET: Final = 3
+"""Characters of a text or number in a payment from which on a store's message may not repeat it: a CVV has three."""
 
 MOST_SECRETS: Final = 50
 
@@ -53,6 +53,11 @@ def without_payment(body: bytes) -> bytes:
     return as_json(_without.decode(body)) if _MEMBER in body else body
 
 
+def carries_payment(body: bytes) -> bool:
+    """Tell whether the body of a place webhook has a payment."""
+    return _MEMBER in body
+
+
 def secrets_in(body: bytes) -> tuple[str, ...]:
     """Return the texts and numbers of the body's payment that nobody may read in a log: all but its type."""
     if _MEMBER not in body:
@@ -66,6 +71,18 @@ def secrets_in(body: bytes) -> tuple[str, ...]:
     texts = _texts({name: value for name, value in members.items() if name not in {"type", "processorType"}})
     found = dict.fromkeys(text for text in texts if len(text) >= LEAST_SECRET)
     return tuple(found)[:MOST_SECRETS]
+
+
+def repeats(text: str, secrets: Iterable[str]) -> bool:
+    """Tell whether the text holds one of the secrets, however it is spaced, punctuated or capitalised."""
+    plain = _letters_and_digits(text)
+    return any(
+        len(secret) >= LEAST_SECRET and secret in plain for secret in map(_letters_and_digits, secrets)
+    )
+
+
+def _letters_and_digits(text: str) -> str:
+    return "".join(filter(str.isalnum, text)).casefold()
 
 
 def _texts(value: Any) -> Iterator[str]:

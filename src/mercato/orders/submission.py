@@ -7,17 +7,18 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-import msgspec
 import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.clock import Clock, MakeId
 from mercato.db.engine import Database, Read, Write
+from mercato.errors import OTHER, OrderError
 from mercato.orders import queries
 from mercato.orders.amounts import remark
 from mercato.orders.changes import Changes, Touched
-from mercato.orders.payment import secrets_in, without_payment
+from mercato.orders.payment import carries_payment, repeats, secrets_in, without_payment
+from mercato.orders.reasons import ORDER_REASONS, words_for
 from mercato.orders.record import Actor, OrderRow, StoreAnswer, sums_of
 from mercato.orders.replies import Fault, PlaceJudge, PlaceSaid, Refused
 from mercato.outbound.signing import target
@@ -111,6 +112,7 @@ class Submitter(Struct, frozen=True):
             body=submission.body,
             traceparent=submission.traceparent,
             hidden=submission.hidden,
+            carries_payment=carries_payment(submission.body),
         )
         called = await self.calls.post(call, seconds=seconds, judge=judge)
         if called.error is not None or judge.reply is None:
@@ -246,15 +248,18 @@ def _without(said: Said, hidden: Sequence[str]) -> Said:
     """Return a no without what it repeats of the payment: its reasons are kept, and shown to both sides."""
     if not isinstance(said, Refused):
         return said
-    return Refused(
-        tuple(
-            msgspec.structs.replace(
-                reason,
-                message=masked(reason.message, hidden=hidden),
-                pointer=None if reason.pointer is None else masked(reason.pointer, hidden=hidden),
-            )
-            for reason in said.errors
-        )
+    return Refused(tuple(_without_payment_in(reason, hidden) for reason in said.errors))
+
+
+def _without_payment_in(reason: OrderError, hidden: Sequence[str]) -> OrderError:
+    """Mask what the reason quotes of the payment; one that repeats it in another form gets our own words."""
+    message = masked(reason.message, hidden=hidden)
+    pointer = reason.pointer
+    code = OTHER if reason.code not in ORDER_REASONS and repeats(reason.code, hidden) else reason.code
+    return OrderError(
+        code=code,
+        message=words_for(code) if repeats(message, hidden) else message,
+        pointer=None if pointer is not None and repeats(pointer, hidden) else pointer,
     )
 
 

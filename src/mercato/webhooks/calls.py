@@ -176,7 +176,7 @@ class StoreCalls:
             ms=reply.ms,
             status=reply.status,
             error=None if error is None else masked(error, hidden=hidden),
-            reply=excerpt(reply.body[:REPLY_KEPT], hidden=hidden),
+            reply=None if call.carries_payment else excerpt(reply.body[:REPLY_KEPT], hidden=hidden),
             body=reply.body,
             retry_after=reply.retry_after,
         )

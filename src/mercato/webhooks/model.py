@@ -70,7 +70,10 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 @unshown("body", "hidden")
 class StoreCall(Struct, frozen=True, kw_only=True):
-    """A question to a store that somebody waits for. What is `hidden` (a card's token) is kept of no reply."""
+    """A question to a store that somebody waits for. `hidden` holds what the reply's messages may not repeat.
+
+    A call that `carries_payment` leaves no excerpt of its reply in the log: no mask finds every form of a card.
+    """
 
     store_id: UUID
     partner_id: UUID
@@ -79,6 +82,7 @@ class StoreCall(Struct, frozen=True, kw_only=True):
     body: bytes
     traceparent: str
     hidden: tuple[str, ...] = field(default=())
+    carries_payment: bool = False
 
 
 @unshown("body")
@@ -87,7 +91,7 @@ class Called(Struct, frozen=True, kw_only=True):
 
     `error` is None when the store answered sensibly, yes or no, and else says to the partner what is wrong.
     `reached` is False when nothing was sent: the store is cut off, or has too many calls waiting. `reply` is
-    the first KiB of the body, for the log. `retry_after` is in seconds.
+    the first KiB of the body, for the log, or None for a call that carried a payment. `retry_after` is in seconds.
     """
 
     at: datetime

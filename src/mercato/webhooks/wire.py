@@ -49,7 +49,10 @@ class DeliveryAttempt(Wire, frozen=True):
     status: Annotated[int | None, Meta(description="The HTTP status; null when no reply arrived.")]
     ms: Annotated[int, Meta(description="Milliseconds from the start of the call to its end.")]
     error: Annotated[str | None, Meta(description="Why it is no success; null for 2xx.")]
-    reply: Annotated[str | None, Meta(description="The first 1 KiB of the reply's body.")]
+    reply: Annotated[
+        str | None,
+        Meta(description="The first 1 KiB of the reply's body; null when the call carried a payment."),
+    ]
 
 
 class WebhookDeliveryDetail(WebhookDelivery, frozen=True):
