@@ -137,6 +137,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = None
 
     body_limit: Annotated[Bytes, _doc("Bytes a request body may have.")] = MiB
+    body_memory: Annotated[
+        Bytes,
+        _doc(
+            "Bytes of request bodies that one process holds in memory at a time. One partner may hold a quarter of "
+            "them, and so may one address that sends no key."
+        ),
+    ] = 64 * MiB
     body_seconds: Annotated[Seconds, _doc("Seconds a request body may take to arrive.")] = 15.0
 
     pull_connect_seconds: Annotated[Seconds, _doc("Seconds a catalog pull may take to connect.")] = 5.0

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from mercato.errors import RateLimited, ServiceUnavailable
 from mercato.web.body import Body, Deadlines
+from mercato.web.budget import BodyBudget
 from mercato.web.head import Head
 
 LENGTH = (b"content-length", b"4")
@@ -25,12 +27,31 @@ class Coming:
 
 async def test_a_body_ends_with_the_last_byte_of_its_length():
     coming = Coming(b"ab", b"cd")
-    body = Body(coming, Head({"headers": [LENGTH], "path": "/"}, None), Deadlines(1))
-    assert (await body.read(100), body.is_coming, coming.left) == (b"abcd", False, [b""])
+    body = Body(
+        coming, Head({"headers": [LENGTH], "path": "/"}, None), Deadlines(1), BodyBudget(1000, largest=100)
+    )
+    assert (await body.read(100, ""), body.is_coming, coming.left) == (b"abcd", False, [b""])
 
 
 @pytest.mark.parametrize("headers", [[CHUNKED], [LENGTH, CHUNKED]], ids=["chunks", "chunks, and a length"])
 async def test_a_body_in_chunks_ends_where_the_server_says(headers: list[tuple[bytes, bytes]]):
     coming = Coming(b"ab", b"cd", b"ef")
-    body = Body(coming, Head({"headers": headers, "path": "/"}, None), Deadlines(1))
-    assert (await body.read(100), body.is_coming, coming.left) == (b"abcdef", False, [])
+    body = Body(
+        coming, Head({"headers": headers, "path": "/"}, None), Deadlines(1), BodyBudget(1000, largest=100)
+    )
+    assert (await body.read(100, ""), body.is_coming, coming.left) == (b"abcdef", False, [])
+
+
+def test_an_owner_has_a_quarter_and_may_always_send_one_body():
+    budget = BodyBudget(100, largest=40)
+    budget.take("a", 40)
+    with pytest.raises(RateLimited):
+        budget.take("a", 1)
+    budget.take("b", 40)
+    with pytest.raises(ServiceUnavailable):
+        budget.take("c", 21)
+    budget.release("a", 40)
+    budget.take("c", 21)
+    for owner, size in (("b", 40), ("c", 21)):
+        budget.release(owner, size)
+    assert budget.taken == 0

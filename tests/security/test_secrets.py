@@ -50,8 +50,9 @@ HARMLESS = {
     "web.operations.Answer.headers": "of the answer, which has no credentials",
     "web.operations.Operation.request_headers": "names",
     "web.operations.Operation.reply_headers": "names",
-    "web.operations.Operation.catalog_body": "yes or no",
+    "web.operations.Operation.body_limit": "a number of bytes",
     "web.operations.Operation.raw_body": "yes or no",
+    "web.operations.Operation.streams_body": "yes or no",
     "webhooks.trials.Match.key": "a Key, of which the secret is hidden",
     "webhooks.wire.WebhookDeliveryDetail.body": "what its partner may read, without a payment",
 }

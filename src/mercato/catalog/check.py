@@ -1,6 +1,8 @@
 """The dry run: everything that a run finds out about a document, and nothing that it changes."""
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -39,6 +41,10 @@ class CatalogSource(Wire):
 _request: Final = Decoder(CatalogSource)
 
 
+Receive = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
+"""Reads a request's body and gives each part of it to the function that it is called with."""
+
+
 class Subject(Struct, frozen=True):
     """The store that a document is checked for."""
 
@@ -57,10 +63,14 @@ class Checker(Struct, frozen=True):
     default_currency: str
     running: Counter[UUID] = field(default_factory=Counter)
 
-    async def check(self, document: bytes, *, partner_id: UUID, subject: Subject | None) -> CatalogValidation:
-        """Return what a run would say of the document.
+    async def check(
+        self, receive: Receive, *, partner_id: UUID, subject: Subject | None
+    ) -> CatalogValidation:
+        """Return what a run would say of the document that `receive` reads, or that it names by its URL.
 
-        Raises ValidationFailed for a callbackUrl that is none, RateLimited when the partner checks too many at once.
+        Nothing is read before there is a place: a partner whose dry runs are refused sends nothing into memory.
+        Raises what `receive` does, ValidationFailed for a callbackUrl that is none, RateLimited when the partner
+        checks too many at once.
         """
         if self.running[partner_id] >= AT_ONCE:
             raise RateLimited(
@@ -69,7 +79,9 @@ class Checker(Struct, frozen=True):
             )
         self.running[partner_id] += 1
         try:
-            return await self._pulled_and_checked(document, subject)
+            document = bytearray()
+            await receive(partial(_append, document))
+            return await self._pulled_and_checked(bytes(document), subject)
         finally:
             self.running[partner_id] -= 1
             if not self.running[partner_id]:
@@ -108,6 +120,10 @@ class Checker(Struct, frozen=True):
         return CatalogValidation(
             valid=True, errors=(), warnings=tuple(result.warnings), summary=result.summary, diff=changes
         )
+
+
+async def _append(document: bytearray, part: bytes) -> None:
+    document += part
 
 
 def callback_url(document: bytes) -> str | None:

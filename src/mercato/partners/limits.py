@@ -105,7 +105,7 @@ class Failures:
         """Return the seconds to wait after too many failures of the client or from the address, else None."""
         second = self._turn()
         by_client = 0 if client is None else self._clients.get(client.int, 0)
-        if by_client < MOST_FAILURES and self._addresses.get(_network(address), 0) < MOST_FAILURES_AT:
+        if by_client < MOST_FAILURES and self._addresses.get(network_of(address), 0) < MOST_FAILURES_AT:
             return None
         return (self._minute + 1) * WINDOW - second
 
@@ -114,7 +114,7 @@ class Failures:
         self._turn()
         if client is not None:
             _count(self._clients, client.int)
-        _count(self._addresses, _network(address))
+        _count(self._addresses, network_of(address))
 
     def _turn(self) -> int:
         second = int(self._clock().timestamp())
@@ -131,7 +131,7 @@ def _count(counts: dict[_Who, int], who: _Who) -> None:
     counts[who] = counts.get(who, 0) + 1
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
     """Return the address as one that can be counted: a customer of IPv6 has 2 to the 64 of them."""
     try:
         parsed = ipaddress.ip_address(address)

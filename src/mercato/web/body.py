@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from mercato.errors import InvalidRequest, PayloadTooLarge
 from mercato.settings import MiB
+from mercato.web.budget import BodyBudget, Owner
 from mercato.web.head import Head
 
 Message = MutableMapping[str, Any]
@@ -15,6 +16,10 @@ Receive = Callable[[], Awaitable[Message]]
 
 DRAINED: Final = 16 * MiB
 """Bytes that are read and thrown away before an answer that came first."""
+
+PAUSE_SECONDS: Final = 0.5
+"""A client that has sent nothing for so long waits for an answer that comes before the body's end. Shorter, and an
+upload over a slow line would be cut off between two of its packets."""
 
 _CODING: Final = b"transfer-encoding"
 
@@ -63,12 +68,26 @@ class Deadlines:
 class Body:
     """The body of one request; all of it has to arrive in the time that the deadlines give."""
 
-    __slots__ = ("_arrived", "_began", "_deadlines", "_declared", "_head", "_more", "_receive")
+    __slots__ = (
+        "_arrived",
+        "_began",
+        "_budget",
+        "_deadlines",
+        "_declared",
+        "_head",
+        "_more",
+        "_owner",
+        "_receive",
+        "_taken",
+    )
 
-    def __init__(self, receive: Receive, head: Head, deadlines: Deadlines) -> None:
+    def __init__(self, receive: Receive, head: Head, deadlines: Deadlines, budget: BodyBudget) -> None:
         self._receive = receive
         self._head = head
         self._deadlines = deadlines
+        self._budget = budget
+        self._owner: Owner = ""
+        self._taken = 0
         self._began: float | None = None
         self._arrived = 0
         # Beside chunks a length means nothing.
@@ -80,43 +99,91 @@ class Body:
         """Whether there is a body that was not read to its end."""
         return self._more and ((self._head.content_length or 0) > 0 or _CODING in self._head.headers)
 
-    async def read(self, limit: int) -> bytes:
-        """Return the body. Raises PayloadTooLarge, or InvalidRequest when it is slow, breaks off or is coded."""
+    async def read(self, limit: int, owner: Owner) -> bytes:
+        """Return the body, which counts against the owner's budget until `release` if it comes in several parts.
+
+        Raises PayloadTooLarge, InvalidRequest when it is slow, breaks off or is coded, and what `BodyBudget.take`
+        raises.
+        """
+        self._owner = owner
+        task = self._begin(limit)
+        try:
+            return await self._whole(limit)
+        except asyncio.CancelledError:
+            self._check_lateness(task)
+            raise
+        finally:
+            self._deadlines.end(task)
+
+    async def read_into(self, write: Callable[[bytes], Awaitable[None]], limit: int) -> None:
+        """Give the body to `write` in the parts in which it arrives. Raises what `read` does but for the budget's."""
+        task = self._begin(limit)
+        try:
+            while self._more:
+                part = self._part(await self._receive())
+                if self._arrived > limit:
+                    raise PayloadTooLarge(limit)
+                await write(part)
+        except asyncio.CancelledError:
+            self._check_lateness(task)
+            raise
+        finally:
+            self._deadlines.end(task)
+
+    def release(self) -> None:
+        """Give the body's bytes back to the budget."""
+        if self._taken:
+            self._budget.release(self._owner, self._taken)
+            self._taken = 0
+
+    def check_length(self, limit: int) -> None:
+        """Refuse a body by its declared length, before any of it has arrived. Raises PayloadTooLarge."""
+        if (self._head.content_length or 0) > limit:
+            raise PayloadTooLarge(limit)
+
+    def _begin(self, limit: int) -> asyncio.Task[Any]:
         coding = self._head.headers.get(_CODING)
         if coding is not None and coding.strip().lower() != b"chunked":
             # Of a body in two transfer codings, as HTTP allows it, only the outer one has been taken off.
             raise InvalidRequest(
                 "The one Transfer-Encoding that is read is: chunked. Send the body as it is."
             )
+        self.check_length(limit)
         self._began = monotonic()
-        if (self._head.content_length or 0) > limit:
-            raise PayloadTooLarge(limit)
-        task = self._deadlines.begin()
-        try:
-            return await self._whole(limit)
-        except asyncio.CancelledError:
-            if self._deadlines.end(task) or task.uncancel() > 0:
-                raise  # somebody else has cancelled it
-            raise InvalidRequest(
-                f"The body did not arrive within {self._deadlines.seconds:g} s. Send it again, faster."
-            ) from None
-        finally:
-            self._deadlines.end(task)
+        return self._deadlines.begin()
+
+    def _check_lateness(self, task: asyncio.Task[Any]) -> None:
+        """Raise InvalidRequest if it was the deadline that cancelled the task."""
+        if self._deadlines.end(task) or task.uncancel() > 0:
+            return  # somebody else has cancelled it
+        raise InvalidRequest(
+            f"The body did not arrive within {self._deadlines.seconds:g} s. Send it again, faster."
+        ) from None
 
     async def _whole(self, limit: int) -> bytes:
         whole = self._part(await self._receive())
         if self._more:
+            self._take(len(whole))
             parts, size = [whole], len(whole)
             while self._more and size <= limit:
-                parts.append(self._part(await self._receive()))
-                size += len(parts[-1])
+                part = self._part(await self._receive())
+                self._take(len(part))
+                parts.append(part)
+                size += len(part)
             whole = b"".join(parts)
         if len(whole) > limit:
             raise PayloadTooLarge(limit)
         return whole
 
+    def _take(self, size: int) -> None:
+        self._budget.take(self._owner, size)
+        self._taken += size
+
     async def drain(self) -> None:
-        """Read on for a while if the body is still coming: most clients only listen once they have sent it."""
+        """Read on while the body is still coming: most clients only listen once they have sent it.
+
+        Who stops sending waits for the answer, and gets it without having to send the rest.
+        """
         if not self.is_coming:
             return
         if b"expect" in self._head.headers and self._began is None:
@@ -126,7 +193,8 @@ class Body:
         with suppress(TimeoutError, InvalidRequest):
             async with asyncio.timeout(self._deadlines.seconds - spent):
                 while self._more and left > 0:
-                    left -= len(self._part(await self._receive()))
+                    async with asyncio.timeout(PAUSE_SECONDS):
+                        left -= len(self._part(await self._receive()))
 
     def _part(self, message: Message) -> bytes:
         if message["type"] == "http.disconnect":

@@ -27,7 +27,7 @@ from mercato.stores.model import (
     StoreStatusValue,
     StoreUpdate,
 )
-from mercato.web.operations import Access, Answer, Call, Operations
+from mercato.web.operations import Access, Answer, Call, Operations, Upload
 from mercato.wire import Wire, instant, parse_uuid
 from mercato.wire.checks import ruled_by
 from mercato.wire.cursor import Page, read_cursor
@@ -124,13 +124,12 @@ async def list_catalog_ingest_runs(call: Call[None, Page]) -> CatalogIngestPage:
     "/v1/commerce/catalogset-validation",
     summary="Validate CatalogSet",
     takes=dict[str, Any],
-    raw_body=True,
-    catalog_body=True,
+    streams_body=True,
     query=StoreQuery,
     returns=CatalogValidation,
     problems=(errors.StoreNotFound,),
 )
-async def validate_catalog_set(call: Call[bytes, StoreQuery]) -> CatalogValidation:
+async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidation:
     """Check a CatalogSet as a run would, and change nothing.
 
     A body with `items` is the CatalogSet itself; any other names a `callbackUrl` to pull it from. With `storeId`,

@@ -7,6 +7,7 @@ it, every bug as a bare 500.
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from time import perf_counter
 from typing import Any, Final, cast
 
@@ -15,7 +16,7 @@ import structlog
 from mercato import errors
 from mercato.db.errors import is_unavailable
 from mercato.errors import Problem
-from mercato.partners.limits import Limiter
+from mercato.partners.limits import Limiter, network_of
 from mercato.partners.model import Caller, Surface
 from mercato.plurals import count_of
 from mercato.runtime import Runtime
@@ -23,8 +24,9 @@ from mercato.settings import MiB
 from mercato.telemetry.acting import act_as
 from mercato.web import problems
 from mercato.web.body import Body, Deadlines, Message, Receive
+from mercato.web.budget import BodyBudget
 from mercato.web.head import Head
-from mercato.web.operations import Answer, Call, Found, Operation, Rate, Routes
+from mercato.web.operations import Answer, Call, Found, Operation, Rate, Routes, Upload
 from mercato.web.problems import context_of
 from mercato.wire import as_json
 
@@ -71,6 +73,8 @@ class Edge:
         self._answered = app.metrics.answered
         self._public_url = app.settings.public_url
         self._deadlines = Deadlines(app.settings.body_seconds)
+        self._body_limit = app.settings.body_limit
+        self._budget = BodyBudget(app.settings.body_memory, largest=app.settings.body_limit)
         self.under_way: set[asyncio.Task[Any]] = set()
         """What answers requests now. Of those whose clients have gone the server itself knows nothing."""
 
@@ -79,7 +83,7 @@ class Edge:
         started = perf_counter()
         head = Head(scope, self._public_url)
         answered: Headers = []
-        body_in = Body(receive, head, self._deadlines) if head.has_body else None
+        body_in = Body(receive, head, self._deadlines, self._budget) if head.has_body else None
         named, render = "none", problems.PROBLEM_DETAILS.render
         task = asyncio.current_task()
         assert task is not None
@@ -96,8 +100,10 @@ class Edge:
         finally:
             self.under_way.discard(task)
         self._answered(named, status, perf_counter() - started)
-        if body_in is not None and body_in.is_coming:
-            await body_in.drain()
+        if body_in is not None:
+            body_in.release()
+            if body_in.is_coming:
+                await body_in.drain()
         headers += answered
         headers.append((b"x-request-id", head.request_id.encode()))
         if status not in _BODILESS:
@@ -126,8 +132,11 @@ class Edge:
             call.query = operation.decode_query(head.query)
         if operation.checks_head is not None:
             operation.checks_head(head)
-        if operation.reads_body:
-            call.body = _decoded(operation, await self._body(operation, head, body_in), head)
+        if operation.streams_body:
+            call.body = self._upload(operation, head, body_in)
+        elif operation.reads_body:
+            raw = await self._body(operation, head, body_in, caller)
+            call.body = _decoded(operation, raw, head)
         result = await operation.handler(call)
         if isinstance(result, Answer):
             return _reply(operation, result)
@@ -147,12 +156,28 @@ class Edge:
                 retry_after=quota.wait,
             )
 
-    async def _body(self, operation: Operation, head: Head, body_in: Body | None) -> bytes:
-        settings = self._app.settings
-        limit = max(settings.pull_bytes, MiB) if operation.catalog_body else settings.body_limit
-        if head.content_encoding not in _NOT_ENCODED:
-            raise errors.UnsupportedMediaType("Compressed request bodies are not read. Send it as it is.")
-        return b"" if body_in is None else await body_in.read(limit)
+    async def _body(self, operation: Operation, head: Head, body_in: Body | None, caller: Caller) -> bytes:
+        _check_coding(head)
+        if body_in is None:
+            return b""
+        # Not before it is needed: the address of a client is worked out anew for each request.
+        owner = caller.partner_id.int if caller is not NOBODY else network_of(head.address)
+        return await body_in.read(self._limit_of(operation), owner)
+
+    def _upload(self, operation: Operation, head: Head, body_in: Body | None) -> Upload:
+        """Return what reads the body, once the handler is ready for it."""
+        _check_coding(head)
+        if body_in is None:
+            return _read_nothing
+        limit = self._limit_of(operation)
+        body_in.check_length(limit)
+        return partial(body_in.read_into, limit=limit)
+
+    def _limit_of(self, operation: Operation) -> int:
+        if operation.streams_body:
+            return max(self._app.settings.pull_bytes, MiB)
+        limit = operation.body_limit
+        return self._body_limit if limit is None else min(limit, self._body_limit)
 
     def _fault(self, bug: Exception, head: Head) -> Problem:
         if is_unavailable(bug):
@@ -165,6 +190,15 @@ class Edge:
         return errors.InternalError(
             "This is a fault of ours and was logged. Try again; if it stays, report the requestId."
         )
+
+
+async def _read_nothing(_write: Callable[[bytes], Awaitable[None]]) -> None:
+    """Stand for the body of a request that has none."""
+
+
+def _check_coding(head: Head) -> None:
+    if head.content_encoding not in _NOT_ENCODED:
+        raise errors.UnsupportedMediaType("Compressed request bodies are not read. Send it as it is.")
 
 
 def _token(head: Head) -> bytes:

@@ -25,6 +25,9 @@ CHALLENGE: Final = 'Basic realm="mercato", charset="UTF-8"'
 
 MOST_PARAMETERS: Final = 50
 
+MOST_BYTES: Final = 8 * 1024
+"""Bytes of a form. Anybody may send one, and the longest that means something has 300."""
+
 _ERRORS: Final = {401: "invalid_client", 429: "temporarily_unavailable", 503: "temporarily_unavailable"}
 _OURS: Final = ("grant_type", "client_id", "client_secret", "scope")
 
@@ -79,6 +82,7 @@ def render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, b
     summary="Get Access Token",
     takes=TokenRequest,
     raw_body=True,
+    body_limit=MOST_BYTES,
     body_type=FORM,
     returns=TokenResponse,
     reply_headers=("Cache-Control",),

@@ -107,11 +107,16 @@ class Answer(Struct, frozen=True):
 
 Handler = Callable[[Any], Awaitable[Any]]
 
+Upload = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
+"""Reads a body and gives each part of it to the function that it is called with."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """What an operation is. `returns` None means no body; a `raw_body` is the handler's to read.
+    """What an operation is. `returns` None means no body; a `raw_body` is the handler's to decode.
 
+    With `streams_body` the handler gets an `Upload` of up to a whole catalog; `body_limit` bounds any other body more
+    narrowly than the settings do, in bytes.
     `reads` names the credentials that a public operation looks at by itself. `checks_head` refuses by the headers,
     before there is a body. A `reader` decodes what it `takes` faster than msgspec does by itself.
     """
@@ -136,8 +141,9 @@ class Operation:
     problems: tuple[type[Problem], ...] = ()
     missing: Mapping[str, Callable[[str], Problem]] = field(default_factory=dict)
     rate: Rate | None = None
-    catalog_body: bool = False
     raw_body: bool = False
+    streams_body: bool = False
+    body_limit: int | None = None
     body_type: str = "application/json"
     refusals: Refusals = PROBLEM_DETAILS
     reads: tuple[str, ...] = ()
@@ -151,12 +157,14 @@ class Operation:
         put(
             self,
             "decode",
-            Decoder(self.takes, self.reader) if self.takes is not None and not self.raw_body else None,
+            Decoder(self.takes, self.reader)
+            if self.takes is not None and not self.raw_body and not self.streams_body
+            else None,
         )
         put(self, "surface", self.access.value if isinstance(self.access.value, Surface) else None)
         put(self, "decode_query", QueryDecoder(self.query) if self.query is not None else None)
         put(self, "is_public", self.access is Access.PUBLIC)
-        put(self, "reads_body", self.takes is not None or self.raw_body)
+        put(self, "reads_body", self.takes is not None or self.raw_body or self.streams_body)
 
     names: tuple[str, ...] = field(init=False, default=())
     surface: Surface | None = field(init=False, default=None)

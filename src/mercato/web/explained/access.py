@@ -24,7 +24,7 @@ PAGES: Final = {
     ),
     "RATE_LIMITED": Explained(
         "The partner has made more requests of this kind in this minute than it may: reads, writes and "
-        "discovery are counted apart.",
+        "discovery are counted apart. Or it sends too many large bodies at a time; `detail` says which.",
         "Wait for the seconds in `Retry-After`, then send the same request. `X-RateLimit-Remaining` says in "
         "every answer how many are left. If it is not enough, whoever runs the service can raise it with "
         "`mercato partner update`.",

@@ -31,7 +31,8 @@ PAGES: Final = {
     ),
     "PAYLOAD_TOO_LARGE": Explained(
         "The body has more bytes than the operation reads: 1 MiB, unless `MERCATO_BODY_LIMIT` says "
-        "otherwise.",
+        "otherwise; the form of Get Access Token, 8 KiB. A `Content-Length` over the limit is refused before the "
+        "body is read.",
         "Send less. A whole catalog is not sent, it is hosted: name its URL with Notify Catalog Update. "
         "Validate a CatalogSet reads as much as a pull does.",
         script(

@@ -1,0 +1,192 @@
+"""Decisions §13 and §14: what a request's body may take of the memory, and that a refusal comes before the body."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.databases import only_sqlite
+from tests.service import CATALOG, Client, Merchant, Service, service
+
+from mercato.partners.model import PartnerKind
+from mercato.web.budget import SHARES
+
+pytestmark = only_sqlite  # none of this comes near a database
+
+NOWHERE = "0190f5fe-7e3b-7ccc-8000-abcdef012345"
+STATUS = f"/v1/commerce/stores/{NOWHERE}/status"
+VALIDATION = "/v1/commerce/catalogset-validation"
+TOKEN = "/v1/oauth/token"
+KiB = 1024
+BODY = 64 * KiB
+
+
+@pytest.fixture
+async def mercato(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Service]:
+    async with service(
+        database_url, tmp_path / "data", body_limit=BODY, body_memory=SHARES * BODY, body_seconds=5
+    ) as running:
+        yield running
+
+
+class Upload:
+    """A request whose body is sent by hand."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, size: int) -> None:
+        self.writer.write(b" " * size)
+        await self.writer.drain()
+
+    async def answer(self) -> tuple[int, Any]:
+        """Return status and JSON of the first answer, an interim one included."""
+        async with asyncio.timeout(10):
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            status = int(head.split()[1])
+            length = next(
+                (
+                    int(line.split(b":")[1])
+                    for line in head.lower().split(b"\r\n")
+                    if line.startswith(b"content-length")
+                ),
+                0,
+            )
+            body = await self.reader.readexactly(length)
+        return status, json.loads(body) if body else None
+
+
+@asynccontextmanager
+async def upload(
+    mercato: Service, client: Client, path: str, length: int, *, expects: bool = False
+) -> AsyncIterator[Upload]:
+    host, port = mercato.base.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    lines = [f"POST {path} HTTP/1.1", "Host: x", f"Content-Length: {length}"]
+    lines += [f"Authorization: Bearer {client.key}"] if client.key else []
+    lines += ["Expect: 100-continue"] if expects else []
+    writer.write("\r\n".join([*lines, "", ""]).encode())
+    await writer.drain()
+    try:
+        yield Upload(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+async def sent(stack: AsyncExitStack, mercato: Service, client: Client, path: str, size: int) -> Upload:
+    """Begin a body that never ends, of which so many bytes have arrived."""
+    begun = await stack.enter_async_context(upload(mercato, client, path, BODY))
+    # In two parts: the first piece alone is not known to be no whole body.
+    await begun.send(1)
+    await asyncio.sleep(0.05)
+    await begun.send(size - 1)
+    await asyncio.sleep(0.1)
+    return begun
+
+
+@pytest.mark.parametrize("expects", [False, True], ids=["", "Expect: 100-continue"])
+@pytest.mark.parametrize(
+    ("path", "length"), [(STATUS, BODY + 1), (VALIDATION, 33 * KiB * KiB), (TOKEN, 8 * KiB + 1)]
+)
+async def test_a_length_over_the_limit_is_413_before_the_body(
+    mercato: Service, pos: Client, path: str, length: int, expects: bool
+):
+    async with upload(mercato, pos, path, length, expects=expects) as request:
+        status, problem = await request.answer()
+    assert (status, problem["errorCode"]) == (413, "PAYLOAD_TOO_LARGE")
+
+
+async def test_a_form_beyond_8_kib_is_refused_as_oauth_clients_read_it(mercato: Service):
+    form = "grant_type=client_credentials&padding="
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    longest = form + "x" * (8 * KiB - len(form))
+    assert (await mercato.anonymous().post(TOKEN, longest.encode(), headers=headers)).status == 401
+    refused = await mercato.anonymous().post(TOKEN, f"{longest}x".encode(), headers=headers)
+    assert (refused.status, refused.json()["error"]) == (413, "invalid_request")
+    assert refused.json()["errorCode"] == "PAYLOAD_TOO_LARGE"
+
+
+async def test_a_dry_run_has_its_place_before_its_body_is_read(mercato: Service, pos: Client):
+    other, _ = await mercato.partner()
+    assert other.commerce_key
+    neighbour = Client(mercato.base, other.commerce_key.text, mercato.session)
+    async with AsyncExitStack() as stack:
+        for _ in range(2):
+            begun = await stack.enter_async_context(upload(mercato, pos, VALIDATION, BODY))
+            await begun.send(100)
+        await asyncio.sleep(0.1)
+        third = await stack.enter_async_context(upload(mercato, pos, VALIDATION, BODY, expects=True))
+        status, problem = await third.answer()
+        assert (status, problem["errorCode"]) == (429, "RATE_LIMITED")
+        assert problem["retryAfter"] > 0
+        checked = await neighbour.post(VALIDATION, CATALOG)
+        assert (checked.status, checked.json()["valid"]) == (200, True)
+    assert (await pos.post(VALIDATION, CATALOG)).status in {200, 429}
+
+
+async def test_a_partner_that_sends_too_much_at_a_time_is_429_and_nobody_else(mercato: Service, pos: Client):
+    other, _ = await mercato.partner()
+    assert other.commerce_key
+    neighbour = Client(mercato.base, other.commerce_key.text, mercato.session)
+    async with AsyncExitStack() as stack:
+        await sent(stack, mercato, pos, STATUS, BODY - KiB)
+        refused = await sent(stack, mercato, pos, STATUS, BODY - KiB)
+        status, problem = await refused.answer()
+        assert (status, problem["errorCode"], problem["retryable"]) == (429, "RATE_LIMITED", True)
+        assert problem["retryAfter"] > 0
+        for client in (pos, neighbour):
+            assert (await client.post(STATUS, {"status": "online"})).status == 404
+        large = b" " * (BODY // 2) + b'{"status":"online"}'
+        assert (await neighbour.post(STATUS, large)).status == 404
+
+
+async def test_a_process_that_holds_too_much_is_503_until_bodies_have_gone(mercato: Service, pos: Client):
+    async with AsyncExitStack() as stack:
+        for _ in range(SHARES):
+            made, _ = await mercato.partner()
+            assert made.commerce_key
+            sender = Client(mercato.base, made.commerce_key.text, mercato.session)
+            await sent(stack, mercato, sender, STATUS, BODY - KiB)
+        refused = await sent(stack, mercato, pos, STATUS, BODY - KiB)
+        status, problem = await refused.answer()
+        assert (status, problem["errorCode"]) == (503, "SERVICE_UNAVAILABLE")
+        assert problem["retryAfter"] > 0
+        assert (await pos.post(STATUS, {"status": "online"})).status == 404
+    await asyncio.sleep(0.2)
+    async with AsyncExitStack() as stack:
+        last = await sent(stack, mercato, pos, STATUS, BODY - KiB)
+        await last.send(KiB)
+        assert (await last.answer())[0] == 400  # spaces are no JSON
+
+
+async def test_lengths_that_are_declared_and_not_sent_take_nothing(mercato: Service, pos: Client):
+    async with AsyncExitStack() as stack:
+        for _ in range(50):
+            stalled = await stack.enter_async_context(upload(mercato, pos, STATUS, BODY))
+            await stalled.send(10)
+        await asyncio.sleep(0.2)
+        large = b" " * (BODY // 2) + b'{"status":"online"}'
+        assert (await pos.post(STATUS, large)).status == 404
+
+
+async def test_without_a_key_an_address_has_a_budget_of_its_own(mercato: Service):
+    _, storefront = await mercato.partner(PartnerKind.MARKETFRONT)
+    assert storefront.key
+    async with AsyncExitStack() as stack:
+        replies = []
+        for _ in range(12):
+            begun = await stack.enter_async_context(upload(mercato, mercato.anonymous(), TOKEN, 8 * KiB))
+            await begun.send(1)
+            await asyncio.sleep(0.02)
+            await begun.send(8 * KiB - 2)
+            replies.append(begun)
+        status, refusal = await replies[-1].answer()
+    assert (status, refusal["error"], refusal["errorCode"]) == (
+        429,
+        "temporarily_unavailable",
+        "RATE_LIMITED",
+    )
