@@ -146,8 +146,9 @@ class Service:
         self, kind: PartnerKind = PartnerKind.COMMERCE, **options: Any
     ) -> tuple[NewPartner, Client]:
         """Make a partner; the client has its Commerce key, or its marketfront key if it has no other."""
+        options.setdefault("name", f"Test {clock.new_id()}")
         async with self.app.db.write() as tx:
-            made = await accounts.create_partner(tx, self.app.vault, name="Test", kind=kind, **options)
+            made = await accounts.create_partner(tx, self.app.vault, kind=kind, **options)
         key = made.commerce_key or made.marketfront_key
         assert key is not None
         return made, Client(self.base, key.text, self.session)

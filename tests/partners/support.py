@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+from mercato.clock import new_id
 from mercato.db.engine import Database
 from mercato.partners import accounts
 from mercato.partners.accounts import NewPartner
@@ -29,7 +30,9 @@ class HandClock:
 
 
 async def make_partner(
-    db: Database, now: HandClock, kind: PartnerKind = PartnerKind.BOTH, *, name: str = "Acme"
+    db: Database, now: HandClock, kind: PartnerKind = PartnerKind.BOTH, *, name: str | None = None
 ) -> NewPartner:
     async with db.write() as tx:
-        return await accounts.create_partner(tx, VAULT, name=name, kind=kind, now=now)
+        return await accounts.create_partner(
+            tx, VAULT, name=f"Acme {new_id()}" if name is None else name, kind=kind, now=now
+        )

@@ -28,7 +28,7 @@ def now() -> HandClock:
 async def test_a_new_partner_has_a_key_for_each_surface_of_its_kind(
     db: Database, now: HandClock, kind: PartnerKind
 ) -> None:
-    made = await make_partner(db, now, kind)
+    made = await make_partner(db, now, kind, name="Acme")
     assert {key.surface for key in made.keys} == set(kind.surfaces)
     assert (made.commerce_key is not None) is (Surface.COMMERCE in kind.surfaces)
     assert (made.marketfront_key is not None) is (Surface.MARKETFRONT in kind.surfaces)
@@ -134,17 +134,27 @@ async def test_limits_are_configurable_per_partner(db: Database, now: HandClock)
             await accounts.set_limits(tx, made.id, Limits(writes=0))
 
 
-async def test_a_partner_is_found_by_id_or_by_a_name_that_it_alone_has(db: Database, now: HandClock) -> None:
+async def test_a_partner_is_found_by_id_or_name(db: Database, now: HandClock) -> None:
     one = await make_partner(db, now, name="One")
-    await make_partner(db, now, name="Two")
-    await make_partner(db, now, name="Two")
     async with db.read() as tx:
         assert (await accounts.get_partner_named(tx, str(one.id))).name == "One"
         assert (await accounts.get_partner_named(tx, "One")).id == one.id
-        with pytest.raises(AccountError, match="Several"):
-            await accounts.get_partner_named(tx, "Two")
         with pytest.raises(UnknownAccountError):
             await accounts.get_partner_named(tx, "Three")
+
+
+async def test_a_second_partner_of_a_name_is_refused_with_what_to_do(db: Database, now: HandClock) -> None:
+    await make_partner(db, now, name="My POS")
+    with pytest.raises(AccountError, match="mercato key create 'My POS'"):
+        await make_partner(db, now, name=" My POS ")
+    other = await make_partner(db, now, name="Other")
+    with pytest.raises(AccountError, match="already"):
+        async with db.write() as tx:
+            await accounts.rename_partner(tx, other.id, "My POS")
+    async with db.write() as tx:
+        await accounts.rename_partner(tx, other.id, "Other")
+        await accounts.rename_partner(tx, other.id, "Third")
+    await make_partner(db, now, name="Other")
 
 
 async def test_partners_are_listed_in_pages(db: Database, now: HandClock) -> None:

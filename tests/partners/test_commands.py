@@ -320,18 +320,13 @@ def test_the_command_itself_prints_json_and_nothing_else(database_url: str, tmp_
 def test_partners_made_at_the_same_time_in_a_new_directory_share_one_database_and_one_key(
     database_kind: str, tmp_path: Path
 ) -> None:
-    command: list[str | Path] = [
-        MERCATO,
-        "partner",
-        "create",
-        "Acme",
-        "--kind",
-        "commerce",
-        "--json",
-        "--data-dir",
-        tmp_path / "data",
+    options = ["--kind", "commerce", "--json", "--data-dir", str(tmp_path / "data")]
+    running = [
+        subprocess.Popen(
+            [MERCATO, "partner", "create", name, *options], env=environment(), stdout=subprocess.PIPE
+        )
+        for name in ("One", "Two", "Three")
     ]
-    running = [subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE) for _ in range(3)]
     made = [json.loads(process.communicate(timeout=60)[0]) for process in running]
     listed = subprocess.run(
         [MERCATO, "partner", "list", "--json", "--data-dir", tmp_path / "data"],
@@ -421,3 +416,36 @@ def test_a_change_of_nothing_is_refused(shell: Shell) -> None:
 def test_a_customer_without_a_name_is_nobody_to_erase(shell: Shell) -> None:
     shell("customer", "erase", " ", code=2)
     assert "Say whom" in shell.err
+
+
+def test_a_deletion_says_first_what_goes_in_80_columns_and_is_done_with_yes(shell: Shell) -> None:
+    made = shell.json("partner", "create", "Old Shop", "--kind", "both")
+    out = shell("partner", "delete", "Old Shop")
+    assert "Keys              2" in out
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert "Nothing was deleted. Do it with --yes" in shell.err
+    planned = shell.json("partner", "delete", "Old Shop")
+    assert (planned["done"], planned["partnerId"], planned["keys"]) == (False, made["partnerId"], 2)
+    assert shell.json("partner", "delete", "Old Shop", "--yes")["done"]
+    assert shell.json("partner", "list")["partners"] == []
+    shell("partner", "delete", "Old Shop", "--yes", code=1)
+
+
+def test_a_suspended_partner_is_listed_as_such(shell: Shell) -> None:
+    shell("partner", "create", "Acme", "--kind", "commerce")
+    shell("partner", "suspend", "Acme")
+    first = shell.json("partner", "list")["partners"][0]["suspendedAt"]
+    assert first is not None
+    shell("partner", "suspend", "Acme")
+    assert shell.json("partner", "list")["partners"][0]["suspendedAt"] == first
+    shell("partner", "resume", "Acme")
+    assert shell.json("partner", "list")["partners"][0]["suspendedAt"] is None
+
+
+def test_a_renamed_partner_is_found_by_its_new_name(shell: Shell) -> None:
+    made = shell.json("partner", "create", "Old", "--kind", "commerce")
+    shell("partner", "create", "Taken", "--kind", "commerce")
+    shell("partner", "rename", "Old", "New")
+    assert shell.json("key", "list", "New")["keys"][0]["partnerId"] == made["partnerId"]
+    shell("partner", "rename", "New", "Taken", code=1)
+    assert "There is a partner called Taken already." in shell.err

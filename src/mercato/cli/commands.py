@@ -14,7 +14,11 @@ app.command("mercato.cli.serve:serve", name="serve", help="Serve the API and do 
 app.command("mercato.cli.serve:serve_one", name="serve-one", show=False)
 app.command("mercato.cli.serve:worker", name="worker", help="Do background work alone.")
 app.command("mercato.cli.serve:migrate", name="migrate", help="Bring the database to this version's schema.")
-app.command("mercato.cli.partners:partner", name="partner", help="Partners: create, list, update.")
+app.command(
+    "mercato.cli.partners:partner",
+    name="partner",
+    help="Partners: create, list, suspend, delete…",
+)
 app.command("mercato.cli.keys:key", name="key", help="API keys: create, list, roll, revoke.")
 app.command("mercato.cli.secrets:secret", name="secret", help="Signing secrets: rotate, list, reseal.")
 app.command(

@@ -49,7 +49,7 @@ Json = Annotated[bool, Parameter(name="--json", negative=(), help="JSON on stand
 Duration = Annotated[timedelta, Parameter(converter=_duration)]
 Since = Annotated[datetime, Parameter(converter=_since)]
 After = Annotated[UUID | None, Parameter(help="Begin after this id.")]
-PartnerName = Annotated[str, Parameter(help="The partner's id, or its name if no other has it.")]
+PartnerName = Annotated[str, Parameter(help="The partner's id or name.")]
 KeyName = Annotated[str, Parameter(help="The key's id, its prefix as lists show it, or the key itself.")]
 WebhookToken = Annotated[
     str | None, Parameter(help="Bearer token that our webhooks carry to it; @- reads it from standard input.")

@@ -19,6 +19,10 @@ from mercato.wire import Instant, Wire, instant
 from mercato.wire.unshown import unshown
 
 partner = App(name="partner", help="Partners: organisations that use the network.")
+partner.command("mercato.cli.offboarding:rename", name="rename")
+partner.command("mercato.cli.offboarding:suspend", name="suspend")
+partner.command("mercato.cli.offboarding:resume", name="resume")
+partner.command("mercato.cli.offboarding:delete", name="delete")
 
 PAGE = 1000
 
@@ -47,6 +51,7 @@ class Entry(Wire):
     has_webhook_token: bool
     event_url: str | None
     created_at: Instant | None
+    suspended_at: Instant | None
 
 
 class Entries(Wire):
@@ -96,9 +101,18 @@ async def list_(*, after: After = None, json: Json = False, data_dir: DataDir = 
         print_json(Entries(partners=[_entry(one) for one in found]))
     else:
         rows = [
-            (one.id, one.name, one.kind, _shown(one.limits), one.event_url, one.created_at) for one in found
+            (
+                one.id,
+                one.name,
+                one.kind,
+                _shown(one.limits),
+                one.event_url,
+                one.created_at,
+                one.suspended_at,
+            )
+            for one in found
         ]
-        columns = ("Id", "Name", "Kind", "Own limits", "Event URL", "Created")
+        columns = ("Id", "Name", "Kind", "Own limits", "Event URL", "Created", "Suspended")
         print_table(columns, rows, empty="There are no partners. Make one with: mercato partner create")
     if len(found) == PAGE:
         note(f"There may be more: mercato partner list --after {found[-1].id}")
@@ -176,6 +190,7 @@ def _entry(one: Partner) -> Entry:
         has_webhook_token=one.has_webhook_token,
         event_url=one.event_url,
         created_at=instant(one.created_at),
+        suspended_at=instant(one.suspended_at),
     )
 
 

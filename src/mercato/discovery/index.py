@@ -30,14 +30,16 @@ _NOTHING: Final = SetSearch((), ())
 
 
 async def refresh(tx: Write, store_id: UUID) -> None:
-    """Write anew what searches know of the store. Does nothing while there is no such store.
+    """Write anew what searches know of the store. A store that is hidden is not found; of none there is nothing.
 
     Two transactions that change one store come here one after the other, and the later sees what the earlier did.
     """
     if not await writes.lock_store(tx, store_id):
         return
     row = await stores.find_store(tx, store_id)
-    assert row is not None
+    if row is None:
+        await writes.remove(tx, store_id)
+        return
     packed = await catalogs.find_body(tx, row.catalog_set_id, catalogs.SEARCH)
     await writes.put(tx, entry_of(row, unpack_search(packed) if packed is not None else _NOTHING, tx.dialect))
 

@@ -46,11 +46,7 @@ async def lock_store(tx: Write, store_id: UUID) -> bool:
 
 async def put(tx: Write, entry: Entry) -> None:
     """Write the entry, in place of an older one."""
-    old = await tx.first(
-        select(
-            store_search.c.number, store_search.c.hours_key, store_search.c.pickup, store_search.c.delivery
-        ).where(store_search.c.store_id == entry.store_id)
-    )
+    old = await _find(tx, entry.store_id)
     await _count(tx, old, entry)
     values = {**entry.columns, "hours_key": entry.hours.key}
     if old is None:
@@ -63,6 +59,23 @@ async def put(tx: Write, entry: Entry) -> None:
         await tx.execute(update(store_search).where(store_search.c.number == number).values(values))
         await tx.execute(update(store_cards).where(store_cards.c.number == number).values(card=entry.card))
     await _put_words(tx, number, entry.words)
+
+
+async def remove(tx: Write, store_id: UUID) -> None:
+    """Delete the store's entry, if it has one."""
+    old = await _find(tx, store_id)
+    if old is None:
+        return
+    await _add(tx, None, old.hours_key, -1, -int(old.pickup), -int(old.delivery))
+    await tx.execute(delete(store_cards).where(store_cards.c.number == old.number))
+    if tx.dialect == "sqlite":
+        await tx.execute(delete(store_words).where(store_words.c.rowid == old.number))
+    await tx.execute(delete(store_search).where(store_search.c.number == old.number))
+
+
+async def _find(tx: Write, store_id: UUID) -> AnyRow | None:
+    c = store_search.c
+    return await tx.first(select(c.number, c.hours_key, c.pickup, c.delivery).where(c.store_id == store_id))
 
 
 async def _put_words(tx: Write, number: int, words: Sequence[str]) -> None:

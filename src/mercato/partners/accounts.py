@@ -5,18 +5,24 @@ process once the transaction is committed and everywhere within a second.
 """
 
 import re
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
+from sqlalchemy.exc import IntegrityError
 
 from mercato import clock
 from mercato.clock import Clock, MakeId
 from mercato.db.audit import audit
 from mercato.db.changes import announce
 from mercato.db.engine import Read, Write
+from mercato.db.errors import is_unique_violation
+from mercato.db.tables import partners_one_for_each_name
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.urls import UrlRefused, check_url
 from mercato.partners import keys, queries
@@ -86,7 +92,8 @@ async def create_partner(
         created_at=now(),
     )
     sealed = _seal_token(vault, partner.id, webhook_token)
-    await queries.insert_partner(tx, partner, sealed_webhook_token=sealed)
+    with _naming(partner.name):
+        await queries.insert_partner(tx, partner, sealed_webhook_token=sealed)
     made = [await insert_key(tx, partner.id, surface, now=now, new_id=new_id) for surface in kind.surfaces]
     secret = await _insert_secret(tx, vault, partner.id, now=now, new_id=new_id)
     await audit(tx, "partner", partner.id, partner_id=partner.id, detail={"kind": kind})
@@ -99,16 +106,37 @@ async def get_partner(tx: Read, partner_id: UUID) -> Partner:
 
 
 async def get_partner_named(tx: Read, name: str) -> Partner:
-    """Return the partner of an id, or of a name that only one has. Raises AccountError."""
+    """Return the partner of an id or a name. Raises AccountError."""
     partner_id = parse_uuid(name)
     if partner_id is not None:
         return await get_partner(tx, partner_id)
-    found = await queries.list_partners(tx, name=name.encode(errors="replace").decode(), limit=2)
-    if len(found) == 1:
-        return found[0]
+    found = await queries.list_partners(tx, name=name.encode(errors="replace").decode(), limit=1)
     if found:
-        raise AccountError("Several partners have this name: say which by its id, from mercato partner list.")
+        return found[0]
     raise UnknownAccountError("There is no partner of this name. See them with: mercato partner list")
+
+
+async def rename_partner(tx: Write, partner_id: UUID, name: str) -> None:
+    """Give the partner another name. Raises AccountError, also when another partner has it."""
+    name = _checked_name(name)
+    with _naming(name):
+        if not await queries.move_name(tx, partner_id, name):
+            raise _unknown_partner(partner_id)
+    await _changed(tx, partner_id, "name")
+
+
+async def set_suspended(tx: Write, partner_id: UUID, at: datetime | None) -> None:
+    """Let the partner's keys open nothing from now on, or with None what they opened. Raises AccountError."""
+    if not await queries.move_suspended(tx, partner_id, at):
+        raise _unknown_partner(partner_id)
+    await _changed(tx, partner_id, "suspended")
+
+
+async def delete_partner(tx: Write, partner_id: UUID) -> None:
+    """Delete the partner with its keys, secrets and token. What else it has must be gone or stay without it."""
+    await queries.delete_partner(tx, partner_id)
+    await audit(tx, "partner", partner_id, partner_id=partner_id, detail={"deleted": True})
+    await announce(tx, TOPIC, str(partner_id))
 
 
 async def set_limits(tx: Write, partner_id: UUID, limits: Limits) -> None:
@@ -229,6 +257,20 @@ def _known(partner: Partner | None, partner_id: UUID) -> Partner:
 
 def _unknown_partner(partner_id: UUID) -> UnknownAccountError:
     return UnknownAccountError(f"There is no partner {partner_id}. See them with: mercato partner list")
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Turn the refusal of a name that is taken into AccountError."""
+    try:
+        yield
+    except IntegrityError as error:
+        if not is_unique_violation(error, partners_one_for_each_name):
+            raise
+        raise AccountError(
+            f"There is a partner called {name} already. Choose another name, or make one more key for that "
+            f"partner: mercato key create {shlex.quote(name)}"
+        ) from None
 
 
 def _checked_name(name: str) -> str:

@@ -21,7 +21,8 @@ from mercato.db.errors import DatabaseAway, is_unavailable
 from mercato.errors import Forbidden, Unauthenticated
 from mercato.partners import keys, queries
 from mercato.partners.credentials import TOPIC
-from mercato.partners.model import ApiKey, Caller, KeyState, Limits, Surface
+from mercato.partners.model import ApiKey, Caller, KeyState, Surface
+from mercato.partners.queries import FoundKey
 from mercato.partners.tokens import LIFE, AccessToken, Claims, Tokens, looks_like_token
 from mercato.telemetry import Lookups
 
@@ -55,14 +56,18 @@ TRIES: Final = 3
 """Readings of one key that changes may overtake before the last is answered without being kept."""
 
 
+_SUSPENDED: Final = "This partner is suspended: its keys open nothing. Ask whoever runs this service."
+
+
 class _Known(Struct):
     caller: Caller
     expires_at: datetime | None
+    suspended: bool = False
     used: bool = True
     noted: datetime | None = None
 
 
-_LookUp = Callable[[Read], Awaitable[tuple[ApiKey, Limits] | None]]
+_LookUp = Callable[[Read], Awaitable[FoundKey | None]]
 
 
 class Callers:
@@ -92,7 +97,7 @@ class Callers:
     def cached(self, token: bytes) -> Caller | None:
         """Return the caller of a key or token if memory has it and may be believed; no database, no waiting."""
         known = self._find(self._handle(token) if looks_like_token(token) else keys.digest(token))
-        if known is None:
+        if known is None or known.suspended:
             self.lookups.misses += 1
             return None
         self.lookups.hits += 1
@@ -101,7 +106,8 @@ class Callers:
     async def get(self, token: bytes) -> Caller:
         """Return the caller of a key or token. Raises Unauthenticated, with what helps its owner and never the key.
 
-        Raises DatabaseAway, or what the database raises, when it has to ask and gets no answer.
+        Raises Forbidden while the partner is suspended; DatabaseAway, or what the database raises, when it has to
+        ask and gets no answer.
         """
         known = await (self._claimed(token) if looks_like_token(token) else self._presented(token))
         return known.caller
@@ -173,9 +179,11 @@ class Callers:
                 if known is None:
                     self._refuse_again(handle)
                     known = await self._read(handle, look_up, unknown)
-                return known
         except TimeoutError:
             raise DatabaseAway("keys could not be looked up in time") from None
+        if known.suspended:
+            raise Forbidden(_SUSPENDED)
+        return known
 
     async def run(self) -> None:
         """Note every few seconds which keys were used, until cancelled. The last notes may be lost with the process."""
@@ -231,11 +239,11 @@ class Callers:
                 break
         if found is None:
             raise self._refusal(handle, unknown)
-        key, limits = found
-        caller = Caller(key.partner_id, key.id, key.surface, limits)
+        key = found.key
+        caller = Caller(key.partner_id, key.id, key.surface, found.limits)
         if key.state(self._now()) is not KeyState.ACTIVE:
             raise self._refusal(handle, _ended(key, self._now()))
-        known = _Known(caller, key.expires_at)
+        known = _Known(caller, key.expires_at, suspended=found.suspended)
         if changes == self._changes:
             self._keep(handle, known)
         return known

@@ -57,6 +57,7 @@ class Partner(Struct, frozen=True, kw_only=True):
     has_webhook_token: bool
     event_url: str | None
     created_at: datetime
+    suspended_at: datetime | None = None
 
 
 class KeyState(StrEnum):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -86,6 +86,27 @@ async def move_webhook_token(tx: Write, partner_id: UUID, sealed: bytes | None) 
     return await _set(tx, partner_id, webhook_token=sealed)
 
 
+async def move_name(tx: Write, partner_id: UUID, name: str) -> bool:
+    return await _set(tx, partner_id, name=name)
+
+
+async def move_suspended(tx: Write, partner_id: UUID, at: datetime | None) -> bool:
+    return await _set(tx, partner_id, suspended_at=at)
+
+
+async def hold_unsuspended(tx: Write, partner_id: UUID) -> bool:
+    """Return whether the partner may act, and keep it from being suspended until this transaction ends."""
+    free = select(partners.c.id).where(partners.c.id == partner_id, partners.c.suspended_at.is_(None))
+    return await tx.first(free.with_for_update(read=True)) is not None
+
+
+async def delete_partner(tx: Write, partner_id: UUID) -> None:
+    """Delete the partner with its keys and signing secrets."""
+    await tx.execute(delete(api_keys).where(api_keys.c.partner_id == partner_id))
+    await tx.execute(delete(signing_secrets).where(signing_secrets.c.partner_id == partner_id))
+    await tx.execute(delete(partners).where(partners.c.id == partner_id))
+
+
 async def _set(tx: Write, partner_id: UUID, **values: Any) -> bool:
     """Set columns; return whether there is such a partner."""
     result = await tx.execute(update(partners).where(partners.c.id == partner_id).values(**values))
@@ -110,23 +131,34 @@ async def insert_key(tx: Write, key: ApiKey, *, digest: bytes) -> None:
     )
 
 
-async def find_presented(tx: Read, digest: bytes) -> tuple[ApiKey, Limits] | None:
-    """Return the key of this hash, in whatever state, and its partner's limits."""
-    return await _with_limits(tx, api_keys.c.hash == digest)
+class FoundKey(NamedTuple):
+    """A key, in whatever state, with what its partner may do."""
+
+    key: ApiKey
+    limits: Limits
+    suspended: bool
 
 
-async def find_claimed(tx: Read, key_id: UUID, partner_id: UUID) -> tuple[ApiKey, Limits] | None:
-    """Return the partner's key of this id, in whatever state, and the partner's limits."""
-    return await _with_limits(tx, and_(api_keys.c.id == key_id, api_keys.c.partner_id == partner_id))
+async def find_presented(tx: Read, digest: bytes) -> FoundKey | None:
+    """Return the key of this hash."""
+    return await _with_partner(tx, api_keys.c.hash == digest)
 
 
-async def _with_limits(tx: Read, condition: ColumnElement[bool]) -> tuple[ApiKey, Limits] | None:
+async def find_claimed(tx: Read, key_id: UUID, partner_id: UUID) -> FoundKey | None:
+    """Return the partner's key of this id."""
+    return await _with_partner(tx, and_(api_keys.c.id == key_id, api_keys.c.partner_id == partner_id))
+
+
+async def _with_partner(tx: Read, condition: ColumnElement[bool]) -> FoundKey | None:
     row = await tx.first(
-        select(api_keys, partners.c.limits)
+        select(api_keys, partners.c.limits, partners.c.suspended_at)
         .join(partners, partners.c.id == api_keys.c.partner_id)
         .where(condition)
     )
-    return None if row is None else (_key(row), msgspec.json.decode(row.limits, type=Limits))
+    if row is None:
+        return None
+    limits = msgspec.json.decode(row.limits, type=Limits)
+    return FoundKey(_key(row), limits, suspended=row.suspended_at is not None)
 
 
 async def find_key(tx: Read, key_id: UUID) -> ApiKey | None:
@@ -256,6 +288,7 @@ def _partner(row: Row[Any]) -> Partner:
         has_webhook_token=row.webhook_token is not None,
         event_url=row.event_url,
         created_at=row.created_at,
+        suspended_at=row.suspended_at,
     )
 
 

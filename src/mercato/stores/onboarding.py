@@ -17,6 +17,7 @@ from mercato.db.engine import Database, Read, Write
 from mercato.db.errors import is_unique_violation
 from mercato.db.tables import onboardings_one_for_each_name
 from mercato.partners.model import Caller
+from mercato.partners.queries import hold_unsuspended
 from mercato.stores import places, queries
 from mercato.stores.address import address_of
 from mercato.stores.changes import OnChange, changed
@@ -109,6 +110,8 @@ class Onboardings(Struct, frozen=True):
         """Make the onboarding's store, serving the catalog that was validated. Raises OnboardingNotReady."""
         now = self.clock()
         async with self.db.write() as tx:
+            if not await hold_unsuspended(tx, caller.partner_id):
+                raise errors.Forbidden("This partner is suspended. Ask whoever runs this service.")
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
             state = state_of(onboarding, await _newest(tx, onboarding))
             if state is not OnboardingState.READY_TO_ACTIVATE:

@@ -13,7 +13,7 @@ from sqlalchemy import Row, Select, and_, case, delete, insert, or_, select, tup
 from mercato.db.engine import Read, Write
 from mercato.db.tables import catalog_owners as owners
 from mercato.db.tables import catalog_sets as sets
-from mercato.db.tables import onboardings, sold_out_items, stores
+from mercato.db.tables import onboardings, partners, sold_out_items, stores
 from mercato.stores.address import Address
 from mercato.stores.model import Onboarding, Place, SoldOut, StoreRow, StoreStatusValue
 
@@ -124,6 +124,9 @@ _STORE: Final = (
     select(*stores.c, owners.c.current_set_id, sets.c.currency)
     .join(owners, owners.c.id == stores.c.onboarding_id)
     .join(sets, sets.c.id == owners.c.current_set_id)
+    # The stores of a suspended partner are hidden from everybody.
+    .join(partners, partners.c.id == stores.c.partner_id, isouter=True)
+    .where(partners.c.suspended_at.is_(None))
 )
 
 
@@ -164,7 +167,10 @@ async def find_store(tx: Read, store_id: UUID) -> StoreRow | None:
 async def find_live_set(tx: Read, set_id: UUID) -> str | None:
     """Return the content hash of a CatalogSet that a live store serves or has served."""
     found: str | None = await tx.scalar(
-        select(sets.c.content_hash).join(stores, stores.c.id == sets.c.store_id).where(sets.c.id == set_id)
+        select(sets.c.content_hash)
+        .join(stores, stores.c.id == sets.c.store_id)
+        .join(partners, partners.c.id == stores.c.partner_id, isouter=True)
+        .where(sets.c.id == set_id, partners.c.suspended_at.is_(None))
     )
     return found
 
@@ -191,6 +197,14 @@ async def list_stores(
     rows = await tx.all(query.order_by(stores.c.id.desc()).limit(limit))
     sold_out = await _sold_out(tx, [row.id for row in rows])
     return [_store(row, sold_out.get(row.id, ())) for row in rows]
+
+
+async def list_store_ids(tx: Read, partner_id: UUID, *, after: UUID | None, limit: int) -> list[UUID]:
+    """Return the ids of the partner's stores in order, hidden ones too."""
+    query = select(stores.c.id).where(stores.c.partner_id == partner_id).order_by(stores.c.id).limit(limit)
+    if after is not None:
+        query = query.where(stores.c.id > after)
+    return [row.id for row in await tx.all(query)]
 
 
 async def move_store(tx: Write, partner_id: UUID, store_id: UUID, **values: Any) -> bool:

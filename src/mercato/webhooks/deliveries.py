@@ -268,6 +268,12 @@ async def delete_of_orders(tx: Write, order_ids: Sequence[UUID]) -> None:
     await removal.delete_of_orders(tx, order_ids)
 
 
+async def delete_of_partner(tx: Write, partner_id: UUID, *, most: int) -> int:
+    """Delete at most `most` deliveries to a partner that goes, and what is known of its endpoints."""
+    await removal.delete_endpoints(tx, partner_id)
+    return await removal.delete_of_partner(tx, partner_id, most=most)
+
+
 async def list_validations(tx: Read, *, after: UUID | None, most: int) -> Sequence[Row[Any]]:
     """Return id and body of the validations in the log, by id: there is no order yet that they could be found by."""
     return await removal.list_not_delivered(tx, ORDER_VALIDATE, after=after, most=most)

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Row, delete, literal_column, select
 
 from mercato.clock import first_id
 from mercato.db.engine import Read, Write
-from mercato.db.tables import deliveries, delivery_attempts
+from mercato.db.tables import deliveries, delivery_attempts, endpoints
 from mercato.webhooks.model import DeliveryStatus
 
 MOST_NAMED: Final = 10_000
@@ -19,6 +19,18 @@ MOST_NAMED: Final = 10_000
 async def delete_of_orders(tx: Write, order_ids: Sequence[UUID]) -> None:
     """Delete every delivery about the orders, with its attempts."""
     await _delete(tx, deliveries.c.order_id.in_(order_ids))
+
+
+async def delete_of_partner(tx: Write, partner_id: UUID, *, most: int) -> int:
+    """Delete at most `most` deliveries to the partner, with their attempts. Return how many."""
+    found = await tx.all(select(deliveries.c.id).where(deliveries.c.partner_id == partner_id).limit(most))
+    await delete_those(tx, [row.id for row in found])
+    return len(found)
+
+
+async def delete_endpoints(tx: Write, partner_id: UUID) -> None:
+    """Forget which of the partner's endpoints fail."""
+    await tx.execute(delete(endpoints).where(endpoints.c.partner_id == partner_id))
 
 
 async def delete_old(tx: Write, *, before: datetime, most: int) -> int:

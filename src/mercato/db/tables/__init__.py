@@ -13,7 +13,7 @@ from mercato.db.tables.orders import (
     orders,
     orders_one_for_each_token,
 )
-from mercato.db.tables.partners import api_keys, partners, signing_secrets
+from mercato.db.tables.partners import api_keys, partners, partners_one_for_each_name, signing_secrets
 from mercato.db.tables.stores import onboardings, onboardings_one_for_each_name, sold_out_items, stores
 from mercato.db.tables.webhooks import deliveries, delivery_attempts, endpoints
 
@@ -41,6 +41,7 @@ __all__ = [
     "orders",
     "orders_one_for_each_token",
     "partners",
+    "partners_one_for_each_name",
     "signing_secrets",
     "sold_out_items",
     "store_cards",

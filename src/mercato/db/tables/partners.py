@@ -16,7 +16,10 @@ partners = Table(
     Column("webhook_token", LargeBinary),
     Column("event_url", Text),
     Column("created_at", Instant, nullable=False),
+    # Since when its keys open nothing and its stores are hidden.
+    Column("suspended_at", Instant),
 )
+partners_one_for_each_name = Index("uq_partners_name", partners.c.name, unique=True)
 
 api_keys = Table(
     "api_keys",

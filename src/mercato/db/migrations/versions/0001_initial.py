@@ -354,8 +354,10 @@ def upgrade() -> None:
         sa.Column("webhook_token", sa.LargeBinary(), nullable=True),
         sa.Column("event_url", sa.Text(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("suspended_at", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_partners")),
     )
+    op.create_index("uq_partners_name", "partners", ["name"], unique=True)
     op.create_table(
         "sold_out_items",
         sa.Column("store_id", sa.Uuid(), nullable=False),

@@ -1,0 +1,201 @@
+"""Suspending, resuming and deleting partners: what their keys, stores, orders and deliveries become."""
+
+import asyncio
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from sqlalchemy import func, select
+from tests.api.trade import ORDERS, VALIDATE, Trade, trade
+from tests.service import Client, Merchant, Service, service
+
+from mercato import clock, offboarding
+from mercato.db import tables
+from mercato.partners import accounts
+from mercato.partners.model import AccountError, PartnerKind
+
+DISCOVER = "/v1/marketfront/stores/discover"
+STORES = "/v1/commerce/stores"
+
+
+@pytest.fixture
+async def here(mercato: Service, shop: Merchant) -> Trade:
+    return await trade(mercato, shop)
+
+
+async def owner(here: Trade) -> UUID:
+    """Return the id of the merchant."""
+    async with here.mercato.app.db.read() as tx:
+        return UUID(str(await tx.scalar(select(tables.stores.c.partner_id))))
+
+
+async def storefront(here: Trade) -> UUID:
+    async with here.mercato.app.db.read() as tx:
+        found = await tx.scalar(
+            select(tables.partners.c.id).where(tables.partners.c.kind == PartnerKind.MARKETFRONT)
+        )
+    return UUID(str(found))
+
+
+async def found(front: Client) -> int:
+    total: int = (await front.post(DISCOVER, {})).json()["totalCount"]
+    return total
+
+
+async def until_status(client: Client, path: str, status: int) -> None:
+    """Return once the path answers so. Raises TimeoutError after the 2 s in which a suspension is in force."""
+    async with asyncio.timeout(2):
+        while (await client.get(path)).status != status:
+            await asyncio.sleep(0.02)
+
+
+async def test_a_suspended_partners_keys_answer_403_in_every_process_within_2_s(
+    here: Trade, database_url: str, tmp_path: Path
+):
+    async with service(database_url, tmp_path / "data", works=False) as second:
+        elsewhere = Client(second.base, here.pos.key, second.session)
+        assert (await elsewhere.get(STORES)).status == 200
+        await offboarding.suspend(here.mercato.app.db, await owner(here), now=clock.now)
+        await until_status(elsewhere, STORES, 403)
+        refused = await here.pos.get(STORES)
+        assert (refused.status, refused.json()["errorCode"]) == (403, "FORBIDDEN")
+        assert "suspended" in refused.json()["detail"]
+        await offboarding.resume(here.mercato.app.db, await owner(here))
+        await until_status(elsewhere, STORES, 200)
+        assert (await here.pos.get(STORES)).status == 200
+
+
+async def test_an_access_token_of_a_suspended_storefront_opens_nothing_and_none_is_issued(here: Trade):
+    me = await storefront(here)
+    async with here.mercato.app.db.read() as tx:
+        key_id = await tx.scalar(select(tables.api_keys.c.id).where(tables.api_keys.c.partner_id == me))
+    form = {"grant_type": "client_credentials", "client_id": str(key_id), "client_secret": here.front.key}
+    url = f"{here.mercato.base}/v1/oauth/token"
+    async with here.mercato.session.post(url, data=form) as reply:
+        token = Client(here.mercato.base, (await reply.json())["access_token"], here.mercato.session)
+    assert await found(token) == 1
+    await offboarding.suspend(here.mercato.app.db, me, now=clock.now)
+    assert (await token.post(DISCOVER, {})).status == 403
+    async with here.mercato.session.post(url, data=form) as reply:
+        assert reply.status in {400, 401, 403}
+
+
+async def test_a_suspended_partners_stores_are_neither_found_nor_ordered_from_until_resumed(here: Trade):
+    token = await here.token(here.order())
+    assert await found(here.front) == 1
+    await offboarding.suspend(here.mercato.app.db, await owner(here), now=clock.now)
+    assert await found(here.front) == 0
+    for opened in (True, False):
+        body = {"openNow": opened, "query": "tea", "location": {"latitude": 43.07, "longitude": -89.4}}
+        assert (await here.front.post(DISCOVER, body)).json()["totalCount"] == 0
+    store = f"/v1/marketfront/stores/{here.store['storeId']}"
+    assert (await here.front.get(store)).status == 404
+    assert (await here.front.post(VALIDATE, here.order())).status == 404
+    placed = await here.place(here.order() | {"validatedOrderToken": token})
+    assert (placed.status, placed.json()["errorCode"]) == (404, "STORE_NOT_FOUND")
+    await offboarding.resume(here.mercato.app.db, await owner(here))
+    assert await found(here.front) == 1
+    assert (await here.place(here.order())).status == 201
+
+
+async def test_a_store_that_changes_while_its_partner_is_suspended_stays_hidden(here: Trade):
+    run = here.pos.post(
+        f"/v1/commerce/catalogset-notification?storeId={here.store['storeId']}",
+        {"callbackUrl": here.shop.host({"items": {"a": {"name": "A", "basePrice": "1.00"}}}, "/new.json")},
+    )
+    assert (await run).status == 202
+    await offboarding.suspend(here.mercato.app.db, await owner(here), now=clock.now)
+    async with asyncio.timeout(10):
+        async with here.mercato.app.db.read() as tx:
+            open_runs = select(func.count()).select_from(tables.catalog_runs)
+            open_runs = open_runs.where(tables.catalog_runs.c.status.not_in(["succeeded", "failed"]))
+        while True:
+            async with here.mercato.app.db.read() as tx:
+                if not await tx.scalar(open_runs):
+                    break
+            await asyncio.sleep(0.02)
+    assert await found(here.front) == 0
+
+
+async def test_open_orders_and_deliveries_of_a_suspended_partner_go_on(here: Trade):
+    order = await here.placed()
+    await offboarding.suspend(here.mercato.app.db, await owner(here), now=clock.now)
+    shown = await here.front.get(f"{ORDERS}/{order['orderId']}")
+    assert (shown.status, shown.json()["state"]) == (200, "open")
+
+
+async def test_deletion_is_refused_while_an_order_is_open_on_either_side(here: Trade):
+    await here.placed()
+    db = here.mercato.app.db
+    for partner_id in (await owner(here), await storefront(here)):
+        with pytest.raises(AccountError, match="open orders: 1"):
+            await offboarding.delete(db, partner_id, now=clock.now)
+    assert (await here.pos.get(STORES)).status == 200
+    assert await found(here.front) == 1
+
+
+async def test_a_deleted_partner_leaves_its_orders_and_nothing_else(here: Trade):
+    order = await here.placed()
+    assert (await here.update(order, state="completed")).status == 200
+    db, me = here.mercato.app.db, await owner(here)
+    async with db.read() as tx:
+        held = await offboarding.count_holdings(tx, me)
+    assert (held.keys, held.stores, held.onboardings, held.orders, held.open_orders) == (1, 1, 1, 1, 0)
+    assert held.deliveries > 0
+    await offboarding.delete(db, me, now=clock.now)
+    async with asyncio.timeout(2):
+        while (await here.pos.get(STORES)).status != 401:
+            await asyncio.sleep(0.02)
+    assert await found(here.front) == 0
+    shown = await here.front.get(f"{ORDERS}/{order['orderId']}")
+    assert (shown.status, shown.json()["state"]) == (200, "completed")
+    assert (await here.front.get(f"{ORDERS}/{order['orderId']}/timeline")).status == 200
+    owned = [
+        table
+        for table in tables.metadata.sorted_tables
+        if "partner_id" in table.c and table.name not in {"orders", "audit", "idempotency_keys"}
+    ]
+    async with db.read() as tx:
+        for table in owned:
+            count = select(func.count()).select_from(table).where(table.c.partner_id == me)
+            assert await tx.scalar(count) == 0, table.name
+        for table in (tables.catalog_bodies, tables.store_cards, tables.store_search, tables.opening_hours):
+            assert await tx.scalar(select(func.count()).select_from(table)) == 0, table.name
+        assert await accounts.get_partner(tx, await storefront(here))
+
+
+async def test_the_name_of_a_deleted_partner_is_free_again(here: Trade):
+    db, me = here.mercato.app.db, await owner(here)
+    async with db.read() as tx:
+        name = (await accounts.get_partner(tx, me)).name
+    await offboarding.delete(db, me, now=clock.now)
+    await here.mercato.partner(name=name)
+
+
+async def test_a_catalog_that_is_pulled_while_its_partner_is_deleted_is_thrown_away(
+    mercato: Service, shop: Merchant
+):
+    asked, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(_request: object) -> object:
+        from aiohttp import web
+
+        asked.set()
+        await release.wait()
+        return web.json_response({"items": {"a": {"name": "A", "basePrice": "1.00"}}})
+
+    made, pos = await mercato.partner()
+    body = {"partnerStoreId": "s", "name": "S", "address": {}, "catalogCallbackUrl": shop.host(slow)}
+    assert (await pos.post("/v1/commerce/onboarding/stores", body)).status == 201
+    async with asyncio.timeout(10):
+        await asked.wait()
+    await offboarding.delete(mercato.app.db, made.id, now=clock.now)
+    release.set()
+    async with asyncio.timeout(10):
+        while True:
+            async with mercato.app.db.read() as tx:
+                if not await tx.scalar(select(func.count()).select_from(tables.jobs)):
+                    break
+            await asyncio.sleep(0.02)
+    async with mercato.app.db.read() as tx:
+        assert await tx.scalar(select(func.count()).select_from(tables.catalog_sets)) == 0
