@@ -37,6 +37,8 @@ HARMLESS = {
     "certify.storefront.network.Call.answer_headers": "the same",
     "cli.sources.Document.body": "a catalog's file",
     "cli.keys.Entries.keys": "entries without the keys",
+    "cli.offboarding.Deletion.keys": "how many there are",
+    "offboarding.Holdings.keys": "the same",
     "cli.partners.Entry.has_webhook_token": "yes or no",
     "cli.secrets.Entries.secrets": "entries, which hide their own",
     "orders.keys.Claim.key": "an Idempotency-Key opens nothing",
