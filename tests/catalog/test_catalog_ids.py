@@ -1,6 +1,7 @@
 """Ids: dictionary or list, own id or none, UUID or not; what is served can always be addressed by UUID."""
 
 import copy
+import json
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 
@@ -60,19 +61,74 @@ def test_a_key_that_differs_from_the_entitys_own_id_is_a_fault(table: str, own: 
     }
 
 
-def test_entities_without_own_ids_are_served_without():
-    document = cafe()
-    for table, own in (("catalogs", "catalogId"), ("sections", "sectionId"), ("items", "itemId")):
+OWN_IDS = {
+    "catalogs": "catalogId",
+    "sections": "sectionId",
+    "items": "itemId",
+    "modifierGroups": "modifierGroupId",
+}
+
+
+def without_own_ids(document: dict[str, Any]) -> dict[str, Any]:
+    for table, own in OWN_IDS.items():
         for entity in document[table].values():
-            del entity[own]
-    assert served(document)["items"] == document["items"]
-    assert served(document)["sections"] == document["sections"]
+            entity.pop(own, None)
+    return document
 
 
-def test_an_own_id_of_null_is_none():
+def test_served_entities_always_carry_their_own_id():
+    assert served(without_own_ids(cafe())) == served(cafe())
+    assert list(served(without_own_ids(cafe()))["items"]) == list(served(cafe())["items"])
+
+
+def test_served_entities_carry_their_own_id_where_ids_are_not_uuids():
+    document = NAMED | {"catalogs": {"all day": {"name": "All day", "sectionIds": ["hot"]}}}
+    copy = served(document)
+    for table, own in OWN_IDS.items():
+        assert all(entity[own] == key for key, entity in copy[table].items())
+
+
+def test_an_own_id_of_null_is_served_as_the_key():
     document = cafe()
     document["items"][TEA]["itemId"] = None
-    assert served(document)["items"][TEA]["itemId"] is None
+    del document["items"][CAKE]["itemId"]
+    assert served(document) == served(cafe())
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_repeated_key_is_found_where_own_ids_are_added(indent: int | None):
+    document = without_own_ids(cafe())
+    document["items"][TEA]["itemId"] = None
+    document["items"][LEMON] = {}
+    text = json.dumps(document, indent=indent, separators=(",", ":"))
+    assert faults(text) == {}
+    repeated = text.replace('"basePrice":"4.00"', '"basePrice":"4.00","basePrice":"4.00"')
+    assert list(faults(repeated)) == [f"/items/{CAKE}/basePrice"]
+
+
+def test_the_documents_ids_are_compiled_as_they_are_written():
+    assert [item.document_id for item in compiled(NAMED).items.values()] == ["tea", "milk"]
+    assert [group.document_id for group in compiled(NAMED).groups.values()] == ["extras"]
+    assert {item.document_id for item in compiled(cafe()).items.values()} == {None}
+    document = cafe()
+    document["items"]["ginger"] = document["items"].pop(LEMON) | {"itemId": None, "partnerItemId": "G-1"}
+    document["items"][MILK.upper()] = document["items"].pop(MILK)
+    document["modifierGroups"][EXTRAS] |= {"itemIds": ["ginger"], "priceOverrides": {}}
+    items = compiled(document).items
+    assert items[UUID(of("ginger")).int].document_id == "ginger"
+    assert items[UUID(of("ginger")).int].partner_item_id == "G-1"
+    assert items[UUID(TEA).int].document_id is None
+
+
+def test_a_documents_id_of_more_than_255_characters_is_not_compiled():
+    document: dict[str, Any] = {"items": {"a" * 255: {"name": "x"}, "b" * 256: {"name": "y"}}}
+    assert [item.document_id for item in compiled(document).items.values()] == ["a" * 255, None]
+
+
+def test_a_uuid_in_upper_case_is_compiled_as_the_document_writes_it():
+    shouted = "ABCDEF00-0000-5000-8000-00000000000A"
+    [item] = compiled({"items": {shouted: {"name": "Loud"}}}).items.values()
+    assert item.document_id == shouted
 
 
 @pytest.mark.parametrize("table", ["catalogs", "sections", "modifierGroups"])

@@ -18,7 +18,12 @@ from mercato.catalog.build import BuildFailed, Built
 from mercato.catalog.compile import unpack
 
 MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
-OWN_IDS = {"catalogs": "catalogId", "sections": "sectionId", "modifierGroups": "modifierGroupId"}
+OWN_IDS = {
+    "catalogs": "catalogId",
+    "sections": "sectionId",
+    "items": "itemId",
+    "modifierGroups": "modifierGroupId",
+}
 DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"]
 
 pytestmark = pytest.mark.skipif(not MENUS.is_dir(), reason="no published menus: set MERCATO_TEST_MENUS")
@@ -40,6 +45,8 @@ def expected(document: dict[str, Any], copy: dict[str, Any]) -> dict[str, Any]:
     for table, own in OWN_IDS.items():
         if isinstance(document.get(table), list):
             document[table] = {entry[own]: entry for entry in document[table]}
+        for key, entry in (document.get(table) or {}).items():
+            entry[own] = key
     scale = {c.code: c.exponent for c in iso4217.Currency}[document.get("currency", "USD")]
 
     def price(written: Any) -> Any:

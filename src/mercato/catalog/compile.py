@@ -15,6 +15,9 @@ from mercato.catalog.validate import Valid
 
 __all__ = ["compile_catalog", "unpack"]
 
+MOST_ID: Final = 255
+"""Characters of an id of the merchant's document as the lines of orders repeat it; a longer one isn't repeated."""
+
 MOST_NAME: Final = 1_000
 """Characters of a name as orders and messages repeat it, for each line anew; the served copy has all of it."""
 
@@ -44,6 +47,7 @@ def _items(valid: Valid, reach: list[int]) -> tuple[Any, ...]:
         return items.column(name) if items.has(name) else None
 
     groups, available = column("modifierGroupIds"), column("isAvailable")
+    document_ids = _document_ids(items)
     return (
         _all_bytes(items.members),
         _names(items),
@@ -51,8 +55,9 @@ def _items(valid: Valid, reach: list[int]) -> tuple[Any, ...]:
         groups and [[_bytes(group) for group in of_item or ()] for of_item in groups],
         available and [flag is not False for flag in available],
         column("maximumQuantity"),
-        column("partnerItemId"),
+        _partner_item_ids(column("partnerItemId"), document_ids),
         reach if any(reach) else None,
+        document_ids,
     )
 
 
@@ -70,7 +75,8 @@ def _groups(valid: Valid) -> dict[bytes, tuple[Any, ...]]:
         "itemIds",
         "priceOverrides",
     )
-    rows = zip(groups.members, _names(groups), *map(groups.column, names), strict=True)
+    document_ids = _document_ids(groups) or [None] * len(groups)
+    rows = zip(groups.members, _names(groups), document_ids, *map(groups.column, names), strict=True)
     return {
         _bytes(key): (
             name,
@@ -79,8 +85,9 @@ def _groups(valid: Valid) -> dict[bytes, tuple[Any, ...]]:
             each,
             free or 0,
             _choices(chosen or (), own or {}, base),
+            document_id,
         )
-        for key, name, least, most, each, free, chosen, own in rows
+        for key, name, document_id, least, most, each, free, chosen, own in rows
     }
 
 
@@ -113,6 +120,24 @@ def _catalogs(valid: Valid) -> list[tuple[Any, ...]]:
 def _names(table: Table) -> list[str]:
     names = table.names()
     return [name[:MOST_NAME] for name in names] if max(map(len, names), default=0) > MOST_NAME else names
+
+
+def _document_ids(table: Table) -> list[str | None] | None:
+    """Return the ids of the merchant's document; None is an id that is served as it is, or too long to be repeated."""
+    ids = table.document_ids()
+    return ids and [text if text is None or len(text) <= MOST_ID else None for text in ids]
+
+
+def _partner_item_ids(
+    own: list[str | None] | None, document_ids: list[str | None] | None
+) -> list[str | None] | None:
+    """Return the column without what stands in the other."""
+    if own is None or document_ids is None:
+        return own
+    left = [
+        None if text == document_id else text for text, document_id in zip(own, document_ids, strict=True)
+    ]
+    return left if any(text is not None for text in left) else None
 
 
 def _all_bytes(ids: Collection[str]) -> tuple[bytes, ...]:

@@ -17,17 +17,19 @@ class _RepeatedError(Exception):
     pass
 
 
-def repeats_a_key(document: bytes, written: Sequence[bytes], *, grown: int | None = 0) -> bool:
+def repeats_a_key(
+    document: bytes, written: Sequence[bytes], *, grown: int | None = 0, added: int = 0
+) -> bool:
     """Tell whether some object of the document repeats a key.
 
-    `written` is what the decoder kept, in pieces; where it was changed since, without a colon more or less, `grown`
-    says by how many bytes, or None if that is not known.
+    `written` is what the decoder kept, in pieces; where it was changed since, `grown` says by how many bytes, or None
+    if that is not known, and `added` how many members, each with one colon, it has more.
     """
     if grown is not None and sum(map(len, written)) - grown == len(document):
         return False
     if _escaped_colon(document):
         return _parsed_again(document)
-    return document.count(b":") != sum(piece.count(b":") for piece in written)
+    return document.count(b":") != sum(piece.count(b":") for piece in written) - added
 
 
 def _parsed_again(document: bytes) -> bool:

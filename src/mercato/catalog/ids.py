@@ -8,7 +8,8 @@ from uuid import UUID, uuid5
 _UUID: Final = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII
 )
-_LENGTH: Final = 36
+LENGTH: Final = 36
+"""Characters of a UUID."""
 _DASHES: Final = (8, 13, 18, 23)
 _HEX: Final = b"0123456789abcdef"
 
@@ -16,8 +17,8 @@ _HEX: Final = b"0123456789abcdef"
 def are_canonical(ids: Collection[str]) -> bool:
     """Tell whether all are UUIDs in lower case: a few passes over one joined text, not a match for each."""
     joined = "\n".join(ids)
-    count, stride = len(ids), _LENGTH + 1
-    if len(joined) != count * stride - 1 or joined[_LENGTH::stride] != "\n" * (count - 1):
+    count, stride = len(ids), LENGTH + 1
+    if len(joined) != count * stride - 1 or joined[LENGTH::stride] != "\n" * (count - 1):
         return count == 0
     dashes = all(joined[at::stride] == "-" * count for at in _DASHES)
     return dashes and len(joined.encode().translate(None, _HEX)) == len(_DASHES) * count + count - 1

@@ -43,7 +43,11 @@ class CatalogSummary(Wire):
 
 
 class CompiledItem(msgspec.Struct, frozen=True, gc=False):
-    """An item as pricing needs it. `price` in minor units; `reach` is an index into the catalog's reaches."""
+    """An item as pricing needs it. `price` in minor units; `reach` is an index into the catalog's reaches.
+
+    `partner_item_id` is the item's member of that name; `document_id` the id of the item in the merchant's document,
+    None where it is the served one.
+    """
 
     name: str
     price: int | None
@@ -52,10 +56,14 @@ class CompiledItem(msgspec.Struct, frozen=True, gc=False):
     maximum_quantity: int | None
     partner_item_id: str | None
     reach: int
+    document_id: str | None = None
 
 
 class CompiledGroup(msgspec.Struct, frozen=True):
-    """A modifier group. `choices` in document order: item → what one unit costs here, in minor units."""
+    """A modifier group. `choices` in document order: item → what one unit costs here, in minor units.
+
+    `document_id` as of an item.
+    """
 
     name: str
     minimum: int
@@ -63,6 +71,7 @@ class CompiledGroup(msgspec.Struct, frozen=True):
     maximum_per_item: int | None
     free: int
     choices: dict[Key, int]
+    document_id: str | None = None
 
 
 class CompiledSection(msgspec.Struct, frozen=True, array_like=True):

@@ -1,5 +1,6 @@
 """The stored form of a compiled catalog: columns, not rows, so that making it makes no object per item."""
 
+from collections.abc import Iterable
 from itertools import repeat
 from typing import Final
 
@@ -14,12 +15,15 @@ from mercato.catalog.model import (
     Key,
 )
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Version of this form. It is stored, so another version can only mean: compile the set again."""
 
 
 class PackedItems(msgspec.Struct, frozen=True, array_like=True):
-    """The columns of CompiledItem, in document order; None is a column in which nothing stands."""
+    """The columns of CompiledItem, in document order; None is a column in which nothing stands.
+
+    Where the partner's item id is the document's, it stands in `document_ids` alone.
+    """
 
     ids: tuple[bytes, ...]
     names: list[str]
@@ -29,6 +33,7 @@ class PackedItems(msgspec.Struct, frozen=True, array_like=True):
     maximum_quantities: list[int | None] | None
     partner_item_ids: list[str | None] | None
     reach: list[int] | None
+    document_ids: list[str | None] | None
 
 
 class PackedGroup(msgspec.Struct, frozen=True, array_like=True):
@@ -40,6 +45,7 @@ class PackedGroup(msgspec.Struct, frozen=True, array_like=True):
     maximum_per_item: int | None
     free: int
     choices: dict[bytes, int]
+    document_id: str | None
 
 
 class PackedCatalog(msgspec.Struct, frozen=True, array_like=True):
@@ -94,6 +100,7 @@ def _group(packed: PackedGroup) -> CompiledGroup:
         packed.maximum_per_item,
         packed.free,
         dict(zip(map(_key, packed.choices), packed.choices.values(), strict=True)),
+        packed.document_id,
     )
 
 
@@ -105,7 +112,15 @@ def _items(columns: PackedItems) -> dict[Key, CompiledItem]:
         repeat(()) if columns.groups is None else (tuple(map(_key, ids)) for ids in columns.groups),
         repeat(True) if columns.available is None else columns.available,
         repeat(None) if columns.maximum_quantities is None else columns.maximum_quantities,
-        repeat(None) if columns.partner_item_ids is None else columns.partner_item_ids,
+        _partner_item_ids(columns),
         repeat(0) if columns.reach is None else columns.reach,
+        repeat(None) if columns.document_ids is None else columns.document_ids,
     )
     return dict(zip(map(_key, columns.ids), rows, strict=True))
+
+
+def _partner_item_ids(columns: PackedItems) -> Iterable[str | None]:
+    own, documents = columns.partner_item_ids, columns.document_ids
+    if own is None or documents is None:
+        return own or documents or repeat(None)
+    return (text if text is not None else document for text, document in zip(own, documents, strict=True))

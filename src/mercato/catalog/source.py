@@ -92,6 +92,13 @@ GROUPS: Final = Kind(
 )
 
 
+class AddedIds(msgspec.Struct, frozen=True):
+    """The own ids put into entities that lacked them: how many members, and how many bytes of JSON they are."""
+
+    count: int = 0
+    size: int = 0
+
+
 class Table:
     """One dictionary (or list) of the document, in document order."""
 
@@ -103,14 +110,16 @@ class Table:
         used: set[str] | None = None,
         steps: dict[str, str] | None = None,
         written: dict[str, str] | None = None,
+        own_ids: AddedIds = AddedIds(),  # noqa: B008  # immutable
         readable: bool = True,
     ) -> None:
         """`members` by served id; `used` are the names of all their members; `steps` say where an entity stands,
-        `written` how its id is written, when that is not its served id.
+        `written` how its id is written, when that is not its served id; `own_ids` what was added to the members.
         """
         self.used: set[str] = set().union(*members.values()) if used is None else used
         self.kind = kind
         self.members = members
+        self.own_ids = own_ids
         self.readable = readable
         self._steps = steps or {}
         self._written = written or {}
@@ -188,6 +197,11 @@ class Table:
         if self._text is None:
             self._text = msgspec.json.encode(self.members)
         return self._text
+
+    def document_ids(self) -> list[str | None] | None:
+        """Return each entity's id as the document writes it, None where it is the served id; None if all are."""
+        written = [None if text == served else text for served, text in self._written.items()]
+        return written if any(text is not None for text in written) else None
 
     def pointer(self, served: str) -> str:
         """Return where the entity stands in the document as fetched."""

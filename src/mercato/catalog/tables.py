@@ -7,7 +7,7 @@ from mercato.catalog import ids
 from mercato.catalog.findings import Findings, escape, quoted
 from mercato.catalog.rules import Rule
 from mercato.catalog.shape import as_object, at_once, read_columns, said
-from mercato.catalog.source import ITEMS, Kind, Members, Table
+from mercato.catalog.source import ITEMS, AddedIds, Kind, Members, Table
 
 
 def read_table(value: Any, kind: Kind, *, onboarding_id: UUID, findings: Findings) -> Table:
@@ -47,10 +47,26 @@ class _Reader:
             [key for key, row in rows.items() if row.get(own_id) not in (key, None)] if own_id in used else []
         )
         if not strangers and ids.are_canonical(rows):
-            return Table(self._kind, rows, used=used)
+            return Table(self._kind, rows, used=used, own_ids=self._add_own_ids(rows, used))
         for key in strangers:
             self._check_own_id(key, rows[key][own_id])
         return self._keyed([(key, key, row) for key, row in rows.items()], listed=False)
+
+    def _add_own_ids(self, rows: dict[str, Members], used: set[str]) -> AddedIds:
+        """Put the canonical id, which is its key, into every entity that lacks it."""
+        own_id = self._kind.own_id
+        lacking = rows.items()
+        if own_id in used:
+            if [row.get(own_id) for row in rows.values()] == list(rows):
+                return AddedIds()
+            lacking = {key: row for key, row in rows.items() if row.get(own_id) is None}.items()
+        nulls = 0
+        for key, row in lacking:
+            nulls += own_id in row
+            row[own_id] = key
+        count = len(lacking) - nulls
+        member, quoted_id = len(f'"{own_id}":,'), ids.LENGTH + len('""')
+        return AddedIds(count, count * (member + quoted_id) + nulls * (quoted_id - len("null")))
 
     def from_list(self, values: list[Any]) -> Table:
         rows = self._objects({str(index): value for index, value in enumerate(values)})
@@ -103,7 +119,7 @@ class _Reader:
                 self._collision(text, step, steps[served], listed=listed)
                 continue
             steps[served], written[served] = step, text
-            members[served] = self._with_id(row, text, served, step, listed=listed)
+            members[served] = self._with_id(row, text, served, step)
         return Table(self._kind, members, steps=steps, written=written)
 
     def _collision(self, text: str, step: str, other: str, *, listed: bool) -> None:
@@ -112,11 +128,10 @@ class _Reader:
         message = f"The {self._kind.noun} at {first} has the id {quoted(text)} already."
         self._findings.fault(Rule.DUPLICATE_ID, message, f"{at}/{self._kind.own_id}" if listed else at)
 
-    def _with_id(self, row: Members, text: str, served: str, step: str, *, listed: bool) -> Members:
+    def _with_id(self, row: Members, text: str, served: str, step: str) -> Members:
         """Return the members with the id that is served, and the partner's own where its place is free."""
         own_id = self._kind.own_id
-        if listed or row.get(own_id) is not None:
-            row = row if row.get(own_id) == served else row | {own_id: served}
+        row = row if row.get(own_id) == served else row | {own_id: served}
         if served == text or ids.is_uuid(text):
             return row
         self._findings.warn(

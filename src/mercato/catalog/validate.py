@@ -60,7 +60,10 @@ def _validate(
     # Not before the prices, which have no colons: what is written to be counted is what will be served.
     # Prices have changed what will be written only where their table is written, and not the document's own.
     grown = prices.grown if source.items.members is top.get("items") else None
-    if repeats_a_key(document, source.write(), grown=grown):
+    kept = [table.own_ids for table in source.tables if table.members is top.get(table.kind.member)]
+    if grown is not None:
+        grown += sum(added.size for added in kept)
+    if repeats_a_key(document, source.write(), grown=grown, added=sum(added.count for added in kept)):
         _name_repeated(document.removeprefix(BOM), findings)
     findings.extend(later)
     resolve(source, findings)

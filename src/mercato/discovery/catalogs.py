@@ -32,7 +32,7 @@ class CatalogSet(Wire, kw_only=True):
 class CatalogEntry(Wire, kw_only=True):
     """A catalog: its sections, and when they are on offer."""
 
-    catalog_id: Text = UNSET
+    catalog_id: str
     name: Text = UNSET
     description: Text = UNSET
     section_ids: list[str] | UnsetType | None = UNSET
@@ -44,7 +44,7 @@ class CatalogEntry(Wire, kw_only=True):
 class CatalogSection(Wire, kw_only=True):
     """Items under one heading, and sections within it."""
 
-    section_id: Text = UNSET
+    section_id: str
     name: Text = UNSET
     description: Text = UNSET
     image_url: Text = UNSET
@@ -55,7 +55,7 @@ class CatalogSection(Wire, kw_only=True):
 class CatalogItem(Wire, kw_only=True):
     """Something that can be had, by itself or as a modifier. Without `basePrice` it can't be sold by itself."""
 
-    item_id: Text = UNSET
+    item_id: str
     name: Text = UNSET
     description: Text = UNSET
     image_url: Text = UNSET
@@ -70,7 +70,7 @@ class CatalogItem(Wire, kw_only=True):
 class CatalogModifierGroup(Wire, kw_only=True):
     """Choices for an item. The bounds count units."""
 
-    modifier_group_id: Text = UNSET
+    modifier_group_id: str
     name: Text = UNSET
     minimum_allowed: Annotated[int, Meta(description="Absent or null is 0.")] | UnsetType | None = UNSET
     maximum_allowed: Annotated[int, Meta(description="Absent or null is no limit.")] | UnsetType | None = (
