@@ -16,10 +16,9 @@ from aiohttp import web
 
 from mercato.client import AsyncClient, Receiver, errors, types
 
-RAMEN, GYOZA = "0190f5fe-7e3b-7ccc-8000-000000000101", "0190f5fe-7e3b-7ccc-8000-000000000102"
 ITEMS = {
-    RAMEN: {"itemId": RAMEN, "name": "Miso ramen", "basePrice": "13.50"},
-    GYOZA: {"itemId": GYOZA, "name": "Gyoza", "basePrice": "6.25"},
+    "ramen": {"name": "Miso ramen", "basePrice": "13.50"},
+    "gyoza": {"name": "Gyoza", "basePrice": "6.25"},
 }
 MENU = {"currency": "USD", "sections": {"all": {"name": "All", "itemIds": list(ITEMS)}}, "items": ITEMS}
 URL = os.environ.get("MERCATO_URL", "http://127.0.0.1:8000")
@@ -31,7 +30,7 @@ def reasons(order: types.OrderTold) -> list[types.StoreReason]:
     """Say what is wrong with an order, line by line."""
     found = []
     for number, line in enumerate(order.cart.line_items):
-        item, at = ITEMS.get(str(line.item_id)), f"/cart/lineItems/{number}"
+        item, at = ITEMS.get(line.partner_item_id), f"/cart/lineItems/{number}"
         if item is None or line.modifier_groups:
             found.append(types.StoreReason(code="ITEM_UNAVAILABLE", message="No such dish.", pointer=at))
         elif line.amounts and line.amounts.unit_price != item["basePrice"]:

@@ -40,7 +40,8 @@ async def test_an_order_is_validated_placed_followed_and_completed(here: Trade):
 
     path = f"/{placed['orderId']}"
     mine = (await here.front.get(ORDERS + path)).json()
-    assert mine == (await here.pos.get("/v1/commerce/orders" + path)).json()
+    theirs = (await here.pos.get("/v1/commerce/orders" + path)).json()
+    assert {name for name in mine if mine[name] != theirs[name]} == {"cart"}
     assert (mine["state"], mine["status"]) == ("completed", "ready")
     timeline = (await here.front.get(f"{ORDERS}{path}/timeline")).json()
     happened = [entry["type"] for entry in timeline["entries"]]

@@ -13,7 +13,7 @@ def test_the_sync_client_returns_what_it_was_asked_for():
         assert_type(client.get_store(store_id), types.Store)
         assert_type(client.cancel_onboarding(store_id), None)
         assert_type(client.wait_until_live(store_id, timeout=1), types.Store)
-        assert_type(client.each_order(state="open"), Iterator[types.Order])
+        assert_type(client.each_order(state="open"), Iterator[types.CommerceOrder])
         client.get_store()  # type: ignore[call-arg]
         client.list_stores(limit="ten")  # type: ignore[arg-type]
 
@@ -23,7 +23,7 @@ def test_the_sync_client_returns_what_it_was_asked_for():
 def test_the_async_client_returns_the_same_to_be_awaited():
     async def checked(client: AsyncClient, store_id: UUID) -> None:
         assert_type(await client.get_store(store_id), types.Store)
-        assert_type(await asyncio.create_task(client.get_order(store_id)), types.Order)
+        assert_type(await asyncio.create_task(client.get_order(store_id)), types.CommerceOrder)
         assert_type(client.each_store(), AsyncIterator[types.Store])
 
     assert callable(checked)

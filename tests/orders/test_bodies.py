@@ -5,11 +5,13 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET
+from tests.catalog.documents import CAKE, EXTRAS, LEMON, TEA, cafe, compiled
 from tests.orders.samples import HOME, NOW, PARTNER, SHOP, STORE, STOREFRONT, core, delivery, order, reviewed
 
 from mercato.orders.amounts import wire
 from mercato.orders.bodies import cancelled_data, event_data, place_body, validate_body
 from mercato.orders.model import OrderState, OrderStatus
+from mercato.orders.partner_ids import with_partner_ids
 from mercato.orders.record import OrderRow, StoreAnswer
 from mercato.wire import as_json
 
@@ -36,7 +38,7 @@ def row(**changes: Any) -> OrderRow:
         "cancel_reason": None,
         "currency": "USD",
         "total": found.sums.total,
-        "cart": found.cart,
+        "cart": with_partner_ids(found.cart, compiled(cafe())),
         "amounts": wire(found.sums),
         "fulfillment": found.fulfillment,
         "customer": request.customer,
@@ -52,7 +54,12 @@ def row(**changes: Any) -> OrderRow:
 
 
 def check_order(told: Any) -> None:
-    """Check that it is an OrderCore that the service itself would read, priced and with names."""
+    """Check that it is an OrderCore that the service itself would read, priced, with names and the merchant's ids."""
+    tea, cake = told["cart"]["lineItems"]
+    [extras] = tea["modifierGroups"]
+    [lemon] = extras["lineItems"]
+    assert (tea["partnerItemId"], cake["partnerItemId"]) == (TEA, CAKE)
+    assert (extras["partnerModifierGroupId"], lemon["partnerItemId"]) == (EXTRAS, LEMON)
     assert set(told) == {"cart", "clientContext", "fulfillment", "amounts", "customer"}
     core(json.dumps(told).encode())
     assert [one["name"] for one in told["cart"]["lineItems"]] == ["Tea", "Cake"]
@@ -64,7 +71,8 @@ def check_order(told: Any) -> None:
 
 
 def test_a_validate_call_says_which_order_for_which_store():
-    body = json.loads(validate_body(SHOP, core(json.dumps(SENT).encode()), reviewed(SENT), now=NOW))
+    request = core(json.dumps(SENT).encode())
+    body = json.loads(validate_body(SHOP, request, reviewed(SENT), catalog=compiled(cafe()), now=NOW))
     assert (body["type"], body["timestamp"]) == ("order.validate", "2026-03-04T12:00:00.000Z")
     assert set(body) == {"type", "timestamp", "data"}
     assert set(body["data"]) == {"storeId", "partnerStoreId", "order"}
@@ -108,3 +116,4 @@ def test_an_order_event_has_a_sequence_and_the_order_without_its_payment():
     for member in ("orderId", "storeId", "partnerStoreId"):
         assert told[member] == told["order"][member]
     assert "payment" not in told["order"]
+    assert "partner" not in json.dumps(told["order"]["cart"])

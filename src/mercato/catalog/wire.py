@@ -9,6 +9,10 @@ from mercato.catalog.model import CatalogDiff, CatalogFault, CatalogSummary, Cat
 from mercato.catalog.runs import RunStatus
 from mercato.wire import Instant, Wire
 
+IdsByDocumentId = Annotated[
+    dict[str, UUID], Meta(description="The id that the merchant's document has → the id that is served.")
+]
+
 
 class CatalogSetNotification(Wire):
     """Where the CatalogSet is to be pulled from."""
@@ -49,6 +53,13 @@ class CatalogIngestPage(Wire):
 
     runs: list[CatalogIngestRun]
     next_cursor: str | None
+
+
+class StoreIds(Wire):
+    """The ids of a store's current CatalogSet: as the merchant's document has them, and as carts name them."""
+
+    items: IdsByDocumentId
+    modifier_groups: IdsByDocumentId
 
 
 class CatalogValidation(Wire):

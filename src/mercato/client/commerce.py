@@ -10,11 +10,13 @@ from mercato.catalog.wire import (
     CatalogIngestStatusResponse,
     CatalogSetNotification,
     CatalogValidation,
+    StoreIds,
 )
 from mercato.client.exchange import Id
 from mercato.client.operation import Each, Sent, operation
+from mercato.discovery.catalogs import CatalogSet
 from mercato.orders.model import (
-    Order,
+    CommerceOrder,
     OrderPage,
     OrderState,
     OrderStatusResponse,
@@ -120,6 +122,16 @@ class Commerce:
         """Check a CatalogSet, or `{"callbackUrl": …}`, as a run would; change nothing."""
         return Sent(query={"storeId": store_id}, body=document)
 
+    @operation("GET", "/v1/commerce/catalog-sets/{catalogSetId}", CatalogSet)
+    def get_commerce_catalog_set(self, catalog_set_id: Id) -> Sent:
+        """Return one of the account's own CatalogSets, as storefronts get it."""
+        return Sent(ids=(catalog_set_id,))
+
+    @operation("GET", STORES + "/{storeId}/ids", StoreIds)
+    def get_store_ids(self, store_id: Id) -> Sent:
+        """Return under which id each item and modifier group of the store's document is served."""
+        return Sent(ids=(store_id,))
+
     # --- stores
 
     @operation("GET", STORES, StorePage)
@@ -184,7 +196,7 @@ class Commerce:
         "Yield every order of the account's stores, newest first.",
     )
 
-    @operation("GET", ORDERS + "/{orderId}", Order)
+    @operation("GET", ORDERS + "/{orderId}", CommerceOrder)
     def get_order(self, order_id: Id) -> Sent:
         """Return an order of the account's stores as it is now."""
         return Sent(ids=(order_id,))

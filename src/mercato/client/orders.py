@@ -7,12 +7,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from mercato.carts.model import Cart, PricedCart
-from mercato.orders.model import OrderCart, ValidateOrderResponse
+from mercato.orders.model import CommerceCart, OrderCart, ValidateOrderResponse
 from mercato.orders.request import OrderCore, PlaceAmounts, PlaceOrderRequest
 from mercato.wire import as_json
 
 
-def as_cart(cart: PricedCart | OrderCart) -> Cart:
+def as_cart(cart: PricedCart | OrderCart | CommerceCart) -> Cart:
     """Return the cart of an answer as one that can be sent, its line ids kept."""
     return msgspec.json.decode(as_json(cart), type=Cart)
 

@@ -16,12 +16,17 @@ from mercato.catalog.wire import (
     CatalogIngestStatusResponse,
     CatalogSyncWebhookData,
     CatalogValidation,
+    StoreIds,
 )
 from mercato.discovery.catalogs import CatalogItem, CatalogModifierGroup, CatalogSection, CatalogSet
 from mercato.discovery.model import DiscoveredStore, DiscoverRequest, DiscoverResponse, Location
 from mercato.errors import OrderError
 from mercato.orders.model import (
     Amounts,
+    CommerceCart,
+    CommerceLine,
+    CommerceModifierGroup,
+    CommerceOrder,
     Order,
     OrderPage,
     OrderState,
@@ -101,6 +106,10 @@ __all__ = [
     "CatalogSyncWebhookData",
     "CatalogValidation",
     "ClientContext",
+    "CommerceCart",
+    "CommerceLine",
+    "CommerceModifierGroup",
+    "CommerceOrder",
     "Coordinates",
     "Customer",
     "DeliveryAddress",
@@ -145,6 +154,7 @@ __all__ = [
     "Store",
     "StoreAmountDetail",
     "StoreAvailability",
+    "StoreIds",
     "StorePage",
     "StoreReason",
     "StoreRefusal",

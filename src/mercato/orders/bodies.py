@@ -6,7 +6,9 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from mercato.orders.amounts import Sums, wire
+from mercato.catalog.model import CompiledCatalog
+from mercato.orders.amounts import wire
+from mercato.orders.partner_ids import with_partner_ids
 from mercato.orders.record import OrderRow, order_of
 from mercato.orders.request import OrderCore, PlaceOrderRequest
 from mercato.orders.review import Review
@@ -19,14 +21,25 @@ PLACE: Final = "order.place"
 
 
 def validate_body(
-    store: StoreRow, order: OrderCore | PlaceOrderRequest, found: Review, *, now: datetime
+    store: StoreRow,
+    order: OrderCore | PlaceOrderRequest,
+    found: Review,
+    *,
+    catalog: CompiledCatalog,
+    now: datetime,
 ) -> bytes:
     """Return the body of a validate call for an order that has a price."""
     assert found.sums is not None, "an order without a price has reasons against it"
     data = ValidateData(
         store_id=store.id,
         partner_store_id=store.partner_store_id,
-        order=_told(order, found, found.sums),
+        order=OrderTold(
+            cart=with_partner_ids(found.cart, catalog),
+            client_context=order.client_context,
+            fulfillment=found.fulfillment,
+            amounts=wire(found.sums),
+            customer=order.customer or UNSET,
+        ),
     )
     return envelope(VALIDATE, occurred_at=now, data=data)
 
@@ -62,16 +75,6 @@ def event_data(row: OrderRow) -> OrderEventData:
         partner_store_id=row.partner_store_id,
         sequence=row.sequence,
         order=order_of(row),
-    )
-
-
-def _told(order: OrderCore | PlaceOrderRequest, found: Review, sums: Sums) -> OrderTold:
-    return OrderTold(
-        cart=found.cart,
-        client_context=order.client_context,
-        fulfillment=found.fulfillment,
-        amounts=wire(sums),
-        customer=order.customer or UNSET,
     )
 
 

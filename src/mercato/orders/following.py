@@ -16,7 +16,6 @@ from mercato.db.engine import Database, Write
 from mercato.orders import progress, queries
 from mercato.orders.changes import Changes
 from mercato.orders.model import (
-    Order,
     OrderPage,
     OrderState,
     OrderStatusResponse,
@@ -25,7 +24,7 @@ from mercato.orders.model import (
     TimelineEntry,
 )
 from mercato.orders.progress import Progress
-from mercato.orders.record import Actor, OrderRow, StoreAnswer, order_of
+from mercato.orders.record import Actor, OrderRow, StoreAnswer, commerce_order_of
 from mercato.orders.submission import end_record
 from mercato.partners.model import Caller, Surface
 from mercato.webhooks.log import OrderAttempt, list_attempts_of_order
@@ -43,13 +42,13 @@ class Orders(Struct, frozen=True):
     clock: Clock
     changes: Changes
 
-    async def get(self, caller: Caller, order_id: UUID) -> Order:
+    async def get(self, caller: Caller, order_id: UUID) -> OrderRow:
         """Return the caller's order. Raises OrderNotFound."""
         async with self.db.read() as tx:
             row = await queries.find_order(tx, caller, order_id)
         if row is None:
             raise errors.OrderNotFound(order_id)
-        return order_of(row)
+        return row
 
     async def list(
         self,
@@ -60,13 +59,13 @@ class Orders(Struct, frozen=True):
         before: UUID | None,
         limit: int,
     ) -> OrderPage:
-        """Return a page of the caller's orders, newest first."""
+        """Return a page of the merchant's orders, newest first."""
         async with self.db.read() as tx:
             rows = await queries.list_orders(
                 tx, caller, store_id=store_id, state=state, before=before, limit=limit + 1
             )
         page, cursor = page_of(rows, limit, lambda row: row.id)
-        return OrderPage(orders=[order_of(row) for row in page], next_cursor=cursor)
+        return OrderPage(orders=[commerce_order_of(row) for row in page], next_cursor=cursor)
 
     async def update(self, caller: Caller, order_id: UUID, request: OrderStatusUpdate) -> OrderStatusResponse:
         """Move the merchant's order on. The same again changes nothing.

@@ -44,6 +44,15 @@ class Amounts(Wire, kw_only=True):
     total: Amount
 
 
+PartnerId = Annotated[
+    str,
+    Meta(
+        description="The id that the merchant's own document has for it, of the CatalogSet that the order was "
+        "placed from."
+    ),
+]
+
+
 class OrderLine(Wire, gc=False):
     """A line of an order: `name` as the store's CatalogSet has it, `amounts` on top-level lines."""
 
@@ -68,6 +77,36 @@ class OrderCart(Wire):
 
     catalog_set_id: UUID
     line_items: tuple[OrderLine, ...]
+    store_id: UUID
+    amounts: CartAmounts | UnsetType = UNSET
+
+
+class CommerceLine(Wire, gc=False):
+    """A line of an order as its merchant reads it."""
+
+    item_id: UUID
+    partner_item_id: PartnerId
+    modifier_groups: tuple["CommerceModifierGroup", ...]
+    quantity: Quantity
+    line_item_id: UUID
+    name: str | UnsetType = UNSET
+    amounts: LineItemAmounts | UnsetType = UNSET
+    unavailable: bool | UnsetType = UNSET
+
+
+class CommerceModifierGroup(Wire, gc=False):
+    """What was chosen from one modifier group, as the merchant of the order reads it."""
+
+    modifier_group_id: UUID
+    partner_modifier_group_id: PartnerId
+    line_items: tuple[CommerceLine, ...]
+
+
+class CommerceCart(Wire):
+    """The cart of an order as its merchant reads it: priced, with the ids of the merchant's own document."""
+
+    catalog_set_id: UUID
+    line_items: tuple[CommerceLine, ...]
     store_id: UUID
     amounts: CartAmounts | UnsetType = UNSET
 
@@ -137,9 +176,7 @@ def state_fault(text: str) -> str | None:
     return None if find_member(OrderState, text) is not None else f"state must be one of {known}."
 
 
-class Order(Wire, kw_only=True):
-    """A placed order. How it is paid for is never in it."""
-
+class _PlacedOrder(Wire, kw_only=True):
     order_id: UUID
     store_id: UUID
     partner_store_id: str
@@ -148,7 +185,6 @@ class Order(Wire, kw_only=True):
     partner_order_id: str | None
     estimated_ready_at: Instant | None
     cancel_reason: str | None
-    cart: OrderCart
     client_context: ClientContext | UnsetType = UNSET
     fulfillment: Fulfillment
     amounts: Amounts
@@ -158,10 +194,22 @@ class Order(Wire, kw_only=True):
     updated_at: Instant
 
 
+class Order(_PlacedOrder, kw_only=True):
+    """A placed order. How it is paid for is never in it."""
+
+    cart: OrderCart
+
+
+class CommerceOrder(_PlacedOrder, kw_only=True):
+    """A placed order as its merchant reads it. How it is paid for is never in it."""
+
+    cart: CommerceCart
+
+
 class OrderPage(Wire):
     """A page of orders, newest first."""
 
-    orders: list[Order]
+    orders: list[CommerceOrder]
     next_cursor: str | None
 
 

@@ -11,6 +11,7 @@ from mercato.errors import Problem
 from mercato.orders import amounts
 from mercato.orders.keys import Claim, Reply
 from mercato.orders.model import Order, OrderState, OrderStatus
+from mercato.orders.partner_ids import with_partner_ids
 from mercato.orders.reasons import refusal
 from mercato.orders.record import OrderRow, StoreAnswer
 from mercato.orders.replies import Agreed
@@ -96,7 +97,7 @@ def new_order(order_id: UUID, asked: Asked, plan: Ready, now: datetime) -> Order
         cancel_reason=None,
         currency=sums.currency,
         total=sums.total,
-        cart=found.cart,
+        cart=with_partner_ids(found.cart, plan.checked.catalog),
         amounts=amounts.wire(sums),
         fulfillment=found.fulfillment,
         customer=asked.request.customer,

@@ -15,7 +15,7 @@ from mercato.db.tables import order_history as history
 from mercato.db.tables import order_submissions as submissions
 from mercato.db.tables import orders, stores
 from mercato.errors import OrderError
-from mercato.orders.model import Amounts, OrderCart, OrderState, OrderStatus
+from mercato.orders.model import Amounts, CommerceCart, OrderState, OrderStatus
 from mercato.orders.record import OrderRow, StoreAnswer
 from mercato.orders.request import ClientContext, Customer, Fulfillment
 from mercato.partners.model import Caller, Surface
@@ -23,7 +23,7 @@ from mercato.wire import as_json
 
 _DOCUMENTS: Final[dict[str, Any]] = {
     "errors": msgspec.json.Decoder(tuple[OrderError, ...]),
-    "cart": msgspec.json.Decoder(OrderCart),
+    "cart": msgspec.json.Decoder(CommerceCart),
     "amounts": msgspec.json.Decoder(Amounts),
     "fulfillment": msgspec.json.Decoder(Fulfillment),
     "customer": msgspec.json.Decoder(Customer | None),

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 from msgspec import UNSET, Struct
@@ -9,7 +10,16 @@ from msgspec import UNSET, Struct
 from mercato.catalog.money import decimal_to_minor, get_scale
 from mercato.errors import OrderError
 from mercato.orders.amounts import Detail, Extras, Sums
-from mercato.orders.model import AmountDetail, Amounts, Order, OrderCart, OrderState, OrderStatus
+from mercato.orders.model import (
+    AmountDetail,
+    Amounts,
+    CommerceCart,
+    CommerceOrder,
+    Order,
+    OrderState,
+    OrderStatus,
+)
+from mercato.orders.partner_ids import without_partner_ids
 from mercato.orders.request import ClientContext, Customer, Fulfillment
 from mercato.wire import instant
 
@@ -52,7 +62,7 @@ class OrderRow(Struct, frozen=True, kw_only=True):
     cancel_reason: str | None
     currency: str
     total: int
-    cart: OrderCart
+    cart: CommerceCart
     amounts: Amounts
     fulfillment: Fulfillment
     customer: Customer | None
@@ -66,25 +76,34 @@ class OrderRow(Struct, frozen=True, kw_only=True):
 
 
 def order_of(row: OrderRow) -> Order:
-    """Return the order as both sides read it."""
-    return Order(
-        order_id=row.id,
-        store_id=row.store_id,
-        partner_store_id=row.partner_store_id,
-        state=row.state,
-        status=row.status,
-        partner_order_id=row.partner_order_id,
-        estimated_ready_at=instant(row.estimated_ready_at),
-        cancel_reason=row.cancel_reason,
-        cart=row.cart,
-        client_context=row.client_context or UNSET,
-        fulfillment=row.fulfillment,
-        amounts=row.amounts,
-        customer=row.customer or UNSET,
-        errors=row.errors,
-        created_at=instant(row.created_at) or "",
-        updated_at=instant(row.updated_at) or "",
-    )
+    """Return the order as its storefront reads it."""
+    return Order(cart=without_partner_ids(row.cart), **_members(row))
+
+
+def commerce_order_of(row: OrderRow) -> CommerceOrder:
+    """Return the order as its merchant reads it."""
+    return CommerceOrder(cart=row.cart, **_members(row))
+
+
+def _members(row: OrderRow) -> dict[str, Any]:
+    """Return what both sides read alike."""
+    return {
+        "order_id": row.id,
+        "store_id": row.store_id,
+        "partner_store_id": row.partner_store_id,
+        "state": row.state,
+        "status": row.status,
+        "partner_order_id": row.partner_order_id,
+        "estimated_ready_at": instant(row.estimated_ready_at),
+        "cancel_reason": row.cancel_reason,
+        "client_context": row.client_context or UNSET,
+        "fulfillment": row.fulfillment,
+        "amounts": row.amounts,
+        "customer": row.customer or UNSET,
+        "errors": row.errors,
+        "created_at": instant(row.created_at) or "",
+        "updated_at": instant(row.updated_at) or "",
+    }
 
 
 def sums_of(amounts: Amounts) -> Sums:

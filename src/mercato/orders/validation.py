@@ -88,7 +88,7 @@ class Validations(Struct, frozen=True):
         if store.webhook_url is None:
             return Agreed(sums, None)
         now = self.clock()
-        body = validate_body(store, order, checked.review, now=now)
+        body = validate_body(store, order, checked.review, catalog=checked.catalog, now=now)
         call = StoreCall(
             store_id=store.id,
             partner_id=store.partner_id,

@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from mercato.orders.model import Amounts, Order, OrderCart
+from mercato.orders.model import Amounts, CommerceCart, Order
 from mercato.orders.request import ClientContext, Customer, Fulfillment
 from mercato.wire import Instant, Wire
 from mercato.wire.unshown import unshown
@@ -19,9 +19,9 @@ Money = Annotated[str | float, Meta(description="A decimal string, or a number, 
 
 
 class OrderTold(Wire, kw_only=True):
-    """An OrderCore as stores get it: priced, with names on its lines."""
+    """An OrderCore as stores get it: priced, with names and the merchant's own ids on its lines."""
 
-    cart: OrderCart
+    cart: CommerceCart
     client_context: ClientContext | UnsetType = UNSET
     fulfillment: Fulfillment
     amounts: Amounts

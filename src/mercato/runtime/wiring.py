@@ -41,6 +41,7 @@ from mercato.stores import places
 from mercato.stores.cache import StoreCache
 from mercato.stores.catalogs import CatalogBodies
 from mercato.stores.events import StoreEvents
+from mercato.stores.ids import IdMappings
 from mercato.stores.menus import Menus
 from mercato.stores.onboarding import Onboardings
 from mercato.stores.places import MoveJob, PlaceJob, Placer
@@ -162,7 +163,14 @@ def wired(
         menus=menus,
         onboardings=Onboardings(db, now, clock.new_id, refresh),
         stores=Stores(
-            db, now, clock.new_id, cache, compiled, settings.ingest_waiting_per_store, on_change=refresh
+            db,
+            now,
+            clock.new_id,
+            cache,
+            compiled,
+            IdMappings(compiled),
+            settings.ingest_waiting_per_store,
+            on_change=refresh,
         ),
         discovery=Discovery(db, now),
         checker=Checker(outbound, builder, compiled, limits, settings.default_currency),

@@ -11,6 +11,7 @@ from mercato import errors
 from mercato.catalog import queries as catalogs
 from mercato.catalog.compress import CODINGS, decompress
 from mercato.db.engine import Database, Read
+from mercato.partners.model import Caller
 from mercato.stores import queries
 from mercato.telemetry import Lookups
 
@@ -24,8 +25,12 @@ IDENTITY: Final = "identity"
 
 
 class Body(Struct, frozen=True):
-    """A set's bytes in one coding. `tag` is the strong ETag of exactly these bytes; `until` in monotonic seconds."""
+    """A set's bytes in one coding. `tag` is the strong ETag of exactly these bytes; `until` in monotonic seconds.
 
+    `partner_id` is the merchant's.
+    """
+
+    partner_id: UUID
     coding: str
     content: bytes
     tag: str
@@ -68,14 +73,23 @@ class CatalogBodies:
         if found is None:
             self._forget((set_id.int, coding))
             raise errors.CatalogSetNotFound(set_id)
-        content_hash, content = found
+        live, content = found
         if coding == IDENTITY:
             content = decompress(content, stored)
-        return self._hold(set_id, coding, content, content_hash)
+        return self._hold(set_id, coding, content, live)
 
-    def _hold(self, set_id: UUID, coding: str, content: bytes, content_hash: str) -> Body:
-        tags = {name: _tag(content_hash, name) for name in (IDENTITY, *CODINGS)}
-        body = Body(coding, content, tags[coding], frozenset(tags.values()), monotonic() + KEPT)
+    async def get_own(self, caller: Caller, set_id: UUID, coding: str) -> Body:
+        """Return the bytes of one of the caller's own sets. Raises CatalogSetNotFound, also for another partner's."""
+        body = await self.get(set_id, coding)
+        if body.partner_id != caller.partner_id:
+            raise errors.CatalogSetNotFound(set_id)
+        return body
+
+    def _hold(self, set_id: UUID, coding: str, content: bytes, live: queries.LiveSet) -> Body:
+        tags = {name: _tag(live.content_hash, name) for name in (IDENTITY, *CODINGS)}
+        body = Body(
+            live.partner_id, coding, content, tags[coding], frozenset(tags.values()), monotonic() + KEPT
+        )
         key = set_id.int, coding
         self._forget(key)
         self._held[key] = body
@@ -90,11 +104,11 @@ class CatalogBodies:
             self._bytes -= len(gone.content)
 
 
-async def _find(tx: Read, set_id: UUID, coding: str) -> tuple[str, bytes] | None:
-    """Return the hash of a live store's set, and its bytes."""
-    content_hash = await queries.find_live_set(tx, set_id)
-    content = await catalogs.find_body(tx, set_id, coding) if content_hash is not None else None
-    return None if content is None or content_hash is None else (content_hash, content)
+async def _find(tx: Read, set_id: UUID, coding: str) -> tuple[queries.LiveSet, bytes] | None:
+    """Return what is known of a live store's set, and its bytes."""
+    live = await queries.find_live_set(tx, set_id)
+    content = await catalogs.find_body(tx, set_id, coding) if live is not None else None
+    return None if content is None or live is None else (live, content)
 
 
 def _tag(content_hash: str, coding: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from msgspec import Struct
 from sqlalchemy import Row, Select, and_, case, delete, insert, or_, select, tuple_, update
 
 from mercato.db.engine import Read, Write
@@ -164,15 +165,22 @@ async def find_store(tx: Read, store_id: UUID) -> StoreRow | None:
     return _store(row, sold_out.get(store_id, ()))
 
 
-async def find_live_set(tx: Read, set_id: UUID) -> str | None:
-    """Return the content hash of a CatalogSet that a live store serves or has served."""
-    found: str | None = await tx.scalar(
-        select(sets.c.content_hash)
+class LiveSet(Struct, frozen=True):
+    """A CatalogSet of a live store, and the merchant whose store it is."""
+
+    content_hash: str
+    partner_id: UUID
+
+
+async def find_live_set(tx: Read, set_id: UUID) -> LiveSet | None:
+    """Return a CatalogSet that a live store serves or has served."""
+    row = await tx.first(
+        select(sets.c.content_hash, stores.c.partner_id)
         .join(stores, stores.c.id == sets.c.store_id)
         .join(partners, partners.c.id == stores.c.partner_id, isouter=True)
         .where(sets.c.id == set_id, partners.c.suspended_at.is_(None))
     )
-    return found
+    return None if row is None else LiveSet(*row)
 
 
 async def list_stores(

@@ -19,6 +19,7 @@ from mercato.partners.model import Caller
 from mercato.stores import places, queries, rules
 from mercato.stores.cache import TOPIC, StoreCache
 from mercato.stores.changes import OnChange, changed
+from mercato.stores.ids import IdMappings
 from mercato.stores.model import (
     ItemAvailabilityRequest,
     Store,
@@ -43,6 +44,7 @@ class Stores(Struct, frozen=True):
     new_id: MakeId
     cache: StoreCache
     compiled: CompiledCatalogs
+    id_mappings: IdMappings
     runs_waiting: int
     on_change: OnChange
 
@@ -131,6 +133,14 @@ class Stores(Struct, frozen=True):
             after = await queries.find_store(tx, store_id)
         assert after is not None
         return after.unavailable_at(now)
+
+    async def ids(self, caller: Caller, store_id: UUID) -> bytes:
+        """Return the StoreIds of the caller's store as JSON. Raises StoreNotFound."""
+        async with self.db.read() as tx:
+            row = await queries.find_store(tx, store_id)
+        if row is None or row.partner_id != caller.partner_id:
+            raise errors.StoreNotFound(store_id)
+        return await self.id_mappings.get(row.catalog_set_id)
 
     async def notify(self, caller: Caller, store_id: UUID, callback_url: str, *, trace: str) -> Run:
         """Accept a catalog run. Raises StoreNotFound, ValidationFailed, RateLimited."""

@@ -16,7 +16,9 @@ from mercato.catalog.wire import (
     CatalogIngestStatusResponse,
     CatalogSetNotification,
     CatalogValidation,
+    StoreIds,
 )
+from mercato.discovery.catalogs import CatalogSet
 from mercato.stores.model import (
     ItemAvailabilityRequest,
     ItemAvailabilityResponse,
@@ -27,6 +29,7 @@ from mercato.stores.model import (
     StoreStatusValue,
     StoreUpdate,
 )
+from mercato.web.catalog_sets import answer, coding_for
 from mercato.web.operations import Access, Answer, Call, Operations, Upload
 from mercato.wire import Wire, instant, parse_uuid
 from mercato.wire.checks import ruled_by
@@ -140,6 +143,35 @@ async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidat
         store = await call.app.cache.get_own(call.caller, _query_store(call.query))
         subject = Subject(store.onboarding_id, store.id, store.catalog_set_id)
     return await call.app.checker.check(call.body, partner_id=call.caller.partner_id, subject=subject)
+
+
+@commerce.get(
+    "/v1/commerce/catalog-sets/{catalogSetId}",
+    summary="Get CatalogSet",
+    id="getCommerceCatalogSet",
+    returns=CatalogSet,
+    also=(304,),
+    reply_headers=("ETag",),
+    request_headers=("If-None-Match",),
+    missing={"catalogSetId": errors.CatalogSetNotFound},
+    problems=(errors.CatalogSetNotFound,),
+)
+async def get_commerce_catalog_set(call: Call[None, None]) -> Answer:
+    """Return one of your own CatalogSets, as storefronts get it. A superseded one is readable for 30 days."""
+    set_id, coding = call.ids["catalogSetId"], coding_for(call.headers)
+    return answer(await call.app.bodies.get_own(call.caller, set_id, coding), call.headers)
+
+
+@commerce.get(
+    STORES + "/{storeId}/ids",
+    summary="Get Store Ids",
+    returns=StoreIds,
+    missing=_store,
+    problems=(errors.StoreNotFound,),
+)
+async def get_store_ids(call: Call[None, None]) -> Answer:
+    """Return under which id each item and modifier group of your document is served, in the current CatalogSet."""
+    return Answer(raw=await call.app.stores.ids(call.caller, call.ids["storeId"]))
 
 
 # --- stores ---------------------------------------------------------------------------------------

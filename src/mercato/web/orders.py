@@ -11,6 +11,7 @@ from mercato.carts.known import reader
 from mercato.errors import Problem
 from mercato.orders.keys import Reply
 from mercato.orders.model import (
+    CommerceOrder,
     Order,
     OrderPage,
     OrderState,
@@ -20,6 +21,7 @@ from mercato.orders.model import (
     ValidateOrderResponse,
     state_fault,
 )
+from mercato.orders.record import commerce_order_of, order_of
 from mercato.orders.request import OrderCore, PlaceOrderRequest
 from mercato.web import problems
 from mercato.web.head import Head
@@ -150,7 +152,7 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer:
 )
 async def get_marketfront_order(call: Call[None, None]) -> Order:
     """Return an order that was placed with this account, as it is now."""
-    return await call.app.orders.get(call.caller, call.ids["orderId"])
+    return order_of(await call.app.orders.get(call.caller, call.ids["orderId"]))
 
 
 @marketfront_orders.get(
@@ -223,13 +225,13 @@ def _state(text: str | None) -> OrderState | None:
     COMMERCE + "/{orderId}",
     summary="Get Order",
     id="getOrder",
-    returns=Order,
+    returns=CommerceOrder,
     missing=_MISSING,
     problems=(errors.OrderNotFound,),
 )
-async def get_order(call: Call[None, None]) -> Order:
-    """Return an order of this account's stores as it is now."""
-    return await call.app.orders.get(call.caller, call.ids["orderId"])
+async def get_order(call: Call[None, None]) -> CommerceOrder:
+    """Return an order of this account's stores as it is now, with the ids of your own document on its lines."""
+    return commerce_order_of(await call.app.orders.get(call.caller, call.ids["orderId"]))
 
 
 @commerce_orders.get(

@@ -35,7 +35,12 @@ def with_item(item_id: UUID) -> Callable[[Any], Any]:
 
     def change(document: Any) -> Any:
         for line in document["data"]["order"]["cart"]["lineItems"]:
-            line |= {"itemId": str(item_id), "modifierGroups": [], "name": "Not on the menu"}
+            line |= {
+                "itemId": str(item_id),
+                "partnerItemId": str(item_id),
+                "modifierGroups": [],
+                "name": "Not on the menu",
+            }
         return document
 
     return change

@@ -1,0 +1,60 @@
+"""Which id each item and modifier group of a merchant's document is served under."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+from mercato.catalog.compiled import CompiledCatalogs
+from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
+from mercato.settings import MiB
+from mercato.wire import as_json
+
+MOST_BYTES: Final = 8 * MiB
+"""Bytes of mappings held in memory, least recently used out; the largest one always is."""
+
+
+class IdMappings:
+    """The mappings of CatalogSets as JSON. A set never changes, so each is written once."""
+
+    def __init__(self, compiled: CompiledCatalogs, *, most_bytes: int = MOST_BYTES) -> None:
+        self._compiled = compiled
+        self._most = most_bytes
+        self._held: OrderedDict[int, bytes] = OrderedDict()
+        self._bytes = 0
+        self._one_at_a_time = asyncio.Lock()
+
+    async def get(self, set_id: UUID) -> bytes:
+        """Return the mapping of a set. Raises CatalogSetNotFound."""
+        async with self._one_at_a_time:
+            if set_id.int not in self._held:
+                catalog = await self._compiled.get(set_id)
+                # A menu of a hundred thousand items takes a tenth of a second.
+                self._hold(set_id.int, await asyncio.to_thread(write_ids, catalog))
+            self._held.move_to_end(set_id.int)
+            return self._held[set_id.int]
+
+    def _hold(self, key: int, text: bytes) -> None:
+        self._held[key] = text
+        self._bytes += len(text)
+        while self._bytes > self._most and len(self._held) > 1:
+            _, oldest = self._held.popitem(last=False)
+            self._bytes -= len(oldest)
+
+
+def write_ids(catalog: CompiledCatalog) -> bytes:
+    """Return the StoreIds of a catalog as JSON, in document order."""
+    return as_json(
+        {"items": _by_document_id(catalog.items), "modifierGroups": _by_document_id(catalog.groups)}
+    )
+
+
+def _by_document_id(served: Mapping[Key, CompiledItem] | Mapping[Key, CompiledGroup]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, entity in served.items():
+        # As `str(UUID(int=key))`, in a fraction of its time.
+        digits = f"{key:032x}"
+        text = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        found[text if entity.document_id is None else entity.document_id] = text
+    return found
