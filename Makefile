@@ -27,8 +27,8 @@ $(VENV)/.dev: $(VENV)/.run requirements-dev.txt requirements-clients.txt
 	$(PIP) install --constraint constraints.txt --requirement requirements-dev.txt --requirement requirements-clients.txt
 	touch $@
 
-run: $(VENV)/.run ## serve on http://127.0.0.1:8000 with a database in ./data
-	exec $(BIN)/mercato serve
+run: $(VENV)/.run ## serve on http://127.0.0.1:8000 for development, with a database in ./data
+	exec $(BIN)/mercato serve --dev
 
 demo: $(VENV)/.run ## the whole story in one process, in under a minute
 	$(BIN)/mercato demo

@@ -185,7 +185,59 @@ async def test_a_port_that_is_taken_is_told(tmp_path: Path):
         )
         assert code == 1
         assert "Cannot listen on" in out + err
+        assert "another program listens there" in out + err
         assert "--port" in out + err
+
+
+@only_sqlite
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_serve_dev_reaches_loopback_and_says_so(tmp_path: Path, database_kind: str, workers: str):
+    process = await asyncio.create_subprocess_exec(
+        MERCATO, "serve", "--dev", "--port", "0", "--workers", workers, "--data-dir", tmp_path / "data",
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        env=environment(MERCATO_ALLOW_PRIVATE_NETWORKS="false"),
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            base = (await process.stdout.readline()).split()[-1].decode()
+        assert (await onboarded(tmp_path / "data", base))["status"] == "ready_to_activate"
+    finally:
+        process.terminate()
+        _, err = await process.communicate()
+    assert "pulls and webhooks may reach loopback and private addresses, and use http" in err.decode()
+
+
+@only_sqlite
+async def test_a_service_for_this_machine_alone_names_the_setting_that_allows_loopback(
+    tmp_path: Path, database_kind: str
+):
+    refused = {"MERCATO_ALLOW_PRIVATE_NETWORKS": "false"}
+    async with serving(tmp_path / "data", **refused) as (_, base):
+        status = await onboarded(tmp_path / "data", base)
+        assert "mercato serve --dev" in status["error"]
+        assert "MERCATO_ALLOW_PRIVATE_NETWORKS=true" in status["error"]
+    public = {"MERCATO_PUBLIC_URL": "https://api.example.com"}
+    async with serving(tmp_path / "other", **refused, **public) as (_, base):
+        status = await onboarded(tmp_path / "other", base)
+        assert "not public" in status["error"]
+        assert "MERCATO" not in status["error"]
+
+
+async def onboarded(data_dir: Path, base: str) -> Any:
+    """Register a store whose catalog is on loopback; return its status once the catalog was pulled or refused."""
+    made = await partner(data_dir, MERCATO_ALLOW_PRIVATE_NETWORKS="false")
+    async with merchant() as shop, aiohttp.ClientSession() as session:
+        pos = Client(base, made["commerceKey"], session)
+        body = {"partnerStoreId": "s", "name": "S", "address": {}, "catalogCallbackUrl": shop.host(CATALOG)}
+        path = (await pos.post("/v1/commerce/onboarding/stores", body)).headers["Location"]
+        async with asyncio.timeout(30):
+            while (status := (await pos.get(path)).json())["status"] in {
+                "pending_catalog",
+                "catalog_ingesting",
+            }:
+                await asyncio.sleep(0.05)
+        return status
 
 
 @only_sqlite

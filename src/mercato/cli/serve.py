@@ -14,9 +14,18 @@ def serve(
     port: Annotated[int | None, Parameter(help="Port to listen on (8000); 0 takes a free one.")] = None,
     data_dir: DataDir = None,
     workers: Annotated[int | None, Parameter(help="Processes that serve on the one port (1).")] = None,
+    dev: Annotated[
+        bool, Parameter(negative=(), help="Let pulls and webhooks reach this machine, and use http.")
+    ] = False,
 ) -> int:
     """Serve the API and do the background work, in one process or in several on one port."""
-    return start.serve(host=host, port=port, data_dir=data_dir, workers=workers)
+    return start.serve(
+        host=host,
+        port=port,
+        data_dir=data_dir,
+        workers=workers,
+        allow_private_networks=True if dev else None,
+    )
 
 
 def serve_one(

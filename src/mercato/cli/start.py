@@ -89,10 +89,18 @@ def _asked_to_stop(stop: asyncio.Event) -> None:
     stop.set()
 
 
+_PRIVATE: Final = (
+    "Development: pulls and webhooks may reach loopback and private addresses, and use http. Don't run it so where "
+    "strangers can register stores."
+)
+
+
 async def _serve(settings: Settings, stop: asyncio.Event) -> None:
     from mercato.web.server import listen, url_of
 
     await _migrate(settings)
+    if settings.allow_private_networks:
+        print(_PRIVATE, file=sys.stderr)
     with listen(settings.host, settings.port) as listener:
         if settings.workers > 1:
             from mercato.cli.workers import Workers

@@ -115,6 +115,7 @@ class Workers:
         return {
             "MERCATO_DATA_DIR": str(self.settings.data_dir.absolute()),
             "MERCATO_WORKERS": str(self.settings.workers),
+            "MERCATO_ALLOW_PRIVATE_NETWORKS": str(self.settings.allow_private_networks).lower(),
             shared.DIRECTORY: str(self.figures),
         }
 

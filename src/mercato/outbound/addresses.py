@@ -107,11 +107,13 @@ class AddressPolicy(Struct, frozen=True, kw_only=True):
     """Which addresses may be reached.
 
     `allow_private` opens loopback, private and shared networks (development). `extra_public` is the seam for
-    tests: networks that are called public whatever the tables say.
+    tests: networks that are called public whatever the tables say. `names_setting` adds to a refusal which setting
+    would allow it, for a service that only its own machine can reach.
     """
 
     allow_private: bool = False
     extra_public: frozenset[Network] = frozenset()
+    names_setting: bool = False
 
     def verdict(self, ip: Address | str) -> Verdict:
         """Return whether `ip` may be connected to; a text that is no address is `UNREADABLE`."""

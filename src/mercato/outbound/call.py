@@ -104,7 +104,7 @@ class _Call:
         try:
             target = _checked(url, policy)
         except UrlRefused as refused:
-            raise _Stopped(url_failure(refused.fault, self.caller.subject)) from refused
+            raise _Stopped(url_failure(refused.fault, self.caller.subject, policy)) from refused
         try:
             return await self._exchange(target)
         except aiohttp.ClientError as error:
@@ -122,7 +122,9 @@ class _Call:
         return dropped and was_kept.get() and self.head is None
 
     def _stopped(self, error: aiohttp.ClientError) -> _Stopped:
-        failure = connection_failure(error, self.caller.subject, connect_seconds=CONNECT_SECONDS)
+        failure = connection_failure(
+            error, self.caller.subject, self.caller.policy, connect_seconds=CONNECT_SECONDS
+        )
         return _Stopped(replace(failure, status=self.status))
 
     async def _exchange(self, target: URL) -> Reply:

@@ -6,16 +6,19 @@ from typing import TypeVar
 
 import aiohttp
 
+from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.faults import Failure, Fault, url_failure
 from mercato.outbound.guard import AddressRefused, UrlFault
 
 RUNNING = "Check that the server is running and reachable from the internet on that port."
 
 
-def connection_failure(error: Exception, subject: str, *, connect_seconds: float) -> Failure:
+def connection_failure(
+    error: Exception, subject: str, policy: AddressPolicy, *, connect_seconds: float
+) -> Failure:
     """Return what an error of the HTTP client means."""
     if _cause(error, AddressRefused):
-        return url_failure(UrlFault.ADDRESS, subject)
+        return url_failure(UrlFault.ADDRESS, subject, policy)
     if _cause(error, socket.gaierror) or isinstance(error, aiohttp.ClientConnectorDNSError):
         message = (
             f"The host name of the {subject} could not be found. Check its spelling and its DNS records."

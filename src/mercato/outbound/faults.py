@@ -6,9 +6,11 @@ whose URL it is, says what happened, and what to do. "Subject" is that URL's nam
 
 from enum import StrEnum
 from http import HTTPStatus
+from typing import Final
 
 from msgspec import Struct
 
+from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.body import ACCEPT_ENCODING, BodyFault
 from mercato.outbound.urls import UrlFault
 
@@ -42,10 +44,18 @@ class Failure(Struct, frozen=True, kw_only=True):
 _PUBLIC = "Use a host that can be reached from the public internet."
 
 
-def url_failure(fault: UrlFault, subject: str, *, redirected: bool = False) -> Failure:
+_DEVELOPMENT: Final = (
+    "While you develop on this machine, start the service with mercato serve --dev, or with "
+    "MERCATO_ALLOW_PRIVATE_NETWORKS=true."
+)
+
+
+def url_failure(fault: UrlFault, subject: str, policy: AddressPolicy, *, redirected: bool = False) -> Failure:
     """Return the failure of a URL that may not be opened, the partner's own or where it redirects."""
     start = f"The {subject} redirects to a URL that" if redirected else f"The {subject}"
     advice = f" {_PUBLIC}" if fault is UrlFault.ADDRESS else ""
+    if policy.names_setting and fault in {UrlFault.ADDRESS, UrlFault.HTTPS_ONLY}:
+        advice += f" {_DEVELOPMENT}"
     return Failure(fault=Fault.REFUSED_ADDRESS, message=f"{start} {fault.value}.{advice}")
 
 

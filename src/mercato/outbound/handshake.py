@@ -197,12 +197,12 @@ def _why(error: Exception, seconds: float) -> Failure:
             refused = isinstance(error, ConnectionRefusedError)
             verb = "refused the connection" if refused else "could not be reached, or hung up"
             return Failure(fault=Fault.CONNECT, message=f"The server {verb}. {RUNNING}", retryable=True)
-    return connection_failure(error, _SUBJECT, connect_seconds=seconds)
+    return connection_failure(error, _SUBJECT, AddressPolicy(), connect_seconds=seconds)
 
 
 def _why_not_secured(error: Exception, seconds: float) -> Failure:
     if isinstance(error, ssl.SSLError):
-        return connection_failure(error, _SUBJECT, connect_seconds=seconds)
+        return connection_failure(error, _SUBJECT, AddressPolicy(), connect_seconds=seconds)
     how = f"gave no answer within {seconds:g} seconds" if isinstance(error, TimeoutError) else "hung up"
     message = f"The server {how} when asked for TLS. Check that it speaks TLS 1.2 or later on that port."
     return Failure(fault=Fault.TLS, message=message)

@@ -130,7 +130,9 @@ class _Attempt:
         try:
             url = self._checked(urljoin(hop.url.text, location), redirected=True)
         except ValueError as error:  # `urljoin` has its own for a host in broken brackets
-            raise AttemptFailed(url_failure(UrlFault.HOST, subject, redirected=True)) from error
+            raise AttemptFailed(
+                url_failure(UrlFault.HOST, subject, self.puller.policy, redirected=True)
+            ) from error
         if hop.url.scheme == "https" and url.scheme != "https":
             raise AttemptFailed(redirect_failure("redirects from https to http", subject))
         return _Hop(url=url, redirects=hop.redirects + 1, subject=f"address to which the {subject} redirects")
@@ -139,7 +141,9 @@ class _Attempt:
         try:
             return check_url(url, self.puller.policy, https_only=False)
         except UrlRefused as refused:
-            failure = url_failure(refused.fault, self.puller.subject, redirected=redirected)
+            failure = url_failure(
+                refused.fault, self.puller.subject, self.puller.policy, redirected=redirected
+            )
             raise AttemptFailed(failure) from refused
 
     @asynccontextmanager
@@ -151,7 +155,9 @@ class _Attempt:
             async with get as response:
                 yield response
         except aiohttp.ClientError as error:
-            failure = connection_failure(error, hop.subject, connect_seconds=self.limits.connect)
+            failure = connection_failure(
+                error, hop.subject, self.puller.policy, connect_seconds=self.limits.connect
+            )
             raise AttemptFailed(failure) from error
 
     async def _received(self, response: ClientResponse, hop: _Hop) -> Pulled | NotModified:

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -33,6 +34,22 @@ GRACE: Final = timedelta(seconds=20)
 """How long running jobs may take to finish when the worker is told to stop."""
 
 
+_LOOPBACK: Final = {"127.0.0.1", "::1", "localhost"}
+
+
+def _serves_this_machine_alone(settings: Settings) -> bool:
+    host = settings.host if settings.public_url is None else urlsplit(settings.public_url).hostname
+    return host in _LOOPBACK
+
+
+def address_policy(settings: Settings) -> AddressPolicy:
+    """Return which addresses pulls and webhooks may reach."""
+    return AddressPolicy(
+        allow_private=settings.allow_private_networks,
+        names_setting=not settings.allow_private_networks and _serves_this_machine_alone(settings),
+    )
+
+
 @asynccontextmanager
 async def running(
     settings: Settings, *, works: bool = True, now: Clock = clock.now, policy: AddressPolicy | None = None
@@ -45,7 +62,7 @@ async def running(
         stack.enter_context(tracing.exported(settings.traces_endpoint, share=settings.traces_share))
         db = await stack.enter_async_context(open_database(settings))
         feed = ChangeFeed(db)
-        outbound = Outbound(policy or AddressPolicy(allow_private=settings.allow_private_networks))
+        outbound = Outbound(policy or address_policy(settings))
         stack.push_async_callback(outbound.close)
         builder = Builder()
         stack.push_async_callback(builder.close)

@@ -80,6 +80,11 @@ def listen(host: str, port: int) -> socket.socket:
         fault = error if isinstance(error, OSError) else OSError(errno.EINVAL, "this is no host's name")
         others = "--port or --host (MERCATO_PORT, MERCATO_HOST)"
         why = f"Cannot listen on {host}:{port}: {fault.strerror}. Take another with {others}."
+        if fault.errno == errno.EADDRINUSE:
+            why = (
+                f"Cannot listen on {host}:{port}: another program listens there, perhaps another mercato serve. "
+                f"Stop it, or choose another port with --port (MERCATO_PORT); --port 0 takes a free one."
+            )
         raise PortTakenError(fault.errno, why) from None
     listener.setblocking(False)
     return listener
