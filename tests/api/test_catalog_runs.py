@@ -177,6 +177,7 @@ async def test_a_failed_and_a_succeeded_run_are_pushed_signed_with_the_runs_id(
             "storeId": store["storeId"],
             "status": status,
             "errors": run["errors"],
+            "warnings": run["warnings"],
         }
     # The onboarding's own pull pushed nothing.
     assert shop.received.empty()

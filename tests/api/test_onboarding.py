@@ -10,8 +10,6 @@ from tests.service import CATALOG, Client, Merchant, Service
 
 from mercato import clock
 from mercato.db import tables
-from mercato.stores.address import Address
-from mercato.stores.places import coordinates_of
 
 PATH = "/v1/commerce/onboarding/stores"
 
@@ -264,10 +262,3 @@ async def test_a_retry_counts_though_the_clock_of_who_wrote_the_failed_run_is_ah
     assert (await pos.post(f"{path}/retry")).json()["status"] == "pending_catalog"
     ended = await mercato.until(pos, path, lambda it: it["status"] in {"ready_to_activate", "catalog_failed"})
     assert ended["status"] == "ready_to_activate"
-
-
-def test_a_postal_code_whose_place_the_data_does_not_know_is_no_hit():
-    assert coordinates_of(Address(postal_code="09001", country="US")) is None
-    assert coordinates_of(Address(postal_code="90210", country="US")) == pytest.approx(
-        (34.1, -118.4), abs=0.1
-    )

@@ -3,18 +3,45 @@
 import asyncio
 import threading
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import func, select
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
+from mercato.db import tables
 from mercato.stores import places, queries
-from mercato.stores.address import Address
 from mercato.stores.model import Onboarding, SoldOut, StoreRow
 
+ONBOARDINGS = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"
+BEVERLY_HILLS = {"lat": 34.1, "lng": -118.4}
+
+
+@dataclass
+class LateZone:
+    """A lookup of time zones that waits until it is released."""
+
+    started: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
+
+
+@pytest.fixture
+def late_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[LateZone]:
+    late, look_up = LateZone(), places.timezone_at
+
+    def timezone_at(latitude: float, longitude: float) -> str:
+        late.started.set()
+        late.released.wait(10)
+        return look_up(latitude, longitude)
+
+    monkeypatch.setattr(places, "timezone_at", timezone_at)
+    yield late
+    late.released.set()
 
 
 @pytest.fixture
@@ -239,25 +266,14 @@ async def test_another_partners_store_looks_like_none(mercato: Service, pos: Cli
     assert (await pos.get(path)).json() == store
 
 
-async def test_a_place_that_is_found_late_does_not_undo_what_the_merchant_has_said_since(
-    mercato: Service, pos: Client, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+async def test_a_time_zone_that_is_found_late_does_not_undo_what_the_merchant_has_said_since(
+    mercato: Service, pos: Client, shop: Merchant, late_zone: LateZone
 ):
-    said = threading.Event()
-    looked_up = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def late(_address: Address) -> tuple[float, float]:
-        said.wait(10)
-        loop.call_soon_threadsafe(looked_up.set)
-        return 34.1, -118.4
-
-    monkeypatch.setattr(places, "coordinates_of", late)
-    store = await mercato.live(pos, shop.host(CATALOG))
+    store = await live_at(mercato, pos, shop, BEVERLY_HILLS)
     path = f"{STORES}/{store['storeId']}"
     mine = {"timezone": "Asia/Tokyo", "address": {"coordinates": {"lat": 35.7, "lng": 139.7}}}
     changed = (await pos.call("PUT", path, mine)).json()
-    said.set()
-    await asyncio.wait_for(looked_up.wait(), 10)
+    late_zone.released.set()
     async with asyncio.timeout(10):
         while (await onboarding_of(mercato, store)).timezone == "UTC":
             await asyncio.sleep(0.02)
@@ -266,48 +282,56 @@ async def test_a_place_that_is_found_late_does_not_undo_what_the_merchant_has_sa
 
 @pytest.mark.parametrize("timezone", ["Asia/Tokyo", "UTC"])
 @pytest.mark.parametrize("moves", [False, True])
-async def test_a_store_that_is_told_its_time_zone_while_it_is_looked_up_is_placed_and_keeps_the_zone(
+async def test_a_store_that_is_told_its_time_zone_while_it_is_looked_up_keeps_it(
     mercato: Service,
     pos: Client,
     shop: Merchant,
-    monkeypatch: pytest.MonkeyPatch,
+    late_zone: LateZone,
     moves: bool,  # a column of the table
     timezone: str,
 ):
-    asked, said = threading.Event(), threading.Event()
-    said.set()
-
-    def late(_address: Address) -> tuple[float, float]:
-        asked.set()
-        said.wait(10)
-        return 34.1, -118.4
-
-    async def placed() -> None:
-        async with asyncio.timeout(10):
-            while (await row()).latitude is None:
-                await asyncio.sleep(0.02)
-
-    async def row() -> StoreRow:
-        async with mercato.app.db.read() as tx:
-            found = await queries.find_store(tx, UUID(store["storeId"]))
-        assert found is not None
-        return found
-
-    monkeypatch.setattr(places, "coordinates_of", late)
-    if not moves:
-        said.clear()
-    store = await mercato.live(pos, shop.host(CATALOG))
+    if moves:
+        store = await mercato.live(pos, shop.host(CATALOG))
+    else:
+        store = await live_at(mercato, pos, shop, BEVERLY_HILLS)
     path = f"{STORES}/{store['storeId']}"
     if moves:
-        await placed()
-        said.clear()
-        asked.clear()
-        await pos.call("PUT", path, {"address": {"street": "2 Other St"}})
-    await asyncio.to_thread(asked.wait, 10)
+        await pos.call("PUT", path, {"address": {"coordinates": BEVERLY_HILLS}})
+    await asyncio.to_thread(late_zone.started.wait, 10)
     assert (await pos.call("PUT", path, {"timezone": timezone})).status == 200
-    said.set()
-    await placed()
-    assert (await row()).timezone == timezone
+    late_zone.released.set()
+    async with asyncio.timeout(10):
+        while await waiting_jobs(mercato):
+            await asyncio.sleep(0.02)
+    assert (await pos.get(path)).json()["timezone"] == timezone
+
+
+async def test_coordinates_without_a_time_zone_give_it(
+    mercato: Service, pos: Client, shop: Merchant, late_zone: LateZone
+):
+    store = await live_at(mercato, pos, shop, BEVERLY_HILLS)
+    path = f"{STORES}/{store['storeId']}"
+    late_zone.released.set()
+    async with asyncio.timeout(10):
+        while (await pos.get(path)).json()["timezone"] == "UTC":
+            await asyncio.sleep(0.02)
+    assert (await pos.get(path)).json()["timezone"] == "America/Los_Angeles"
+
+
+async def waiting_jobs(mercato: Service) -> int:
+    kinds = (places.KIND, places.MOVE)
+    async with mercato.app.db.write() as tx:
+        count = await tx.scalar(select(func.count()).where(tables.jobs.c.kind.in_(kinds)))
+    return int(count or 0)
+
+
+async def live_at(mercato: Service, pos: Client, shop: Merchant, coordinates: object) -> Any:
+    """Bring a store live that has coordinates and no time zone."""
+    body = {"partnerStoreId": "at", "name": "At", "catalogCallbackUrl": shop.host(CATALOG)}
+    reply = await pos.post(ONBOARDINGS, body | {"address": {"coordinates": coordinates}})
+    path = reply.headers["Location"]
+    await mercato.until(pos, path, lambda it: it["status"] == "ready_to_activate")
+    return (await pos.post(path + "/activate")).json()
 
 
 async def row_of(mercato: Service, store: Any) -> StoreRow:

@@ -49,7 +49,7 @@ def _build(
     body = served_body(valid.source, catalog_set_id=catalog_set_id, store_id=store_id)
     digest = content_hash(body, valid.source.currency)
     if digest == previous_hash:
-        return Unchanged(digest)
+        return Unchanged(digest, findings.warnings(), findings.warning_rules())
     return Built(
         content_hash=digest,
         body=body,

@@ -19,6 +19,8 @@ class Unchanged(msgspec.Struct, frozen=True):
     """The document's content is what is served already."""
 
     content_hash: str
+    warnings: tuple[CatalogWarning, ...] = ()
+    warning_rules: tuple[str, ...] = ()
 
 
 class Built(msgspec.Struct, frozen=True):

@@ -18,7 +18,8 @@ from mercato import crash, errors
 from mercato.catalog import queries
 from mercato.catalog.builder import Builder, BuildOverrunError
 from mercato.catalog.built import BuildFailed, Built, Unchanged
-from mercato.catalog.model import CatalogFault
+from mercato.catalog.model import CatalogFault, PartnerWarning
+from mercato.catalog.partner_warnings import partner_warnings
 from mercato.catalog.runs import CurrentSet, Owner, Run, RunStatus
 from mercato.clock import Clock, MakeId
 from mercato.db.engine import Database, Write
@@ -63,6 +64,7 @@ class Finished(Struct, frozen=True):
     status: RunStatus
     errors: tuple[CatalogFault, ...]
     at: datetime
+    warnings: tuple[PartnerWarning, ...] = ()
     built: Built | None = None
 
 
@@ -88,6 +90,7 @@ async def accept(
         callback_url=callback_url,
         status=RunStatus.QUEUED,
         errors=(),
+        warnings=(),
         set_id=None,
         traceparent=traceparent,
         created_at=now,
@@ -164,7 +167,7 @@ class Ingest:
         except PullFailed as failure:
             return await self._fail(job, run, (CatalogFault(message=failure.message, path=""),))
         if isinstance(pulled, NotModified):
-            return await self._settle(job, run, Finished(run, RunStatus.SUCCEEDED, (), self._clock()))
+            return await self._not_modified(job, run)
         if not await self._move(job, run, RunStatus.PROCESSING):
             return Done()
         return await self._process(job, run, current, pulled)
@@ -208,18 +211,26 @@ class Ingest:
         except BuildOverrunError:
             return await self._fail(job, run, (_OVERRUN,))
         if isinstance(result, BuildFailed):
-            return await self._fail(job, run, tuple(result.faults))
+            return await self._fail(job, run, result.faults, _warnings(result))
         if isinstance(result, Unchanged):
             assert current is not None
-            return await self._unchanged(job, run, current, pulled)
+            return await self._unchanged(job, run, current, pulled, _warnings(result))
         with self._metrics.stage("store"):
             return await self._switch(job, run, current, pulled, set_id, result)
 
-    async def _unchanged(self, job: Job[IngestJob], run: Run, current: CurrentSet, pulled: Pulled) -> Outcome:
+    async def _unchanged(
+        self,
+        job: Job[IngestJob],
+        run: Run,
+        current: CurrentSet,
+        pulled: Pulled,
+        warnings: tuple[PartnerWarning, ...],
+    ) -> Outcome:
         async with self._db.write() as tx:
             await fence(tx, job)
             await queries.touch_source(tx, current.id, url=run.callback_url, etag=pulled.etag)
-            await self._end(tx, Finished(run, RunStatus.SUCCEEDED, (), self._clock()), set_id=current.id)
+            finished = Finished(run, RunStatus.SUCCEEDED, (), self._clock(), warnings)
+            await self._end(tx, finished, set_id=current.id)
         return Done()
 
     async def _switch(
@@ -255,7 +266,8 @@ class Ingest:
             leaves = None if current is None else current.id
             if not await queries.switch(tx, run.owner.id, leaves=leaves, to=set_id, now=now):
                 raise JobLost("another run switched the owner")
-            await self._end(tx, Finished(run, RunStatus.SUCCEEDED, (), now, built), set_id=set_id)
+            finished = Finished(run, RunStatus.SUCCEEDED, (), now, _warnings(built), built)
+            await self._end(tx, finished, set_id=set_id)
             crash.point("catalog.written")
         crash.point("catalog.switched")
         return Done()
@@ -265,18 +277,27 @@ class Ingest:
             await fence(tx, job)
             return await queries.move_run(tx, run.id, to=status, now=self._clock())
 
-    async def _fail(self, job: Job[IngestJob], run: Run, faults: tuple[CatalogFault, ...]) -> Outcome:
-        return await self._settle(job, run, Finished(run, RunStatus.FAILED, faults, self._clock()))
-
-    async def _settle(self, job: Job[IngestJob], run: Run, finished: Finished) -> Outcome:
+    async def _fail(
+        self,
+        job: Job[IngestJob],
+        run: Run,
+        faults: tuple[CatalogFault, ...],
+        warnings: tuple[PartnerWarning, ...] = (),
+    ) -> Outcome:
         async with self._db.write() as tx:
             await fence(tx, job)
-            current = (
-                await queries.find_current(tx, run.owner.id)
-                if finished.status is RunStatus.SUCCEEDED
-                else None
-            )
-            await self._end(tx, finished, set_id=None if current is None else current.id)
+            await self._end(tx, Finished(run, RunStatus.FAILED, faults, self._clock(), warnings))
+        return Done()
+
+    async def _not_modified(self, job: Job[IngestJob], run: Run) -> Outcome:
+        """End a run whose document is the one of the current set, with that one's warnings."""
+        async with self._db.write() as tx:
+            await fence(tx, job)
+            current = await queries.find_current(tx, run.owner.id)
+            set_id = None if current is None else current.id
+            warnings = () if set_id is None else await queries.find_warnings(tx, run.owner.id, set_id)
+            finished = Finished(run, RunStatus.SUCCEEDED, (), self._clock(), warnings)
+            await self._end(tx, finished, set_id=set_id)
         return Done()
 
     async def _end(self, tx: Write, finished: Finished, *, set_id: UUID | None = None) -> None:
@@ -285,12 +306,17 @@ class Ingest:
             finished.run.id,
             status=finished.status,
             errors=finished.errors,
+            warnings=finished.warnings,
             set_id=set_id,
             now=finished.at,
         )
         if ended:
             await self._on_finished(tx, finished)
             tx.after_commit(partial(self._metrics.ingested, finished.status.value))
+
+
+def _warnings(result: Built | BuildFailed | Unchanged) -> tuple[PartnerWarning, ...]:
+    return partner_warnings(result.warnings, result.warning_rules)
 
 
 async def abandon(tx: Write, owner_id: UUID, *, now: datetime) -> None:

@@ -31,6 +31,14 @@ class CatalogWarning(Wire):
     path: str
 
 
+class PartnerWarning(Wire):
+    """What a partner should look at though nothing failed. `code` is a rule of the catalog's check, or of a place."""
+
+    code: str
+    message: str
+    pointer: str
+
+
 class CatalogSummary(Wire):
     """What a set holds, counted. `warnings` counts all of them, also those that a bounded list left out."""
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Row, and_, delete, exists, func, insert, select, update
 
-from mercato.catalog.model import CatalogFault
+from mercato.catalog.model import CatalogFault, PartnerWarning
 from mercato.catalog.runs import OPEN, CurrentSet, Owner, Run, RunStatus
 from mercato.db.engine import Read, Write
 from mercato.db.tables import catalog_bodies as bodies
@@ -23,6 +23,7 @@ SEARCH: Final = "search"
 """The coding under which a set's words and opening hours stand, for discovery."""
 
 _faults = msgspec.json.Decoder(tuple[CatalogFault, ...])
+_warnings: Final = msgspec.json.Decoder(tuple[PartnerWarning, ...])
 
 # --- owners ---------------------------------------------------------------------------------------
 
@@ -155,6 +156,7 @@ async def insert_run(tx: Write, run: Run) -> None:
             callback_url=run.callback_url,
             status=run.status.value,
             errors="[]",
+            warnings="[]",
             traceparent=run.traceparent,
             created_at=run.created_at,
             updated_at=run.updated_at,
@@ -210,6 +212,7 @@ async def end_run(
     *,
     status: RunStatus,
     errors: Sequence[CatalogFault],
+    warnings: Sequence[PartnerWarning],
     set_id: UUID | None,
     now: datetime,
 ) -> bool:
@@ -218,10 +221,21 @@ async def end_run(
         update(runs)
         .where(runs.c.id == run_id, runs.c.status.in_([open_status.value for open_status in OPEN]))
         .values(
-            status=status.value, errors=msgspec.json.encode(errors).decode(), set_id=set_id, updated_at=now
+            status=status.value,
+            errors=msgspec.json.encode(errors).decode(),
+            warnings=msgspec.json.encode(warnings).decode(),
+            set_id=set_id,
+            updated_at=now,
         )
     )
     return moved.rowcount == 1
+
+
+async def find_warnings(tx: Read, owner_id: UUID, set_id: UUID) -> tuple[PartnerWarning, ...]:
+    """Return the warnings of the newest run that ended with the set."""
+    query = select(runs.c.warnings).where(runs.c.owner_id == owner_id, runs.c.set_id == set_id)
+    found = await tx.scalar(query.order_by(runs.c.id.desc()).limit(1))
+    return () if found is None else _warnings.decode(found)
 
 
 async def end_open_runs(tx: Write, owner_id: UUID, *, fault: CatalogFault, now: datetime) -> None:
@@ -256,6 +270,7 @@ def _run(row: Row[Any]) -> Run:
         callback_url=row.callback_url,
         status=RunStatus(row.status),
         errors=_faults.decode(row.errors),
+        warnings=_warnings.decode(row.warnings),
         set_id=row.set_id,
         traceparent=row.traceparent,
         created_at=row.created_at,

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.catalog.model import CatalogFault
+from mercato.catalog.model import CatalogFault, PartnerWarning
 
 
 class RunStatus(StrEnum):
@@ -51,6 +51,7 @@ class Run(Struct, frozen=True):
     callback_url: str
     status: RunStatus
     errors: tuple[CatalogFault, ...]
+    warnings: tuple[PartnerWarning, ...]
     set_id: UUID | None
     traceparent: str
     created_at: datetime

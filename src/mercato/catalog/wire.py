@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, UnsetType
 
-from mercato.catalog.model import CatalogDiff, CatalogFault, CatalogSummary, CatalogWarning
+from mercato.catalog.model import CatalogDiff, CatalogFault, CatalogSummary, CatalogWarning, PartnerWarning
 from mercato.catalog.runs import RunStatus
 from mercato.wire import Instant, Wire
 
@@ -28,12 +28,13 @@ class CatalogIngestAccepted(Wire):
 
 
 class CatalogIngestStatusResponse(Wire):
-    """Where a run is; `errors` are there only when it has failed."""
+    """Where a run is; `errors` are there only when it has failed, `warnings` when it has ended."""
 
     catalog_ingest_id: UUID
     status: RunStatus
     updated_at: Instant
     errors: tuple[CatalogFault, ...]
+    warnings: tuple[PartnerWarning, ...] = ()
 
 
 class CatalogIngestRun(Wire, kw_only=True):
@@ -46,6 +47,7 @@ class CatalogIngestRun(Wire, kw_only=True):
     created_at: Instant
     updated_at: Instant
     errors: tuple[CatalogFault, ...]
+    warnings: tuple[PartnerWarning, ...] = ()
 
 
 class CatalogIngestPage(Wire):
@@ -73,9 +75,10 @@ class CatalogValidation(Wire):
 
 
 class CatalogSyncWebhookData(Wire):
-    """What a `catalog.sync.…` event says: the same errors as the status resource."""
+    """What a `catalog.sync.…` event says: the same errors and warnings as the status resource."""
 
     catalog_ingest_id: UUID
     store_id: UUID
     status: RunStatus
     errors: tuple[CatalogFault, ...]
+    warnings: tuple[PartnerWarning, ...] = ()

@@ -7,7 +7,7 @@ from mercato.catalog.wire import CatalogSyncWebhookData
 from mercato.clock import MakeId
 from mercato.db.engine import Write
 from mercato.partners.model import Surface
-from mercato.stores import queries
+from mercato.stores import places, queries
 from mercato.stores.changes import OnChange, changed
 from mercato.telemetry import tracing
 from mercato.webhooks.deliveries import CATALOG_SYNC, push
@@ -43,6 +43,7 @@ class StoreEvents(Struct, frozen=True):
                 store_id=run.owner.store_id,
                 status=finished.status,
                 errors=finished.errors,
+                warnings=(*places.warnings_of(store), *finished.warnings),
             ),
             occurred_at=finished.at,
             now=finished.at,

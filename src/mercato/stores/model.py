@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from mercato.catalog.model import CatalogFault
+from mercato.catalog.model import CatalogFault, PartnerWarning
 from mercato.catalog.money import decimal_fault, is_negative, to_text
 from mercato.catalog.runs import Run, RunStatus
 from mercato.stores.address import Address, AddressRequest, Text255
@@ -70,6 +70,12 @@ class OnboardingStatus(Wire, kw_only=True):
     error: str | UnsetType = UNSET
     errors: tuple[CatalogFault, ...] = ()
     created_at: Instant
+    warnings: Annotated[
+        tuple[PartnerWarning, ...],
+        Meta(
+            description="Of the address, with pointers into the request, and of the catalog, into the document."
+        ),
+    ] = ()
 
 
 class OnboardingPage(Wire):
@@ -145,6 +151,7 @@ class Store(Wire, kw_only=True):
     unavailable_item_ids: tuple[UUID, ...]
     created_at: Instant
     updated_at: Instant
+    warnings: tuple[PartnerWarning, ...] = ()
 
 
 class StorePage(Wire):
@@ -221,14 +228,6 @@ class ItemAvailabilityResponse(Wire):
     """Every item that is sold out now."""
 
     unavailable_item_ids: tuple[UUID, ...]
-
-
-class Place(Struct, frozen=True):
-    """Where something is, if that is known, and the time zone there."""
-
-    latitude: float | None
-    longitude: float | None
-    timezone: str
 
 
 class SoldOut(Struct, frozen=True):

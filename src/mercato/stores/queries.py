@@ -1,6 +1,6 @@
 """The only SQL of stores. What a partner can reach takes the caller's partner id: another's row looks like none."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
@@ -9,14 +9,14 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Row, Select, and_, case, delete, insert, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Row, Select, and_, delete, insert, or_, select, tuple_, update
 
 from mercato.db.engine import Read, Write
 from mercato.db.tables import catalog_owners as owners
 from mercato.db.tables import catalog_sets as sets
 from mercato.db.tables import onboardings, partners, sold_out_items, stores
 from mercato.stores.address import Address
-from mercato.stores.model import Onboarding, Place, SoldOut, StoreRow, StoreStatusValue
+from mercato.stores.model import Onboarding, SoldOut, StoreRow, StoreStatusValue
 
 _address: Final = msgspec.json.Decoder(Address)
 _words: Final = msgspec.json.Decoder(tuple[str, ...])
@@ -84,33 +84,32 @@ async def move_onboarding(tx: Write, onboarding_id: UUID, **values: Any) -> bool
     return moved.rowcount == 1
 
 
-async def place_onboarding(tx: Write, onboarding: Onboarding, place: Place) -> bool:
-    """Write down where the onboarding turned out to be; True if its store is there too, still as registered."""
-    await tx.execute(update(onboardings).where(onboardings.c.id == onboarding.id).values(_place(place)))
-    as_registered = (
-        stores.c.address == _text(onboarding.address),
-        stores.c.latitude.is_not_distinct_from(onboarding.latitude),
-    )
-    placed = await tx.execute(
-        update(stores)
-        .where(stores.c.onboarding_id == onboarding.id, *as_registered)
-        .values(_place_of_store(place))
-    )
-    return placed.rowcount == 1
+async def set_onboarding_timezone(tx: Write, onboarding: Onboarding, timezone: str) -> bool:
+    """Set the time zone that was found; True if its store is there too, still as registered."""
+    await tx.execute(update(onboardings).where(onboardings.c.id == onboarding.id).values(timezone=timezone))
+    of_onboarding = stores.c.onboarding_id == onboarding.id
+    return await _set_timezone(tx, of_onboarding, onboarding, timezone)
 
 
-async def place_store(tx: Write, row: StoreRow, place: Place) -> bool:
-    """Write down where the store is; False when its address has changed since the row was read."""
-    placed = await tx.execute(
+async def set_store_timezone(tx: Write, row: StoreRow, timezone: str) -> bool:
+    """Set the time zone that was found; False when the store's address or time zone has changed since."""
+    return await _set_timezone(tx, stores.c.id == row.id, row, timezone)
+
+
+async def _set_timezone(
+    tx: Write, which: ColumnElement[bool], place: Onboarding | StoreRow, timezone: str
+) -> bool:
+    moved = await tx.execute(
         update(stores)
         .where(
-            stores.c.id == row.id,
-            stores.c.address == _text(row.address),
-            stores.c.latitude.is_not_distinct_from(row.latitude),
+            which,
+            ~stores.c.timezone_given,
+            stores.c.address == _text(place.address),
+            stores.c.latitude.is_not_distinct_from(place.latitude),
         )
-        .values(_place_of_store(place))
+        .values(timezone=timezone)
     )
-    return placed.rowcount == 1
+    return moved.rowcount == 1
 
 
 async def find_onboarding_by_id(tx: Read, onboarding_id: UUID) -> Onboarding | None:
@@ -163,6 +162,11 @@ async def find_store(tx: Read, store_id: UUID) -> StoreRow | None:
         return None
     sold_out = await _sold_out(tx, [store_id])
     return _store(row, sold_out.get(store_id, ()))
+
+
+async def list_places(tx: Read, store_ids: Sequence[UUID]) -> list[StoreRow]:
+    """Return stores for what their rows say of their place; what is sold out is left out."""
+    return [_store(row, ()) for row in await tx.all(_STORE.where(stores.c.id.in_(store_ids)))]
 
 
 class LiveSet(Struct, frozen=True):
@@ -277,16 +281,6 @@ async def _sold_out(tx: Read, store_ids: list[UUID]) -> dict[UUID, tuple[SoldOut
 
 
 # --- rows -----------------------------------------------------------------------------------------
-
-
-def _place(place: Place) -> dict[str, Any]:
-    return {"latitude": place.latitude, "longitude": place.longitude, "timezone": place.timezone}
-
-
-def _place_of_store(place: Place) -> dict[str, Any]:
-    # Its merchant may have said what its time zone is since it was asked where it is.
-    zone = case((stores.c.timezone_given, stores.c.timezone), else_=place.timezone)
-    return _place(place) | {"timezone": zone}
 
 
 def _text(value: object) -> str:

@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from mercato.catalog.model import CompiledCatalog
 from mercato.catalog.money import MoneyError, to_minor
+from mercato.geo.gazetteer import Location
 from mercato.stores.address import AddressRequest, address_of
 from mercato.stores.model import (
     MINIMUM_NEGATIVE,
@@ -31,18 +32,21 @@ CLEARABLE: Final = ("phone", "logo_url", "description", "webhook_url", "minimum_
 REASON_LENGTH: Final = 1000
 
 
-def update_values(request: StoreUpdate, row: StoreRow) -> dict[str, Any]:
-    """Return the columns to change. Raises ValidationFailed for every value that is not allowed."""
+def update_values(request: StoreUpdate, row: StoreRow, *, found: Location) -> dict[str, Any]:
+    """Return the columns to change; `found` is where the address of the request is.
+
+    Raises ValidationFailed for every value that is not allowed.
+    """
     given = {
         name: value
         for name in StoreUpdate.__struct_fields__
         if (value := getattr(request, name)) is not UNSET and (value is not None or name in CLEARABLE)
     }
     refuse(_update_faults(given, row))
-    if "address" in given:
-        given |= _moved(given.pop("address"), row)
     if "timezone" in given:
         given["timezone_given"] = True
+    if "address" in given:
+        given = _moved(given.pop("address"), row, found) | given
     if "categories" in given:
         given["categories"] = msgspec.json.encode(given["categories"]).decode()
     if "minimum_order_amount" in given:
@@ -52,15 +56,21 @@ def update_values(request: StoreUpdate, row: StoreRow) -> dict[str, Any]:
     return given
 
 
-def _moved(sent: AddressRequest, row: StoreRow) -> dict[str, Any]:
-    """Return the columns of an address. One that is new and has no coordinates is nowhere until it is looked up."""
+def _moved(sent: AddressRequest, row: StoreRow, found: Location) -> dict[str, Any]:
+    """Return the columns of an address: the coordinates that were sent, else those that were found if it is new.
+
+    The time zone follows, unless the merchant named one. It stays when the address doesn't tell it.
+    """
     address = address_of(sent)
     columns: dict[str, Any] = {"address": msgspec.json.encode(address).decode()}
     if sent.coordinates is not None:
         return columns | {"latitude": sent.coordinates.lat, "longitude": sent.coordinates.lng}
     if address == msgspec.structs.replace(row.address, coordinates=UNSET):
         return columns
-    return columns | {"latitude": None, "longitude": None}
+    latitude, longitude = found.coordinates or (None, None)
+    columns |= {"latitude": latitude, "longitude": longitude}
+    follows = found.timezone is not None and not row.timezone_given
+    return columns | {"timezone": found.timezone} if follows else columns
 
 
 def _update_faults(given: dict[str, Any], row: StoreRow) -> list[tuple[str, str | None]]:

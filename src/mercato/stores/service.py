@@ -4,19 +4,21 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, structs
 
 from mercato import crash, errors
 from mercato.catalog import ingest
 from mercato.catalog import queries as catalogs
 from mercato.catalog.compiled import CompiledCatalogs
-from mercato.catalog.runs import Owner, Run
+from mercato.catalog.runs import OPEN, Owner, Run
 from mercato.clock import Clock, MakeId, rfc3339
 from mercato.db.audit import audit
 from mercato.db.changes import announce
 from mercato.db.engine import Database
+from mercato.geo.gazetteer import Location
 from mercato.partners.model import Caller
 from mercato.stores import places, queries, rules
+from mercato.stores.address import AddressRequest, address_of
 from mercato.stores.cache import TOPIC, StoreCache
 from mercato.stores.changes import OnChange, changed
 from mercato.stores.ids import IdMappings
@@ -79,11 +81,13 @@ class Stores(Struct, frozen=True):
     async def update(self, caller: Caller, store_id: UUID, request: StoreUpdate) -> Store:
         """Change the members that are present. Raises StoreNotFound, ValidationFailed."""
         now = self.clock()
+        address = request.address
+        found = await places.find(address_of(address)) if isinstance(address, AddressRequest) else Location()
         async with self.db.write() as tx:
             row = await queries.lock_store(tx, caller.partner_id, store_id)
             if row is None:
                 raise errors.StoreNotFound(store_id)
-            values = rules.update_values(request, row)
+            values = rules.update_values(request, row, found=found)
             await queries.move_store(tx, caller.partner_id, store_id, **values, updated_at=now)
             if values.get("webhook_url"):
                 # A new address, or the same one given again: either way it is to be called from now on.
@@ -167,7 +171,7 @@ class Stores(Struct, frozen=True):
             run = await catalogs.find_run(tx, run_id)
         if run is None or run.owner.id != store.onboarding_id or not run.notified:
             raise errors.CatalogIngestNotFound(run_id)
-        return run
+        return _with_place(run, store)
 
     async def list_runs(
         self, caller: Caller, store_id: UUID, *, before: UUID | None, limit: int
@@ -176,7 +180,15 @@ class Stores(Struct, frozen=True):
         store = await self.cache.get_own(caller, store_id)
         async with self.db.read() as tx:
             rows = await catalogs.list_notified(tx, store.onboarding_id, before=before, limit=limit + 1)
-        return page_of(rows, limit, lambda run: run.id)
+        page, cursor = page_of(rows, limit, lambda run: run.id)
+        return [_with_place(run, store) for run in page], cursor
+
+
+def _with_place(run: Run, store: StoreRow) -> Run:
+    """Return an ended run with what is to be said of the store's place before its own warnings."""
+    if run.status in OPEN:
+        return run
+    return structs.replace(run, warnings=(*places.warnings_of(store), *run.warnings))
 
 
 def status_of(row: StoreRow, now: datetime) -> StoreStatusResponse:
@@ -211,6 +223,7 @@ def store_of(row: StoreRow, now: datetime) -> Store:
         pickup_allowed=row.pickup_allowed,
         categories=row.categories,
         unavailable_item_ids=row.unavailable_at(now),
+        warnings=places.warnings_of(row),
         created_at=rfc3339(row.created_at),
         updated_at=rfc3339(row.updated_at),
     )

@@ -103,6 +103,7 @@ async def get_catalog_ingest_status(call: Call[None, None]) -> CatalogIngestStat
         status=run.status,
         updated_at=instant(run.updated_at) or "",
         errors=run.errors,
+        warnings=run.warnings,
     )
 
 
@@ -276,4 +277,5 @@ def _history(run: Run) -> CatalogIngestRun:
         created_at=instant(run.created_at) or "",
         updated_at=instant(run.updated_at) or "",
         errors=run.errors,
+        warnings=run.warnings,
     )

@@ -63,6 +63,7 @@ catalog_runs = Table(
     Column("callback_url", Text, nullable=False),
     Column("status", Text, nullable=False),
     Column("errors", Text, nullable=False),
+    Column("warnings", Text, nullable=False),
     Column("set_id", Id),
     Column("traceparent", Text, nullable=False),
     Column("created_at", Instant, nullable=False),

@@ -51,6 +51,7 @@ def upgrade() -> None:
         sa.Column("callback_url", sa.Text(), nullable=False),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("errors", sa.Text(), nullable=False),
+        sa.Column("warnings", sa.Text(), nullable=False),
         sa.Column("set_id", sa.Uuid(), nullable=True),
         sa.Column("traceparent", sa.Text(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),

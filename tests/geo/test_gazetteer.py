@@ -1,0 +1,102 @@
+"""Decisions §3: the place of an address, found offline."""
+
+import pytest
+
+from mercato.geo.gazetteer import Location, Words, locate
+from mercato.geo.layout import fold
+
+PARIS = (48.85341, 2.3488)
+MUNICH = (48.13743, 11.57549)
+
+
+@pytest.mark.parametrize(
+    ("city", "country"),
+    [
+        ("Munich", "Germany"),
+        ("München", "Deutschland"),
+        ("MUENCHEN", "de"),
+        ("munchen", "DEU"),
+        ("Мюнхен", "DE"),
+        ("ミュンヘン", "DE"),
+    ],
+)
+def test_a_city_is_found_by_its_names_in_any_script_and_its_country_by_code_or_name(city: str, country: str):
+    assert locate(Words(city=city, country=country)) == Location(MUNICH, "Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("city", "country", "zone"),
+    [
+        ("東京", "日本", "Asia/Tokyo"),
+        ("القاهرة", "مصر", "Africa/Cairo"),
+        ("São Paulo", "Brasil", "America/Sao_Paulo"),
+        ("서울", "대한민국", "Asia/Seoul"),
+        ("London", "UK", "Europe/London"),
+        ("Cardiff", "Wales", "Europe/London"),
+        ("Dubai", "U.A.E.", "Asia/Dubai"),
+        ("Auckland", "New Zealand", "Pacific/Auckland"),
+    ],
+)
+def test_cities_of_every_continent_have_their_time_zone(city: str, country: str, zone: str):
+    found = locate(Words(city=city, country=country))
+    assert found.coordinates is not None
+    assert found.timezone == zone
+
+
+@pytest.mark.parametrize(
+    ("state", "coordinates"),
+    [
+        ("MA", (42.10148, -72.58981)),
+        ("Illinois", (39.80172, -89.64371)),
+        ("illinois", (39.80172, -89.64371)),
+    ],
+)
+def test_the_state_tells_cities_of_one_name_apart(state: str, coordinates: tuple[float, float]):
+    assert locate(Words("Springfield", state=state, country="US")).coordinates == coordinates
+
+
+def test_a_state_is_known_by_its_abbreviation_and_in_its_own_script():
+    assert locate(Words("London", state="ON", country="Canada")).timezone == "America/Toronto"
+    assert locate(Words("札幌市", state="北海道", country="JP")).timezone == "Asia/Tokyo"
+
+
+def test_a_city_of_the_same_name_in_another_state_is_another_city():
+    assert locate(Words("Portland", state="Kansas", country="US")).coordinates is None
+
+
+def test_without_a_state_the_most_populous_city_of_the_name_is_meant():
+    assert locate(Words("Paris")).coordinates == PARIS
+    assert locate(Words("Paris", state="TX")).timezone == "America/Chicago"
+
+
+def test_a_country_with_one_time_zone_has_it_though_the_city_is_not_found():
+    assert locate(Words("Nowhereville", country="France")) == Location(None, "Europe/Paris")
+    assert locate(Words(country="Germany")).timezone == "Europe/Berlin"
+    assert locate(Words("Nowhereville", country="Spain")) == Location()
+
+
+def test_a_country_that_is_none_is_said_to_be_none():
+    assert locate(Words("Munich", country="Germny")) == Location(country_known=False)
+
+
+def test_a_postal_code_of_the_united_states_is_more_exact_than_its_city():
+    beverly_hills = Location((34.0901, -118.4065), "America/Los_Angeles")
+    assert locate(Words("Los Angeles", "CA", "90210", "US")) == beverly_hills
+    assert locate(Words("Beverly Hills", "CA", "90210-1234")) == beverly_hills
+
+
+def test_a_postal_code_of_another_country_is_not_read_as_one_of_the_united_states():
+    assert locate(Words("Munich", postal_code="80331")).coordinates == MUNICH
+
+
+def test_a_postal_code_whose_place_the_data_does_not_know_is_not_found():
+    assert locate(Words(postal_code="09001", country="US")).coordinates is None
+
+
+def test_an_address_without_words_has_no_place():
+    assert locate(Words()) == Location()
+    assert locate(Words("?", "!", "-", " ")) == Location()
+
+
+def test_names_are_compared_without_case_accents_spaces_and_punctuation():
+    assert fold(" Saint-Étienne ") == fold("SAINT ETIENNE") == "saintetienne"
