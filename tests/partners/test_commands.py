@@ -21,6 +21,7 @@ from mercato.partners.callers import Callers
 from mercato.partners.keys import is_whole
 from mercato.partners.tokens import Tokens
 from mercato.partners.vault import FILE, Vault, load_keys
+from mercato.partners.webhook_tokens import get_webhook_tokens
 
 MERCATO = Path(sys.executable).with_name("mercato")
 
@@ -116,10 +117,10 @@ def test_webhook_token_and_event_url_are_stored(shell: Shell, database_url: str)
     async def stored() -> Any:
         async with Database.open(database_url) as db, db.read() as tx:
             partner = await accounts.get_partner_named(tx, made["partnerId"])
-            token = await accounts.get_webhook_token(tx, shell.vault(), partner.id)
+            token = await get_webhook_tokens(tx, shell.vault(), partner.id)
             return token, partner.event_url, await accounts.get_signing_secrets(tx, shell.vault(), partner.id)
 
-    assert asyncio.run(stored()) == ("hunter2", "https://example.com/events", [made["signingSecret"]])
+    assert asyncio.run(stored()) == ({"": "hunter2"}, "https://example.com/events", [made["signingSecret"]])
 
 
 def test_without_json_a_person_reads_keys_that_are_not_wrapped(shell: Shell) -> None:
@@ -168,6 +169,36 @@ def test_partner_update_changes_what_is_given_and_nothing_else(shell: Shell) -> 
     shell("partner", "update", "Acme", "--event-url", "", "--webhook-token", "")
     (one,) = shell.json("partner", "list")["partners"]
     assert (one["hasWebhookToken"], one["eventUrl"]) == (False, None)
+
+
+def test_a_token_is_given_for_a_host_and_the_answer_says_where_it_goes(shell: Shell) -> None:
+    shell.json("partner", "create", "Acme", "--kind", "commerce")
+    shell("partner", "update", "Acme", "--webhook-token", "t")
+    assert "the first webhookUrl" in shell.err
+    shell(
+        "partner", "update", "Acme", "--webhook-token", "t", "--webhook-origin", "https://pos.example/hooks"
+    )
+    assert "Tokens go to https://pos.example." in shell.err
+    shell("partner", "update", "Acme", "--webhook-origin", "https://pos.example", code=2)
+    assert "--webhook-token" in shell.err
+    shell("partner", "update", "Acme", "--webhook-token", "t", "--webhook-origin", "pos.example", code=1)
+    assert "https://pos.example.com" in shell.err
+
+
+def test_a_changed_event_url_is_told_at_the_old_one(shell: Shell) -> None:
+    old, new = "https://old.example/events?key=1", "https://new.example/events"
+    shell.json("partner", "create", "Acme", "--kind", "marketfront", "--event-url", old)
+    shell("partner", "update", "Acme", "--event-url", "https://old.example/others")
+    assert shell.json("webhooks", "list")["deliveries"] == []
+    shell("partner", "update", "Acme", "--event-url", new)
+    (sent,) = shell.json("webhooks", "list")["deliveries"]
+    assert (sent["type"], sent["url"]) == ("endpoint.changed", "https://old.example/others")
+    assert shell.json("webhooks", "show", sent["id"])["body"]["data"] == {
+        "endpoint": "eventUrl",
+        "previousOrigin": "https://old.example",
+        "origin": "https://new.example",
+        "tokenSent": False,
+    }
 
 
 def test_a_key_is_created_rolled_and_revoked(shell: Shell, database_url: str) -> None:

@@ -9,6 +9,7 @@ from mercato.partners import accounts
 from mercato.partners.model import PartnerKind
 from mercato.partners.resealing import reseal
 from mercato.partners.vault import Vault, VaultError
+from mercato.partners.webhook_tokens import UNBOUND, get_webhook_tokens
 
 OLD, NEW = os.urandom(32), os.urandom(32)
 
@@ -36,10 +37,10 @@ async def test_all_secrets_are_sealed_anew_and_the_old_key_can_go(db: Database):
 
     async with db.read() as tx:
         for number, partner in enumerate(made):
-            assert await accounts.get_webhook_token(tx, after, partner) == f"token-{number}"
+            assert await get_webhook_tokens(tx, after, partner) == {UNBOUND: f"token-{number}"}
             assert len(await accounts.get_signing_secrets(tx, after, partner)) == 2
             with pytest.raises(VaultError):
-                await accounts.get_webhook_token(tx, before, partner)
+                await get_webhook_tokens(tx, before, partner)
     async with db.write() as tx:
         again = await reseal(tx, both, after=None, limit=100)
     assert (again.count, again.last) == (0, None)

@@ -81,6 +81,7 @@ COMPARED = {
     "said.fulfillment != digest.fulfillment": "the same",
     "signing_secrets.c.secret == row.secret": "by the database, of what is sealed",
     "token == '@-'": "a token that is to be read from standard input",
+    "webhook_tokens.c.token == row.token": "by the database, of what is sealed",
 }
 """Comparisons that may take as long as they like, and why."""
 

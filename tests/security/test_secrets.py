@@ -55,6 +55,7 @@ HARMLESS = {
     "web.operations.Operation.body_limit": "a number of bytes",
     "web.operations.Operation.raw_body": "yes or no",
     "web.operations.Operation.streams_body": "yes or no",
+    "webhooks.model.StoreCall.carries_payment": "yes or no",
     "webhooks.trials.Match.key": "a Key, of which the secret is hidden",
     "webhooks.wire.WebhookDeliveryDetail.body": "what its partner may read, without a payment",
 }

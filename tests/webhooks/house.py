@@ -27,6 +27,7 @@ from mercato.partners import accounts
 from mercato.partners.accounts import NewPartner
 from mercato.partners.model import Caller, Limits, PartnerKind, Surface
 from mercato.partners.vault import Vault
+from mercato.partners.webhook_tokens import bind_token
 from mercato.webhooks import deliveries
 from mercato.webhooks.credentials import WebhookCredentials
 from mercato.webhooks.deliveries import KIND, push
@@ -71,7 +72,7 @@ class House:
 
     async def push_in(self, tx: Write, base_url: str, **changes: Any) -> UUID:
         delivery_id = new_id()
-        given = {
+        given: dict[str, Any] = {
             "delivery_id": delivery_id,
             "partner_id": self.partner.id,
             "surface": Surface.COMMERCE,
@@ -85,8 +86,16 @@ class House:
             "traceparent": TRACE,
             "now": self.now,
         }
-        await push(tx, **{**given, **changes})
+        given |= changes
+        if given["surface"] is Surface.COMMERCE:
+            await bind_token(tx, self.vault, self.partner.id, base_url, token=None)
+        await push(tx, **given)
         return delivery_id
+
+    async def bind(self, url: str) -> None:
+        """Have the partner's token go to the origin of the URL, as the registration of a store does."""
+        async with self.db.write() as tx:
+            await bind_token(tx, self.vault, self.partner.id, url, token=None)
 
     async def get(self, delivery_id: UUID, surface: Surface = Surface.COMMERCE) -> WebhookDeliveryDetail:
         async with self.db.read() as tx:

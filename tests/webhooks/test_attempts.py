@@ -14,6 +14,7 @@ from mercato.clock import new_id
 from mercato.db.engine import Database
 from mercato.partners import accounts
 from mercato.partners.model import Surface
+from mercato.partners.webhook_tokens import set_webhook_token
 from mercato.webhooks.model import DeliveryStatus
 
 
@@ -217,7 +218,7 @@ async def test_an_event_url_is_called_as_it_is_and_never_gets_the_token(house: H
 
 async def test_without_a_token_none_is_sent(house: House) -> None:
     async with house.db.write() as tx:
-        await accounts.set_webhook_token(tx, house.vault, house.partner.id, None)
+        await set_webhook_token(tx, house.vault, house.partner.id, None)
     async with receiving() as receiver:
         await house.push(receiver.base)
         await house.attempt()

@@ -33,7 +33,17 @@ class Sent:
     """Two partners, and what they were sent: `failed` (with an attempt), `old`, `event` and `question`."""
 
     def __init__(self, shell: Shell, url: str) -> None:
-        made = shell.json("partner", "create", "Acme", "--kind", "both", "--webhook-token", "tk_hush")
+        made = shell.json(
+            "partner",
+            "create",
+            "Acme",
+            "--kind",
+            "both",
+            "--webhook-token",
+            "tk_hush",
+            "--webhook-origin",
+            URL,
+        )
         self.partner = UUID(made["partnerId"])
         self.secret: str = made["signingSecret"]
         self.other = UUID(shell.json("partner", "create", "Other", "--kind", "commerce")["partnerId"])

@@ -121,9 +121,10 @@ class Gate:
 # --- what is sent -----------------------------------------------------------------------------------------
 
 
-async def test_a_call_is_signed_and_carries_the_headers_of_the_contract(till: Till) -> None:
+async def test_a_call_is_signed_and_carries_the_headers_of_the_contract(till: Till, house: House) -> None:
     webhook_id = new_id()
     async with serve(reply(200, b'{"isValid":true}')) as server:
+        await house.bind(server.url)
         called = await till.ask(server.url + "/hooks/validate?x=1", webhook_id=webhook_id)
     [request] = server.requests
     assert (request.method, request.path, request.body) == ("POST", "/hooks/validate?x=1", BODY)
@@ -138,6 +139,13 @@ async def test_a_call_is_signed_and_carries_the_headers_of_the_contract(till: Ti
         True,
     )
     assert called.reply == '{"isValid":true}'
+
+
+async def test_a_call_to_another_origin_than_the_tokens_carries_none(till: Till, house: House) -> None:
+    await house.bind("https://pos.example.com/hooks")
+    async with serve(reply(200, b"{}")) as server:
+        await till.ask(server.url + "/hooks/place")
+    assert "authorization" not in server.requests[0].headers
 
 
 async def test_during_a_rotation_both_secrets_verify(till: Till, house: House) -> None:
@@ -243,7 +251,7 @@ async def test_a_reply_of_1_mib_is_read_whole_and_its_first_kib_is_kept(till: Ti
 
 
 async def test_token_and_hidden_texts_are_kept_of_no_reply_and_stand_in_no_log(
-    till: Till, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    till: Till, house: House, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     configure_logs(level="debug", form="json")
     escaped = CARD.replace("/", "\\/")
@@ -254,6 +262,7 @@ async def test_token_and_hidden_texts_are_kept_of_no_reply_and_stand_in_no_log(
         return f"It answered {body.decode()}"
 
     async with serve(reply(500, echo.encode())) as server:
+        await house.bind(server.url)
         for _ in range(10):
             call = till.call(server.url + f"/v?key={TOKEN}", store_id=store, hidden=(CARD,))
             called = await till.calls.post(call, seconds=5.0, judge=quoting)

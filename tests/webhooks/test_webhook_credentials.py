@@ -15,6 +15,7 @@ from mercato.db.engine import Database
 from mercato.db.errors import DatabaseAway
 from mercato.partners import accounts
 from mercato.partners.credentials import TOPIC
+from mercato.partners.webhook_tokens import UNBOUND, set_webhook_token
 from mercato.webhooks import credentials
 from mercato.webhooks.credentials import Credentials, WebhookCredentials
 
@@ -54,7 +55,7 @@ async def test_they_are_read_once(house: House, monkeypatch: pytest.MonkeyPatch)
     cache = known(house)
     assert cache.cached(house.partner.id) is None
     first = await cache.get(house.partner.id)
-    assert first == Credentials((house.partner.signing_secret,), TOKEN)
+    assert first == Credentials((house.partner.signing_secret,), {UNBOUND: TOKEN})
     Away(house, monkeypatch)
     assert await cache.get(house.partner.id) == cache.cached(house.partner.id) == first
 
@@ -78,7 +79,7 @@ async def test_one_that_leaves_while_it_is_read_takes_nothing_from_the_others(ho
     staying = asyncio.create_task(cache.get(house.partner.id))
     await asyncio.sleep(0)
     leaving.cancel()
-    assert (await staying).token == TOKEN
+    assert (await staying).tokens == {UNBOUND: TOKEN}
 
 
 async def test_during_a_rotation_there_are_two_and_after_it_the_new_one_without_a_reading(
@@ -99,8 +100,8 @@ async def test_a_change_holds_at_once_in_the_process_that_makes_it(house: House)
     assert cache.cached(house.partner.id) is None
     assert (await cache.get(house.partner.id)).secrets == (new,)
     async with house.db.write() as tx:
-        await accounts.set_webhook_token(tx, house.vault, house.partner.id, None)
-    assert (await cache.get(house.partner.id)).token is None
+        await set_webhook_token(tx, house.vault, house.partner.id, None)
+    assert (await cache.get(house.partner.id)).tokens == {}
 
 
 @asynccontextmanager
@@ -132,10 +133,10 @@ async def test_a_new_token_holds_in_another_process_within_a_second(house: House
     async with another_process(house, database_url) as (there, heard):
         await there.get(house.partner.id)
         async with house.db.write() as tx:
-            await accounts.set_webhook_token(tx, house.vault, house.partner.id, "tk_new")
+            await set_webhook_token(tx, house.vault, house.partner.id, "tk_new")
         async with asyncio.timeout(1):
             await heard.wait()
-        assert (await there.get(house.partner.id)).token == "tk_new"
+        assert (await there.get(house.partner.id)).tokens == {UNBOUND: "tk_new"}
 
 
 async def test_they_are_read_again_after_60_seconds_whatever_was_heard(
@@ -238,5 +239,5 @@ async def test_as_many_are_held_as_may_be_the_least_recently_used_out(house: Hou
 
 
 def test_no_repr_shows_a_secret() -> None:
-    assert "whsec" not in repr(Credentials(("whsec_c2VjcmV0",), "tk"))
-    assert "tk" not in repr(Credentials(("whsec_c2VjcmV0",), "tk"))
+    assert "whsec" not in repr(Credentials(("whsec_c2VjcmV0",), {"": "tk"}))
+    assert "tk" not in repr(Credentials(("whsec_c2VjcmV0",), {"": "tk"}))

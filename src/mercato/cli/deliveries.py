@@ -14,8 +14,10 @@ from mercato.cli.delivery import Detail, Listed, detail_of, listed_of, print_det
 from mercato.cli.failures import UnusableError
 from mercato.cli.options import DataDir, Json, Since, check_limit
 from mercato.cli.session import Session, opened
+from mercato.outbound.urls import origin_of
 from mercato.partners import accounts
 from mercato.partners.model import UnknownAccountError
+from mercato.partners.webhook_tokens import list_token_origins
 from mercato.webhooks import operators, queries
 from mercato.webhooks.model import DeliveryStatus
 from mercato.webhooks.operators import Tally, Wanted
@@ -106,10 +108,11 @@ async def show(
                 f"There is no delivery {delivery}. They are kept for 30 days; list them: mercato webhooks list"
             )
         attempts = await queries.list_attempts(tx, row.id)
+        has_token = origin_of(row.url) in await list_token_origins(tx, row.partner_id)
     if body:
         sys.stdout.buffer.write(row.body)
         return
-    detail: Detail = detail_of(row, attempts)
+    detail: Detail = detail_of(row, attempts, has_token=has_token)
     if json:
         print_json(detail)
     else:

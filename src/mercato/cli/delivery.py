@@ -66,8 +66,8 @@ def listed_of(row: Row[Any]) -> Listed:
     return Listed(**_members(row))
 
 
-def detail_of(row: Row[Any], attempts: Sequence[Row[Any]]) -> Detail:
-    """Return the row, which has its body, with its attempts."""
+def detail_of(row: Row[Any], attempts: Sequence[Row[Any]], *, has_token: bool) -> Detail:
+    """Return the row, which has its body, with its attempts; `has_token` if the partner gave one for its origin."""
     log = [
         Try(
             number=one.number,
@@ -80,7 +80,12 @@ def detail_of(row: Row[Any], attempts: Sequence[Row[Any]]) -> Detail:
         for one in attempts
     ]
     last = int(attempts[-1].at.timestamp()) if attempts else None
-    return Detail(**_members(row), headers=_headers(row, last), attempt_log=log, body=msgspec.Raw(row.body))
+    return Detail(
+        **_members(row),
+        headers=_headers(row, last, has_token=has_token),
+        attempt_log=log,
+        body=msgspec.Raw(row.body),
+    )
 
 
 def _members(row: Row[Any]) -> dict[str, Any]:
@@ -104,7 +109,7 @@ def _members(row: Row[Any]) -> dict[str, Any]:
     }
 
 
-def _headers(row: Row[Any], last: int | None) -> dict[str, str]:
+def _headers(row: Row[Any], last: int | None, *, has_token: bool) -> dict[str, str]:
     headers = {
         "Content-Type": "application/json",
         "User-Agent": USER_AGENT,
@@ -114,7 +119,7 @@ def _headers(row: Row[Any], last: int | None) -> dict[str, str]:
         "Idempotency-Key": str(row.webhook_id),
     }
     # An event URL never gets the token.
-    if row.has_token and row.surface == Surface.COMMERCE:
+    if has_token and row.surface == Surface.COMMERCE:
         headers["Authorization"] = f"Bearer {HIDDEN}"
     if row.traceparent:
         headers["traceparent"] = row.traceparent

@@ -55,6 +55,14 @@ WebhookToken = Annotated[
     str | None, Parameter(help="Bearer token that our webhooks carry to it; @- reads it from standard input.")
 ]
 
+WebhookOrigin = Annotated[
+    str | None,
+    Parameter(
+        help="A URL on the host that gets the token; by default the host that has one already, or the first that "
+        "a store is registered with."
+    ),
+]
+
 
 def typed(token: str | None) -> str | None:
     """Return the token; `@-` keeps it out of the shell's history and the list of processes."""

@@ -8,13 +8,21 @@ from uuid import UUID
 from cyclopts import App, Parameter
 from msgspec import UNSET, UnsetType
 
+from mercato import clock
 from mercato.cli.console import note, print_facts, print_json, print_table
 from mercato.cli.failures import UnusableError
-from mercato.cli.options import After, DataDir, Json, PartnerName, WebhookToken, typed
+from mercato.cli.options import After, DataDir, Json, PartnerName, WebhookOrigin, WebhookToken, typed
 from mercato.cli.session import opened
+from mercato.db.engine import Write
+from mercato.outbound.urls import origin_of
 from mercato.partners import accounts, queries
 from mercato.partners.accounts import NewPartner
 from mercato.partners.model import Limits, Partner, PartnerKind
+from mercato.partners.webhook_tokens import list_token_origins, set_webhook_token
+from mercato.stores.queries import list_webhook_urls
+from mercato.telemetry import tracing
+from mercato.webhooks.endpoints import announce_change, origin_changed
+from mercato.webhooks.wire import Endpoint, EndpointChangedData
 from mercato.wire import Instant, Wire, instant
 from mercato.wire.unshown import unshown
 
@@ -67,6 +75,7 @@ def create(
     *,
     kind: Annotated[PartnerKind, Parameter(help="What it does here.")],
     webhook_token: WebhookToken = None,
+    webhook_origin: WebhookOrigin = None,
     event_url: EventUrl = None,
     json: Json = False,
     data_dir: DataDir = None,
@@ -74,7 +83,17 @@ def create(
     """Make a partner, with a key for each surface of its kind and a signing secret."""
     # Read outside the event loop, which would keep Ctrl-C from ending the wait.
     token = typed(webhook_token)
-    made = asyncio.run(_create(data_dir, name=name, kind=kind, webhook_token=token, event_url=event_url))
+    _check_origin(webhook_origin, token)
+    made = asyncio.run(
+        _create(
+            data_dir,
+            name=name,
+            kind=kind,
+            webhook_token=token,
+            webhook_origin=webhook_origin,
+            event_url=event_url,
+        )
+    )
     if json:
         print_json(_credentials(made))
         return
@@ -124,6 +143,7 @@ def update(
     /,
     *,
     webhook_token: WebhookToken = None,
+    webhook_origin: WebhookOrigin = None,
     event_url: EventUrl = None,
     reads: Annotated[int | None, Parameter(help="Reads a minute; 0 takes the deployment's.")] = None,
     writes: Annotated[int | None, Parameter(help="Writes a minute; 0 takes the deployment's.")] = None,
@@ -138,22 +158,71 @@ def update(
         raise UnusableError(
             "Say what to change: --webhook-token, --event-url, --reads, --writes or --discovery."
         )
-    changed = asyncio.run(_update(data_dir, name, typed(webhook_token), event_url, limits))
+    token = typed(webhook_token)
+    _check_origin(webhook_origin, token)
+    changed, origins = asyncio.run(
+        _update(data_dir, name, token, event_url, limits, webhook_origin=webhook_origin)
+    )
     note(f"Changed {changed}.")
+    if token:
+        where = ", ".join(origin for origin in origins if origin)
+        note(
+            f"Tokens go to {where}."
+            if where
+            else "The token goes to the first webhookUrl that is registered."
+        )
+
+
+def _check_origin(webhook_origin: str | None, token: str | None) -> None:
+    if webhook_origin is not None and token is None:
+        raise UnusableError("--webhook-origin says where a token goes: give it with --webhook-token.")
 
 
 async def _update(
-    data_dir: Path | None, name: str, token: str | None, event_url: str | None, limits: Limits
-) -> str:
+    data_dir: Path | None,
+    name: str,
+    token: str | None,
+    event_url: str | None,
+    limits: Limits,
+    *,
+    webhook_origin: str | None,
+) -> tuple[str, list[str]]:
+    """Return the partner's name, and the origins that have a token now."""
     async with opened(data_dir) as session, session.db.write() as tx:
         old = await accounts.get_partner_named(tx, name)
         if token is not None:
-            await accounts.set_webhook_token(tx, await session.vault(tx), old.id, token or None)
+            used = await list_webhook_urls(tx, old.id)
+            await set_webhook_token(
+                tx, await session.vault(tx), old.id, token or None, url=webhook_origin, used=used
+            )
         if event_url is not None:
-            await accounts.set_event_url(tx, old.id, event_url or None)
+            await _set_event_url(tx, old, event_url or None)
         if limits != Limits():
             await accounts.set_limits(tx, old.id, _merged(old.limits, limits))
-    return old.name
+        return old.name, await list_token_origins(tx, old.id)
+
+
+async def _set_event_url(tx: Write, old: Partner, url: str | None) -> None:
+    """Set where order events go, and say so where they went until now."""
+    await accounts.set_event_url(tx, old.id, url)
+    if old.event_url is None or not origin_changed(old.event_url, url):
+        return
+    data = EndpointChangedData(
+        endpoint=Endpoint.EVENT_URL,
+        previous_origin=origin_of(old.event_url),
+        origin=None if url is None else origin_of(url),
+        token_sent=False,
+    )
+    await announce_change(
+        tx,
+        data,
+        partner_id=old.id,
+        event_url=old.event_url,
+        webhook_url=None,
+        now=clock.now(),
+        new_id=clock.new_id,
+        trace=tracing.new_trace(),
+    )
 
 
 def _merged(old: Limits, given: Limits) -> Limits:

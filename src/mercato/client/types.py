@@ -82,6 +82,8 @@ from mercato.stores.storefront import FulfillmentMode, MarketfrontStore, StoreAv
 from mercato.webhooks.findings import SignatureExplanation
 from mercato.webhooks.model import DeliveryStatus
 from mercato.webhooks.wire import (
+    Endpoint,
+    EndpointChangedData,
     ExplainSignatureRequest,
     WebhookDelivery,
     WebhookDeliveryDetail,
@@ -119,6 +121,8 @@ __all__ = [
     "DiscoverRequest",
     "DiscoverResponse",
     "DiscoveredStore",
+    "Endpoint",
+    "EndpointChangedData",
     "ExplainSignatureRequest",
     "FulfillmentMode",
     "ItemAvailabilityEntry",

@@ -16,6 +16,7 @@ from mercato.webhooks import signatures
 from mercato.webhooks.explain import Secret, Webhook, Whose, explain
 from mercato.webhooks.findings import ERROR, SignatureExplanation
 from mercato.webhooks.trials import Message, find_right
+from mercato.webhooks.wire import EndpointChangedData
 from mercato.webhooks.words import TOLERANCE
 from mercato.wire import Wire
 
@@ -27,7 +28,13 @@ class UnknownData(Wire):
 
 
 EventData: TypeAlias = (
-    ValidateData | PlaceData | CancelledData | CatalogSyncWebhookData | OrderEventData | UnknownData
+    ValidateData
+    | PlaceData
+    | CancelledData
+    | CatalogSyncWebhookData
+    | OrderEventData
+    | EndpointChangedData
+    | UnknownData
 )
 
 _KINDS: Final[Mapping[str, type[EventData]]] = {
@@ -38,6 +45,7 @@ _KINDS: Final[Mapping[str, type[EventData]]] = {
     "order.updated": OrderEventData,
     "catalog.sync.succeeded": CatalogSyncWebhookData,
     "catalog.sync.failed": CatalogSyncWebhookData,
+    "endpoint.changed": EndpointChangedData,
 }
 
 

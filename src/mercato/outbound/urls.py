@@ -6,6 +6,7 @@ from: two readers of one URL that disagree about its host are how such checks ar
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -18,6 +19,7 @@ MAX_URL = 8_192  # characters; longer ones pass no server's request line
 MAX_HOST = 253
 MAX_PORT = 65_535
 
+_ANY_ADDRESS = AddressPolicy(allow_private=True)
 _PORTS = {"http": 80, "https": 443}
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
@@ -66,6 +68,11 @@ class ParsedUrl(Struct, frozen=True, kw_only=True):
         return f"{self.scheme}://{host}{port}{self.path_query}"
 
     @property
+    def origin(self) -> str:
+        """Return scheme, host and port (RFC 6454): what a credential is given for."""
+        return self.text.removesuffix(self.path_query)
+
+    @property
     def url(self) -> URL:
         """Return the value to connect with: nothing in it is decoded or rewritten any more."""
         return URL(self.text, encoded=True)
@@ -92,6 +99,15 @@ def check_url(url: str, policy: AddressPolicy, *, https_only: bool) -> ParsedUrl
         path_query=_path_query(parts),
         address=address,
     )
+
+
+@lru_cache(maxsize=4_096)
+def origin_of(url: str) -> str | None:
+    """Return the origin that a call to the URL would reach; None for a URL that is never called."""
+    try:
+        return check_url(url, _ANY_ADDRESS, https_only=False).origin
+    except UrlRefused:
+        return None
 
 
 def _split(url: str) -> SplitResult:

@@ -4,7 +4,6 @@ Every function takes the caller's transaction. A change is announced under `TOPI
 process once the transaction is committed and everywhere within a second.
 """
 
-import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,13 +36,11 @@ from mercato.partners.model import (
     UnknownAccountError,
 )
 from mercato.partners.vault import Vault, load_keys
+from mercato.partners.webhook_tokens import insert_token
 from mercato.wire import parse_uuid
 from mercato.wire.unshown import unshown
 
 MOST_NAME: Final = 200
-MOST_TOKEN: Final = 4096
-
-_TOKEN: Final = re.compile(rf"[\x21-\x7e]{{1,{MOST_TOKEN}}}")
 
 
 @unshown("signing_secret")
@@ -76,12 +73,16 @@ async def create_partner(
     name: str,
     kind: PartnerKind,
     webhook_token: str | None = None,
+    webhook_origin: str | None = None,
     event_url: str | None = None,
     limits: Limits = Limits(),  # noqa: B008  # frozen
     now: Clock = clock.now,
     new_id: MakeId = clock.new_id,
 ) -> NewPartner:
-    """Make a partner with a key for each surface of its kind and a signing secret. Raises AccountError."""
+    """Make a partner with a key for each surface of its kind and a signing secret. Raises AccountError.
+
+    The token is bound to `webhook_origin`, a URL, or else to the origin of the first webhookUrl that it registers.
+    """
     partner = Partner(
         id=new_id(),
         name=_checked_name(name),
@@ -91,9 +92,10 @@ async def create_partner(
         event_url=_checked_event_url(event_url, kind),
         created_at=now(),
     )
-    sealed = _seal_token(vault, partner.id, webhook_token)
     with _naming(partner.name):
-        await queries.insert_partner(tx, partner, sealed_webhook_token=sealed)
+        await queries.insert_partner(tx, partner)
+    if webhook_token is not None:
+        await insert_token(tx, vault, partner.id, webhook_token, url=webhook_origin)
     made = [await insert_key(tx, partner.id, surface, now=now, new_id=new_id) for surface in kind.surfaces]
     secret = await _insert_secret(tx, vault, partner.id, now=now, new_id=new_id)
     await audit(tx, "partner", partner.id, partner_id=partner.id, detail={"kind": kind})
@@ -156,19 +158,6 @@ async def set_event_url(tx: Write, partner_id: UUID, event_url: str | None) -> N
     partner = await get_partner(tx, partner_id)
     await queries.move_event_url(tx, partner_id, _checked_event_url(event_url, partner.kind))
     await _changed(tx, partner_id, "eventUrl")
-
-
-async def set_webhook_token(tx: Write, vault: Vault, partner_id: UUID, token: str | None) -> None:
-    """Set the token that webhooks carry to the partner, or with None send none. Raises AccountError."""
-    if not await queries.move_webhook_token(tx, partner_id, _seal_token(vault, partner_id, token)):
-        raise _unknown_partner(partner_id)
-    await _changed(tx, partner_id, "webhookToken")
-
-
-async def get_webhook_token(tx: Read, vault: Vault, partner_id: UUID) -> str | None:
-    """Return the token that webhooks to the partner carry, if it gave one. Raises VaultError."""
-    sealed = await queries.find_webhook_token(tx, partner_id)
-    return None if sealed is None else vault.open(sealed, context=token_context(partner_id))
 
 
 # --- signing secrets ---------------------------------------------------------------------------------
@@ -299,20 +288,6 @@ def _checked_event_url(url: str | None, kind: PartnerKind) -> str | None:
     return url
 
 
-def token_context(partner_id: UUID) -> str:
-    """Return what a partner's webhook token is bound to."""
-    return f"webhook-token:{partner_id}"
-
-
 def secret_context(secret_id: UUID) -> str:
     """Return what a signing secret is bound to."""
     return f"signing-secret:{secret_id}"
-
-
-def _seal_token(vault: Vault, partner_id: UUID, token: str | None) -> bytes | None:
-    if token is None:
-        return None
-    if _TOKEN.fullmatch(token) is None:
-        # It goes into a header as it is; the message must not repeat it.
-        raise AccountError(f"A webhook token has 1 to {MOST_TOKEN} visible ASCII characters, and no spaces.")
-    return vault.seal(token, context=token_context(partner_id))

@@ -6,11 +6,24 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import ColumnElement, Row, and_, bindparam, case, delete, insert, literal, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from mercato.db.engine import Read, Write
 from mercato.db.prepared import prepared
-from mercato.db.tables import api_keys, partners, signing_secrets
+from mercato.db.tables import api_keys, partners, signing_secrets, webhook_tokens
 from mercato.db.types import Instant
 from mercato.partners.model import ApiKey, Limits, Partner, PartnerKind, SigningSecret, Surface
 
@@ -20,14 +33,17 @@ USE_STEP: Final = timedelta(minutes=1)
 # --- partners ----------------------------------------------------------------------------------------
 
 
-async def insert_partner(tx: Write, partner: Partner, *, sealed_webhook_token: bytes | None) -> None:
+_HAS_TOKEN: Final = exists().where(webhook_tokens.c.partner_id == partners.c.id).label("has_webhook_token")
+_PARTNER: Final = select(*partners.c, _HAS_TOKEN)
+
+
+async def insert_partner(tx: Write, partner: Partner) -> None:
     await tx.execute(
         insert(partners).values(
             id=partner.id,
             name=partner.name,
             kind=partner.kind.value,
             limits=_json(partner.limits),
-            webhook_token=sealed_webhook_token,
             event_url=partner.event_url,
             created_at=partner.created_at,
         )
@@ -35,13 +51,13 @@ async def insert_partner(tx: Write, partner: Partner, *, sealed_webhook_token: b
 
 
 async def find_partner(tx: Read, partner_id: UUID) -> Partner | None:
-    row = await tx.first(select(partners).where(partners.c.id == partner_id))
+    row = await tx.first(_PARTNER.where(partners.c.id == partner_id))
     return None if row is None else _partner(row)
 
 
 async def lock_partner(tx: Write, partner_id: UUID) -> Partner | None:
     """Return the partner, and keep others from changing it until this transaction ends."""
-    row = await tx.first(select(partners).where(partners.c.id == partner_id).with_for_update())
+    row = await tx.first(_PARTNER.where(partners.c.id == partner_id).with_for_update(of=partners))
     return None if row is None else _partner(row)
 
 
@@ -49,20 +65,12 @@ async def list_partners(
     tx: Read, *, name: str | None = None, after: UUID | None = None, limit: int
 ) -> list[Partner]:
     """Return a page in the order of creation: all, or those of one name."""
-    statement = select(partners).order_by(partners.c.id).limit(limit)
+    statement = _PARTNER.order_by(partners.c.id).limit(limit)
     if name is not None:
         statement = statement.where(partners.c.name == name)
     if after is not None:
         statement = statement.where(partners.c.id > after)
     return [_partner(row) for row in await tx.all(statement)]
-
-
-async def find_webhook_token(tx: Read, partner_id: UUID) -> bytes | None:
-    """Return the token, sealed."""
-    sealed: bytes | None = await tx.scalar(
-        select(partners.c.webhook_token).where(partners.c.id == partner_id)
-    )
-    return sealed
 
 
 _EVENT_URL = prepared(select(partners.c.event_url).where(partners.c.id == bindparam("its_id")))
@@ -82,10 +90,6 @@ async def move_event_url(tx: Write, partner_id: UUID, event_url: str | None) -> 
     return await _set(tx, partner_id, event_url=event_url)
 
 
-async def move_webhook_token(tx: Write, partner_id: UUID, sealed: bytes | None) -> bool:
-    return await _set(tx, partner_id, webhook_token=sealed)
-
-
 async def move_name(tx: Write, partner_id: UUID, name: str) -> bool:
     return await _set(tx, partner_id, name=name)
 
@@ -101,9 +105,10 @@ async def hold_unsuspended(tx: Write, partner_id: UUID) -> bool:
 
 
 async def delete_partner(tx: Write, partner_id: UUID) -> None:
-    """Delete the partner with its keys and signing secrets."""
+    """Delete the partner with its keys, signing secrets and webhook tokens."""
     await tx.execute(delete(api_keys).where(api_keys.c.partner_id == partner_id))
     await tx.execute(delete(signing_secrets).where(signing_secrets.c.partner_id == partner_id))
+    await tx.execute(delete(webhook_tokens).where(webhook_tokens.c.partner_id == partner_id))
     await tx.execute(delete(partners).where(partners.c.id == partner_id))
 
 
@@ -285,7 +290,7 @@ def _partner(row: Row[Any]) -> Partner:
         name=row.name,
         kind=PartnerKind(row.kind),
         limits=msgspec.json.decode(row.limits, type=Limits),
-        has_webhook_token=row.webhook_token is not None,
+        has_webhook_token=row.has_webhook_token,
         event_url=row.event_url,
         created_at=row.created_at,
         suspended_at=row.suspended_at,

@@ -8,9 +8,10 @@ from sqlalchemy import select, update
 
 from mercato.db.audit import audit
 from mercato.db.engine import Read, Write
-from mercato.db.tables import partners, signing_secrets
-from mercato.partners.accounts import secret_context, token_context
+from mercato.db.tables import partners, signing_secrets, webhook_tokens
+from mercato.partners.accounts import secret_context
 from mercato.partners.vault import Vault, VaultError
+from mercato.partners.webhook_tokens import token_context
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +27,32 @@ async def reseal(tx: Write, vault: Vault, *, after: UUID | None, limit: int) -> 
 
     Whoever rotates one in the same moment has the last word: each is replaced only if it is still the same.
     """
-    query = select(partners.c.id, partners.c.webhook_token).order_by(partners.c.id).limit(limit)
+    query = select(partners.c.id).order_by(partners.c.id).limit(limit)
     owners = await tx.all(query if after is None else query.where(partners.c.id > after))
-    count = 0
-    for row in owners:
-        if row.webhook_token is not None and not vault.is_current(row.webhook_token):
-            sealed = _anew(vault, row.webhook_token, token_context(row.id))
-            await tx.execute(
-                update(partners)
-                .where(partners.c.id == row.id, partners.c.webhook_token == row.webhook_token)
-                .values(webhook_token=sealed)
-            )
-            count += 1
-    count += await _secrets(tx, vault, [row.id for row in owners])
+    ids = [row.id for row in owners]
+    count = await _tokens(tx, vault, ids) + await _secrets(tx, vault, ids)
     if count:
         await audit(tx, "database", detail={"resealed": count})
     return Resealed(count, owners[-1].id if len(owners) == limit else None)
+
+
+async def _tokens(tx: Write, vault: Vault, owners: Iterable[UUID]) -> int:
+    count = 0
+    rows = await tx.all(select(webhook_tokens).where(webhook_tokens.c.partner_id.in_(list(owners))))
+    for row in rows:
+        if not vault.is_current(row.token):
+            sealed = _anew(vault, row.token, token_context(row.partner_id, row.origin))
+            await tx.execute(
+                update(webhook_tokens)
+                .where(
+                    webhook_tokens.c.partner_id == row.partner_id,
+                    webhook_tokens.c.origin == row.origin,
+                    webhook_tokens.c.token == row.token,
+                )
+                .values(token=sealed)
+            )
+            count += 1
+    return count
 
 
 async def _secrets(tx: Write, vault: Vault, owners: Iterable[UUID]) -> int:
@@ -70,11 +81,9 @@ async def count_unreadable(tx: Read, vault: Vault, *, most: int) -> int:
         .order_by(signing_secrets.c.id.desc())
         .limit(most)
     )
-    tokens = await tx.all(
-        select(partners.c.id, partners.c.webhook_token).order_by(partners.c.id.desc()).limit(most)
-    )
+    tokens = await tx.all(select(webhook_tokens).order_by(webhook_tokens.c.partner_id.desc()).limit(most))
     sealed = [(row.secret, secret_context(row.id)) for row in secrets]
-    sealed += [(row.webhook_token, token_context(row.id)) for row in tokens if row.webhook_token is not None]
+    sealed += [(row.token, token_context(row.partner_id, row.origin)) for row in tokens]
     return sum(not _opens(vault, one, context) for one, context in sealed)
 
 

@@ -161,7 +161,7 @@ def wired(
         compiled=compiled,
         bodies=CatalogBodies(db),
         menus=menus,
-        onboardings=Onboardings(db, now, clock.new_id, refresh),
+        onboardings=Onboardings(db, now, clock.new_id, refresh, vault),
         stores=Stores(
             db,
             now,
@@ -171,6 +171,7 @@ def wired(
             IdMappings(compiled),
             settings.ingest_waiting_per_store,
             on_change=refresh,
+            vault=vault,
         ),
         discovery=Discovery(db, now),
         checker=Checker(outbound, builder, compiled, limits, settings.default_currency),

@@ -10,14 +10,33 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from mercato.catalog.model import CatalogFault, PartnerWarning
 from mercato.catalog.money import decimal_fault, is_negative, to_text
 from mercato.catalog.runs import Run, RunStatus
+from mercato.partners.model import MOST_TOKEN, webhook_token_fault
 from mercato.stores.address import Address, AddressRequest, Text255
 from mercato.wire import Instant, Wire
 from mercato.wire.checks import ruled_by, timezone_fault
+from mercato.wire.unshown import unshown
 
 MINIMUM_NEGATIVE: Final = "minimumOrderAmount must not be negative."
 
 Text2000 = Annotated[str, Meta(max_length=2000)]
 Uri = Annotated[str, Meta(min_length=1, max_length=2048, extra_json_schema={"format": "uri"})]
+WebhookToken = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MOST_TOKEN,
+        extra=ruled_by(webhook_token_fault),
+        extra_json_schema={"writeOnly": True},
+    ),
+]
+_AT_REGISTRATION: Final = (
+    "What calls to this origin (scheme, host, port) carry as `Authorization: Bearer`. Needed for an origin other than "
+    "the one that your token was given for: without it, calls carry no token."
+)
+_AT_UPDATE: Final = (
+    "What calls to the origin (scheme, host, port) of `webhookUrl` carry as `Authorization: Bearer`. Needed when its "
+    "origin changes: without it, calls carry no token."
+)
 TimeZone = Annotated[str, Meta(max_length=64, extra=ruled_by(timezone_fault))]
 
 
@@ -43,6 +62,7 @@ STATE_OF_RUN: Final = {
 }
 
 
+@unshown("webhook_token")
 class OnboardingRequest(Wire):
     """What registers a store. The service pulls the catalog from `catalogCallbackUrl` at once."""
 
@@ -52,6 +72,7 @@ class OnboardingRequest(Wire):
     catalog_callback_url: Uri
     webhook_url: Uri | None = None
     timezone: Annotated[TimeZone, Meta(description="IANA name; else taken from the place.")] | None = None
+    webhook_token: Annotated[WebhookToken, Meta(description=_AT_REGISTRATION)] | None = None
 
 
 class RetryRequest(Wire):
@@ -172,6 +193,7 @@ def _minimum_fault(text: str) -> str | None:
 Minimum = Annotated[str, Meta(max_length=40, extra=ruled_by(_minimum_fault))]
 
 
+@unshown("webhook_token")
 class StoreUpdate(Wire):
     """What changes of a store: only members that are present. Null clears those that may be empty."""
 
@@ -186,6 +208,7 @@ class StoreUpdate(Wire):
     delivery_allowed: bool | UnsetType | None = UNSET
     pickup_allowed: bool | UnsetType | None = UNSET
     categories: Annotated[list[Text255], Meta(max_length=50)] | UnsetType | None = UNSET
+    webhook_token: Annotated[WebhookToken, Meta(description=_AT_UPDATE)] | UnsetType | None = UNSET
 
 
 class StoreStatusUpdate(Wire):

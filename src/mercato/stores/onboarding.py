@@ -19,7 +19,8 @@ from mercato.db.tables import onboardings_one_for_each_name
 from mercato.geo.gazetteer import Location
 from mercato.partners.model import Caller
 from mercato.partners.queries import hold_unsuspended
-from mercato.stores import places, queries
+from mercato.partners.vault import Vault
+from mercato.stores import endpoints, places, queries
 from mercato.stores.address import address_of
 from mercato.stores.changes import OnChange, changed
 from mercato.stores.model import (
@@ -32,6 +33,7 @@ from mercato.stores.model import (
     first_error,
     state_of,
 )
+from mercato.stores.rules import token_fault
 from mercato.wire import instant
 from mercato.wire.checks import refuse, timezone_fault, uri_fault
 from mercato.wire.cursor import page_of
@@ -46,6 +48,7 @@ class Onboardings(Struct, frozen=True):
     clock: Clock
     new_id: MakeId
     on_change: OnChange
+    vault: Vault
 
     async def register(self, caller: Caller, request: OnboardingRequest, *, trace: str) -> OnboardingStatus:
         """Start an onboarding and its pull. Raises ValidationFailed, StoreAlreadyRegistered."""
@@ -54,6 +57,10 @@ class Onboardings(Struct, frozen=True):
         async with self._naming(onboarding) as tx:
             await self._make_room(tx, onboarding)
             await queries.insert_onboarding(tx, onboarding)
+            if onboarding.webhook_url is not None:
+                await endpoints.bind_token(
+                    tx, self.vault, caller.partner_id, onboarding.webhook_url, token=request.webhook_token
+                )
             await catalogs.insert_owner(tx, _owner(onboarding))
             await places.enqueue(tx, onboarding)
             run = await self._pull(tx, onboarding, trace)
@@ -248,6 +255,7 @@ def _check(request: OnboardingRequest) -> None:
         [
             ("/catalogCallbackUrl", uri_fault(request.catalog_callback_url, "catalogCallbackUrl")),
             ("/webhookUrl", uri_fault(request.webhook_url, "webhookUrl") if request.webhook_url else None),
+            ("/webhookToken", token_fault(request.webhook_token, request.webhook_url)),
             ("/timezone", timezone_fault(request.timezone) if request.timezone is not None else None),
         ]
     )

@@ -227,6 +227,20 @@ async def move_store(tx: Write, partner_id: UUID, store_id: UUID, **values: Any)
     return moved.rowcount == 1
 
 
+async def list_webhook_urls(tx: Read, partner_id: UUID) -> list[str]:
+    """Return the URLs that the partner's stores and onboardings are called at, each once."""
+    of_stores = select(stores.c.webhook_url).where(
+        stores.c.partner_id == partner_id, stores.c.webhook_url.is_not(None)
+    )
+    of_onboardings = select(onboardings.c.webhook_url).where(
+        onboardings.c.partner_id == partner_id,
+        onboardings.c.webhook_url.is_not(None),
+        onboardings.c.activated_at.is_(None),
+        onboardings.c.cancelled_at.is_(None),
+    )
+    return [row.webhook_url for row in await tx.all(of_stores.union(of_onboardings))]
+
+
 async def lock_store(tx: Write, partner_id: UUID, store_id: UUID) -> StoreRow | None:
     """Return the partner's store, and hold its row until the transaction ends."""
     held = await tx.first(

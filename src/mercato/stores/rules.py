@@ -5,11 +5,12 @@ from typing import Any, Final
 from uuid import UUID, uuid5
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from mercato.catalog.model import CompiledCatalog
 from mercato.catalog.money import MoneyError, to_minor
 from mercato.geo.gazetteer import Location
+from mercato.partners.model import webhook_token_fault
 from mercato.stores.address import AddressRequest, address_of
 from mercato.stores.model import (
     MINIMUM_NEGATIVE,
@@ -40,9 +41,12 @@ def update_values(request: StoreUpdate, row: StoreRow, *, found: Location) -> di
     given = {
         name: value
         for name in StoreUpdate.__struct_fields__
-        if (value := getattr(request, name)) is not UNSET and (value is not None or name in CLEARABLE)
+        if name != "webhook_token"
+        and (value := getattr(request, name)) is not UNSET
+        and (value is not None or name in CLEARABLE)
     }
-    refuse(_update_faults(given, row))
+    url = given.get("webhook_url", row.webhook_url)
+    refuse([*_update_faults(given, row), ("/webhookToken", token_fault(request.webhook_token, url))])
     if "timezone" in given:
         given["timezone_given"] = True
     if "address" in given:
@@ -71,6 +75,13 @@ def _moved(sent: AddressRequest, row: StoreRow, found: Location) -> dict[str, An
     columns |= {"latitude": latitude, "longitude": longitude}
     follows = found.timezone is not None and not row.timezone_given
     return columns | {"timezone": found.timezone} if follows else columns
+
+
+def token_fault(token: str | UnsetType | None, url: str | None) -> str | None:
+    """Return why the token can't be taken with this webhookUrl, or None."""
+    if token is UNSET or token is None:
+        return None
+    return webhook_token_fault(token) or ("webhookToken needs a webhookUrl." if url is None else None)
 
 
 def _update_faults(given: dict[str, Any], row: StoreRow) -> list[tuple[str, str | None]]:

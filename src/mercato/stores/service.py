@@ -16,8 +16,10 @@ from mercato.db.audit import audit
 from mercato.db.changes import announce
 from mercato.db.engine import Database
 from mercato.geo.gazetteer import Location
+from mercato.outbound.urls import origin_of
 from mercato.partners.model import Caller
-from mercato.stores import places, queries, rules
+from mercato.partners.vault import Vault
+from mercato.stores import endpoints, places, queries, rules
 from mercato.stores.address import AddressRequest, address_of
 from mercato.stores.cache import TOPIC, StoreCache
 from mercato.stores.changes import OnChange, changed
@@ -33,6 +35,7 @@ from mercato.stores.model import (
     StoreUpdate,
 )
 from mercato.webhooks.deliveries import enable_below
+from mercato.webhooks.endpoints import origin_changed
 from mercato.wire import instant
 from mercato.wire.checks import refuse, uri_fault
 from mercato.wire.cursor import page_of
@@ -49,6 +52,7 @@ class Stores(Struct, frozen=True):
     id_mappings: IdMappings
     runs_waiting: int
     on_change: OnChange
+    vault: Vault
 
     async def get(self, caller: Caller, store_id: UUID) -> Store:
         """Return the caller's store. Raises StoreNotFound."""
@@ -78,7 +82,7 @@ class Stores(Struct, frozen=True):
         page, cursor = page_of(rows, limit, lambda row: row.id)
         return StorePage(stores=[store_of(row, now) for row in page], next_cursor=cursor)
 
-    async def update(self, caller: Caller, store_id: UUID, request: StoreUpdate) -> Store:
+    async def update(self, caller: Caller, store_id: UUID, request: StoreUpdate, *, trace: str) -> Store:
         """Change the members that are present. Raises StoreNotFound, ValidationFailed."""
         now = self.clock()
         address = request.address
@@ -96,7 +100,14 @@ class Stores(Struct, frozen=True):
             assert after is not None
             if "address" in values:
                 await places.enqueue_move(tx, after)
-            await audit(tx, "store", store_id, detail={"changed": sorted(values)})
+            token = request.webhook_token if isinstance(request.webhook_token, str) else None
+            if after.webhook_url is not None and ("webhook_url" in values or token is not None):
+                await endpoints.bind_token(tx, self.vault, caller.partner_id, after.webhook_url, token=token)
+            await endpoints.announce_webhook_url(
+                tx, before=row, after=after, now=now, new_id=self.new_id, trace=trace
+            )
+            what = sorted(values) if token is None else [*sorted(values), "webhook_token"]
+            await audit(tx, "store", store_id, detail={"changed": what} | _origin_detail(row, after))
             await changed(tx, store_id, self.on_change)
         return store_of(after, now)
 
@@ -227,3 +238,10 @@ def store_of(row: StoreRow, now: datetime) -> Store:
         created_at=rfc3339(row.created_at),
         updated_at=rfc3339(row.updated_at),
     )
+
+
+def _origin_detail(before: StoreRow, after: StoreRow) -> dict[str, str | None]:
+    """Return what the audit entry says of a webhookUrl that leads to another origin; the rest may grant access."""
+    if not origin_changed(before.webhook_url, after.webhook_url):
+        return {}
+    return {"webhookOrigin": None if after.webhook_url is None else origin_of(after.webhook_url)}

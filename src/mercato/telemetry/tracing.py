@@ -7,6 +7,7 @@ without this. Without an address nothing of OpenTelemetry is imported, and a spa
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import version
+from secrets import token_hex
 from threading import Thread
 from typing import Any, Final, Literal
 
@@ -36,6 +37,11 @@ def span(name: str, *, parent: str | None, kind: Kind, **told: object) -> Abstra
     `told` are its attributes, None left out, each as `mercato.<name>`. Never what may be secret: no URLs, no bodies.
     """
     return _OFF if _tracer is None else _span(name, parent, kind, told)
+
+
+def new_trace() -> str:
+    """Return the `traceparent` of work that no request has caused."""
+    return f"00-{token_hex(16)}-{token_hex(8)}-00"
 
 
 def current(otherwise: str) -> str:

@@ -212,8 +212,12 @@ async def get_store(call: Call[None, None]) -> Store:
     problems=(errors.StoreNotFound,),
 )
 async def update_store(call: Call[StoreUpdate, None]) -> Store:
-    """Change the members that are present; null clears those that may be empty."""
-    return await call.app.stores.update(call.caller, call.ids["storeId"], call.body)
+    """Change the members that are present; null clears those that may be empty.
+
+    A `webhookUrl` of another origin (scheme, host, port) is called without your Authorization token unless
+    `webhookToken` comes with it. The event `endpoint.changed` says that it changed.
+    """
+    return await call.app.stores.update(call.caller, call.ids["storeId"], call.body, trace=call.trace)
 
 
 @commerce.get(

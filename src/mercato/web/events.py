@@ -19,6 +19,7 @@ from mercato.orders.wire import (
     ValidateReply,
 )
 from mercato.web.schemas import schema_of
+from mercato.webhooks.wire import EndpointChangedData
 from mercato.wire import Instant, Wire
 
 
@@ -60,6 +61,14 @@ class OrderEvent(Wire):
     type: Literal["order.created", "order.updated"]
     timestamp: Instant
     data: OrderEventData
+
+
+class EndpointChangedWebhook(Wire):
+    """An address that the service calls you at leads to another host now. Was it not you? Revoke the key."""
+
+    type: Literal["endpoint.changed"]
+    timestamp: Instant
+    data: EndpointChangedData
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -113,6 +122,15 @@ EVENTS: Final = (
         description="POST to the storefront's event URL.",
         body=OrderEvent,
         to="Marketfront",
+    ),
+    Event(
+        name="endpointChanged",
+        summary="Endpoint changed",
+        description="POST to your event URL, the old one if that is what changed; without one, to "
+        "`{webhookUrl}/endpoint-changed` of the webhookUrl that was in force until then. Sent when scheme, host or "
+        "port of a webhookUrl or event URL change, whoever changed it.",
+        body=EndpointChangedWebhook,
+        to="Commerce",
     ),
 )
 

@@ -152,12 +152,13 @@ class StoreCalls:
     ) -> tuple[Called, str]:
         """Return what came of it, and the one word for it that is counted."""
         at = self._clock()
+        token = credentials.token_for(call.url)
         headers = webhook_headers(
             webhook_id=str(call.webhook_id),
             timestamp=int(at.timestamp()),
             body=call.body,
             secrets=credentials.secrets,
-            token=credentials.token,
+            token=token,
             traceparent=call.traceparent,
         )
         try:
@@ -169,7 +170,7 @@ class StoreCalls:
             return Called(
                 at=at, ms=failed.ms, status=failed.status, error=failed.message
             ), failed.reason.value
-        hidden = call.hidden if credentials.token is None else (*call.hidden, credentials.token)
+        hidden = call.hidden if token is None else (*call.hidden, token)
         error, outcome = _judged(reply, judge)
         called = Called(
             at=at,

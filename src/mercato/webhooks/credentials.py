@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Mapping
 from datetime import datetime
 from time import monotonic
 from typing import Final
@@ -13,13 +14,15 @@ from mercato.clock import Clock
 from mercato.db.changes import ChangeFeed
 from mercato.db.engine import Database
 from mercato.db.errors import DatabaseAway, is_unavailable
-from mercato.partners.accounts import get_ending_secrets, get_webhook_token
+from mercato.outbound.urls import origin_of
+from mercato.partners.accounts import get_ending_secrets
 from mercato.partners.credentials import TOPIC
 from mercato.partners.vault import Vault
+from mercato.partners.webhook_tokens import get_webhook_tokens
 from mercato.wire.unshown import unshown
 
 MOST: Final = 10_000
-"""Partners held, the least recently used out: under a kilobyte each, or what the token has."""
+"""Partners held, the least recently used out: under a kilobyte each, and what their tokens have."""
 
 TRUST_SECONDS: Final = 60.0
 """What is older is read again before it is used, if the database answers."""
@@ -31,18 +34,24 @@ PAUSE_SECONDS: Final = 5.0
 """While the database is away it is not asked again for so long about a partner that is known."""
 
 
-@unshown("secrets", "token")
+@unshown("secrets", "tokens")
 class Credentials(Struct, frozen=True):
-    """The secrets that sign now, the newest first, and the token that the partner wants to see."""
+    """The secrets that sign now, the newest first, and by origin the tokens that the partner wants to see."""
 
     secrets: tuple[str, ...]
-    token: str | None
+    tokens: Mapping[str, str]
+
+    def token_for(self, url: str) -> str | None:
+        """Return the token that a call to the URL carries: the one that was given for its origin."""
+        # Most partners gave none, and then the URL needs no parsing.
+        origin = origin_of(url) if self.tokens else None
+        return None if origin is None else self.tokens.get(origin)
 
 
-@unshown("secrets", "token")
+@unshown("secrets", "tokens")
 class _Entry(Struct):
     secrets: list[tuple[str, datetime | None]]
-    token: str | None
+    tokens: Mapping[str, str]
     until: float  # in monotonic seconds
 
     lasting: Credentials | None = None
@@ -53,7 +62,7 @@ class _Entry(Struct):
             return self.lasting
         instant = now()
         alive = tuple(text for text, end in self.secrets if end is None or end > instant)
-        found = Credentials(alive, self.token)
+        found = Credentials(alive, self.tokens)
         if all(end is None for _, end in self.secrets):
             self.lasting = found
         return found
@@ -120,8 +129,8 @@ class WebhookCredentials:
         began, changes = monotonic(), self._changes
         async with self._db.read() as tx:
             secrets = await get_ending_secrets(tx, self._vault, partner_id, now=self._now)
-            token = await get_webhook_token(tx, self._vault, partner_id)
-        entry = _Entry(secrets, token, began + TRUST_SECONDS)
+            tokens = await get_webhook_tokens(tx, self._vault, partner_id)
+        entry = _Entry(secrets, tokens, began + TRUST_SECONDS)
         if changes == self._changes:
             self._entries[partner_id.int] = entry
             self._entries.move_to_end(partner_id.int)

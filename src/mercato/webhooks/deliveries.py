@@ -32,6 +32,7 @@ KIND: Final = "webhook.deliver"
 
 CATALOG_SYNC: Final = "catalog-sync"
 ORDER_CANCELLED: Final = "order-cancelled"
+ENDPOINT_CHANGED: Final = "endpoint-changed"
 
 ORDER_VALIDATE: Final = "order.validate"
 ORDER_PLACE: Final = "order.place"
@@ -48,7 +49,7 @@ QUESTIONS: Final = {
 }
 """Types of calls that are only recorded here, each with why it can't be redelivered."""
 
-SUFFIXES: Final = (CATALOG_SYNC, ORDER_CANCELLED)
+SUFFIXES: Final = (CATALOG_SYNC, ORDER_CANCELLED, ENDPOINT_CHANGED)
 """What is delivered durably below a `webhookUrl`; an event URL is called as it is, with the suffix ''."""
 
 

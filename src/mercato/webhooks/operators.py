@@ -146,7 +146,6 @@ def _shown(*more: Any) -> Select[Any]:
         select(
             *columns,
             partners.c.name.label("partner"),
-            partners.c.webhook_token.is_not(None).label("has_token"),
             endpoints.c.disabled_reason,
             *more,
         )

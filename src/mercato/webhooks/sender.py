@@ -177,7 +177,7 @@ class Sender:
         signs = self._credentials.cached(delivery.partner_id)
         if signs is None:
             signs = await self._credentials.get(delivery.partner_id)
-        return prepare(delivery, secrets=signs.secrets, token=signs.token, now=now)
+        return prepare(delivery, secrets=signs.secrets, token=signs.token_for(delivery.url), now=now)
 
     async def _left(self, job: Job[DeliverJob], delivery: Delivery) -> bool:
         """End a delivery whose endpoint was disabled while it waited; False if it is enabled again."""

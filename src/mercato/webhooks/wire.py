@@ -1,10 +1,11 @@
 """Deliveries as a partner sees them, never a header that was sent nor a secret; and what the clinic is asked."""
 
+from enum import StrEnum
 from typing import Annotated, Final
 from uuid import UUID
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from mercato.webhooks.model import DeliveryStatus
 from mercato.wire import Instant, Wire
@@ -127,3 +128,23 @@ class ExplainSignatureRequest(Wire):
         ]
         | None
     ) = None
+
+
+class Endpoint(StrEnum):
+    """Which address: a store's, or the one for a storefront's order events."""
+
+    WEBHOOK_URL = "webhookUrl"
+    EVENT_URL = "eventUrl"
+
+
+class EndpointChangedData(Wire, kw_only=True):
+    """The data of `endpoint.changed`. Addresses are origins (scheme, host, port): the rest may grant access."""
+
+    endpoint: Endpoint
+    store_id: Annotated[UUID, Meta(description="Present for `webhookUrl`.")] | UnsetType = UNSET
+    partner_store_id: Annotated[str, Meta(description="Present for `webhookUrl`.")] | UnsetType = UNSET
+    previous_origin: str | None
+    origin: str | None
+    token_sent: Annotated[
+        bool, Meta(description="Whether calls to the new origin carry your Authorization token.")
+    ]

@@ -13,7 +13,13 @@ from mercato.db.tables.orders import (
     orders,
     orders_one_for_each_token,
 )
-from mercato.db.tables.partners import api_keys, partners, partners_one_for_each_name, signing_secrets
+from mercato.db.tables.partners import (
+    api_keys,
+    partners,
+    partners_one_for_each_name,
+    signing_secrets,
+    webhook_tokens,
+)
 from mercato.db.tables.stores import onboardings, onboardings_one_for_each_name, sold_out_items, stores
 from mercato.db.tables.webhooks import deliveries, delivery_attempts, endpoints
 
@@ -48,4 +54,5 @@ __all__ = [
     "store_search",
     "store_words",
     "stores",
+    "webhook_tokens",
 ]

@@ -12,14 +12,22 @@ partners = Table(
     Column("name", Text, nullable=False),
     Column("kind", Text, nullable=False),
     Column("limits", Text, nullable=False),
-    # Sealed: the token that our webhooks carry to the partner.
-    Column("webhook_token", LargeBinary),
     Column("event_url", Text),
     Column("created_at", Instant, nullable=False),
     # Since when its keys open nothing and its stores are hidden.
     Column("suspended_at", Instant),
 )
 partners_one_for_each_name = Index("uq_partners_name", partners.c.name, unique=True)
+
+# The tokens that our webhooks carry to a partner's stores, each sealed and for one origin only. A token that was
+# given before there was an origin has an empty one, and goes nowhere.
+webhook_tokens = Table(
+    "webhook_tokens",
+    metadata,
+    Column("partner_id", Id, ForeignKey("partners.id"), primary_key=True),
+    Column("origin", Text, primary_key=True),
+    Column("token", LargeBinary, nullable=False),
+)
 
 api_keys = Table(
     "api_keys",

@@ -352,7 +352,6 @@ def upgrade() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("limits", sa.Text(), nullable=False),
-        sa.Column("webhook_token", sa.LargeBinary(), nullable=True),
         sa.Column("event_url", sa.Text(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("suspended_at", sa.BigInteger(), nullable=True),
@@ -474,6 +473,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_signing_secrets")),
     )
     op.create_index("ix_signing_secrets_partner_id", "signing_secrets", ["partner_id"], unique=False)
+    op.create_table(
+        "webhook_tokens",
+        sa.Column("partner_id", sa.Uuid(), nullable=False),
+        sa.Column("origin", sa.Text(), nullable=False),
+        sa.Column("token", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["partner_id"], ["partners.id"], name=op.f("fk_webhook_tokens_partner_id")),
+        sa.PrimaryKeyConstraint("partner_id", "origin", name=op.f("pk_webhook_tokens")),
+    )
     words = {
         "sqlite": (
             "CREATE VIRTUAL TABLE store_words\n        USING fts5(words, detail=none, columnsize=0, prefix='2 3', tokenize='ascii')",

@@ -1,0 +1,171 @@
+"""The tokens that webhooks carry to a partner's stores. Each goes to one origin (scheme, host and port) only.
+
+A store's URL can be changed with a Commerce key. Were the token sent wherever the URL leads, a stolen key would be
+enough to read it. So a token is bound to the origin that it was given for. One that is given before there is an
+origin is bound to that of the first webhookUrl; every other origin needs the token in the request that names it.
+"""
+
+from collections.abc import Collection
+from typing import Final
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, and_, delete, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from mercato.db.audit import audit
+from mercato.db.changes import announce
+from mercato.db.engine import Read, Write
+from mercato.db.tables import webhook_tokens
+from mercato.outbound.urls import origin_of
+from mercato.partners import queries
+from mercato.partners.credentials import TOPIC
+from mercato.partners.model import AccountError, UnknownAccountError, webhook_token_fault
+from mercato.partners.vault import Vault
+
+UNBOUND: Final = ""
+"""The origin of a token that is not bound yet: it is sent nowhere."""
+
+MOST_ORIGINS: Final = 100
+"""Origins of one partner that have a token: all of them are held in memory."""
+
+
+class TooManyOriginsError(AccountError):
+    """The partner has tokens for as many origins as it may have."""
+
+
+async def get_webhook_tokens(tx: Read, vault: Vault, partner_id: UUID) -> dict[str, str]:
+    """Return the partner's tokens by origin. Raises VaultError."""
+    rows = await tx.all(select(webhook_tokens).where(webhook_tokens.c.partner_id == partner_id))
+    return {row.origin: vault.open(row.token, context=token_context(partner_id, row.origin)) for row in rows}
+
+
+async def list_token_origins(tx: Read, partner_id: UUID) -> list[str]:
+    """Return the origins that the partner has a token for; `UNBOUND` among them while one is not bound."""
+    rows = await tx.all(
+        select(webhook_tokens.c.origin)
+        .where(webhook_tokens.c.partner_id == partner_id)
+        .order_by(webhook_tokens.c.origin)
+    )
+    return [row.origin for row in rows]
+
+
+async def bind_token(tx: Write, vault: Vault, partner_id: UUID, url: str, *, token: str | None) -> None:
+    """Bind a token to the origin of a webhookUrl that the partner names: `token`, or the one not bound yet.
+
+    Without either, calls to that origin carry a token only if it has one already. Raises TooManyOriginsError.
+    """
+    origin = origin_of(url)
+    if origin is None:
+        return
+    if token is not None:
+        await _put(tx, vault, partner_id, origin, token)
+        await announce(tx, TOPIC, str(partner_id))
+    elif await _bind_unbound(tx, vault, partner_id, origin):
+        await announce(tx, TOPIC, str(partner_id))
+
+
+async def set_webhook_token(
+    tx: Write,
+    vault: Vault,
+    partner_id: UUID,
+    token: str | None,
+    *,
+    url: str | None = None,
+    used: Collection[str] = (),
+) -> None:
+    """Give a token for the origin of `url`, or take it away with None. Raises AccountError.
+
+    Without `url`: for every origin that has a token; if none has, for the one origin among `used`, the URLs of the
+    partner's stores. A partner without stores gets one that the first registration binds.
+    """
+    await _known(tx, partner_id)
+    if url is not None:
+        origins = [_origin(url)]
+    else:
+        origins = [one for one in await list_token_origins(tx, partner_id) if one] or _only_origin(used)
+    if token is None:
+        every = [] if url is not None else [UNBOUND]
+        await tx.execute(
+            delete(webhook_tokens).where(
+                webhook_tokens.c.partner_id == partner_id, webhook_tokens.c.origin.in_([*origins, *every])
+            )
+        )
+    else:
+        for origin in origins or [UNBOUND]:
+            await _put(tx, vault, partner_id, origin, token)
+    await audit(tx, "partner", partner_id, partner_id=partner_id, detail={"changed": ["webhookToken"]})
+    await announce(tx, TOPIC, str(partner_id))
+
+
+async def insert_token(tx: Write, vault: Vault, partner_id: UUID, token: str, *, url: str | None) -> None:
+    """Store the token of a new partner, not bound yet without a URL. Raises AccountError."""
+    await _put(tx, vault, partner_id, UNBOUND if url is None else _origin(url), token)
+
+
+def token_context(partner_id: UUID, origin: str) -> str:
+    """Return what a sealed token is bound to."""
+    return f"webhook-token:{partner_id}:{origin}"
+
+
+async def _put(tx: Write, vault: Vault, partner_id: UUID, origin: str, token: str) -> None:
+    """Store a token for an origin. One that was not bound goes: it must not follow a later change of a URL."""
+    if (fault := webhook_token_fault(token)) is not None:
+        raise AccountError(fault)
+    others = [one for one in await list_token_origins(tx, partner_id) if one not in (UNBOUND, origin)]
+    if len(others) >= MOST_ORIGINS:
+        raise TooManyOriginsError(
+            f"The partner has tokens for {MOST_ORIGINS} origins already, the most there can be. "
+            "Serve more stores below one host, or leave the token out."
+        )
+    if origin != UNBOUND:
+        await tx.execute(delete(webhook_tokens).where(_row(partner_id, UNBOUND)))
+    sealed = vault.seal(token, context=token_context(partner_id, origin))
+    # The two dialects' inserts are one statement under two names.
+    make = postgresql.insert if tx.dialect == "postgresql" else sqlite.insert
+    await tx.execute(
+        make(webhook_tokens)
+        .values(partner_id=partner_id, origin=origin, token=sealed)
+        .on_conflict_do_update(index_elements=["partner_id", "origin"], set_={"token": sealed})
+    )
+
+
+async def _bind_unbound(tx: Write, vault: Vault, partner_id: UUID, origin: str) -> bool:
+    sealed = await tx.scalar(select(webhook_tokens.c.token).where(_row(partner_id, UNBOUND)))
+    if sealed is None:
+        return False
+    token = vault.open(sealed, context=token_context(partner_id, UNBOUND))
+    # Of two registrations at once the first one binds it.
+    bound = await tx.execute(
+        update(webhook_tokens)
+        .where(_row(partner_id, UNBOUND))
+        .values(origin=origin, token=vault.seal(token, context=token_context(partner_id, origin)))
+    )
+    return bound.rowcount == 1
+
+
+def _row(partner_id: UUID, origin: str) -> ColumnElement[bool]:
+    return and_(webhook_tokens.c.partner_id == partner_id, webhook_tokens.c.origin == origin)
+
+
+async def _known(tx: Write, partner_id: UUID) -> None:
+    if await queries.lock_partner(tx, partner_id) is None:
+        raise UnknownAccountError(f"There is no partner {partner_id}. See them with: mercato partner list")
+
+
+def _origin(url: str) -> str:
+    origin = origin_of(url)
+    if origin is None:
+        raise AccountError(
+            "The webhook origin is an absolute http or https URL, like https://pos.example.com."
+        )
+    return origin
+
+
+def _only_origin(urls: Collection[str]) -> list[str]:
+    origins = sorted({origin for url in urls if (origin := origin_of(url)) is not None})
+    if len(origins) > 1:
+        raise AccountError(
+            f"The partner's stores use {len(origins)} origins: {', '.join(origins[:5])}. "
+            "Say which one gets the token: --webhook-origin"
+        )
+    return origins
