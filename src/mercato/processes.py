@@ -1,7 +1,8 @@
-"""Processes that belong together: none outlives the one that started it."""
+"""Processes that belong together: none outlives the one that started it, or takes more memory than it may."""
 
 import ctypes
 import os
+import resource
 import signal
 import sys
 from typing import Final
@@ -18,3 +19,8 @@ def die_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def bound_memory(size: int) -> None:
+    """Bound the bytes that this process may write to: its heap, but neither code nor files."""
+    resource.setrlimit(resource.RLIMIT_DATA, (size, size))

@@ -153,6 +153,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pull_redirects: Annotated[int, _doc("Redirects a catalog pull follows.", ge=0, le=20)] = 3
     pull_bytes: Annotated[Bytes, _doc("Bytes a catalog may have on the wire.")] = 32 * MiB
     pull_decoded_bytes: Annotated[Bytes, _doc("Bytes a catalog may have once decompressed.")] = 128 * MiB
+    build_memory: Annotated[
+        int,
+        _doc(
+            "Bytes of memory that the process may take which checks and builds large catalogs: one at a time, with "
+            "5 to 20 times the catalog's size. A catalog that needs more fails its run.",
+            ge=64 * MiB,
+            le=2**40,
+        ),
+    ] = 448 * MiB
     ingest_concurrency: Annotated[Positive, _doc("Catalog runs at one time, over all partners.")] = 8
     ingest_concurrency_per_partner: Annotated[Positive, _doc("Catalog runs of one partner at one time.")] = 2
     ingest_waiting_per_store: Annotated[Positive, _doc("Catalog runs of a store that may wait.")] = 10

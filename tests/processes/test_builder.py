@@ -16,6 +16,7 @@ from tests.service import Client, merchant
 from mercato.catalog.build import BuildFailed
 from mercato.catalog.builder import SMALL, Builder
 from mercato.catalog.built import Unchanged
+from mercato.outbound.document import Document
 
 LARGE = json.dumps(
     {"items": {str(UUID(int=n)): {"name": "x" * 100, "basePrice": "1.00"} for n in range(2500)}}
@@ -25,7 +26,12 @@ ONE = UUID(int=1)
 
 async def build(builder: Builder) -> object:
     return await builder.build(
-        LARGE, onboarding_id=ONE, catalog_set_id=ONE, store_id=ONE, default_currency="USD", previous_hash=None
+        Document.of(LARGE),
+        onboarding_id=ONE,
+        catalog_set_id=ONE,
+        store_id=ONE,
+        default_currency="USD",
+        previous_hash=None,
     )
 
 

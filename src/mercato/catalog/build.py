@@ -10,7 +10,7 @@ from mercato.catalog.compile import compile_catalog
 from mercato.catalog.findings import Findings
 from mercato.catalog.model import CatalogSummary
 from mercato.catalog.search import pack_search
-from mercato.catalog.served import content_hash, served_body
+from mercato.catalog.served import content_hash, served_pieces
 from mercato.catalog.source import Source
 from mercato.catalog.validate import validate
 
@@ -29,34 +29,49 @@ def build(
     """Return what became of the document. Pure: the same arguments give the same result; faults never raise."""
     # The work is a call of its own, so that all it made is gone before the collector could look at it.
     with _without_collector():
-        return _build(document, onboarding_id, catalog_set_id, store_id, default_currency, previous_hash)
+        return build_alone(
+            document,
+            onboarding_id=onboarding_id,
+            catalog_set_id=catalog_set_id,
+            store_id=store_id,
+            default_currency=default_currency,
+            previous_hash=previous_hash,
+        )
 
 
-def _build(
+def build_alone(
     document: bytes,
+    *,
     onboarding_id: UUID,
     catalog_set_id: UUID,
     store_id: UUID,
     default_currency: str,
     previous_hash: str | None,
 ) -> BuildFailed | Unchanged | Built:
+    """Do what `build` does, in a process that runs no collector. A document of which the caller keeps no reference
+    leaves memory as soon as it's validated, and what was read of it before the served bytes are joined.
+    """
     valid, findings = validate(document, onboarding_id=onboarding_id, default_currency=default_currency)
+    del document
     if valid is None:
         return BuildFailed(
             findings.faults(), findings.warnings(), findings.fault_rules(), findings.warning_rules()
         )
     # White space and escapes are no content: a document that is only laid out anew gives the same bytes.
-    body = served_body(valid.source, catalog_set_id=catalog_set_id, store_id=store_id)
-    digest = content_hash(body, valid.source.currency)
+    pieces = served_pieces(valid.source, catalog_set_id=catalog_set_id, store_id=store_id)
+    digest = content_hash(pieces, valid.source.currency)
     if digest == previous_hash:
         return Unchanged(digest, findings.warnings(), findings.warning_rules())
+    compiled, search = compile_catalog(valid), pack_search(valid)
+    summary = _summary(valid.source, findings)
+    del valid
     return Built(
         content_hash=digest,
-        body=body,
-        compiled=compile_catalog(valid),
-        summary=_summary(valid.source, findings),
+        body=b"".join(pieces),
+        compiled=compiled,
+        summary=summary,
         warnings=findings.warnings(),
-        search=pack_search(valid),
+        search=search,
         warning_rules=findings.warning_rules(),
     )
 

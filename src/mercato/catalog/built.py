@@ -5,7 +5,7 @@ import msgspec
 from mercato.catalog.model import CatalogFault, CatalogSummary, CatalogWarning
 
 
-class BuildFailed(msgspec.Struct, frozen=True):
+class BuildFailed(msgspec.Struct, frozen=True, tag=True):
     """The document cannot be served."""
 
     faults: tuple[CatalogFault, ...]
@@ -15,7 +15,7 @@ class BuildFailed(msgspec.Struct, frozen=True):
     warning_rules: tuple[str, ...]
 
 
-class Unchanged(msgspec.Struct, frozen=True):
+class Unchanged(msgspec.Struct, frozen=True, tag=True):
     """The document's content is what is served already."""
 
     content_hash: str
@@ -23,8 +23,10 @@ class Unchanged(msgspec.Struct, frozen=True):
     warning_rules: tuple[str, ...] = ()
 
 
-class Built(msgspec.Struct, frozen=True):
-    """All that is stored of a set but the compressed bodies: `compress(body)` makes those, in a thread."""
+class Built(msgspec.Struct, frozen=True, tag=True):
+    """All that is stored of a set. The bodies of a large one are compressed already, and `body` is empty; those of any
+    other are made by `Builder.compress`.
+    """
 
     content_hash: str
     body: bytes
@@ -34,3 +36,8 @@ class Built(msgspec.Struct, frozen=True):
     search: bytes
     """What discovery needs of the set: a packed SetSearch."""
     warning_rules: tuple[str, ...]
+    bodies: dict[str, bytes] | None = None
+    """The compressed bodies of a large set by their coding."""
+
+
+Result = BuildFailed | Unchanged | Built

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -18,6 +17,7 @@ from mercato.catalog.packed import unpack
 from mercato.catalog.wire import CatalogValidation
 from mercato.errors import RateLimited
 from mercato.outbound.client import NotModified, Outbound, PullFailed, PullLimits
+from mercato.outbound.document import Document, NewDocument
 from mercato.wire import Decoder, Wire
 from mercato.wire.checks import refuse, uri_fault
 
@@ -27,6 +27,9 @@ NOWHERE: Final = UUID(int=0)
 
 AT_ONCE: Final = 2
 """Dry runs of one partner at one time: runs of every partner wait for the same building process."""
+
+LONGEST_REQUEST: Final = 1024 * 1024
+"""Bytes up to which a body may name a callbackUrl. A longer one is a document, whatever it holds."""
 
 RETRY_AFTER: Final = 2
 """Seconds that a partner with too many is told to wait."""
@@ -61,6 +64,7 @@ class Checker(Struct, frozen=True):
     compiled: CompiledCatalogs
     limits: PullLimits
     default_currency: str
+    new_document: NewDocument
     running: Counter[UUID] = field(default_factory=Counter)
 
     async def check(
@@ -79,27 +83,28 @@ class Checker(Struct, frozen=True):
             )
         self.running[partner_id] += 1
         try:
-            document = bytearray()
-            await receive(partial(_append, document))
-            return await self._pulled_and_checked(bytes(document), subject)
+            with self.new_document() as document:
+                await receive(document.write)
+                return await self._pulled_and_checked(document, subject)
         finally:
             self.running[partner_id] -= 1
             if not self.running[partner_id]:
                 del self.running[partner_id]
 
-    async def _pulled_and_checked(self, document: bytes, subject: Subject | None) -> CatalogValidation:
-        url = callback_url(document)
-        if url is not None:
-            refuse([("/callbackUrl", uri_fault(url, "callbackUrl"))])
-            try:
-                pulled = await self.outbound.pull(url, limits=self.limits, etag=None)
-            except PullFailed as failure:
-                return _invalid((CatalogFault(message=failure.message, path=""),), ())
-            assert not isinstance(pulled, NotModified)
-            document = pulled.body
-        return await self._check(document, subject)
+    async def _pulled_and_checked(self, document: Document, subject: Subject | None) -> CatalogValidation:
+        url = callback_url(await document.read()) if document.size <= LONGEST_REQUEST else None
+        if url is None:
+            return await self._check(document, subject)
+        refuse([("/callbackUrl", uri_fault(url, "callbackUrl"))])
+        try:
+            pulled = await self.outbound.pull(url, limits=self.limits, etag=None)
+        except PullFailed as failure:
+            return _invalid((CatalogFault(message=failure.message, path=""),), ())
+        assert not isinstance(pulled, NotModified)
+        with pulled.document:
+            return await self._check(pulled.document, subject)
 
-    async def _check(self, document: bytes, subject: Subject | None) -> CatalogValidation:
+    async def _check(self, document: Document, subject: Subject | None) -> CatalogValidation:
         try:
             result = await self.builder.build(
                 document,
@@ -108,9 +113,10 @@ class Checker(Struct, frozen=True):
                 store_id=NOWHERE if subject is None else subject.store_id,
                 default_currency=self.default_currency,
                 previous_hash=None,
+                serves=False,
             )
-        except BuildOverrunError:
-            return _invalid((CatalogFault(message="The document took too long to check.", path=""),), ())
+        except BuildOverrunError as overrun:
+            return _invalid((CatalogFault(message=overrun.message, path=""),), ())
         if isinstance(result, BuildFailed):
             return _invalid(tuple(result.faults), tuple(result.warnings))
         assert not isinstance(result, Unchanged)
@@ -120,10 +126,6 @@ class Checker(Struct, frozen=True):
         return CatalogValidation(
             valid=True, errors=(), warnings=tuple(result.warnings), summary=result.summary, diff=changes
         )
-
-
-async def _append(document: bytearray, part: bytes) -> None:
-    document += part
 
 
 def callback_url(document: bytes) -> str | None:

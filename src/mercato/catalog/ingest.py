@@ -46,9 +46,6 @@ _OURS: Final = CatalogFault(
     message="The run could not be finished because of a fault on our side. Notify us of the catalog again.",
     path="",
 )
-_OVERRUN: Final = CatalogFault(
-    message="The document took too long to check. Make it smaller, or nest it less deeply.", path=""
-)
 
 
 class IngestJob(Wire):
@@ -168,9 +165,10 @@ class Ingest:
             return await self._fail(job, run, (CatalogFault(message=failure.message, path=""),))
         if isinstance(pulled, NotModified):
             return await self._not_modified(job, run)
-        if not await self._move(job, run, RunStatus.PROCESSING):
-            return Done()
-        return await self._process(job, run, current, pulled)
+        with pulled.document:
+            if not await self._move(job, run, RunStatus.PROCESSING):
+                return Done()
+            return await self._process(job, run, current, pulled)
 
     async def give_up(self, tx: Write, job: Job[IngestJob], reason: str) -> None:
         """End the run of a job that failed too often: a run never stays in between."""
@@ -201,15 +199,16 @@ class Ingest:
         try:
             with self._metrics.stage("build"):
                 result = await self._builder.build(
-                    pulled.body,
+                    pulled.document,
                     onboarding_id=run.owner.id,
                     catalog_set_id=set_id,
                     store_id=run.owner.store_id,
                     default_currency=self._currency,
                     previous_hash=None if current is None else current.content_hash,
                 )
-        except BuildOverrunError:
-            return await self._fail(job, run, (_OVERRUN,))
+        except BuildOverrunError as overrun:
+            return await self._fail(job, run, (CatalogFault(message=overrun.message, path=""),))
+        pulled.document.close()
         if isinstance(result, BuildFailed):
             return await self._fail(job, run, result.faults, _warnings(result))
         if isinstance(result, Unchanged):

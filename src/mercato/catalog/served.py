@@ -18,8 +18,8 @@ _OURS: Final = ("catalogSetId", "storeId")
 _IMPLIED_NAME: Final = "Menu"
 
 
-def served_body(source: Source, *, catalog_set_id: UUID, store_id: UUID) -> bytes:
-    """Return the bytes that are served."""
+def served_pieces(source: Source, *, catalog_set_id: UUID, store_id: UUID) -> list[bytes]:
+    """Return the bytes that are served, in pieces: the service's ids are the first."""
     tables = {table.kind.member: table for table in source.tables}
     pieces = {
         name: tables[name].write() if name in tables else msgspec.json.encode(value)
@@ -32,13 +32,14 @@ def served_body(source: Source, *, catalog_set_id: UUID, store_id: UUID) -> byte
     joined = [_prefix(catalog_set_id, store_id)]
     for name, piece in pieces.items():
         joined += (msgspec.json.encode(name), b":", piece, b",")
-    return b"".join((*joined[:-1], b"}"))
+    return [*joined[:-1], b"}"]
 
 
-def content_hash(body: bytes, currency: str) -> str:
+def content_hash(pieces: list[bytes], currency: str) -> str:
     """Return the identity of a set: what is served but for the service's ids, and the currency it is read in."""
     digest = hashlib.sha256(currency.encode() + b"\0")
-    digest.update(memoryview(body)[_PREFIX:])
+    for piece in pieces[1:]:
+        digest.update(piece)
     return digest.hexdigest()
 
 

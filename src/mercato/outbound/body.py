@@ -9,10 +9,11 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from io import BytesIO
-from typing import Protocol
+from typing import Final, Protocol
 
 import brotli
+
+from mercato.outbound.document import Document
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -157,14 +158,17 @@ def coding_of(values: Iterable[str]) -> str:
 class BodyReader:
     """Takes a body chunk by chunk and keeps it decoded; raises `BodyRefused` at the first byte too many.
 
-    What was read until then stays available as `so_far`, exactly up to the limit.
+    What was read until then stays in the document, exactly up to the limit.
     """
 
-    def __init__(self, coding: str, *, max_raw: int, max_decoded: int) -> None:
+    def __init__(
+        self, coding: str, *, max_raw: int, max_decoded: int, document: Document | None = None
+    ) -> None:
+        """The document has to be empty; without one the body stays in memory."""
         self._decoder: _Decoder = _DECODERS[coding]()
         self._max_raw = max_raw
         self._max_decoded = max_decoded
-        self._kept = BytesIO()
+        self.document: Final = document or Document()
         self.raw_size = 0
 
     def expect(self, announced: int | None) -> None:
@@ -180,24 +184,19 @@ class BodyReader:
             for number, piece in enumerate(self._decoder.pieces(chunk[:room])):
                 if number:
                     await asyncio.sleep(0)
-                self._keep(piece)
+                await self._keep(piece)
         except _BROKEN as error:
             raise BodyRefused(BodyFault.DAMAGED) from error
         if len(chunk) > room:
             raise BodyRefused(BodyFault.TOO_MUCH_SENT)
 
-    def _keep(self, piece: bytes) -> None:
-        room = self._max_decoded - self._kept.tell()
-        self._kept.write(piece if len(piece) <= room else piece[:room])
+    async def _keep(self, piece: bytes) -> None:
+        room = self._max_decoded - self.document.size
+        await self.document.write(piece if len(piece) <= room else piece[:room])
         if len(piece) > room:
             raise BodyRefused(BodyFault.TOO_MUCH_DECODED)
 
-    @property
-    def so_far(self) -> bytes:
-        return self._kept.getvalue()
-
-    def finish(self) -> bytes:
-        """Return the whole body; a compressed one that stops before its end is `CUT_SHORT`."""
+    def finish(self) -> None:
+        """Check that the body has ended: a compressed one that stops before its end is `CUT_SHORT`."""
         if self.raw_size and not self._decoder.complete:
             raise BodyRefused(BodyFault.CUT_SHORT)
-        return self.so_far

@@ -96,7 +96,7 @@ class _Call:
         """Return the reply as far as it came, if the caller is content with that."""
         if self.head is None or not self.truncate:
             return None
-        body = self.reader.so_far if self.reader else b""
+        body = self.reader.document.content() if self.reader else b""
         return replace(self.head, body=body, ms=_ms_since(self.started))
 
     async def run(self, url: str) -> Reply:
@@ -166,7 +166,9 @@ class _Call:
             self.reader = BodyReader(coding, max_raw=self.max_reply, max_decoded=self.max_reply)
             async for chunk in content.iter_any():
                 await self.reader.take(chunk)
-            return replace(head, body=self.reader.finish(), complete=True, ms=_ms_since(self.started))
+            self.reader.finish()
+            body = self.reader.document.content()
+            return replace(head, body=body, complete=True, ms=_ms_since(self.started))
         except BodyRefused as refused:
             if partial := self.partial():
                 return partial

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mercato.clock import Clock, now
 from mercato.outbound.addresses import AddressPolicy
+from mercato.outbound.document import Document, NewDocument
 from mercato.outbound.outcomes import CallFailed, Fault, NotModified, Pulled, PullFailed, PullLimits, Reply
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ class Outbound:
 
     It connects lazily; `close` it in the event loop that used it, or use it in `async with`. Nothing of the
     environment reaches it: no proxy, no netrc, no cookies. `resolver` is asked for addresses and its answers
-    are judged; `tls` trusts other authorities than the system's; `sleep` waits between attempts.
+    are judged; `tls` trusts other authorities than the system's; `sleep` waits between attempts;
+    `new_document` makes what a pull is written to, by default in memory.
     """
 
     def __init__(
@@ -39,9 +41,17 @@ class Outbound:
         clock: Clock = now,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         dns_seconds: int = DNS_SECONDS,
+        new_document: NewDocument = Document,
     ) -> None:
         self._open = partial(
-            _open, policy, resolver=resolver, tls=tls, clock=clock, sleep=sleep, dns_seconds=dns_seconds
+            _open,
+            policy,
+            resolver=resolver,
+            tls=tls,
+            clock=clock,
+            sleep=sleep,
+            dns_seconds=dns_seconds,
+            new_document=new_document,
         )
         self._session: Session | None = None
 

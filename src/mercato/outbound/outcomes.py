@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from mercato.outbound.document import Document
 from mercato.outbound.faults import Failure, Fault
 
 __all__ = ["CallFailed", "Fault", "NotModified", "PullFailed", "PullLimits", "Pulled", "Reply"]
@@ -19,9 +20,9 @@ class PullLimits(Struct, frozen=True, kw_only=True):
 
 
 class Pulled(Struct, frozen=True, kw_only=True):
-    """A downloaded document: `body` is decoded, `raw_size` counts what was sent for it."""
+    """A downloaded document, decoded, which is the caller's to close; `raw_size` counts what was sent for it."""
 
-    body: bytes
+    document: Document
     etag: str | None
     content_type: str | None
     encoding: str
@@ -29,6 +30,11 @@ class Pulled(Struct, frozen=True, kw_only=True):
     redirects: int
     raw_size: int
     elapsed_ms: int
+
+    @property
+    def body(self) -> bytes:
+        """The document's bytes. A service has large ones in files: it reads `document`."""
+        return self.document.content()
 
 
 class NotModified(Struct, frozen=True, kw_only=True):

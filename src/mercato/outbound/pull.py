@@ -14,6 +14,7 @@ from aiohttp import ClientResponse, ClientSession, hdrs
 from mercato.clock import Clock
 from mercato.outbound.body import ACCEPT_ENCODING, BodyReader, BodyRefused, coding_of
 from mercato.outbound.connection import connection_failure
+from mercato.outbound.document import Document, NewDocument
 from mercato.outbound.faults import (
     Failure,
     Fault,
@@ -48,6 +49,7 @@ class Puller:
     policy: AddressPolicy
     clock: Clock
     sleep: Callable[[float], Awaitable[None]]
+    new_document: NewDocument = Document
     subject: str = "catalog URL"
     seen: Callable[[ParsedUrl, ClientResponse], None] | None = None
     """Called with each answer whose head has come, redirects included: for whoever wants to know how it went."""
@@ -55,9 +57,14 @@ class Puller:
     async def pull(self, url: str, *, limits: PullLimits, etag: str | None) -> Pulled | NotModified:
         """Return the document, or `NotModified` if `etag` still holds; raise `PullFailed`."""
         started = asyncio.get_running_loop().time()
+        document = self.new_document()
+        pulled: Pulled | NotModified | None = None
         try:
             async with asyncio.timeout(limits.total):
-                return await self._with_retries(url, limits, etag if _is_etag(etag) else None, started)
+                pulled = await self._with_retries(
+                    url, limits, etag if _is_etag(etag) else None, document, started
+                )
+                return pulled
         except TimeoutError:
             message = (
                 f"The {self.subject} could not be read within {limits.total:g} seconds. "
@@ -66,15 +73,19 @@ class Puller:
             failure = Failure(fault=Fault.TIMEOUT, message=message, retryable=True)
         except AttemptFailed as failed:
             failure = failed.failure
+        finally:
+            if not isinstance(pulled, Pulled):
+                document.close()
         raise PullFailed(failure, elapsed_ms=_ms_since(started))
 
     async def _with_retries(
-        self, url: str, limits: PullLimits, etag: str | None, started: float
+        self, url: str, limits: PullLimits, etag: str | None, document: Document, started: float
     ) -> Pulled | NotModified:
         for attempt, wait in enumerate((*limits.waits, None), start=1):
+            document.clear()
             try:
                 return await _Attempt(
-                    puller=self, limits=limits, etag=etag, number=attempt, started=started
+                    puller=self, limits=limits, etag=etag, document=document, number=attempt, started=started
                 ).run(url)
             except AttemptFailed as failed:
                 failure = failed.failure
@@ -103,6 +114,7 @@ class _Attempt:
     puller: Puller
     limits: PullLimits
     etag: str | None
+    document: Document
     number: int
     started: float
 
@@ -169,10 +181,10 @@ class _Attempt:
         if status != HTTPStatus.OK:
             wait = retry_after(headers.get(hdrs.RETRY_AFTER), self.puller.clock)
             raise AttemptFailed(status_failure(status, hop.subject, attempts=self.number, retry_after=wait))
-        body, encoding, raw_size = await self._body(response, hop.subject)
+        encoding, raw_size = await self._body(response, hop.subject)
         etag = headers.get(hdrs.ETAG)
         return Pulled(
-            body=body,
+            document=self.document,
             etag=etag if _is_etag(etag) else None,
             content_type=headers.get(hdrs.CONTENT_TYPE),
             encoding=encoding,
@@ -182,18 +194,19 @@ class _Attempt:
             elapsed_ms=_ms_since(self.started),
         )
 
-    async def _body(self, response: ClientResponse, subject: str) -> tuple[bytes, str, int]:
+    async def _body(self, response: ClientResponse, subject: str) -> tuple[str, int]:
         max_raw, max_decoded = self.limits.max_raw, self.limits.max_decoded
         try:
             encoding = coding_of(response.headers.getall(hdrs.CONTENT_ENCODING, ()))
-            reader = BodyReader(encoding, max_raw=max_raw, max_decoded=max_decoded)
+            reader = BodyReader(encoding, max_raw=max_raw, max_decoded=max_decoded, document=self.document)
             reader.expect(response.content_length)
             async for chunk in response.content.iter_any():
                 await reader.take(chunk)
-            return reader.finish(), encoding, reader.raw_size
+            reader.finish()
         except BodyRefused as refused:
             failure = body_failure(refused.fault, subject, max_raw=max_raw, max_decoded=max_decoded)
             raise AttemptFailed(failure) from refused
+        return encoding, reader.raw_size
 
 
 def _is_etag(value: str | None) -> bool:

@@ -10,6 +10,7 @@ from aiohttp.abc import AbstractResolver
 from mercato.clock import Clock
 from mercato.outbound.agent import USER_AGENT
 from mercato.outbound.call import Caller
+from mercato.outbound.document import Document, NewDocument
 from mercato.outbound.guard import AddressPolicy, GuardedResolver, SystemResolver, socket_factory
 from mercato.outbound.kept import Connector
 from mercato.outbound.pull import Puller
@@ -46,6 +47,7 @@ def open_session(
     clock: Clock,
     sleep: Callable[[float], Awaitable[None]],
     dns_seconds: int,
+    new_document: NewDocument = Document,
 ) -> Session:
     """Return a session of the running event loop; what its options mean is told by `Outbound`."""
     guarded = GuardedResolver(resolver or SystemResolver(), policy)
@@ -55,7 +57,7 @@ def open_session(
     for_orders = GuardedResolver(resolver or SystemResolver(threads=ORDER_DNS_THREADS), policy)
     orders = _pool(policy, for_orders, tls, dns_seconds, most=ORDER_CONNECTIONS, per_host=0)
     return Session(
-        puller=Puller(session=http, policy=policy, clock=clock, sleep=sleep),
+        puller=Puller(session=http, policy=policy, clock=clock, sleep=sleep, new_document=new_document),
         caller=Caller(session=http, policy=policy, clock=clock),
         order_caller=Caller(session=orders, policy=policy, clock=clock),
         pools=(http, orders),

@@ -19,6 +19,7 @@ from mercato.jobs import Worker
 from mercato.jobs.upkeep import read_queue
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound
+from mercato.outbound.document import DocumentSpace
 from mercato.partners.accounts import open_vault
 from mercato.runtime.wiring import Runtime, wired
 from mercato.settings import Secret, Settings
@@ -62,14 +63,24 @@ async def running(
         stack.enter_context(tracing.exported(settings.traces_endpoint, share=settings.traces_share))
         db = await stack.enter_async_context(open_database(settings))
         feed = ChangeFeed(db)
-        outbound = Outbound(policy or address_policy(settings))
+        documents = DocumentSpace()
+        outbound = Outbound(policy or address_policy(settings), new_document=documents.document)
         stack.push_async_callback(outbound.close)
-        builder = Builder()
+        builder = Builder(settings.build_memory)
         stack.push_async_callback(builder.close)
         async with db.read() as tx:
             # With a key of its own a process would seal what no other can open: better not to start.
             vault = await open_vault(tx, _revealed(settings.encryption_keys), settings.data_dir)
-        app = wired(settings, now=now, db=db, feed=feed, vault=vault, outbound=outbound, builder=builder)
+        app = wired(
+            settings,
+            now=now,
+            db=db,
+            feed=feed,
+            vault=vault,
+            outbound=outbound,
+            builder=builder,
+            new_document=documents.document,
+        )
         await stack.enter_async_context(_measured(app))
         await stack.enter_async_context(_alongside(feed.run(), "changes"))
         if db.replica is not None:

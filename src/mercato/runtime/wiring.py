@@ -32,6 +32,7 @@ from mercato.orders.submission import Submitter
 from mercato.orders.tokens import Seal
 from mercato.orders.validation import Validations
 from mercato.outbound.client import Outbound, PullLimits
+from mercato.outbound.document import NewDocument
 from mercato.partners.callers import Callers
 from mercato.partners.limits import Failures, Limiter
 from mercato.partners.tokens import PURPOSE, Tokens
@@ -107,6 +108,7 @@ def wired(
     vault: Vault,
     outbound: Outbound,
     builder: Builder,
+    new_document: NewDocument,
 ) -> Runtime:
     """Return the service around what has been opened for it; nothing of it runs yet."""
     cache = StoreCache(db, feed)
@@ -174,7 +176,7 @@ def wired(
             vault=vault,
         ),
         discovery=Discovery(db, now),
-        checker=Checker(outbound, builder, compiled, limits, settings.default_currency),
+        checker=Checker(outbound, builder, compiled, limits, settings.default_currency, new_document),
         validations=ordering.placements.validations,
         placements=ordering.placements,
         orders=ordering.orders,

@@ -1,0 +1,84 @@
+"""Decisions §5: documents that are pulled at one time take bounded memory and bounded room on the disk."""
+
+import asyncio
+
+import pytest
+
+from mercato.outbound.document import IN_MEMORY, Document, DocumentSpace
+
+PIECE = b"0123456789abcdef" * 4096
+
+
+async def filled(space: DocumentSpace | None, size: int) -> Document:
+    document = space.document() if space is not None else Document()
+    while document.size < size:
+        await document.write(PIECE[: size - document.size])
+    return document
+
+
+@pytest.mark.parametrize("size", [0, 1, IN_MEMORY, IN_MEMORY + 1, 3 * IN_MEMORY + 17])
+@pytest.mark.parametrize("bounded", [True, False], ids=["in files", "in memory"])
+async def test_a_document_reads_as_it_was_written(size: int, bounded: bool):
+    space = DocumentSpace() if bounded else None
+    whole = (PIECE * (size // len(PIECE) + 1))[:size]
+    with await filled(space, size) as document:
+        assert (document.size, await document.read(), await document.read()) == (size, whole, whole)
+        file = await document.file()
+        assert file.read() == whole
+    if space is not None:
+        assert space.taken == 0
+
+
+async def test_a_document_keeps_little_in_memory():
+    space = DocumentSpace()
+    with await filled(space, 8 * IN_MEMORY) as document:
+        assert space.taken > 7 * IN_MEMORY
+        assert document._memory.tell() <= IN_MEMORY
+
+
+async def test_a_document_that_is_begun_anew_holds_nothing_of_the_attempt_before():
+    with await filled(DocumentSpace(), 3 * IN_MEMORY) as document:
+        document.clear()
+        await document.write(b"second")
+        assert (document.size, await document.read()) == (6, b"second")
+
+
+async def test_a_document_waits_for_room_until_another_is_closed():
+    space = DocumentSpace(4 * IN_MEMORY)
+    first = await filled(space, 3 * IN_MEMORY)
+    second = space.document()
+    growing = asyncio.create_task(_fill(second, 3 * IN_MEMORY))
+    await asyncio.sleep(0.1)
+    assert not growing.done()
+    assert space.taken <= 4 * IN_MEMORY
+    first.close()
+    async with asyncio.timeout(10):
+        await growing
+    second.close()
+    assert space.taken == 0
+
+
+async def test_the_oldest_document_never_waits_so_that_one_always_ends():
+    space = DocumentSpace(4 * IN_MEMORY)
+    documents = [space.document() for _ in range(4)]
+    growing = [asyncio.create_task(_fill(document, 3 * IN_MEMORY)) for document in documents]
+    async with asyncio.timeout(10):
+        for document, task in zip(documents, growing, strict=True):
+            await task
+            document.close()
+    assert space.taken == 0
+
+
+async def test_whoever_gives_up_waiting_holds_no_room():
+    space = DocumentSpace(2 * IN_MEMORY)
+    first = await filled(space, 2 * IN_MEMORY)
+    with space.document() as second, pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await _fill(second, 3 * IN_MEMORY)
+    first.close()
+    assert space.taken == 0
+
+
+async def _fill(document: Document, size: int) -> None:
+    while document.size < size:
+        await document.write(PIECE)
