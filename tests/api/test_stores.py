@@ -194,6 +194,34 @@ async def test_an_item_is_sold_out_until_an_instant_or_until_it_is_available(pos
     assert back.json() == {"unavailableItemIds": []}
 
 
+async def test_an_item_is_sold_out_by_the_id_of_the_merchants_document(
+    mercato: Service, pos: Client, shop: Merchant
+):
+    menu = {
+        "items": {"soup": {"name": "Soup", "basePrice": "4.50"}, ITEM: {"name": "Tea", "basePrice": "2.00"}}
+    }
+    store = await mercato.live(pos, shop.host(menu, "/own.json"), name="own")
+    path = f"{STORES}/{store['storeId']}/item-availability"
+    by_id = (await pos.post(path, {"items": [{"itemId": "soup", "available": False}]})).json()
+    await pos.post(path, {"items": [{"itemId": "soup", "available": True}]})
+    by_partner_id = await pos.post(path, {"items": [{"partnerItemId": "soup", "available": False}]})
+    assert (by_partner_id.status, by_partner_id.json()) == (200, by_id)
+    both = await pos.post(path, {"items": [{"partnerItemId": ITEM, "available": False}]})
+    assert ITEM in both.json()["unavailableItemIds"]
+    unknown = await pos.post(path, {"items": [{"partnerItemId": "stew", "available": False}]})
+    assert (unknown.status, unknown.json()["errors"][0]["pointer"]) == (422, "/items/0/partnerItemId")
+
+
+async def test_an_item_is_named_by_exactly_one_id(pos: Client, store: Any):
+    path = f"{STORES}/{store['storeId']}/item-availability"
+    unnamed = await pos.post(path, {"items": [{"available": False}, {"itemId": ITEM, "available": False}]})
+    assert (unnamed.status, unnamed.json()["errorCode"]) == (400, "INVALID_REQUEST")
+    assert [one["pointer"] for one in unnamed.json()["errors"]] == ["/items/0"]
+    twice = {"itemId": ITEM, "partnerItemId": ITEM, "available": False}
+    both = await pos.post(path, {"items": [twice]})
+    assert (both.status, both.json()["errors"][0]["pointer"]) == (422, "/items/0/partnerItemId")
+
+
 async def test_an_unknown_item_is_422_and_nothing_changes(pos: Client, store: Any):
     path = f"{STORES}/{store['storeId']}/item-availability"
     items = [{"itemId": ITEM, "available": False}, {"itemId": str(uuid4()), "available": False}]

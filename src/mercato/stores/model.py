@@ -1,5 +1,6 @@
 """Onboardings and stores: what is sent and received, and the rules that need neither database nor network."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -13,7 +14,7 @@ from mercato.catalog.runs import Run, RunStatus
 from mercato.partners.model import MOST_TOKEN, webhook_token_fault
 from mercato.stores.address import Address, AddressRequest, Text255
 from mercato.wire import Instant, Wire
-from mercato.wire.checks import ruled_by, timezone_fault
+from mercato.wire.checks import Objection, ruled_by, timezone_fault
 from mercato.wire.unshown import unshown
 
 MINIMUM_NEGATIVE: Final = "minimumOrderAmount must not be negative."
@@ -233,18 +234,35 @@ class StoreStatusResponse(Wire):
     resume_at: Instant | None
 
 
-class ItemAvailabilityEntry(Wire):
-    """One item, sold out until an instant or until further notice, or to be had again."""
+class ItemAvailabilityEntry(Wire, kw_only=True):
+    """One item, sold out until an instant or until further notice, or available again.
 
-    item_id: Text255
+    It is named by `itemId`, or by `partnerItemId` as order lines have it: the id in the merchant's document.
+    """
+
+    item_id: Text255 | None = None
+    partner_item_id: Text255 | None = None
     available: bool
     until: str | None = None
+
+
+def item_name_fault(sent: Mapping[str, object]) -> Objection | None:
+    """Return why an entry doesn't name one item, or None."""
+    named = [name for name in ("itemId", "partnerItemId") if sent.get(name) is not None]
+    if not named:
+        return Objection("An entry needs itemId or partnerItemId.", form=True)
+    if len(named) > 1:
+        return Objection("An entry has itemId or partnerItemId, not both.", below="/partnerItemId")
+    return None
 
 
 class ItemAvailabilityRequest(Wire):
     """Items of the store's current CatalogSet."""
 
-    items: Annotated[list[ItemAvailabilityEntry], Meta(min_length=1, max_length=1000)]
+    items: Annotated[
+        list[Annotated[ItemAvailabilityEntry, Meta(extra=ruled_by(item_name_fault))]],
+        Meta(min_length=1, max_length=1000),
+    ]
 
 
 class ItemAvailabilityResponse(Wire):

@@ -21,6 +21,7 @@ from mercato.stores.model import (
     StoreStatusUpdate,
     StoreStatusValue,
     StoreUpdate,
+    item_name_fault,
 )
 from mercato.wire import parse_instant, parse_uuid
 from mercato.wire.checks import refuse, timezone_fault, uri_fault
@@ -157,17 +158,21 @@ def sold_out(
 ) -> tuple[list[SoldOut], list[UUID]]:
     """Return the items that are gone and those that are back. Raises ValidationFailed for unknown ones.
 
+    Raises InvalidRequest for an entry that names none.
+
     What is sold out stays known when a new set lacks it: it could never be taken back else.
     """
     marked = {item.item_id for item in row.sold_out}
     gone: dict[UUID, SoldOut] = {}
     back: set[UUID] = set()
     faults: list[tuple[str, str | None]] = []
+    _refuse_unnamed(request)
     for index, entry in enumerate(request.items):
-        item_id = _item_id(entry.item_id, row)
+        name, text = _named(entry)
+        item_id = _item_id(text, row)
         if item_id.int not in catalog.items and not (entry.available and item_id in marked):
-            message = f"Item {entry.item_id!r} is not in the store's current CatalogSet {row.catalog_set_id}."
-            faults.append((f"/items/{index}/itemId", message))
+            message = f"Item {text!r} is not in the store's current CatalogSet {row.catalog_set_id}."
+            faults.append((f"/items/{index}/{name}", message))
         until = parse_instant(entry.until) if entry.until is not None else None
         faults.append((f"/items/{index}/until", _until_fault(entry, until, now)))
         # The last word on an item counts.
@@ -179,6 +184,25 @@ def sold_out(
             gone[item_id] = SoldOut(item_id, until)
     refuse(faults)
     return list(gone.values()), list(back)
+
+
+def _refuse_unnamed(request: ItemAvailabilityRequest) -> None:
+    """Raise the refusal of all entries that don't name one item."""
+    found = []
+    for index, entry in enumerate(request.items):
+        fault = item_name_fault({"itemId": entry.item_id, "partnerItemId": entry.partner_item_id})
+        if fault is not None:
+            pointer = f"/items/{index}{fault.below}"
+            found.append(Found(pointer=pointer, message=fault.message, form=fault.form))
+    if found:
+        raise refusal(found)
+
+
+def _named(entry: ItemAvailabilityEntry) -> tuple[str, str]:
+    """Return by which member the entry names its item, and how."""
+    if entry.item_id is not None:
+        return "itemId", entry.item_id
+    return "partnerItemId", entry.partner_item_id or ""
 
 
 def _item_id(text: str, row: StoreRow) -> UUID:
