@@ -12,7 +12,7 @@ from sqlalchemy import select
 from mercato.db.engine import AnyRow, Database
 from mercato.db.tables import jobs
 from mercato.jobs import Done, Handler, Handlers, Job, Outcome, Worker, enqueue
-from mercato.jobs.claim import START, Claimed, Place, claim
+from mercato.jobs.claim import Claimed, Rotation, claim
 
 PATIENCE = 30.0
 """Seconds after which a test gives up waiting; nothing here takes as long."""
@@ -72,13 +72,16 @@ async def take(
     worker: str = "w",
     lease: timedelta = timedelta(seconds=60),
     free: int = 100,
-    after: Place = START,
+    rotation: Rotation | None = None,
 ) -> list[Claimed]:
     """Claim as a worker of that name would."""
+    rotation = rotation or Rotation()
     async with db.write() as tx:
-        return await claim(
-            tx, kind, taker or handler(nothing), worker=worker, lease=lease, free=free, after=after
+        claimed = await claim(
+            tx, kind, taker or handler(nothing), worker=worker, lease=lease, free=free, rotation=rotation
         )
+    rotation.advance(claimed, is_full=len(claimed) == free)
+    return claimed
 
 
 def texts(claimed: list[Claimed]) -> list[str]:

@@ -12,7 +12,7 @@ from mercato.db.clock import now_ms
 from mercato.db.engine import Database, Write
 from mercato.db.tables import jobs
 from mercato.jobs import Again, Job, JobLost, Outcome, fence, moves, queries
-from mercato.jobs.claim import START, Claimed
+from mercato.jobs.claim import Claimed, Rotation
 
 MANY = 20_000
 
@@ -128,10 +128,9 @@ async def test_a_row_is_never_claimed_by_two(db: Database) -> None:
 async def test_every_lane_has_its_turn(db: Database) -> None:
     for lane in "abc":
         await put(db, *(f"{lane}{number}" for number in range(3)), lane=lane)
-    place, seen = START, []
+    rotation, seen = Rotation(), []
     for _ in range(9):
-        claimed = await take(db, free=1, after=place) or await take(db, free=1)
-        place = claimed[-1].place
+        claimed = await take(db, free=1, rotation=rotation)
         seen += texts(claimed)
         await settle(db, *claimed)
     assert seen == ["a0", "b0", "c0", "a1", "b1", "c1", "a2", "b2", "c2"]

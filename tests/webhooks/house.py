@@ -18,7 +18,7 @@ from mercato.db.engine import AnyRow, Database, Write
 from mercato.db.tables import deliveries as delivery_rows
 from mercato.db.tables import jobs
 from mercato.jobs import Ending, Job
-from mercato.jobs.claim import START, Claimed, claim
+from mercato.jobs.claim import Claimed, Rotation, claim
 from mercato.jobs.run import Run
 from mercato.jobs.settle import settle
 from mercato.outbound.client import Outbound
@@ -115,7 +115,7 @@ class House:
                 worker="w",
                 lease=timedelta(seconds=60),
                 free=8,
-                after=START,
+                rotation=Rotation(),
             )
         return claimed
 

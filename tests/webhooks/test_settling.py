@@ -10,7 +10,7 @@ from tests.webhooks.house import House
 from mercato.db.tables import deliveries as delivery_rows
 from mercato.db.tables import delivery_attempts, jobs
 from mercato.jobs import Job, JobLost
-from mercato.jobs.claim import START, claim
+from mercato.jobs.claim import Rotation, claim
 from mercato.jobs.run import Run
 from mercato.webhooks import sending
 from mercato.webhooks.deliveries import KIND
@@ -27,7 +27,7 @@ async def under_way(house: House, count: int) -> list[Ended]:
     handler = house.sender().handler(concurrency=count)
     async with house.db.write() as tx:
         claimed = await claim(
-            tx, KIND, handler, worker="w", lease=timedelta(seconds=60), free=count, after=START
+            tx, KIND, handler, worker="w", lease=timedelta(seconds=60), free=count, rotation=Rotation()
         )
         runs = [Run(one, handler).job for one in claimed]
         found = await sending.list_small(tx, [run.payload for run in runs])

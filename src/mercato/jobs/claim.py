@@ -1,4 +1,7 @@
-"""Claiming: whose the jobs are that a worker runs, and the lines in which those of one lane are run."""
+"""Claiming: whose the jobs are that a worker runs, and the lines in which those of one lane are run.
+
+Groups, which are partners, share the places first: see `statements`. In a group the lanes take turns.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -7,7 +10,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 from sqlalchemy import func, select
 
@@ -26,14 +29,33 @@ _STEPS = 20_000
 _MOST_ROWS = 128
 
 
+MOST_GROUPS: Final = 64
+"""Groups in which a worker remembers whose turn is next; in the others the first lane is."""
+
+
 class Place(Struct, frozen=True):
-    """Where in the order of groups and lanes the last claim stopped."""
+    """A job's group and lane."""
 
     group: str = ""
     lane: str = ""
 
 
-START: Final = Place()
+class Rotation(Struct):
+    """Where a worker's next claim of a kind begins, so that all groups, and all lanes of a group, have their turn."""
+
+    group: str = ""
+    """The claim begins behind this group; empty is the first."""
+    lanes: dict[str, str] = field(default_factory=dict)
+    """By group, the lane that was claimed last."""
+
+    def advance(self, claimed: Sequence["Claimed"], *, is_full: bool) -> None:
+        """Note what a claim has brought: if it took all places, the next goes on behind its last group."""
+        for one in claimed:
+            self.lanes.pop(one.place.group, None)
+            self.lanes[one.place.group] = one.place.lane
+        while len(self.lanes) > MOST_GROUPS:
+            del self.lanes[next(iter(self.lanes))]
+        self.group = claimed[-1].place.group if is_full else ""
 
 
 class Claimed(Struct, frozen=True):
@@ -55,9 +77,18 @@ class Claimed(Struct, frozen=True):
 
 
 async def claim(
-    tx: Write, kind: str, handler: Handler[Any], *, worker: str, lease: timedelta, free: int, after: Place
+    tx: Write,
+    kind: str,
+    handler: Handler[Any],
+    *,
+    worker: str,
+    lease: timedelta,
+    free: int,
+    rotation: Rotation,
 ) -> list[Claimed]:
-    """Take up to `free` jobs or lines of the kind for the worker, at most one of a lane, from `after` on.
+    """Take up to `free` jobs or lines of the kind for the worker, at most one of a lane, in their turn.
+
+    `free` are the worker's free places: a group takes no more of them than it leaves.
 
     In a transaction of its own. Of two workers that want the same lane at the same instant, the schema lets
     one have it, and the other gets an IntegrityError and asks again.
@@ -73,24 +104,25 @@ async def claim(
         "free": free,
         "steps": _STEPS,
         "per_group": _UNBOUNDED if handler.per_group is None else handler.per_group,
-        "group_key": after.group,
-        "lane": after.lane,
+        "group_key": rotation.group,
+        "turns": msgspec.json.encode(rotation.lanes).decode(),
     }
+
+    def turn(one: Claimed) -> tuple[str, bool, str, int]:
+        group, lane = one.place.group, one.place.lane
+        return group, lane <= rotation.lanes.get(group, ""), lane, one.id
+
     hold = {"worker": worker, "lease": lease // timedelta(milliseconds=1)}
     which = tx.dialect, handler.blocks_lane_while_waiting
     if handler.in_line == 1:
         rows = (await tx.execute(statements.CLAIM[which], walk | hold)).all()
-        return sorted((_claimed(kind, row) for row in rows), key=_order)
+        return sorted((_claimed(kind, row) for row in rows), key=turn)
     line = max(1, min(handler.in_line, _MOST_ROWS // free))
     found = (await tx.execute(statements.LINES[which], walk | {"line": line})).all()
-    lines = _lines(sorted((_claimed(kind, row) for row in found), key=_order))
+    lines = _lines(sorted((_claimed(kind, row) for row in found), key=turn))
     held = await _hold(tx, [one.id for one in lines], hold) if lines else set()
     # On PostgreSQL another may have been quicker.
     return [one for one in lines if one.id in held]
-
-
-def _order(one: Claimed) -> tuple[str, str, int]:
-    return one.place.group, one.place.lane, one.id
 
 
 def _lines(found: list[Claimed]) -> list[Claimed]:

@@ -1,9 +1,12 @@
-"""The SQL of claiming: one statement that finds the heads of some lanes, and the next ones the next time.
+"""The SQL of claiming: one statement that shares the free places between groups, and in a group between lanes.
 
 A lane's head is its first row in an index that holds the ready rows alone, ordered by kind, group, lane and
 number. The statement walks that index from head to head and jumps over everything behind a head, so that
-20,000 rows of one lane cost as much as one; it goes on where the last claim stopped, so that every lane has
-its turn; and it leaves a group as soon as that has as many running as it may.
+20,000 rows of one lane cost as much as one.
+
+Groups (partners) share by one rule: a group starts another job only while it holds fewer places than are free. One
+alone gets half of the places, four get a fifth each, and there is always a place for one that holds none. In a group
+the lanes take turns: the walk enters it behind the lane that was claimed last, and goes round.
 """
 
 from typing import Any, Final
@@ -23,23 +26,18 @@ RUNNING: Final = prepared(
 
 
 # Written with COALESCE and not as (group, lane) > (…), which SQLite answers by reading the whole lane.
-# `free`: nothing of the lane runs. `room`: how many more of the group may run, this one not counted yet.
+# `free`: nothing of the lane runs. `held`: how many of the group run, this one not counted. `pivot`: the lane of the
+# group behind which the walk entered it.
 _TEMPLATE = """
-WITH RECURSIVE walk (id, group_key, lane, free, room, found, step) AS (
-    SELECT head.id, head.group_key, head.lane, <FREE>, <ROOM>, 0, 1
+WITH RECURSIVE turn (group_key, lane) AS (<TURNS>),
+walk (id, group_key, lane, free, held, pivot, found, step) AS (
+    SELECT head.id, head.group_key, head.lane, <FREE>, <HELD>, <PIVOT>, 0, 1
     FROM jobs AS head
-    WHERE head.id = COALESCE((
-        SELECT id FROM jobs
-        WHERE state = 'ready' AND kind = :kind AND group_key = :group_key AND lane > :lane
-        ORDER BY group_key, lane, id LIMIT 1
-    ), (
-        SELECT id FROM jobs
-        WHERE state = 'ready' AND kind = :kind AND group_key > :group_key
-        ORDER BY group_key, lane, id LIMIT 1
-    ))
+    WHERE head.id = <FIRST>
     UNION ALL
     SELECT head.id, head.group_key, head.lane, <FREE>,
-        CASE WHEN head.group_key = walk.group_key THEN walk.room - walk.free ELSE <ROOM> END,
+        CASE WHEN head.group_key = walk.group_key THEN walk.held + <TAKEN> ELSE <HELD> END,
+        CASE WHEN head.group_key = walk.group_key THEN walk.pivot ELSE <PIVOT> END,
         walk.found + <TAKEN>, walk.step + 1
     FROM walk <NEXT HEAD>
     WHERE walk.found + <TAKEN> < :free AND walk.step < :steps
@@ -47,7 +45,7 @@ WITH RECURSIVE walk (id, group_key, lane, free, room, found, step) AS (
 picked (id) AS (
     SELECT id FROM jobs
     WHERE COALESCE(state, '') = 'ready'
-        AND id <IN> (SELECT walk.id FROM walk WHERE walk.free = 1 AND walk.room > 0)<END>
+        AND id <IN> (SELECT walk.id FROM walk WHERE <TAKEN> = 1)<END>
     <LOCK>
 )
 <WHAT>
@@ -96,23 +94,56 @@ _IN_FRONT = """AND NOT EXISTS (
             WHERE other.state = 'waiting' AND other.lane = one.lane AND other.id < one.id
         )"""
 
-_ROOM = """:per_group - (
+_HELD = """(
         SELECT count(*) FROM jobs AS other
         WHERE other.state = 'running' AND other.kind = :kind AND other.group_key = head.group_key
     )"""
 
-_NEXT = """COALESCE((
-        SELECT id FROM jobs
-        WHERE state = 'ready' AND kind = :kind
-            AND group_key = walk.group_key AND lane > walk.lane AND walk.room - walk.free > 0
-        ORDER BY group_key, lane, id LIMIT 1
-    ), (
-        SELECT id FROM jobs
-        WHERE state = 'ready' AND kind = :kind AND group_key > walk.group_key
-        ORDER BY group_key, lane, id LIMIT 1
-    ))"""
+# A kind's jobs without a group are nobody's: they share nothing.
+_ROOM = "walk.held < :per_group AND (walk.group_key = '' OR walk.held < :free - walk.found)"
 
-_TAKEN = "CASE WHEN walk.free = 1 AND walk.room > 0 THEN 1 ELSE 0 END"
+_TAKEN = f"CASE WHEN walk.free = 1 AND {_ROOM} THEN 1 ELSE 0 END"
+
+
+def _pivot(of: str) -> str:
+    return f"COALESCE((SELECT turn.lane FROM turn WHERE turn.group_key = {of}.group_key), '')"
+
+
+def _first_of_group(which: str) -> str:
+    """Return the head at which the walk enters the first such group: behind its pivot, or else its first."""
+    return f"""(
+        SELECT COALESCE((
+            SELECT behind.id FROM jobs AS behind
+            WHERE behind.state = 'ready' AND behind.kind = :kind AND behind.group_key = one.group_key
+                AND behind.lane > {_pivot("one")}
+            ORDER BY behind.group_key, behind.lane, behind.id LIMIT 1
+        ), one.id)
+        FROM jobs AS one
+        WHERE one.state = 'ready' AND one.kind = :kind AND {which}
+        ORDER BY one.group_key, one.lane, one.id LIMIT 1
+    )"""
+
+
+def _next_of_group(which: str) -> str:
+    return f"""(
+        SELECT id FROM jobs
+        WHERE state = 'ready' AND kind = :kind AND group_key = walk.group_key AND {_ROOM} AND {which}
+        ORDER BY group_key, lane, id LIMIT 1
+    )"""
+
+
+_FIRST = f"""COALESCE(
+    {_first_of_group("one.group_key = '' AND :group_key = ''")},
+    {_first_of_group("one.group_key > :group_key")}
+)"""
+
+# Up from the pivot, round to the first, up to the pivot; then the next group.
+_NEXT = f"""COALESCE(
+    {_next_of_group("walk.lane > walk.pivot AND lane > walk.lane")},
+    {_next_of_group("walk.lane > walk.pivot AND lane <= walk.pivot")},
+    {_next_of_group("walk.lane <= walk.pivot AND lane > walk.lane AND lane <= walk.pivot")},
+    {_first_of_group("one.group_key > walk.group_key")}
+)"""
 
 
 # PostgreSQL makes a plan once, perhaps while the table is small, and keeps it while the table grows. Each part
@@ -124,6 +155,7 @@ _DIALECT: Final[dict[Dialect, dict[str, str]]] = {
         "<IN>": "IN",
         "<END>": "",
         "<LOCK>": "",
+        "<TURNS>": "SELECT key, value FROM json_each(:turns)",
         "<EACH LINE>": "JOIN jobs AS head ON head.id = picked.id JOIN jobs AS line ON line.id IN (<BEHIND>)",
         "<IN NUMBERS>": "IN (SELECT value FROM json_each(:numbers))",
     },
@@ -134,6 +166,7 @@ _DIALECT: Final[dict[Dialect, dict[str, str]]] = {
         "<IN>": "= ANY(ARRAY",
         "<END>": ")",
         "<LOCK>": "FOR UPDATE SKIP LOCKED",
+        "<TURNS>": "SELECT key, value FROM jsonb_each_text(CAST(:turns AS jsonb))",
         "<EACH LINE>": """JOIN jobs AS head ON head.id = picked.id
             CROSS JOIN LATERAL (<BEHIND> OFFSET 0) AS line""",
         "<IN NUMBERS>": "= ANY(:numbers)",
@@ -150,7 +183,9 @@ def _statement(template: str, dialect: Dialect, *binds: BindParameter[Any], bloc
         "<FREE>": _FREE,
         "<BLOCKED>": _BLOCKED if blocking else "",
         "<IN FRONT>": _IN_FRONT if blocking else "",
-        "<ROOM>": _ROOM,
+        "<FIRST>": _FIRST,
+        "<HELD>": _HELD,
+        "<PIVOT>": _pivot("head"),
         "<TAKEN>": _TAKEN,
         "<NOW>": NOW[dialect],
     }

@@ -14,7 +14,7 @@ from mercato import crash
 from mercato.db.engine import Database, Write
 from mercato.db.errors import is_unique_violation
 from mercato.db.tables import jobs_one_running_per_lane
-from mercato.jobs.claim import START, Place, claim, count_running
+from mercato.jobs.claim import Rotation, claim, count_running
 from mercato.jobs.model import Handler, Handlers
 from mercato.jobs.run import Line, NotBrought, bring
 
@@ -39,7 +39,7 @@ class Taker:
         self._worker = worker
         self._lease = lease
         self._start = start
-        self._places: dict[str, Place] = {}
+        self._rotations: dict[str, Rotation] = {kind: Rotation() for kind in handlers}
         self._running: Counter[str] = Counter()
         self._soon: set[str] = set()
         self._asking: set[asyncio.Future[list[Line]]] = set()
@@ -67,24 +67,26 @@ class Taker:
         return all(found) and len(found) == len(kinds)
 
     async def take(self, kind: str) -> bool:
-        """Start what is ready, from where the last claim stopped, and once more from the start.
+        """Start what is ready, from where the last claim stopped, and once more from the first group.
 
         Return whether there was something, or no place for it.
         """
-        place = self._places.get(kind, START)
+        rotation = self._rotations[kind]
         found = self._free(kind) <= 0
         while (free := self._free(kind)) > 0 and not self.stopped:
-            lines = await self._claim_from(kind, place, free)
+            is_whole = rotation.group == ""
+            lines = await self._claim_from(kind, rotation, free)
             self._begin(kind, lines)
             found = found or bool(lines)
-            if len(lines) == free:
-                self._places[kind] = lines[-1].claimed.place
-                return True
-            self._places[kind] = START
-            if place == START:
+            if self._advance(kind, lines, free) or is_whole:
                 break
-            place = START
         return found
+
+    def _advance(self, kind: str, lines: list[Line], free: int) -> bool:
+        """Note what was claimed; return whether it took every free place."""
+        is_full = len(lines) == free
+        self._rotations[kind].advance([line.claimed for line in lines], is_full=is_full)
+        return is_full
 
     def take_soon(self, kind: str) -> None:
         """Take what there is place for once the block that says so has ended, with the commit that ends its jobs.
@@ -94,22 +96,20 @@ class Taker:
         if self.stopped or kind in self._soon or kind not in self._handlers:
             return
         self._soon.add(kind)
-        place = self._places.get(kind, START)
-        asking = asyncio.ensure_future(
-            self._database.soon(partial(self._claimed_soon, kind=kind, place=place))
-        )
+        asking = asyncio.ensure_future(self._database.soon(partial(self._claimed_soon, kind=kind)))
         self._asking.add(asking)
         asking.add_done_callback(partial(self._took, kind))
 
-    async def _claimed_soon(self, tx: Write, *, kind: str, place: Place) -> list[Line]:
+    async def _claimed_soon(self, tx: Write, *, kind: str) -> list[Line]:
         # What ends from now on is for the next one.
         self._soon.discard(kind)
         handler = self._handlers[kind]
         free = handler.concurrency - await count_running(tx, kind)
         if self.stopped or free <= 0:
             return []
-        lines = await self._claimed(tx, kind=kind, handler=handler, place=place, free=free)
-        self._places[kind] = lines[-1].claimed.place if len(lines) == free else START
+        rotation = self._rotations[kind]
+        lines = await self._claimed(tx, kind=kind, handler=handler, rotation=rotation, free=free)
+        self._advance(kind, lines, free)
         return lines
 
     def _took(self, kind: str, asking: asyncio.Future[list[Line]]) -> None:
@@ -126,12 +126,12 @@ class Taker:
             self._running[kind] += 1
             self._start(line)
 
-    async def _claim_from(self, kind: str, place: Place, free: int) -> list[Line]:
+    async def _claim_from(self, kind: str, rotation: Rotation, free: int) -> list[Line]:
         handler = self._handlers[kind]
         for wanted in (free, free, free, 1):
             try:
                 return await self._database.atomically(
-                    partial(self._claimed, kind=kind, handler=handler, place=place, free=wanted)
+                    partial(self._claimed, kind=kind, handler=handler, rotation=rotation, free=wanted)
                 )
             except NotBrought:
                 # The runs read for themselves what they need, and the one that can't fails alone.
@@ -144,10 +144,10 @@ class Taker:
         return []
 
     async def _claimed(
-        self, tx: Write, *, kind: str, handler: Handler[Any], place: Place, free: int
+        self, tx: Write, *, kind: str, handler: Handler[Any], rotation: Rotation, free: int
     ) -> list[Line]:
         claimed = await claim(
-            tx, kind, handler, worker=self._worker, lease=self._lease, free=free, after=place
+            tx, kind, handler, worker=self._worker, lease=self._lease, free=free, rotation=rotation
         )
         lines = [Line(one, handler) for one in claimed]
         await bring(tx, handler, [run for line in lines for run in line.runs])

@@ -49,6 +49,7 @@ Index(
     sqlite_where=_ready,
     postgresql_where=_ready,
 )
+Index("ix_jobs_running", jobs.c.kind, jobs.c.group_key, sqlite_where=_running, postgresql_where=_running)
 Index("ix_jobs_waiting", jobs.c.run_at, sqlite_where=_waiting, postgresql_where=_waiting)
 Index("ix_jobs_waiting_lane", jobs.c.lane, jobs.c.id, sqlite_where=_waiting, postgresql_where=_waiting)
 Index("ix_jobs_dead", jobs.c.run_at, sqlite_where=_dead, postgresql_where=_dead)

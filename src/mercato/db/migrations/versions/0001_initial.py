@@ -208,6 +208,14 @@ def upgrade() -> None:
         postgresql_where=sa.text("state = 'ready'"),
     )
     op.create_index(
+        "ix_jobs_running",
+        "jobs",
+        ["kind", "group_key"],
+        unique=False,
+        sqlite_where=sa.text("state = 'running'"),
+        postgresql_where=sa.text("state = 'running'"),
+    )
+    op.create_index(
         "ix_jobs_waiting",
         "jobs",
         ["run_at"],
