@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,9 @@ async def give_up(here: Trade, *, at: datetime) -> None:
     """Let the time of an order that waits be over then."""
     async with here.mercato.app.db.write() as tx:
         await tx.execute(update(order_submissions).values(give_up_at=at))
-        await tx.execute(update(jobs).where(jobs.c.kind == resend.KIND).values(run_at=at))
+        await tx.execute(
+            update(jobs).where(jobs.c.kind.in_([resend.KIND, resend.LATER_KIND])).values(run_at=at)
+        )
 
 
 async def test_a_repeat_joins_the_order_with_the_same_bytes_under_the_same_id(foreground: Trade):
@@ -278,6 +281,8 @@ async def test_an_answer_after_the_cancel_comes_too_late(database_url: str, tmp_
         async def slowly(_request: web.Request, _body: bytes) -> web.Response:
             nonlocal calls
             calls += 1
+            if calls > 1:  # the last attempt before the order is given up
+                return web.Response(status=500)
             await go.wait()
             return web.json_response({"accepted": True, "partnerOrderId": "late"})
 
@@ -291,6 +296,58 @@ async def test_an_answer_after_the_cancel_comes_too_late(database_url: str, tmp_
         assert (reply.status, reply.json()["errorCode"]) == (409, "ORDER_CLOSED")
         order = (await here.pos.get(f"{MERCHANT}/{reply.json()['orderId']}")).json()
         assert (order["state"], order["partnerOrderId"]) == ("cancelled", None)
+
+
+@pytest.mark.parametrize("attempted_at", [None, LONG_AGO])
+async def test_before_an_order_is_given_up_a_last_attempt_is_made_however_late(
+    database_url: str, tmp_path: Path, shop: Merchant, attempted_at: datetime | None
+):
+    """Its time is over before background work came to it, or long after that had its turn."""
+    async with running(database_url, tmp_path / "data", shop) as here:
+        await here.mercato.app.worker.stop(grace=placement.SLACK)  # nobody works in the background
+        is_silent(here.shop)
+        order_id = unreachable(await here.place(here.order(), key="k"))
+        await give_up(here, at=LONG_AGO)
+        payload = json.dumps({"orderId": order_id, "attemptedAt": attempted_at and attempted_at.isoformat()})
+        async with here.mercato.app.db.write() as tx:
+            waits = jobs.c.kind == resend.KIND
+            kind = resend.KIND if attempted_at is None else resend.LATER_KIND
+            await tx.execute(update(jobs).where(waits).values(payload=payload, kind=kind))
+    shop.answers["place"] = {"accepted": True, "partnerOrderId": "late"}
+    async with service(database_url, tmp_path / "data") as mercato:
+        front = replace(mercato.anonymous(), key=here.front.key)
+        path = f"{ORDERS}/{order_id}"
+        order = await mercato.until(front, path, lambda order: order["partnerOrderId"] is not None)
+    assert (order["state"], order["partnerOrderId"]) == ("open", "late")
+
+
+async def test_a_first_resend_never_waits_behind_later_attempts(
+    database_url: str, tmp_path: Path, shop: Merchant
+):
+    async with running(database_url, tmp_path / "data", shop, resend_concurrency=1) as here:
+        hangs, go = asyncio.Event(), asyncio.Event()
+        calls: dict[str, int] = {}
+
+        async def slowly(_request: web.Request, body: bytes) -> web.Response:
+            order_id = json.loads(body)["data"]["orderId"]
+            calls[order_id] = calls.get(order_id, 0) + 1
+            if order_id == stuck and calls[order_id] > 1:
+                hangs.set()
+                await go.wait()
+            if order_id == stuck:
+                return web.Response(status=500)
+            return web.json_response({"accepted": True, "partnerOrderId": "first"})
+
+        is_silent(here.shop)
+        stuck = unreachable(await here.place(here.order(), key="stuck"))
+        here.shop.answers["place"] = slowly
+        await hangs.wait()
+        is_silent(here.shop)
+        order_id = unreachable(await here.place(here.order(), key="first"))
+        here.shop.answers["place"] = slowly
+        path = f"{ORDERS}/{order_id}"
+        await here.mercato.until(here.front, path, lambda order: order["partnerOrderId"] == "first")
+        go.set()
 
 
 async def test_a_merchant_who_is_faster_than_its_own_answer_is_heard(patient: Trade):

@@ -4,9 +4,9 @@ A lane's head is its first row in an index that holds the ready rows alone, orde
 number. The statement walks that index from head to head and jumps over everything behind a head, so that
 20,000 rows of one lane cost as much as one.
 
-Groups (partners) share by one rule: a group starts another job only while it holds fewer places than are free. One
-alone gets half of the places, four get a fifth each, and there is always a place for one that holds none. In a group
-the lanes take turns: the walk enters it behind the lane that was claimed last, and goes round.
+Groups (partners) share by one rule: a group may hold one place, or as many as it leaves free. One alone gets half of
+the places, four get a fifth each, and a fifth stays free for one that holds none. In a group the lanes take turns: the
+walk enters it behind the lane that was claimed last, and goes round.
 """
 
 from typing import Any, Final
@@ -99,50 +99,44 @@ _HELD = """(
         WHERE other.state = 'running' AND other.kind = :kind AND other.group_key = head.group_key
     )"""
 
-# A kind's jobs without a group are nobody's: they share nothing.
-_ROOM = "walk.held < :per_group AND (walk.group_key = '' OR walk.held < :free - walk.found)"
+# A kind's jobs without a group are nobody's: they share nothing. That there is a free place is known to the walk.
+_ROOM = """walk.held < :per_group
+            AND (walk.group_key = '' OR walk.held = 0 OR walk.held + 1 < :free - walk.found)"""
 
-_TAKEN = f"CASE WHEN walk.free = 1 AND {_ROOM} THEN 1 ELSE 0 END"
+_TAKEN = "CASE WHEN walk.free = 1 AND <ROOM> THEN 1 ELSE 0 END"
 
+_PIVOT = "COALESCE((SELECT turn.lane FROM turn WHERE turn.group_key = <OF>.group_key), '')"
 
-def _pivot(of: str) -> str:
-    return f"COALESCE((SELECT turn.lane FROM turn WHERE turn.group_key = {of}.group_key), '')"
-
-
-def _first_of_group(which: str) -> str:
-    """Return the head at which the walk enters the first such group: behind its pivot, or else its first."""
-    return f"""(
+# The head at which the walk enters the first such group: behind its pivot, or else its first.
+_ENTRY = """(
         SELECT COALESCE((
             SELECT behind.id FROM jobs AS behind
             WHERE behind.state = 'ready' AND behind.kind = :kind AND behind.group_key = one.group_key
-                AND behind.lane > {_pivot("one")}
+                AND behind.lane > <ITS PIVOT>
             ORDER BY behind.group_key, behind.lane, behind.id LIMIT 1
         ), one.id)
         FROM jobs AS one
-        WHERE one.state = 'ready' AND one.kind = :kind AND {which}
+        WHERE one.state = 'ready' AND one.kind = :kind AND <WHICH>
         ORDER BY one.group_key, one.lane, one.id LIMIT 1
     )"""
 
+_FIRST = f"""COALESCE(
+    {_ENTRY.replace("<WHICH>", "one.group_key = '' AND :group_key = ''")},
+    {_ENTRY.replace("<WHICH>", "one.group_key > :group_key")}
+)"""
 
-def _next_of_group(which: str) -> str:
-    return f"""(
+_NEXT_LANE = """(
         SELECT id FROM jobs
-        WHERE state = 'ready' AND kind = :kind AND group_key = walk.group_key AND {_ROOM} AND {which}
+        WHERE state = 'ready' AND kind = :kind AND group_key = walk.group_key AND <ROOM> AND <WHICH>
         ORDER BY group_key, lane, id LIMIT 1
     )"""
 
-
-_FIRST = f"""COALESCE(
-    {_first_of_group("one.group_key = '' AND :group_key = ''")},
-    {_first_of_group("one.group_key > :group_key")}
-)"""
-
 # Up from the pivot, round to the first, up to the pivot; then the next group.
 _NEXT = f"""COALESCE(
-    {_next_of_group("walk.lane > walk.pivot AND lane > walk.lane")},
-    {_next_of_group("walk.lane > walk.pivot AND lane <= walk.pivot")},
-    {_next_of_group("walk.lane <= walk.pivot AND lane > walk.lane AND lane <= walk.pivot")},
-    {_first_of_group("one.group_key > walk.group_key")}
+    {_NEXT_LANE.replace("<WHICH>", "walk.lane > walk.pivot AND lane > walk.lane")},
+    {_NEXT_LANE.replace("<WHICH>", "walk.lane > walk.pivot AND lane <= walk.pivot")},
+    {_NEXT_LANE.replace("<WHICH>", "walk.lane <= walk.pivot AND lane > walk.lane AND lane <= walk.pivot")},
+    {_ENTRY.replace("<WHICH>", "one.group_key > walk.group_key")}
 )"""
 
 
@@ -185,8 +179,10 @@ def _statement(template: str, dialect: Dialect, *binds: BindParameter[Any], bloc
         "<IN FRONT>": _IN_FRONT if blocking else "",
         "<FIRST>": _FIRST,
         "<HELD>": _HELD,
-        "<PIVOT>": _pivot("head"),
+        "<PIVOT>": _PIVOT.replace("<OF>", "head"),
+        "<ITS PIVOT>": _PIVOT.replace("<OF>", "one"),
         "<TAKEN>": _TAKEN,
+        "<ROOM>": _ROOM,
         "<NOW>": NOW[dialect],
     }
     for name, part in parts.items():

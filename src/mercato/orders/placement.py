@@ -21,7 +21,7 @@ from mercato.clock import Clock, MakeId
 from mercato.db.audit import audit
 from mercato.db.engine import Database, Read, Write
 from mercato.errors import Problem
-from mercato.jobs import delete_waiting, enqueue
+from mercato.jobs import delete_waiting
 from mercato.orders import keys, queries
 from mercato.orders.bodies import place_body
 from mercato.orders.changes import Changes
@@ -33,7 +33,7 @@ from mercato.orders.reasons import refusal
 from mercato.orders.record import Actor, OrderRow, StoreAnswer
 from mercato.orders.replies import Agreed
 from mercato.orders.request import PlaceOrderRequest
-from mercato.orders.resend import KIND, SubmitJob
+from mercato.orders.resend import KIND, schedule
 from mercato.orders.results import already_placed, claimed_total, result_of, unreachable
 from mercato.orders.submission import Outcome, Submission, Submitter
 from mercato.orders.tokens import Seal, TokenExpired, digest_of
@@ -243,8 +243,7 @@ class Placements(Struct, frozen=True):
             traceparent=order.traceparent,
         )
         await self.submitter.store(tx, submission)
-        job = SubmitJob(order_id=order.id)
-        await enqueue(tx, KIND, job, run_at=later, group=order.store_id.hex, dedup=order.id.hex)
+        await schedule(tx, order.id, store_id=order.store_id, partner_id=submission.partner_id, wait=later)
         crash.point("order.written")
         return Told(claim, submission, order)
 

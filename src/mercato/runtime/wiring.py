@@ -231,7 +231,8 @@ def _handlers(
             blocks_lane_while_waiting=True,
             on_dead=ingest.give_up,
         ),
-        resend.KIND: resender.handler(),
+        resend.KIND: resender.handler(concurrency=settings.resend_concurrency),
+        resend.LATER_KIND: resender.handler(concurrency=settings.resend_concurrency),
         places.KIND: Handler(fn=placer.handle, payload=PlaceJob, concurrency=2, max_attempts=3),
         places.MOVE: Handler(fn=placer.move, payload=MoveJob, concurrency=2, max_attempts=3),
         deliveries.KIND: sender.handler(
