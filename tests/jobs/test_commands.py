@@ -73,7 +73,7 @@ def test_all_of_a_kind_are_revived_but_for_work_that_waits_already(shell: Shell,
     asyncio.run(again())
     shell("job", "revive", "--kind", "webhook.deliver")
     assert "the same work waits already" in shell.err
-    assert "1 jobs of webhook.deliver are due again" in shell.err
+    assert "Due again: 1 job of webhook.deliver." in shell.err
     assert [states(database_url)[one][0] for one in (first, second)] == ["dead", "ready"]
 
 

@@ -27,7 +27,7 @@ async def under_way(house: House, count: int) -> list[Ended]:
     handler = house.sender().handler(concurrency=count)
     async with house.db.write() as tx:
         claimed = await claim(
-            tx, KIND, handler, worker="w", lease=timedelta(seconds=60), free=count, rotation=Rotation()
+            tx, KIND, handler, worker="w", lease=timedelta(seconds=60), free=2 * count, rotation=Rotation()
         )
         runs = [Run(one, handler).job for one in claimed]
         found = await sending.list_small(tx, [run.payload for run in runs])
