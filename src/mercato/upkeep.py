@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 import structlog
@@ -26,6 +27,9 @@ FIRST_SECONDS: Final = 30.0
 
 BATCH: Final = 100
 """Rows that one transaction deletes: a catalog's row can drag megabytes along."""
+
+LOG_SECONDS: Final = 1.0
+"""How long readers of an embedded database are waited for; in ten minutes it is tried again."""
 
 Prune = Callable[[Write], Awaitable[int]]
 
@@ -62,9 +66,14 @@ class Upkeep(Struct, frozen=True):
         turn: a database that is away for one may only take too long over it, each time, and be there for the others.
         """
         faults: list[Exception] = []
-        for prune in self._prunes():
+        steps: list[Callable[[], Awaitable[object]]] = [
+            partial(self._drain, prune) for prune in self._prunes()
+        ]
+        # The log holds the rows as they were, customers included, until it is emptied.
+        steps.append(partial(self.db.empty_log, seconds=LOG_SECONDS))
+        for step in steps:
             try:
-                await self._drain(prune)
+                await step()
             except Exception as error:  # noqa: BLE001  # raised in the end
                 faults.append(error)
         if faults:

@@ -2,6 +2,10 @@
 
 import asyncio
 import json
+import os
+import sqlite3
+import sys
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,13 +16,15 @@ from aiohttp import web
 from sqlalchemy import func, insert, select, update
 from structlog.testing import capture_logs
 from tests.api.trade import ADDRESS, CUSTOMER, MERCHANT, ORDERS, PLACE, VALIDATE, Trade, trade
+from tests.databases import only_sqlite
 from tests.service import Merchant, Service, service
 
 import mercato.upkeep
 from mercato import clock
 from mercato.catalog import queries as catalogs
-from mercato.db import tables
+from mercato.db import sqlite, tables
 from mercato.db.audit import list_entries
+from mercato.db.backup import backup
 from mercato.db.errors import DatabaseAway
 from mercato.orders.forgetting import forget_customer, forget_validations
 from mercato.upkeep import Upkeep
@@ -175,6 +181,65 @@ async def test_a_customer_is_erased_from_validations_that_no_store_answered(here
     kept = await everything(here)
     assert CUSTOMER["email"] not in kept
     assert "grace@example.com" in kept
+
+
+async def erase(database_url: str, name: str) -> tuple[int, str]:
+    """Run `mercato customer erase` as a process of its own; return its exit code and what it said."""
+    running = await asyncio.create_subprocess_exec(
+        Path(sys.executable).with_name("mercato"), "customer", "erase", name,
+        env={"MERCATO_DATABASE_URL": database_url, "PATH": os.environ["PATH"]},
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    _, err = await running.communicate()
+    assert running.returncode is not None
+    return running.returncode, err.decode()
+
+
+def raw(path: Path) -> bytes:
+    """Return the bytes of a database's files."""
+    files = [path.with_name(path.name + end) for end in ("", "-wal")]
+    return b"".join(file.read_bytes() for file in files if file.exists())
+
+
+@only_sqlite
+async def test_neither_the_files_nor_a_later_backup_hold_an_erased_customer_while_a_server_runs(
+    here: Trade, database_url: str, tmp_path: Path
+):
+    path = sqlite.path_of(database_url)
+    ours = CUSTOMER | {"firstName": "Adalind", "partnerUserId": "user-99812"}
+    for number in range(40):
+        other = CUSTOMER | {"email": f"grace{number}@example.com", "firstName": "Grace" * number}
+        await here.placed(here.order(customer=other | {"lastName": "Hopper"}))
+        await here.placed(here.order(customer=ours | {"lastName": "B" * (6 * number + 1)}))
+    here.shop.answers["validate"] = silent
+    await here.front.post(VALIDATE, here.order(customer=ours))
+    await settled(here)
+    assert b"Adalind" in raw(path)
+    assert await erase(database_url, CUSTOMER["email"]) == (0, "Taken out of 40 orders.\n")
+    backup(path, tmp_path / "copy.db")
+    for bytes_ in (raw(path), raw(tmp_path / "copy.db")):
+        assert b"grace7@example.com" in bytes_
+        for trace in (CUSTOMER["email"].encode(), b"Adalind", b"user-99812"):
+            assert trace not in bytes_
+
+
+@only_sqlite
+async def test_an_erasure_says_when_a_reader_keeps_the_log_in_use(here: Trade, database_url: str):
+    await here.placed()
+    await settled(here)
+    path = sqlite.path_of(database_url)
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM orders").fetchone()
+        async with here.mercato.app.db.write() as tx:
+            await forget_customer(tx, CUSTOMER["email"], after=None, limit=10)
+        assert not await here.mercato.app.db.empty_log(seconds=0.3)
+        # Others write meanwhile.
+        async with here.mercato.app.db.write() as tx:
+            await forget_customer(tx, "nobody", after=None, limit=10)
+        reader.execute("COMMIT")
+    assert await here.mercato.app.db.empty_log(seconds=5)
+    assert path.with_name(path.name + "-wal").stat().st_size == 0
 
 
 @pytest.mark.parametrize("name", ["JÖRG@EXAMPLE.COM", "jörg@example.com", "Ünal_100%\\"])

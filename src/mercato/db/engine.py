@@ -243,6 +243,13 @@ class Database:
         """Do as `atomically`; asked for in a block on SQLite, it comes after that block and shares its commit."""
         return self.atomically(block) if self._blocks is None else self._blocks.submit(block)
 
+    async def empty_log(self, *, seconds: float) -> bool:
+        """Leave no earlier version of a row in SQLite's log; False if others keep it busy for so long.
+
+        Nothing to do on PostgreSQL, whose log belongs to its server.
+        """
+        return self.dialect != "sqlite" or await sqlite.empty_log(sqlite.path_of(self.url), seconds=seconds)
+
     async def close(self) -> None:
         if self._blocks is not None:
             await self._blocks.close()

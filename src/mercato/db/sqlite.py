@@ -4,8 +4,11 @@ With SQLAlchemy's defaults two transactions that read and then write lose each o
 error; here a transaction holds the write lock from its first line, and one process's writers wait in order.
 """
 
+import asyncio
 import os
-from contextlib import suppress
+import sqlite3
+import time
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -18,6 +21,12 @@ from sqlalchemy.engine import URL
 from mercato.db.awaited import Engine, Pool
 from mercato.db.errors import UnusableUrl
 from mercato.db.sqlite_driver import Connection
+
+_LOG_WAIT: Final = 0.1
+"""Seconds that one try to empty the log waits for others."""
+
+_LOG_PAUSE: Final = 0.1
+"""Seconds between two tries, in which others write."""
 
 
 def path_of(url: str) -> Path:
@@ -60,6 +69,30 @@ def migrator(path: Path) -> Engine:
     )
 
 
+async def empty_log(path: Path, *, seconds: float) -> bool:
+    """Copy the write-ahead log into the file and truncate it; False if readers or writers prevent that for so long.
+
+    Each try is short: SQLite holds the write lock while it waits for readers.
+    """
+    deadline = time.monotonic() + seconds
+    while not await asyncio.to_thread(_truncate_log, path):
+        if time.monotonic() >= deadline:
+            return False
+        await asyncio.sleep(_LOG_PAUSE)
+    return True
+
+
+def _truncate_log(path: Path) -> bool:
+    with closing(sqlite3.connect(path, timeout=_LOG_WAIT, isolation_level=None)) as connection:
+        try:
+            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+                raise
+            return False
+    return not busy
+
+
 def _writer(
     path: Path, *, pool_timeout: timedelta, busy_timeout: timedelta, pragmas: tuple[str, ...]
 ) -> Engine:
@@ -80,6 +113,8 @@ _PRAGMAS: Final = (
     # FULL: a commit that was answered survives a power cut.
     "synchronous=FULL",
     "foreign_keys=ON",
+    # What is deleted or replaced is overwritten with zeros: erased customers must not stay in free pages.
+    "secure_delete=ON",
     "temp_store=MEMORY",
     "cache_size=-16000",
 )
