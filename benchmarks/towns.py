@@ -122,6 +122,7 @@ class Network:
             resume_at=None,
             created_at=now,
             updated_at=now,
+            version=1,
             catalog_set_id=_uuid(chance),
             currency="USD",
             sold_out=(),

@@ -134,25 +134,23 @@ async def test_another_storefronts_key_is_another_key(here: Trade):
     assert "Idempotent-Replayed" not in theirs.headers
 
 
-async def test_refusals_that_a_repeat_would_meet_again_are_pinned(here: Trade):
-    order = here.order()
-    order["cart"]["lineItems"] = []
-    empty = await here.place(order, key="empty")
-    refused(empty, 400, "CART_EMPTY")
-    same(empty, await here.place(order, key="empty"))
-
+async def test_a_stores_no_to_an_order_is_pinned(here: Trade):
     here.shop.answers["place"] = {"accepted": False, "errors": [{"code": "PAYMENT_DECLINED"}]}
     declined = await here.place(here.order(), key="no")
     said = refused(declined, 400, "PAYMENT_DECLINED")
     here.shop.answers["place"] = {"accepted": True}
     same(declined, await here.place(here.order(), key="no"))
+    refused(await here.place(here.order(tea(1)), key="no"), 422, "IDEMPOTENCY_KEY_REUSED")
     assert (await here.front.get(f"{ORDERS}/{said['orderId']}")).json()["state"] == "cancelled"
 
-    gone = here.order()
-    gone["cart"] |= {"storeId": gone["cart"]["catalogSetId"]}
-    unknown = await here.place(gone, key="unknown")
-    refused(unknown, 404, "STORE_NOT_FOUND")
-    same(unknown, await here.place(gone, key="unknown"))
+
+async def test_a_stores_no_when_it_is_asked_without_a_token_is_pinned(here: Trade):
+    here.shop.answers["validate"] = {"isValid": False, "errors": [{"code": "ITEM_UNAVAILABLE"}]}
+    no = await here.place(here.order(), key="k")
+    refused(no, 400, "ITEM_UNAVAILABLE")
+    here.shop.answers["validate"] = {"isValid": True}
+    same(no, await here.place(here.order(), key="k"))
+    refused(await here.place(here.order(tea(1)), key="k"), 422, "IDEMPOTENCY_KEY_REUSED")
 
 
 async def test_what_cannot_be_read_is_not_a_request_and_leaves_its_key_free(here: Trade):

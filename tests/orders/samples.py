@@ -49,6 +49,7 @@ SHOP = StoreRow(
     resume_at=None,
     created_at=NOW,
     updated_at=NOW,
+    version=1,
     catalog_set_id=SET,
     currency="USD",
     sold_out=(),

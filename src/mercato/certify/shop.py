@@ -251,6 +251,7 @@ def _store(
         resume_at=None,
         created_at=_OPENED,
         updated_at=_OPENED,
+        version=1,
         catalog_set_id=clock.new_id(),
         currency=built.summary.currency,
         sold_out=tuple(SoldOut(item_id, None) for item_id in sold_out),

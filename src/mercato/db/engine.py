@@ -187,6 +187,10 @@ class Database:
                 if not is_unavailable(error):
                     raise
                 self.replica.distrust(error)
+        return await self.read_now(block)
+
+    async def read_now(self, block: Callable[[Read], Coroutine[Any, Any, T]]) -> T:
+        """Run a block as `read_recent` does, but on the primary: it sees all that was committed before the call."""
         if self.dialect == "sqlite":
             return await self._read_whole(block)
         async with self.read() as tx:

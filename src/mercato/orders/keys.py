@@ -15,7 +15,7 @@ from sqlalchemy import Row, and_, bindparam, delete, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato import errors
-from mercato.db.engine import Write
+from mercato.db.engine import Read, Write
 from mercato.db.prepared import prepared, prepared_update
 from mercato.db.tables import idempotency_keys as keys
 
@@ -39,6 +39,7 @@ _MINE: Final = (
     keys.c.key == bindparam("its_key"),
     keys.c.claims == bindparam("its_number"),
 )
+_FIND: Final = prepared(select(keys).where(*_MINE[:2]))
 _HOLD: Final = prepared_update(keys, "order_id", where=_MINE)
 _SETTLE: Final = prepared_update(keys, "status", "headers", "body", where=_MINE)
 _headers: Final = msgspec.json.Decoder(tuple[tuple[str, str], ...])
@@ -99,7 +100,7 @@ async def claim(
     row = await tx.first(select(keys).where(_is(partner_id, key)).with_for_update())
     if row is None:
         raise errors.RequestInProgress("The key was just released. Try again.", retry_after=1)
-    in_use = row.request != _FREE and now < row.created_at + LIFE
+    in_use = _in_use(row, now)
     values = {"claimed_until": until} if in_use else fresh
     if in_use:
         reply = _settled(row, prints, now)
@@ -110,6 +111,27 @@ async def claim(
     if in_use:
         return Claim(partner_id=partner_id, key=key, number=number, order_id=row.order_id)
     return Claim(partner_id=partner_id, key=key, number=number, holds=makes)
+
+
+async def find(
+    tx: Read, *, partner_id: UUID, key: str, prints: Sequence[bytes], now: datetime
+) -> Reply | UUID | None:
+    """Return the reply that the key's request got, or else its order, which waits for its store; None: it is free.
+
+    Raises as `claim` does.
+    """
+    row = await tx.first(_FIND, {"its_partner": partner_id, "its_key": key})
+    if row is None or not _in_use(row, now):
+        return None
+    order_id: UUID | None = row.order_id
+    return _settled(row, prints, now) or order_id
+
+
+def _in_use(row: Row[Any], now: datetime) -> bool:
+    """Tell whether the key has a reply, an order, or somebody who works on its request: else it is anybody's."""
+    if row.request == _FREE or now >= row.created_at + LIFE:
+        return False
+    return row.status is not None or row.order_id is not None or now < row.claimed_until
 
 
 def _settled(row: Row[Any], prints: Sequence[bytes], now: datetime) -> Reply | None:

@@ -1,7 +1,14 @@
 """Place: the key is claimed, the order stored, the store told, and its answer pinned to the key.
 
-A crash between any two of these leaves an order that background work finishes or cancels, and a key whose next
-request joins it.
+A request goes on from one of these to the next, and ends in a reply or a refusal:
+
+    planned  our own rules allow the order (`Ready` with a token, else `Checked`), or are against it (`Refusing`)
+    claimed  the key is ours (`Unasked`): nobody else works on its request; without a token the store is asked
+    stored   the order is there (`Told`), if its store is still as it was planned for; the key belongs to it for 24 h
+    settled  the store has said yes or no, and that is what the key gets from now on
+
+Before `stored` a refusal leaves the key free, as if it had never been sent. A crash between any two of these leaves
+an order that background work finishes or cancels, and a key whose next request joins it.
 """
 
 import asyncio
@@ -28,16 +35,27 @@ from mercato.orders.changes import Changes
 from mercato.orders.keys import Claim, Reply
 from mercato.orders.model import Order
 from mercato.orders.payment import canonical, secrets_in
-from mercato.orders.plan import Asked, Plan, Present, Ready, Refusing, Told, held_to, new_order
+from mercato.orders.plan import (
+    Asked,
+    Plan,
+    Planner,
+    Present,
+    Ready,
+    Refusing,
+    Told,
+    Unasked,
+    held_to,
+    new_order,
+)
+from mercato.orders.queries import StoreChanged
 from mercato.orders.reasons import refusal
 from mercato.orders.record import Actor, OrderRow, StoreAnswer
 from mercato.orders.replies import Agreed
 from mercato.orders.request import PlaceOrderRequest
 from mercato.orders.resend import KIND, schedule
-from mercato.orders.results import already_placed, claimed_total, result_of, unreachable
+from mercato.orders.results import already_placed, result_of, unreachable
 from mercato.orders.submission import Outcome, Submission, Submitter
-from mercato.orders.tokens import Seal, TokenExpired, digest_of
-from mercato.orders.validation import Checked, Validations
+from mercato.orders.validation import RETRY_SECONDS, Checked, Validations
 from mercato.partners.model import Caller
 from mercato.wire.unshown import unshown
 
@@ -50,8 +68,9 @@ away a card's token to whoever can guess it."""
 SLACK: Final = timedelta(seconds=5)
 """What a placement may take beside its calls; after that its claim is taken for a dead one's."""
 
-TRIES: Final = 3
-"""Transactions begun over when two requests with one token meet; the second sees what the first has done."""
+TRIES: Final = 5
+"""Transactions begun over: when two requests with one token meet, the second sees what the first has done; when the
+store changed after the order was checked, it is checked again."""
 
 
 @unshown("secrets")
@@ -61,10 +80,10 @@ class Placements(Struct, frozen=True):
     db: Database
     clock: Clock
     new_id: MakeId
+    planner: Planner
     validations: Validations
     submitter: Submitter
     changes: Changes
-    seal: Seal
     secrets: Sequence[bytes]
     seconds: float
     resend: timedelta
@@ -74,36 +93,28 @@ class Placements(Struct, frozen=True):
     ) -> Reply:
         """Return the reply of the key's request: of this one, or as it was given before.
 
-        Raises IdempotencyKeyReused, RequestInProgress. Every other refusal is a reply, and pinned to the key unless
-        a repeat may end otherwise.
+        Raises every refusal that comes before the order is stored: it leaves the key free for any other request.
+        The order, and what its store said to it, is a reply that is pinned to the key.
         """
         until = asyncio.get_running_loop().time() + self.seconds
         asked = Asked(caller=caller, request=request, trace=trace, present=present, until=until)
-        plan = await self._plan(asked)
-        crash.point("key.unclaimed")
-        begun = await self._begin(asked, key, plan)
+        begun = await self._begin(asked, key)
         if isinstance(begun, Reply):
             return begun
-        claim = begun if isinstance(begun, Claim) else begun.claim
         try:
-            return await self._go_on(asked, begun, plan)
+            return await self._go_on(asked, begun)
         except Exception:
             # The key's next request may begin at once, and joins the order if there is one.
             async with self.db.write() as tx:
-                await keys.release(tx, claim, now=self.clock())
+                await keys.release(tx, begun.claim, now=self.clock())
             raise
 
-    async def _go_on(self, asked: Asked, begun: Claim | Told, plan: Plan) -> Reply:
-        if isinstance(begun, Claim):
+    async def _go_on(self, asked: Asked, begun: Told | Unasked) -> Reply:
+        if isinstance(begun, Unasked):
             crash.point("key.claimed")
-            assert isinstance(plan, Checked)
-            plan = await self._asked_store(asked, plan)
-            crash.point("store.agreed")
-            claim = begun
-            stored = await self.db.atomically(lambda tx: self._advance(tx, asked, claim, plan))
+            stored = await self._ask_and_store(asked, begun)
             if isinstance(stored, Reply):
                 return stored
-            assert isinstance(stored, Told)
             begun = stored
         crash.point("order.stored")
         left = asked.until - asyncio.get_running_loop().time()
@@ -125,54 +136,53 @@ class Placements(Struct, frozen=True):
         crash.point("reply.written")
         return reply
 
-    # --- before the key is claimed ------------------------------------------------------------
+    # --- refused, or claimed: with a token the order is stored along with the key -----------------
 
-    async def _plan(self, asked: Asked) -> Plan:
-        """Return what to do; nothing of it has happened yet, for the key may have its reply already."""
-        token = asked.request.validated_order_token
-        try:
-            checked = await self.validations.check(asked.request)
-            if token is None:
-                reasons = checked.review.reasons
-                return Refusing(refusal(reasons)) if reasons else checked
-            digest = digest_of(asked.caller.partner_id, checked.store.id, checked.review)
-            terms = self.seal.read(token, digest=digest, now=self.clock())
-        except TokenExpired as problem:
-            return Refusing(problem, problem.token_id)
-        except Problem as problem:
-            return Refusing(problem)
-        return held_to(checked, terms)
+    async def _begin(self, asked: Asked, key: str) -> Reply | Told | Unasked:
+        """Return the reply if the key has one, else the claim, with the order or with what its store is asked.
 
-    async def _asked_store(self, asked: Asked, checked: Checked) -> Plan:
-        """Return what to do now that the store was asked."""
-        try:
-            said = await self.validations.ask(checked, asked.request, trace=asked.trace)
-        except errors.StoreUnreachable as problem:
-            return Refusing(problem)
-        if not isinstance(said, Agreed):
-            return Refusing(refusal(said))
-        different = claimed_total(checked.review, said)
-        return Ready(checked, said, None) if different is None else Refusing(different)
-
-    # --- with the key -------------------------------------------------------------------------
-
-    async def _begin(self, asked: Asked, key: str, plan: Plan) -> Reply | Claim | Told:
-        """Return the reply if the key has one, else the claim, and the order if it could be stored already."""
-        for left in reversed(range(TRIES)):
+        Raises the refusal if there is neither a reply nor an order: nothing has been written then.
+        """
+        plan = await self.planner.plan(asked)
+        crash.point("key.unclaimed")
+        looks = False
+        for _ in range(TRIES):
+            if isinstance(plan, Refusing):
+                reply = await self._reply_before(asked, key, plan)
+                if reply is not None:
+                    return reply
             try:
-                looks = left < TRIES - 1
                 return await self.db.atomically(
                     partial(self._claimed, asked=asked, key=key, plan=plan, looks=looks)
                 )
+            except StoreChanged:
+                plan = await self.planner.plan_in_force(asked)
             except IntegrityError:
                 # The token was used already, which the index says without a look, or is in this very moment.
-                if not left:
+                if looks:
                     raise
-        raise AssertionError("the loop returns or raises")
+                looks = True
+        raise _busy()
+
+    async def _reply_before(self, asked: Asked, key: str, plan: Refusing) -> Reply | None:
+        """Return the key's reply if it has one, or None if it has an order to go on with. Else raises the refusal."""
+        async with self.db.read() as tx:
+            # Before the key: an order of this very key that is stored between the two is then found under it.
+            used = await self._used(tx, plan)
+            found = await keys.find(
+                tx,
+                partner_id=asked.caller.partner_id,
+                key=key,
+                prints=self._fingerprints(asked.request),
+                now=self.clock(),
+            )
+        if found is None:
+            raise _refusal(plan, used)
+        return found if isinstance(found, Reply) else None
 
     async def _claimed(
         self, tx: Write, *, asked: Asked, key: str, plan: Plan, looks: bool
-    ) -> Reply | Claim | Told:
+    ) -> Reply | Told | Unasked:
         now = self.clock()
         used = await self._used(tx, plan) if looks or isinstance(plan, Refusing) else None
         makes = self.new_id() if isinstance(plan, Ready) and used is None else None
@@ -189,9 +199,11 @@ class Placements(Struct, frozen=True):
             return claim
         if claim.order_id is not None:
             return await self._join(tx, asked, claim, claim.order_id)
-        if used is not None:
-            return await self._pin(tx, asked, claim, already_placed(used))
-        return await self._advance(tx, asked, claim, plan)
+        if isinstance(plan, Checked):
+            return Unasked(claim, plan)
+        if isinstance(plan, Refusing) or used is not None:
+            raise _refusal(plan, used)
+        return await self._store(tx, asked, claim, plan)
 
     @staticmethod
     async def _used(tx: Read, plan: Plan) -> UUID | None:
@@ -200,12 +212,28 @@ class Placements(Struct, frozen=True):
             return None
         return await queries.find_order_of_token(tx, plan.token_id)
 
-    async def _advance(self, tx: Write, asked: Asked, claim: Claim, plan: Plan) -> Reply | Claim | Told:
-        if isinstance(plan, Checked):
-            return claim
-        if isinstance(plan, Refusing):
-            return await self._pin(tx, asked, claim, plan.problem)
-        return await self._store(tx, asked, claim, plan)
+    # --- claimed, without a token: the store is asked, and the order stored if it agrees ----------
+
+    async def _ask_and_store(self, asked: Asked, begun: Unasked) -> Reply | Told:
+        """Return the order that the store agreed to, or its no. Raises every other refusal."""
+        said = await self.validations.ask(begun.checked, asked.request, trace=asked.trace)
+        crash.point("store.agreed")
+        claim = begun.claim
+        if not isinstance(said, Agreed):
+            no = refusal(said)
+            return await self.db.atomically(lambda tx: self._pin(tx, asked, claim, no))
+        checked = begun.checked
+        for _ in range(TRIES):
+            plan = held_to(checked, said, None)
+            if isinstance(plan, Refusing):
+                raise plan.problem
+            try:
+                return await self.db.atomically(partial(self._store, asked=asked, claim=claim, plan=plan))
+            except StoreChanged:
+                checked = await self.validations.check_in_force(asked.request)
+        raise _busy()
+
+    # --- stored -----------------------------------------------------------------------------------
 
     async def _pin(self, tx: Write, asked: Asked, claim: Claim, result: Order | Problem) -> Reply:
         """Return the reply, pinned to the key, unless it is a refusal that a repeat may not meet."""
@@ -221,7 +249,7 @@ class Placements(Struct, frozen=True):
         now = self.clock()
         order = new_order(claim.holds or self.new_id(), asked, plan, now)
         url = plan.checked.store.webhook_url
-        await queries.insert_order(tx, order)
+        await queries.insert_order(tx, order, store_version=plan.checked.store.version)
         await audit(tx, "order", order.id, detail={"storeId": order.store_id})
         await keys.hold(tx, claim, order_id=order.id)
         if url is None:
@@ -278,3 +306,18 @@ class Placements(Struct, frozen=True):
             request.payment
         )
         return [keyed.sign(secret, said) for secret in self.secrets]
+
+
+def _refusal(plan: Plan, used: UUID | None) -> Problem:
+    """Return the plan's refusal; that its token was used comes first."""
+    if used is not None:
+        return already_placed(used)
+    assert isinstance(plan, Refusing)
+    return plan.problem
+
+
+def _busy() -> errors.ServiceUnavailable:
+    return errors.ServiceUnavailable(
+        "The store was changed again and again while the order was checked. Nothing was placed. Try again.",
+        retry_after=RETRY_SECONDS,
+    )

@@ -1,12 +1,13 @@
 """What a request to place an order comes to, before anything of it has happened."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from uuid import UUID
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mercato.clock import Clock
 from mercato.errors import Problem
 from mercato.orders import amounts
 from mercato.orders.keys import Claim, Reply
@@ -18,8 +19,8 @@ from mercato.orders.replies import Agreed
 from mercato.orders.request import PlaceOrderRequest
 from mercato.orders.results import claimed_total, total_different
 from mercato.orders.submission import Submission
-from mercato.orders.tokens import Validated
-from mercato.orders.validation import Checked
+from mercato.orders.tokens import Seal, TokenExpired, digest_of
+from mercato.orders.validation import Checked, Validations
 from mercato.partners.model import Caller
 
 Present = Callable[[Order | Problem], Reply]
@@ -56,6 +57,16 @@ Plan = Refusing | Ready | Checked
 """What to do once the key is claimed: refuse, store, or ask the store first."""
 
 
+Check = Callable[[PlaceOrderRequest], Awaitable[Checked]]
+
+
+class Unasked(Struct, frozen=True):
+    """An order without a token whose key is claimed: its store is to be asked before it is stored."""
+
+    claim: Claim
+    checked: Checked
+
+
 class Told(Struct, frozen=True):
     """An order that is stored, and what its store must be told."""
 
@@ -65,16 +76,58 @@ class Told(Struct, frozen=True):
     """The order, if this request has stored it."""
 
 
-def held_to(checked: Checked, terms: Validated) -> Plan:
-    """Return what to do with an order of the token's: its price must still be the one that was agreed on."""
-    found, token_id = checked.review, terms.token_id
+class Planner(Struct, frozen=True):
+    """Plans placements: nothing has happened yet, for the key may have its reply already."""
+
+    clock: Clock
+    validations: Validations
+    seal: Seal
+
+    async def plan(self, asked: Asked) -> Plan:
+        """Return what to do, should the key be free.
+
+        A token's order is checked against the store as this process knows it: it is stored only if the store has not
+        changed. A refusal, and what the store is asked, are of the store as it is in force.
+        """
+        if asked.request.validated_order_token is not None:
+            plan = await self._plan(asked, self.validations.check)
+            if not isinstance(plan, Refusing):
+                return plan
+        return await self.plan_in_force(asked)
+
+    async def plan_in_force(self, asked: Asked) -> Plan:
+        """Return what to do with every change of the store that was committed before this call."""
+        return await self._plan(asked, self.validations.check_in_force)
+
+    async def _plan(self, asked: Asked, check: Check) -> Plan:
+        token = asked.request.validated_order_token
+        try:
+            checked = await check(asked.request)
+            if token is None:
+                reasons = checked.review.reasons
+                return Refusing(refusal(reasons)) if reasons else checked
+            digest = digest_of(asked.caller.partner_id, checked.store.id, checked.review)
+            terms = self.seal.read(token, digest=digest, now=self.clock())
+        except TokenExpired as problem:
+            return Refusing(problem, problem.token_id)
+        except Problem as problem:
+            return Refusing(problem)
+        return held_to(checked, Agreed(terms.sums, terms.estimated_ready_at), terms.token_id)
+
+
+def held_to(checked: Checked, agreed: Agreed, token_id: UUID | None) -> Refusing | Ready:
+    """Return what to do with an order that was agreed on: its price must still be the same.
+
+    It was agreed on when its token was made, or without one a moment ago, when its store was asked.
+    """
+    found = checked.review
     if found.reasons:
         return Refusing(refusal(found.reasons), token_id)
     assert found.sums is not None, "an order without a price has reasons against it"
-    sums = replace(found.sums, extras=terms.sums.extras)
-    if sums != terms.sums:
-        return Refusing(total_different(sums), token_id)
-    agreed = Agreed(sums, terms.estimated_ready_at)
+    sums = replace(found.sums, extras=agreed.sums.extras)
+    if sums != agreed.sums:
+        at = None if token_id is None else "/validatedOrderToken"
+        return Refusing(total_different(sums, at), token_id)
     different = claimed_total(found, agreed)
     return Ready(checked, agreed, token_id) if different is None else Refusing(different, token_id)
 

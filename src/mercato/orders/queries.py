@@ -7,7 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Row, Select, Update, bindparam, delete, func, literal_column, select
+from sqlalchemy import Row, Select, Update, bindparam, delete, func, insert, literal_column, select
 
 from mercato.db.engine import Read, Write
 from mercato.db.prepared import prepared, prepared_insert, prepared_update
@@ -41,7 +41,17 @@ _UNTOUCHED: Final = (
 )
 """Whatever happens to an order leaves an entry in its history, or takes its customer out."""
 
-_INSERT_ORDER: Final = prepared_insert(orders)
+_INSERT_ORDER: Final = prepared(
+    insert(orders).from_select(
+        orders.c.keys(),
+        select(*(bindparam(column.name, type_=column.type) for column in orders.c)).where(
+            select(stores.c.id)
+            .where(stores.c.id == bindparam("its_store"), stores.c.version == bindparam("its_version"))
+            .exists()
+        ),
+        include_defaults=False,
+    )
+)
 _BY_ID: Final = prepared(select(orders).where(*_ITS_ID))
 _BY_ID_HELD: Final = prepared(_BY_ID.with_for_update())
 _OF_TOKEN: Final = prepared(select(orders.c.id).where(orders.c.token_id == bindparam("its_token")))
@@ -57,10 +67,21 @@ _ENUMS: Final = {"state": OrderState, "status": OrderStatus, "answer": StoreAnsw
 # --- orders ---------------------------------------------------------------------------------------
 
 
-async def insert_order(tx: Write, order: OrderRow) -> None:
-    """Store an order. The unique index refuses a second one of the same validation token."""
+class StoreChanged(Exception):  # noqa: N818  # a verdict: the order is to be checked anew
+    """The store is not as it was when the order was checked."""
+
+
+async def insert_order(tx: Write, order: OrderRow, *, store_version: int) -> None:
+    """Store an order that was checked against this version of its store. Raises StoreChanged if it has another.
+
+    The version is the one that is committed when the statement begins, so every change that was acknowledged before
+    is seen. One that commits at the same moment comes after the order: for that the row need not be locked, and
+    orders of one store don't wait for each other. The unique index refuses a second order of the same token.
+    """
     values = {name: getattr(order, name) for name in OrderRow.__struct_fields__}
-    await tx.execute(_INSERT_ORDER, _stored(values))
+    checked = {"its_store": order.store_id, "its_version": store_version}
+    if (await tx.execute(_INSERT_ORDER, _stored(values) | checked)).rowcount != 1:
+        raise StoreChanged
 
 
 async def find_order(tx: Read, caller: Caller, order_id: UUID, *, lock: bool = False) -> OrderRow | None:

@@ -49,7 +49,7 @@ def already_placed(order_id: UUID) -> errors.OrderAlreadyPlaced:
     )
 
 
-def total_different(sums: Sums, at: str = "/validatedOrderToken") -> errors.OrderTotalDifferent:
+def total_different(sums: Sums, at: str | None) -> errors.OrderTotalDifferent:
     """Return the refusal that says what the order costs now, and which member says otherwise."""
     total = amounts.wire(sums).total
     words = f"The order's total is {total} {sums.currency} now. Validate it again and show the customer the new total."

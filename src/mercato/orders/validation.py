@@ -40,7 +40,11 @@ class Checked(Struct, frozen=True):
 
 
 class Validations(Struct, frozen=True):
-    """Validates orders. `seconds` bound the call of a store's webhook."""
+    """Validates orders. `seconds` bound the call of a store's webhook.
+
+    What is answered is true of the store as it was at some instant after the request came, in whatever process it
+    was changed: so its version is read before anything is checked, or its webhook called.
+    """
 
     db: Database
     clock: Clock
@@ -56,7 +60,7 @@ class Validations(Struct, frozen=True):
         Raises StoreNotFound, CatalogSetNotFound, ValidationFailed for what is wrong with the request itself,
         and StoreUnreachable when the store gave no usable answer.
         """
-        checked = await self.check(order)
+        checked = await self.check_in_force(order)
         reasons = checked.review.reasons
         agreed: Agreed | None = None
         if not reasons:
@@ -70,8 +74,21 @@ class Validations(Struct, frozen=True):
         )
 
     async def check(self, order: OrderCore | PlaceOrderRequest) -> Checked:
-        """Return the order as our own rules find it. Raises as `validate` does, but for the store's part."""
-        store, catalog = await self.menus.get(order.cart.store_id, order.cart.catalog_set_id)
+        """Return the order as our own rules find it. Raises as `validate` does, but for the store's part.
+
+        The store may have changed in another process: what follows from this is to be held against its version.
+        """
+        return self._checked(order, *await self.menus.get(order.cart.store_id, order.cart.catalog_set_id))
+
+    async def check_in_force(self, order: OrderCore | PlaceOrderRequest) -> Checked:
+        """Return and raise as `check`, with every change of the store that was committed before this call."""
+        return self._checked(
+            order, *await self.menus.get_in_force(order.cart.store_id, order.cart.catalog_set_id)
+        )
+
+    def _checked(
+        self, order: OrderCore | PlaceOrderRequest, store: StoreRow, catalog: CompiledCatalog
+    ) -> Checked:
         found = review(order, store=store, catalog=catalog, now=self.clock(), new_id=self.new_id)
         return Checked(store, catalog, found)
 

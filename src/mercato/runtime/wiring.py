@@ -27,6 +27,7 @@ from mercato.orders import tokens as order_tokens
 from mercato.orders.changes import Changes
 from mercato.orders.following import Orders
 from mercato.orders.placement import Placements
+from mercato.orders.plan import Planner
 from mercato.orders.resend import Resender
 from mercato.orders.submission import Submitter
 from mercato.orders.tokens import Seal
@@ -200,14 +201,15 @@ def _ordering(
     changes = Changes(clock.new_id)
     seal = Seal(vault.derive(order_tokens.PURPOSE), clock.new_id)
     submitter = Submitter(db, now, clock.new_id, vault, calls, changes)
+    validations = Validations(db, now, clock.new_id, menus, calls, seal, settings.validate_seconds)
     placements = Placements(
         db=db,
         clock=now,
         new_id=clock.new_id,
-        validations=Validations(db, now, clock.new_id, menus, calls, seal, settings.validate_seconds),
+        planner=Planner(now, validations, seal),
+        validations=validations,
         submitter=submitter,
         changes=changes,
-        seal=seal,
         secrets=vault.derive(placement.PURPOSE),
         seconds=settings.place_seconds,
         resend=timedelta(seconds=settings.place_resend_seconds),

@@ -1,4 +1,7 @@
-"""Stores in memory: read once, forgotten at every change, in this process at once and in others within a second."""
+"""Stores in memory: read once, forgotten at every change, in this process at once and in others within a second.
+
+Carts and catalog reads take a store as it is here. What must not be late takes it `in_force`.
+"""
 
 from collections import OrderedDict
 from typing import Final
@@ -41,10 +44,31 @@ class StoreCache:
         return row
 
     async def find(self, store_id: UUID) -> StoreRow | None:
-        """Return the store, whoever's it is."""
+        """Return the store, whoever's it is; another process's change may be missing for half a second."""
+        return self.cached(store_id) or await self._read(store_id)
+
+    async def find_in_force(self, store_id: UUID) -> StoreRow | None:
+        """Return the store, whoever's it is, with every change that any process had committed before this call.
+
+        That takes one read of its version, on the primary, if the store is in memory and has not changed.
+        """
         row = self.cached(store_id)
-        if row is not None:
+        if row is None:
+            return await self._read(store_id)
+        version = await self._db.read_now(lambda tx: queries.find_version(tx, store_id))
+        if version == row.version:
             return row
+        self._rows.pop(store_id.int, None)
+        return await self._read(store_id)
+
+    async def get_own(self, caller: Caller, store_id: UUID) -> StoreRow:
+        """Return the caller's store as it is in force. Raises StoreNotFound, also for another partner's."""
+        row = await self.find_in_force(store_id)
+        if row is None or row.partner_id != caller.partner_id:
+            raise errors.StoreNotFound(store_id)
+        return row
+
+    async def _read(self, store_id: UUID) -> StoreRow | None:
         self.lookups.misses += 1
         seen = self._changes
         async with self._db.read() as tx:
@@ -53,13 +77,6 @@ class StoreCache:
             self._rows[store_id.int] = row
             if len(self._rows) > self._most:
                 self._rows.popitem(last=False)
-        return row
-
-    async def get_own(self, caller: Caller, store_id: UUID) -> StoreRow:
-        """Return the caller's store. Raises StoreNotFound, also for another partner's."""
-        row = await self.find(store_id)
-        if row is None or row.partner_id != caller.partner_id:
-            raise errors.StoreNotFound(store_id)
         return row
 
     def _forget(self, key: str | None) -> None:

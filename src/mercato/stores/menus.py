@@ -33,7 +33,15 @@ class Menus(Struct, frozen=True):
 
         Raises StoreNotFound, and CatalogSetNotFound for a set that never was the store's.
         """
-        store = await self.cache.find(store_id)
+        return await self._with_set(await self.cache.find(store_id), store_id, catalog_set_id)
+
+    async def get_in_force(self, store_id: UUID, catalog_set_id: UUID) -> tuple[StoreRow, CompiledCatalog]:
+        """Return and raise as `get`, with every change that any process had committed before this call."""
+        return await self._with_set(await self.cache.find_in_force(store_id), store_id, catalog_set_id)
+
+    async def _with_set(
+        self, store: StoreRow | None, store_id: UUID, catalog_set_id: UUID
+    ) -> tuple[StoreRow, CompiledCatalog]:
         if store is None:
             raise errors.StoreNotFound(store_id)
         current = store.catalog_set_id

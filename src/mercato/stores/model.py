@@ -279,7 +279,10 @@ class SoldOut(Struct, frozen=True):
 
 
 class StoreRow(Struct, frozen=True):
-    """A store as it is stored, with its current set: the small pointer that caches hold."""
+    """A store as it is stored, with its current set: the small pointer that caches hold.
+
+    Nothing in it is older than `version`; a store that has another version by now has changed since.
+    """
 
     id: UUID
     onboarding_id: UUID
@@ -305,6 +308,7 @@ class StoreRow(Struct, frozen=True):
     resume_at: datetime | None
     created_at: datetime
     updated_at: datetime
+    version: int
     catalog_set_id: UUID
     currency: str
     sold_out: tuple[SoldOut, ...]

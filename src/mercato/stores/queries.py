@@ -9,9 +9,22 @@ from uuid import UUID
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Row, Select, and_, delete, insert, or_, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    insert,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from mercato.db.engine import Read, Write
+from mercato.db.prepared import prepared
 from mercato.db.tables import catalog_owners as owners
 from mercato.db.tables import catalog_sets as sets
 from mercato.db.tables import onboardings, partners, sold_out_items, stores
@@ -128,6 +141,7 @@ _STORE: Final = (
     .join(partners, partners.c.id == stores.c.partner_id, isouter=True)
     .where(partners.c.suspended_at.is_(None))
 )
+_VERSION: Final = prepared(select(stores.c.version).where(stores.c.id == bindparam("its_id")))
 
 
 async def insert_store(tx: Write, onboarding: Onboarding, *, now: datetime) -> None:
@@ -151,6 +165,7 @@ async def insert_store(tx: Write, onboarding: Onboarding, *, now: datetime) -> N
             paused=False,
             created_at=now,
             updated_at=now,
+            version=1,
         )
     )
 
@@ -160,8 +175,20 @@ async def find_store(tx: Read, store_id: UUID) -> StoreRow | None:
     row = await tx.first(_STORE.where(stores.c.id == store_id))
     if row is None:
         return None
+    # After the version, never before it: a change in between is noticed by who compares versions.
     sold_out = await _sold_out(tx, [store_id])
     return _store(row, sold_out.get(store_id, ()))
+
+
+async def find_version(tx: Read, store_id: UUID) -> int | None:
+    """Return the store's version as it is committed now."""
+    found: int | None = await tx.scalar(_VERSION, {"its_id": store_id})
+    return found
+
+
+async def increment_version(tx: Write, store_id: UUID) -> None:
+    """Make every plan that was made for the store before this transaction invalid. It may not be there yet."""
+    await tx.execute(update(stores).where(stores.c.id == store_id).values(version=stores.c.version + 1))
 
 
 async def list_places(tx: Read, store_ids: Sequence[UUID]) -> list[StoreRow]:

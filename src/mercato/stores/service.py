@@ -13,7 +13,6 @@ from mercato.catalog.compiled import CompiledCatalogs
 from mercato.catalog.runs import OPEN, Owner, Run
 from mercato.clock import Clock, MakeId, rfc3339
 from mercato.db.audit import audit
-from mercato.db.changes import announce
 from mercato.db.engine import Database
 from mercato.geo.gazetteer import Location
 from mercato.outbound.urls import origin_of
@@ -21,8 +20,8 @@ from mercato.partners.model import Caller
 from mercato.partners.vault import Vault
 from mercato.stores import endpoints, places, queries, rules
 from mercato.stores.address import AddressRequest, address_of
-from mercato.stores.cache import TOPIC, StoreCache
-from mercato.stores.changes import OnChange, changed
+from mercato.stores.cache import StoreCache
+from mercato.stores.changes import OnChange, changed, invalidate
 from mercato.stores.ids import IdMappings
 from mercato.stores.model import (
     ItemAvailabilityRequest,
@@ -144,7 +143,7 @@ class Stores(Struct, frozen=True):
                 raise errors.StoreNotFound(store_id)
             await queries.replace_sold_out(tx, store_id, gone=gone, back=back)
             await audit(tx, "store", store_id, detail={"soldOut": len(gone), "available": len(back)})
-            await announce(tx, TOPIC, str(store_id))
+            await invalidate(tx, store_id)
             after = await queries.find_store(tx, store_id)
         assert after is not None
         return after.unavailable_at(now)

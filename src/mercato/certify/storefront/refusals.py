@@ -131,11 +131,11 @@ async def other_total(bench: Bench) -> str:
     "new-body-new-key",
     "Another request has another key",
     proves="a key names one request",
-    advice="When anything of an order changes, its token too, make a new Idempotency-Key.",
+    advice="When anything of an order changes after its store has said no, make a new Idempotency-Key.",
 )
 async def new_body_new_key(bench: Bench) -> str:
-    """Look for two bodies under one key, in all that was refused."""
-    for name in ("declined", "different", "new-problem"):
+    """Look for two bodies under one key, in all that a store has refused: before there is an order a key stays free."""
+    for name in ("declined", "new-problem"):
         bodies: dict[str, Call] = {}
         for call in (await bench.played(name)).of("place"):
             before = bodies.setdefault(call.headers.get("idempotency-key", ""), call)

@@ -1,6 +1,6 @@
 """Onboardings, the stores they become, and what is sold out."""
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, Table, Text, text
 
 from mercato.db.tables.base import metadata
 from mercato.db.types import Id, Instant
@@ -67,6 +67,8 @@ stores = Table(
     Column("resume_at", Instant),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
+    # Incremented by every change of what an order is checked against: this row, the current set, sold-out items.
+    Column("version", Integer, nullable=False),
 )
 Index("ix_stores_partner_id", stores.c.partner_id, stores.c.id)
 Index("ix_stores_partner_store_id", stores.c.partner_id, stores.c.partner_store_id)

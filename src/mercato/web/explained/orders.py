@@ -40,7 +40,8 @@ PAGES: Final = {
     "ORDER_TOTAL_DIFFERENT": Explained(
         "`amounts.total`, or the total that was validated, is not what the order costs now: a price, a fee "
         "or a tax has changed since.",
-        "Validate again, show the customer the new total, and place with a new `Idempotency-Key`.",
+        "Validate again, show the customer the new total, and place with the new token. Nothing was stored: the "
+        "`Idempotency-Key` is still free.",
         script(place(order(more='"amounts": {"total": "0.01"},\n  '))),
     ),
     "ADDRESS_INVALID": Explained(
@@ -52,7 +53,7 @@ PAGES: Final = {
         "The `validatedOrderToken` is malformed, older than 15 minutes, of another storefront, or of "
         "another order: items, quantities, modifiers, fulfilment and amounts have to be those that were "
         "validated.",
-        "Validate the order as it is now, and place it with the new token and a new `Idempotency-Key`.",
+        "Validate the order as it is now, and place it with the new token. The `Idempotency-Key` is still free.",
         script(place(order(more='"validatedOrderToken": "of another order",\n  '))),
     ),
     "STORE_CLOSED": Explained(
@@ -82,7 +83,8 @@ PAGES: Final = {
         script(call("/v1/marketfront/orders/place", order(), key="SHOP_KEY")),
     ),
     "IDEMPOTENCY_KEY_REUSED": Explained(
-        "The `Idempotency-Key` came within 24 hours with another request. The first one stands.",
+        "The `Idempotency-Key` came within 24 hours with another request, which made an order or is still running. "
+        "The first one stands.",
         "A key belongs to one order: make a new one for each. To repeat a request, send exactly the same "
         "body again.",
         script(

@@ -447,6 +447,7 @@ def upgrade() -> None:
         sa.Column("resume_at", sa.BigInteger(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_stores")),
         sa.UniqueConstraint("onboarding_id", name=op.f("uq_stores_onboarding_id")),
     )

@@ -1,0 +1,274 @@
+"""Decisions §13: what one process has acknowledged is in force in every other, for Validate, Place and Commerce reads.
+
+Two services on one database; both know the store when the one changes it and the other is asked at once, long before
+its caches hear of the change.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.api.trade import MERCHANT, VALIDATE, Trade, line, tea, trade
+from tests.catalog.documents import CAKE, TEA, cafe
+from tests.service import Client, Merchant, Reply, service
+
+from mercato.db.changes import ChangeFeed
+
+ROUNDS = 3
+
+
+@dataclass
+class Two:
+    """A trade whose merchant and storefront talk to one service; `there` is the same store at the other."""
+
+    here: Trade
+    there: Trade
+
+    @property
+    def path(self) -> str:
+        return f"/v1/commerce/stores/{self.here.store['storeId']}"
+
+    async def warm(self) -> None:
+        """Have the other service know the store as it is."""
+        await self.there.validate(self.there.order())
+
+
+@pytest.fixture
+async def two(
+    database_url: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Two]:
+    async def hear_nothing(_feed: ChangeFeed) -> None:
+        await asyncio.Event().wait()
+
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(service(database_url, tmp_path / "data"))
+        # Its caches hear of no change of the other: nothing below may count on when they do.
+        monkeypatch.setattr(ChangeFeed, "run", hear_nothing)
+        second = await stack.enter_async_context(service(database_url, tmp_path / "data", works=False))
+        here = await trade(first, shop)
+
+        def at_second(client: Client) -> Client:
+            return Client(second.base, client.key, client.session)
+
+        yield Two(here, replace(here, mercato=second, pos=at_second(here.pos), front=at_second(here.front)))
+
+
+Act = Callable[[Two], Awaitable[None]]
+
+
+async def pause(two: Two) -> None:
+    await done(two.here.pos.post(f"{two.path}/status", {"status": "paused"}))
+
+
+async def resume(two: Two) -> None:
+    await done(two.here.pos.post(f"{two.path}/status", {"status": "online"}))
+
+
+async def sell_out(two: Two, *, available: bool = False) -> None:
+    body = {"items": [{"itemId": TEA, "available": available}]}
+    await done(two.here.pos.post(f"{two.path}/item-availability", body))
+
+
+async def bring_back(two: Two) -> None:
+    await sell_out(two, available=True)
+
+
+async def raise_price(two: Two) -> None:
+    await serve(two, lambda menu: menu["items"][TEA].update(basePrice="3.50"))
+
+
+async def take_off(two: Two) -> None:
+    def without_tea(menu: Any) -> None:
+        del menu["items"][TEA]
+        menu["sections"][next(id_ for id_, one in menu["sections"].items() if TEA in one["itemIds"])][
+            "itemIds"
+        ].remove(TEA)
+
+    await serve(two, without_tea)
+
+
+async def serve_first_menu(two: Two) -> None:
+    await serve(two, lambda _menu: None)
+
+
+async def serve(two: Two, change: Callable[[Any], None]) -> None:
+    menu = cafe()
+    change(menu)
+    run = await two.here.mercato.run(two.here.pos, two.here.store["storeId"], two.here.shop.host(menu))
+    assert run["status"] == "succeeded", run
+
+
+async def raise_minimum(two: Two) -> None:
+    await update(two, minimumOrderAmount="100.00")
+
+
+async def drop_minimum(two: Two) -> None:
+    await update(two, minimumOrderAmount=None)
+
+
+async def update(two: Two, **members: Any) -> None:
+    await done(two.here.pos.call("PUT", two.path, members))
+
+
+async def done(asked: Awaitable[Reply]) -> None:
+    reply = await asked
+    assert reply.status == 200, reply.body
+
+
+CHANGES = [
+    pytest.param(pause, resume, "STORE_CLOSED", id="paused"),
+    pytest.param(sell_out, bring_back, "ITEM_UNAVAILABLE", id="sold out"),
+    pytest.param(raise_price, serve_first_menu, "ORDER_TOTAL_DIFFERENT", id="another price"),
+    pytest.param(take_off, serve_first_menu, "ITEM_UNAVAILABLE", id="no such item in the new set"),
+    pytest.param(raise_minimum, drop_minimum, "ORDER_BELOW_MINIMUM", id="updated"),
+]
+
+
+def refused(reply: Reply, code: str) -> None:
+    assert (reply.status, reply.json()["errorCode"]) == (400, code), reply.body
+
+
+@pytest.mark.parametrize("with_token", [True, False], ids=["token", "no token"])
+@pytest.mark.parametrize(("change", "undo", "code"), CHANGES)
+async def test_after_an_acknowledged_change_no_order_is_placed_against_the_state_before(
+    two: Two, change: Act, undo: Act, code: str, with_token: bool
+):
+    for _ in range(ROUNDS):
+        # What the customer was shown: without a token the request itself says what it costs.
+        order = two.there.order(amounts={"total": "5.80"})
+        if with_token:
+            order["validatedOrderToken"] = await two.there.token(order)
+        await two.warm()
+        await change(two)
+        refused(await two.there.place(order), code)
+        # Neither is one refused for what is over.
+        await undo(two)
+        assert (await two.there.place(order)).status == 201
+    assert len((await two.here.pos.get(MERCHANT)).json()["orders"]) == ROUNDS
+
+
+@pytest.mark.parametrize(("change", "undo", "code"), CHANGES)
+async def test_after_an_acknowledged_change_no_order_is_validated_against_the_state_before(
+    two: Two, change: Act, undo: Act, code: str
+):
+    for _ in range(ROUNDS):
+        await two.warm()
+        await change(two)
+        said = await two.there.validate(two.there.order())
+        if code == "ORDER_TOTAL_DIFFERENT":
+            assert said["order"]["amounts"]["total"] == "7.80"
+        else:
+            assert [one["code"] for one in said["order"]["errors"]] == [code]
+        await undo(two)
+        said = await two.there.validate(two.there.order())
+        assert (said["isValid"], said["order"]["amounts"]["total"]) == (True, "5.80")
+
+
+@pytest.mark.parametrize("name", ["validate", "place"])
+async def test_after_an_update_the_store_is_called_where_it_is_now(two: Two, name: str):
+    token = await two.there.token(two.there.order())
+    await two.warm()
+    await update(two, webhookUrl=two.here.shop.base + "/moved")
+    while not two.here.shop.received.empty():
+        two.here.shop.received.get_nowait()
+    if name == "validate":
+        await two.there.validate(two.there.order())
+    else:
+        assert (await two.there.place(two.there.order(validatedOrderToken=token))).status == 201
+    path, _, _ = await two.here.shop.webhook()
+    assert path == f"/moved/{name}"
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [(pause, 400), (raise_price, 400), (sell_out, 400), (None, 201)],
+    ids=["paused", "another price", "sold out", "a new name"],
+)
+async def test_a_store_that_changes_while_it_is_asked_is_checked_again_before_its_order_is_stored(
+    two: Two, change: Act | None, status: int
+):
+    async def meanwhile(_request: web.Request, _body: bytes) -> web.Response:
+        await (update(two, name="Renamed") if change is None else change(two))
+        return web.json_response({"isValid": True, "amounts": {"fees": "1.00"}})
+
+    two.here.shop.answers["validate"] = meanwhile
+    reply = await two.there.place(two.there.order())
+    assert reply.status == status, reply.body
+    if status == 201:
+        # What the store agreed to stands, and it is not asked twice.
+        assert reply.json()["amounts"]["total"] == "6.80"
+    orders = (await two.here.pos.get(MERCHANT)).json()["orders"]
+    assert len(orders) == (status == 201)
+    called = [two.here.shop.received.get_nowait()[0] for _ in range(two.here.shop.received.qsize())]
+    assert called.count("/hooks/validate") == 1
+
+
+async def test_a_store_that_never_stands_still_is_an_answer_that_may_be_tried_again(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+):
+    token = await two.there.token(two.there.order())
+    check = two.there.mercato.app.validations.menus.cache.find_in_force
+
+    async def changed_again(store_id: Any) -> Any:
+        row = await check(store_id)
+        await update(two, name="Again")
+        return row
+
+    monkeypatch.setattr(two.there.mercato.app.cache, "find_in_force", changed_again)
+    await update(two, name="Another")
+    reply = await two.there.place(two.there.order(validatedOrderToken=token), key="k")
+    said = reply.json()
+    assert (reply.status, said["errorCode"], said["retryable"]) == (503, "SERVICE_UNAVAILABLE", True)
+    monkeypatch.undo()
+    assert (await two.there.place(two.there.order(validatedOrderToken=token), key="k")).status == 201
+
+
+async def test_a_merchant_reads_its_own_writes_in_every_process(two: Two):
+    pos = two.there.pos
+    await two.warm()
+    for status in ("paused", "online") * 10:
+        await done(two.here.pos.post(f"{two.path}/status", {"status": status}))
+        assert (await pos.get(f"{two.path}/status")).json()["status"] == status
+        assert (await pos.get(two.path)).json()["status"] == status
+        listed = (await pos.get(f"/v1/commerce/stores?status={status}")).json()["stores"]
+        assert [one["storeId"] for one in listed] == [two.here.store["storeId"]]
+    await raise_price(two)
+    set_id = (await pos.get(two.path)).json()["catalogSetId"]
+    assert set_id == (await two.here.pos.get(two.path)).json()["catalogSetId"]
+    runs = (await pos.get(f"{two.path}/catalog-ingest")).json()["runs"]
+    assert [run["status"] for run in runs] == ["succeeded"]
+
+
+async def test_an_item_of_a_set_that_has_just_become_current_can_be_sold_out_in_every_process(two: Two):
+    await two.there.pos.get(two.path)
+    cocoa = "aaaaaaaa-aaaa-5aaa-8aaa-aaaaaaaaaaaa"
+    await serve(two, lambda menu: menu["items"].update({cocoa: menu["items"][CAKE] | {"itemId": cocoa}}))
+    body = {"items": [{"itemId": cocoa, "available": False}]}
+    reply = await two.there.pos.post(f"{two.path}/item-availability", body)
+    assert reply.json() == {"unavailableItemIds": [cocoa]}
+
+
+async def test_carts_go_on_without_a_read_of_the_database(two: Two):
+    """Only what is placed or validated pays for being in force everywhere."""
+    await two.warm()
+    reads = 0
+    app = two.there.mercato.app
+    read_now = app.db.read_now
+
+    async def counted(block: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return await read_now(block)
+
+    app.db.read_now = counted  # type: ignore[method-assign]
+    ids = {name: two.here.store[name] for name in ("storeId", "catalogSetId")}
+    for item in (tea(), line(CAKE)):
+        assert (await two.there.front.post("/v1/marketfront/carts/add", {"item": item} | ids)).status == 200
+    assert reads == 0
+    assert (await two.there.front.post(VALIDATE, two.there.order())).status == 200
+    assert reads == 1
