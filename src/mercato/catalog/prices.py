@@ -10,6 +10,7 @@ import msgspec
 
 from mercato.catalog import money
 from mercato.catalog.findings import Findings, escape
+from mercato.catalog.near_misses import price_hint
 from mercato.catalog.rules import Rule
 from mercato.catalog.shape import said
 from mercato.catalog.source import Form, Source
@@ -39,7 +40,7 @@ class _Read(dict[Written, tuple[int | None, str | None, int | None]]):
         try:
             minor = _minor(price, self._scale)
         except money.MoneyError as fault:
-            self.refused[price] = str(fault)
+            self.refused[price] = str(fault) + (price_hint(price) if isinstance(price, str) else "")
             return None, None, None
         served = money.scaled(minor, self._scale)
         return minor, served, None if served == price else _growth(price, served)
@@ -74,6 +75,10 @@ class Prices:
         if None in self._read:
             self._warn_without(prices)
         return found
+
+    def any_negative(self) -> bool:
+        """Tell whether any price that was read is below zero."""
+        return any(minor is not None and minor < 0 for minor, _, _ in self._read.values())
 
     def overrides(self) -> None:
         """Put minor units into the column of overrides, and the texts that are served into the members.

@@ -57,6 +57,14 @@ class Rule(Enum):
     INVALID_TIME = "invalid-time", "Write HH:mm:ss in the store's local time."
     WINDOW_INVERTED = "window-inverted", "Write two windows, the first one until 00:00:00."
     TOO_MANY_WINDOWS = "too-many-windows", "Write one window where several follow on one another."
+    MISNAMED_MEMBER = (
+        "misnamed-member",
+        "Rename the member if you meant the other one; a member of your own is served unchanged.",
+    )
+    NEGATIVE_PRICE = (
+        "negative-price",
+        "Write a price of zero or more. A choice below zero lowers what it is added to; if that is meant, it is fine.",
+    )
     NOT_LISTED = "not-listed", "Mend those that are listed, and check again."
 
     def __init__(self, id: str, advice: str) -> None:  # noqa: A002  # the word of SARIF and of this page

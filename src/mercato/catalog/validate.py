@@ -12,6 +12,7 @@ from mercato.catalog.duplicates import repeats_a_key
 from mercato.catalog.findings import Findings, clipped
 from mercato.catalog.hours import read_windows
 from mercato.catalog.model import Windows
+from mercato.catalog.near_misses import warn_near_misses, warn_negative
 from mercato.catalog.prices import Prices
 from mercato.catalog.read import BOM, read, read_tables
 from mercato.catalog.references import resolve
@@ -73,6 +74,9 @@ def _validate(
     for table in source.tables:
         _warn_nameless(table, findings)
     _warn_idle_overrides(source, findings)
+    warn_near_misses(source, findings)
+    if prices.any_negative():
+        warn_negative(source, item_prices, findings)
     return valid
 
 

@@ -1,0 +1,128 @@
+"""What lint says of members and prices that look like something else was meant."""
+
+import time
+from typing import Any
+
+import pytest
+from tests.catalog.documents import CAKE, CATALOG, DRINKS, EXTRAS, LEMON, TEA, cafe, outcome
+from tests.catalog.test_catalog_published import MENUS
+
+from mercato.catalog.near_misses import MOST_NEAR, price_hint
+from mercato.catalog.rules import Rule
+
+
+def near(document: Any) -> list[tuple[str, str]]:
+    """Return path and end of the message of each warning about a near miss."""
+    made = outcome(document)
+    rules = {Rule.MISNAMED_MEMBER.id, Rule.NEGATIVE_PRICE.id}
+    return [
+        (warning.path, warning.message)
+        for warning, rule in zip(made.warnings, made.warning_rules, strict=True)
+        if rule in rules
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "entity", "member", "written"),
+    [
+        ("items", TEA, "modifierGroupIds", "modifierGroups"),
+        ("items", TEA, "modifierGroupIds", "modifier_group_ids"),
+        ("items", TEA, "basePrice", "price"),
+        ("items", TEA, "basePrice", "basePrise"),
+        ("items", TEA, "basePrice", "BasePrice"),
+        ("sections", DRINKS, "itemIds", "items"),
+        ("sections", DRINKS, "itemIds", "item_ids"),
+        ("sections", DRINKS, "name", "title"),
+        ("modifierGroups", EXTRAS, "minimumAllowed", "min"),
+        ("modifierGroups", EXTRAS, "maximumAllowed", "maximum_allowed"),
+        ("catalogs", CATALOG, "sectionIds", "sections"),
+    ],
+)
+def test_a_member_close_to_one_that_means_something_is_warned_of(
+    table: str, entity: str, member: str, written: str
+):
+    document = cafe()
+    row = document[table][entity]
+    row[written] = row.pop(member)
+    [(path, message)] = near(document)
+    assert path == f"/{table}/{entity}/{written}"
+    assert message.endswith(f"has the member {written}, which has no meaning here. Did you mean {member}?")
+
+
+def test_a_table_under_another_name_is_warned_of():
+    document = cafe()
+    document["categories"] = document.pop("sections")
+    document["catalogs"][CATALOG]["sectionIds"] = []
+    [(path, message)] = near(document)
+    assert (path, message.endswith("Did you mean sections?")) == ("/categories", True)
+
+
+def test_unknown_members_that_are_close_to_nothing_are_no_ones_business():
+    document = cafe()
+    document["items"][TEA] |= {"kcal": 2, "vegan": True, "price": "9.99", "id": "x"}
+    document["note"] = "hello"
+    assert near(document) == []
+
+
+def test_one_warning_says_how_many_entities_have_the_member():
+    document = cafe()
+    for item in document["items"].values():
+        item["price"] = item.pop("basePrice")
+    [(path, message)] = near(document)
+    assert path == f"/items/{TEA}/price"
+    assert message.endswith("Did you mean basePrice? 4 items have it.")
+
+
+def test_a_price_below_zero_is_warned_of():
+    document = cafe()
+    document["items"][CAKE]["basePrice"] = "-4.00"
+    document["modifierGroups"][EXTRAS]["priceOverrides"] = {LEMON: "-0.10"}
+    assert [path for path, _ in near(document)] == [
+        f"/items/{CAKE}/basePrice",
+        f"/modifierGroups/{EXTRAS}/priceOverrides",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("price", "hint"),
+    [
+        ("$4.50", ' Did you mean "4.50"?'),
+        ("4,50 €", ' Did you mean "4.50"?'),
+        ("USD 1,234.50", ' Did you mean "1234.50"?'),
+        ("Rs. 120", ' Did you mean "120"?'),
+        (" 4.50 ", ' Did you mean "4.50"?'),
+        ("12%", " A price is an amount, not a percentage."),
+        ("three", ""),
+        ("4.50.1", ""),
+        ("1" * 5_000 + "$", ""),
+    ],
+)
+def test_a_price_that_can_not_be_read_says_what_may_have_been_meant(price: str, hint: str):
+    assert price_hint(price) == hint
+
+
+def test_the_hint_stands_in_the_error_of_the_price():
+    document = cafe()
+    document["items"][TEA]["basePrice"] = "$2.50"
+    assert outcome(document).faults[0].message.endswith('Did you mean "2.50"?')
+
+
+def test_names_without_end_cost_little_and_are_warned_of_within_bounds():
+    document = cafe()
+    for number in range(400):
+        document["items"][f"{number:08x}-0000-5000-8000-000000000000"] = {
+            f"nam{number:03}e": "x",
+            "name": "x",
+        }
+    document["items"][TEA] |= {f"{'_' * number}base_price": "1.00" for number in range(1, 20)}
+    del document["items"][TEA]["basePrice"]
+    began = time.thread_time()
+    found = near(document)
+    assert time.thread_time() - began < 1
+    assert len(found) == MOST_NEAR
+
+
+@pytest.mark.skipif(not MENUS.is_dir(), reason="no published menus here")
+def test_published_menus_have_no_near_misses():
+    found = {path.name: near(path.read_bytes()) for path in MENUS.glob("*.json")}
+    assert all(warnings == [] for warnings in found.values()), found
