@@ -68,6 +68,11 @@ def told(answer: Any) -> Json:
     return made
 
 
+def errors_of(cart: Json) -> list[tuple[str, str]]:
+    """Return code and pointer of each of a cart's errors."""
+    return [(error["code"], error["pointer"]) for error in cart["errors"]]
+
+
 def unit_price(item: Json, document: Json) -> str:
     cart = add(item, by=menu(document))
     price: str = cart["lineItems"][0]["amounts"]["unitPrice"]
@@ -192,6 +197,37 @@ def test_every_fault_is_told_at_once_one_a_group_and_what_is_gone_makes_it_a_400
     ]
 
 
+def test_add_lists_the_faults_of_the_cart_and_of_a_line_that_is_merged_at_once():
+    document = cafe()
+    document["modifierGroups"][EXTRAS]["minimumAllowed"] = 1
+    cart = cart_of(line(TEA), line(CAKE, 2**31 - 1), line(TEA, 1, extras(line(MILK))))
+    unknown = line(TEA, 1, extras(line(MILK)), group(NOWHERE))
+    assert sorted(faults(ItemUnavailable, unknown, cart, by=menu(document))) == [
+        ("ITEM_UNAVAILABLE", "/item/modifierGroups/1"),
+        ("MODIFIER_REQUIRED", "/cart/lineItems/0/modifierGroups"),
+        ("VALIDATION_FAILED", "/cart/lineItems/1/quantity"),
+    ]
+    gone = menu(document, MILK)
+    assert sorted(faults(ItemUnavailable, line(CAKE), cart, by=gone)) == [
+        ("ITEM_UNAVAILABLE", "/cart/lineItems/2/modifierGroups/0/lineItems/0"),
+        ("MODIFIER_REQUIRED", "/cart/lineItems/0/modifierGroups"),
+        ("VALIDATION_FAILED", "/item/quantity"),
+        ("VALIDATION_FAILED", "/item/quantity"),
+    ]
+
+
+def test_what_is_gone_makes_it_a_400_however_many_rules_are_broken_before_it():
+    document = cafe()
+    document["modifierGroups"] |= {
+        f"{number:08}-0000-5000-8000-000000000000": {"itemIds": [MILK], "minimumAllowed": 1}
+        for number in range(120)
+    }
+    document["items"][TEA]["modifierGroupIds"] = list(document["modifierGroups"])
+    found = faults(ItemUnavailable, line(NOWHERE), cart_of(line(TEA)), by=menu(document))
+    assert len(found) == 100
+    assert found[-1] == ("ITEM_UNAVAILABLE", "/item")
+
+
 def test_what_the_document_or_the_store_says_is_sold_out_cannot_be_had():
     document = cafe()
     document["items"][CAKE]["isAvailable"] = False
@@ -285,6 +321,34 @@ def test_remove_never_refuses_for_modifier_rules():
     plain = remove(cart, milk, by=menu(document))
     assert plain["amounts"]["total"] == "2.50"
     assert plain["lineItems"][0]["modifierGroups"] == []
+
+
+def test_a_removal_that_leaves_a_rule_broken_lists_it_on_the_cart():
+    document = cafe()
+    document["modifierGroups"][EXTRAS]["minimumAllowed"] = 1
+    cart = add(line(TEA, 1, extras(line(MILK))), add(line(CAKE)), by=menu(document))
+    cake, tea = cart["lineItems"]
+    milk = tea["modifierGroups"][0]["lineItems"][0]["lineItemId"]
+    for left in (remove(cart, milk, by=menu(document)), update(cart, milk, 0, by=menu(document))):
+        assert errors_of(left) == [("MODIFIER_REQUIRED", "/cart/lineItems/1/modifierGroups")]
+        assert left["errors"][0]["message"] == "Extras: choose at least 1, not 0."
+    alone = remove(remove(cart, milk, by=menu(document)), cake["lineItemId"], by=menu(document))
+    assert errors_of(alone) == [("MODIFIER_REQUIRED", "/cart/lineItems/0/modifierGroups")]
+    assert alone["amounts"]["total"] == "2.50"
+    assert errors_of(remove(cart, cake["lineItemId"], by=menu(document))) == []
+
+
+def test_a_cart_with_lines_that_are_unavailable_lists_them_by_their_places_in_the_answer():
+    cart = add(line(LEMON), add(line(TEA, 1, extras(line(MILK))), add(line(CAKE))))
+    left = remove(cart, cart["lineItems"][0]["lineItemId"], by=menu(None, MILK, LEMON))
+    assert errors_of(left) == [
+        ("ITEM_UNAVAILABLE", "/cart/lineItems/0/modifierGroups/0/lineItems/0"),
+        ("ITEM_UNAVAILABLE", "/cart/lineItems/1"),
+    ]
+
+
+def test_a_cart_that_nothing_is_wrong_with_has_no_errors():
+    assert add(line(TEA))["errors"] == []
 
 
 def test_what_cannot_be_priced_stays_without_amounts_and_so_does_the_cart():

@@ -304,6 +304,26 @@ def test_faults_of_the_request_are_told_at_once():
     ]
 
 
+@pytest.mark.parametrize("currency", ["EUR", "usd", "", "US dollars"])
+def test_a_currency_that_is_sent_must_be_the_stores(currency: str):
+    for read in (Decoder(OrderCore), placing):
+        request = read(msgspec.json.encode(order(amounts={"currency": currency, "tip": "-1"})))
+        with pytest.raises(ValidationFailed) as caught:
+            review(request, store=shop(), catalog=compiled(cafe()), now=NOW, new_id=new_id)
+        first, tip = caught.value.errors
+        assert (first.code, first.pointer, tip.pointer) == (
+            "VALIDATION_FAILED",
+            "/amounts/currency",
+            "/amounts/tip",
+        )
+        assert first.message.startswith("The store sells in USD, not in ")
+
+
+@pytest.mark.parametrize("amounts", [{"currency": "USD"}, {"currency": None}, {}])
+def test_the_stores_own_currency_may_be_sent(amounts: Json):
+    assert reviewed(order(amounts=amounts)).reasons == ()
+
+
 def test_a_tip_that_takes_the_total_out_of_range_is_at_fault():
     assert refused(order(amounts={"tip": "92233720368547758.07"})) == ["/amounts/tip"]
 

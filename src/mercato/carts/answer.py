@@ -17,7 +17,7 @@ from mercato.carts.model import (
     PricedLineItem,
     PricedModifierGroup,
 )
-from mercato.carts.pricing import Priced
+from mercato.carts.pricing import MOST_FAULTS, Priced
 from mercato.catalog.model import CompiledCatalog
 from mercato.catalog.money import scaled
 from mercato.clock import MakeId
@@ -44,6 +44,7 @@ def answer(
         ],
         store_id=store_id,
         amounts=cart_amounts(priced, catalog),
+        errors=priced.faults[:MOST_FAULTS],
     )
 
 

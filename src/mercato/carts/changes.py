@@ -19,7 +19,7 @@ from mercato.carts.model import (
     UpdateCartItemRequest,
 )
 from mercato.carts.places import CART, ITEM, Place, check_bounds, in_cart, pointer
-from mercato.carts.pricing import price, refuse
+from mercato.carts.pricing import Priced, price, refuse
 from mercato.catalog.model import CompiledCatalog
 from mercato.clock import MakeId
 from mercato.errors import OrderError, ValidationFailed
@@ -88,29 +88,28 @@ def add_item(request: AddCartItemRequest, menu: Menu, new_id: MakeId) -> PricedC
     lines = list(request.cart.line_items) if request.cart is not None else []
     places = in_cart(lines)
     same = find_same(lines, request.item)
-    said: Said = None
     if same is None:
         lines.append(request.item)
         places.append(ITEM)
         check_bounds(lines, places)
+        return _checked(lines, places, menu, new_id)
+    own: list[OrderError] = []
+    quantity = lines[same].quantity + request.item.quantity
+    if quantity > MOST_QUANTITY:
+        message = f"quantity together with the cart's may be at most {MOST_QUANTITY}."
+        own.append(OrderError(code=ValidationFailed.code, message=message, pointer="/item/quantity"))
     else:
-        quantity = lines[same].quantity + request.item.quantity
-        if quantity > MOST_QUANTITY:
-            message = f"quantity together with the cart's may be at most {MOST_QUANTITY}."
-            raise ValidationFailed.at("/item/quantity", message)
         lines[same] = replace(lines[same], quantity=quantity)
-        said = places[same], "/item/quantity"
-        if has_empty_group(request.item):
-            # Such a group goes under in the merge, where nobody would see that the set lacks it.
-            alone = price(
-                [request.item], places=[ITEM], whole=ITEM, catalog=menu.catalog, sold_out=menu.sold_out
-            )
-            refuse(alone.faults)
-    return _answered(lines, places, menu, new_id, said=said)
+    if has_empty_group(request.item):
+        # Merging drops such a group, and with it the fault that the set lacks it.
+        own += price(
+            [request.item], places=[ITEM], whole=ITEM, catalog=menu.catalog, sold_out=menu.sold_out
+        ).faults
+    return _checked(lines, places, menu, new_id, said=(places[same], "/item/quantity"), own=own)
 
 
 def remove_item(request: RemoveCartItemRequest, menu: Menu, new_id: MakeId) -> PricedCart:
-    """Return the cart without the line; what can't be had of the rest is marked, not refused.
+    """Return the cart without the line; what is wrong with the rest is listed on it, not refused.
 
     Raises LineItemNotFound; ValidationFailed only for amounts that are out of range.
     """
@@ -128,13 +127,17 @@ def update_item(request: UpdateCartItemRequest, menu: Menu, new_id: MakeId) -> P
     path = get_path(lines, request.line_item_id)
     places = in_cart(lines)
     said = (places[path[0]], "/quantity") if len(path) == 1 else None
-    return _answered(with_quantity(lines, path, request.quantity), places, menu, new_id, said=said)
+    return _checked(with_quantity(lines, path, request.quantity), places, menu, new_id, said=said)
 
 
 def _removed(lines: Sequence[LineItem], line_item_id: UUID, menu: Menu, new_id: MakeId) -> PricedCart:
     path = get_path(lines, line_item_id)
-    places = _left(in_cart(lines), path)
-    return _answered(with_quantity(lines, path, 0), places, menu, new_id, mends=True)
+    rest = with_quantity(lines, path, 0)
+    # What stays is told by its place in the cart that is answered.
+    priced = _priced(rest, in_cart(rest), menu)
+    if priced.overflows:
+        refuse(_priced(rest, _left(in_cart(lines), path), menu).overflows)
+    return _answered(rest, priced, menu, new_id)
 
 
 def _left(places: list[Place], path: Path) -> list[Place]:
@@ -142,20 +145,28 @@ def _left(places: list[Place], path: Path) -> list[Place]:
     return places[: path[0]] + places[path[0] + 1 :] if len(path) == 1 else places
 
 
-def _answered(
+def _checked(
     lines: Sequence[LineItem],
     places: Sequence[Place],
     menu: Menu,
     new_id: MakeId,
     *,
-    mends: bool = False,
     said: Said = None,
+    own: Sequence[OrderError] = (),
 ) -> PricedCart:
-    """Return the cart as it is answered; one that `mends` is refused for nothing the set says against it."""
-    priced = price(lines, places=places, whole=CART, catalog=menu.catalog, sold_out=menu.sold_out)
-    faults = priced.overflows if mends else (*priced.faults, *priced.overflows)
-    if faults:
-        refuse([_said_there(fault, said) for fault in faults])
+    """Return the cart as it is answered, or refuse all that is wrong with it; `own` are the new line's faults."""
+    priced = _priced(lines, places, menu)
+    faults = [_said_there(fault, said) for fault in (*priced.faults, *priced.overflows)]
+    listed = {(fault.code, fault.message) for fault in faults}
+    refuse([*faults, *(fault for fault in own if (fault.code, fault.message) not in listed)])
+    return _answered(lines, priced, menu, new_id)
+
+
+def _priced(lines: Sequence[LineItem], places: Sequence[Place], menu: Menu) -> Priced:
+    return price(lines, places=places, whole=CART, catalog=menu.catalog, sold_out=menu.sold_out)
+
+
+def _answered(lines: Sequence[LineItem], priced: Priced, menu: Menu, new_id: MakeId) -> PricedCart:
     return answer(
         lines,
         priced,

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from msgspec import UNSET, Meta, UnsetType
 
+from mercato.errors import OrderError
 from mercato.wire import Wire
 
 MOST_QUANTITY: Final = 2**31 - 1
@@ -123,9 +124,18 @@ class PricedModifierGroup(Wire, gc=False):
 
 
 class PricedCart(Wire):
-    """A cart as it is answered. It can be sent back as it is. Without `amounts` some of it can't be had."""
+    """A cart as it is answered. It can be sent back as it is. Without `amounts` some of it can't be had.
+
+    `errors` say what is wrong with the rest of a cart from which a line was removed.
+    """
 
     catalog_set_id: UUID
     line_items: list[PricedLineItem]
     store_id: UUID
     amounts: CartAmounts | UnsetType = UNSET
+    errors: Annotated[
+        tuple[OrderError, ...],
+        Meta(
+            description="As the errors of an order: each pointer is into an order with this cart as its `cart`."
+        ),
+    ] = ()

@@ -108,9 +108,12 @@ def refuse(faults: Sequence[OrderError]) -> None:
     if not faults:
         return
     detail = faults[0].message if len(faults) == 1 else f"{len(faults)} faults in the cart: see errors."
-    gone = any(fault.code == UNAVAILABLE for fault in faults)
-    kind = errors.ItemUnavailable if gone else errors.ValidationFailed
-    raise kind(detail, errors=faults[:MOST_FAULTS])
+    gone = next((fault for fault in faults if fault.code == UNAVAILABLE), None)
+    listed = list(faults[:MOST_FAULTS])
+    if gone is None:
+        raise errors.ValidationFailed(detail, errors=listed)
+    # What decides the status is among what is listed.
+    raise errors.ItemUnavailable(detail, errors=listed if gone in listed else [*listed[:-1], gone])
 
 
 class _Pricing:
@@ -247,7 +250,8 @@ class _Pricing:
         self._fault(UNAVAILABLE, message, place)
 
     def _fault(self, code: str, message: str, place: Place) -> None:
-        if len(self.faults) < MOST_FAULTS:
+        # What can't be had is at most a few per line, and decides the status; broken rules may be any number.
+        if code == UNAVAILABLE or len(self.faults) < MOST_FAULTS:
             self.faults.append(OrderError(code=code, message=message, pointer=pointer(place)))
 
 

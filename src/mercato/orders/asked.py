@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from mercato.catalog.money import shown
 from mercato.errors import ValidationFailed
 from mercato.orders.amounts import read_tip, read_total
 from mercato.orders.payment import fault_of
@@ -37,12 +38,23 @@ class Asked(Struct, frozen=True):
     total: int | None
 
 
-def read(order: OrderCore | PlaceOrderRequest, scale: int, now: datetime) -> tuple[Asked, list[Found]]:
-    """Return what is asked, and every fault of how it is asked; what is faulty counts as not asked."""
+def read(
+    order: OrderCore | PlaceOrderRequest, currency: str, scale: int, now: datetime
+) -> tuple[Asked, list[Found]]:
+    """Return what is asked, and every fault of how it is asked; what is faulty counts as not asked.
+
+    `currency` is the store's, and `scale` its decimals.
+    """
     faults: list[Found] = []
     at = _instant(order.fulfillment, now, faults)
     amounts = order.amounts
     tip, total = 0, None
+    sent = None if amounts is None else amounts.currency
+    if sent is not None and sent != currency:
+        message = (
+            f"The store sells in {currency}, not in {shown(sent)}. Send {currency}, or leave currency out."
+        )
+        faults.append(Found("/amounts/currency", message, form=False))
     try:
         tip = read_tip(None if amounts is None else amounts.tip, scale)
     except ValidationFailed as fault:

@@ -123,15 +123,20 @@ def _tip_fault(text: str) -> str | None:
 Tip = Annotated[Decimal, Meta(extra=ruled_by(_tip_fault))]
 
 
-class ValidateAmounts(Wire):
-    """Of the amounts of an order that is to be validated, only the tip is read."""
+Currency = Annotated[str, Meta(description="ISO 4217. If given, it must be the store's.")]
 
+
+class ValidateAmounts(Wire):
+    """Of the amounts of an order to validate, the tip is read; the currency, if given, must be right."""
+
+    currency: Currency | None = None
     tip: Tip | None = None
 
 
 class PlaceAmounts(Wire):
-    """Of the amounts of an order that is placed, the tip is read, and the total, if given, must be right."""
+    """Of the amounts of an order that is placed, the tip is read; currency and total, if given, must be right."""
 
+    currency: Currency | None = None
     tip: Tip | None = None
     total: Decimal | None = None
 

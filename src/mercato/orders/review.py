@@ -70,7 +70,7 @@ def review(
     lines = order.cart.line_items
     places = in_cart(lines)
     check_bounds(lines, places)
-    asked, faults = read(order, catalog.scale, now)
+    asked, faults = read(order, catalog.currency, catalog.scale, now)
     sold_out = frozenset(store.unavailable_at(asked.at))
     priced = price(lines, places=places, whole=CART, catalog=catalog, sold_out=sold_out)
     sums = _sums(priced, catalog, asked.tip)
