@@ -72,6 +72,23 @@ async def test_a_name_that_cannot_be_shown_is_refused(db: Database, now: HandClo
         await make_partner(db, now, name=name)
 
 
+async def test_a_partner_without_the_commerce_surface_has_no_webhook_token(
+    db: Database, now: HandClock
+) -> None:
+    async with db.write() as tx:
+        with pytest.raises(AccountError, match="Leave --webhook-token out"):
+            await accounts.create_partner(
+                tx, VAULT, name="Shop", kind=PartnerKind.MARKETFRONT, webhook_token="hunter2"
+            )
+        with pytest.raises(UnknownAccountError):
+            await accounts.get_partner_named(tx, "Shop")
+    made = await make_partner(db, now, PartnerKind.MARKETFRONT)
+    async with db.write() as tx:
+        with pytest.raises(AccountError, match="has no stores"):
+            await set_webhook_token(tx, VAULT, made.id, "hunter2")
+        await set_webhook_token(tx, VAULT, made.id, None)
+
+
 async def test_only_marketfront_partners_have_an_event_url(db: Database, now: HandClock) -> None:
     commerce = await make_partner(db, now, PartnerKind.COMMERCE)
     both = await make_partner(db, now, PartnerKind.BOTH)

@@ -96,6 +96,14 @@ def test_partner_create_prints_exactly_the_contracts_json(shell: Shell, kind: st
     assert made["signingSecret"].startswith("whsec_")
 
 
+def test_a_webhook_token_is_refused_in_words_for_a_partner_without_stores(shell: Shell) -> None:
+    refused = ("partner", "create", "Shop", "--kind", "marketfront", "--webhook-token", "hunter2")
+    shell(*refused, code=1)
+    assert "A marketfront partner has no stores" in shell.err
+    assert "Leave --webhook-token out" in shell.err
+    assert "hunter2" not in shell.err
+
+
 async def known(database_url: str, key: str) -> Any:
     async with Database.open(database_url) as db:
         return await Callers(db, ChangeFeed(db), Tokens([b""])).get(key.encode())

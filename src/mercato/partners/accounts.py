@@ -36,7 +36,7 @@ from mercato.partners.model import (
     UnknownAccountError,
 )
 from mercato.partners.vault import Vault, load_keys
-from mercato.partners.webhook_tokens import insert_token
+from mercato.partners.webhook_tokens import check_has_stores, insert_token
 from mercato.wire import parse_uuid
 from mercato.wire.unshown import unshown
 
@@ -83,6 +83,8 @@ async def create_partner(
 
     The token is bound to `webhook_origin`, a URL, or else to the origin of the first webhookUrl that it registers.
     """
+    if webhook_token is not None:
+        check_has_stores(kind)
     partner = Partner(
         id=new_id(),
         name=_checked_name(name),

@@ -19,7 +19,13 @@ from mercato.db.tables import webhook_tokens
 from mercato.outbound.urls import origin_of
 from mercato.partners import queries
 from mercato.partners.credentials import TOPIC
-from mercato.partners.model import AccountError, UnknownAccountError, webhook_token_fault
+from mercato.partners.model import (
+    AccountError,
+    PartnerKind,
+    Surface,
+    UnknownAccountError,
+    webhook_token_fault,
+)
 from mercato.partners.vault import Vault
 
 UNBOUND: Final = ""
@@ -78,7 +84,11 @@ async def set_webhook_token(
     Without `url`: for every origin that has a token; if none has, for the one origin among `used`, the URLs of the
     partner's stores. A partner without stores gets one that the first registration binds.
     """
-    await _known(tx, partner_id)
+    partner = await queries.lock_partner(tx, partner_id)
+    if partner is None:
+        raise UnknownAccountError(f"There is no partner {partner_id}. See them with: mercato partner list")
+    if token is not None:
+        check_has_stores(partner.kind)
     if url is not None:
         origins = [_origin(url)]
     else:
@@ -95,6 +105,15 @@ async def set_webhook_token(
             await _put(tx, vault, partner_id, origin, token)
     await audit(tx, "partner", partner_id, partner_id=partner_id, detail={"changed": ["webhookToken"]})
     await announce(tx, TOPIC, str(partner_id))
+
+
+def check_has_stores(kind: PartnerKind) -> None:
+    """Refuse a webhook token for a partner without the Commerce surface. Raises AccountError."""
+    if Surface.COMMERCE not in kind.surfaces:
+        raise AccountError(
+            f"A {kind.value} partner has no stores, and its events carry no token. "
+            "Leave --webhook-token out: it verifies events by its signing secret."
+        )
 
 
 async def insert_token(tx: Write, vault: Vault, partner_id: UUID, token: str, *, url: str | None) -> None:
@@ -145,11 +164,6 @@ async def _bind_unbound(tx: Write, vault: Vault, partner_id: UUID, origin: str) 
 
 def _row(partner_id: UUID, origin: str) -> ColumnElement[bool]:
     return and_(webhook_tokens.c.partner_id == partner_id, webhook_tokens.c.origin == origin)
-
-
-async def _known(tx: Write, partner_id: UUID) -> None:
-    if await queries.lock_partner(tx, partner_id) is None:
-        raise UnknownAccountError(f"There is no partner {partner_id}. See them with: mercato partner list")
 
 
 def _origin(url: str) -> str:
