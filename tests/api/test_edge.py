@@ -1,14 +1,17 @@
 """Decisions §1, §10, §11: what holds for every operation."""
 
 import asyncio
+import base64
+import hashlib
 import json
 import re
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from tests.service import CATALOG, Client, Merchant, Service
+from tests.service import CATALOG, Client, Merchant, Service, service
 
 from mercato.partners.model import PartnerKind
 
@@ -230,6 +233,43 @@ async def test_a_bug_is_a_bare_500_with_a_request_id(
     reply = await pos.get(STORES)
     assert (reply.status, reply.json()["errorCode"]) == (500, "INTERNAL_ERROR")
     assert b"secret" not in reply.body
+
+
+ADDRESSED = ("/errors/NOT_FOUND", "/llms.txt")
+"""Texts that hold the address of the service."""
+
+
+async def test_no_cache_keeps_a_page_that_repeats_the_host_of_a_request(mercato: Service):
+    for path in ADDRESSED:
+        for accept in ("text/html", "text/markdown"):
+            headers = {"Host": "evil.example", "Accept": accept}
+            reply = await mercato.anonymous().get(path, headers=headers)
+            assert reply.headers["Cache-Control"] == "no-store", path
+
+
+async def test_pages_are_cached_once_the_public_url_is_set(database_url: str, tmp_path: Path):
+    public = "https://api.example.com/base"
+    async with service(database_url, tmp_path / "data", public_url=public) as mercato:
+        for path in ADDRESSED:
+            reply = await mercato.anonymous().get(path, headers={"Host": "evil.example"})
+            assert reply.headers["Cache-Control"] == "public, max-age=86400"
+            assert b"evil.example" not in reply.body
+        policy = (await mercato.anonymous().get("/docs")).headers["Content-Security-Policy"]
+        assert "connect-src 'self' https://api.example.com" in policy
+
+
+@pytest.mark.parametrize("path", ["/docs", "/errors/NOT_FOUND"])
+async def test_a_page_runs_nothing_but_its_own_and_stands_in_no_frame(mercato: Service, path: str):
+    reply = await mercato.anonymous().get(path)
+    rules = dict(rule.split(" ", 1) for rule in reply.headers["Content-Security-Policy"].split("; "))
+    assert rules["default-src"] == rules["frame-ancestors"] == rules["base-uri"] == "'none'"
+    assert rules.get("script-src", "'none'") in {"'self'", "'none'"}
+    assert reply.headers.getall("X-Content-Type-Options") == ["nosniff"]
+    page = reply.body.decode()
+    for style in re.findall("<style>(.*?)</style>", page):
+        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+        assert rules["style-src"] == f"'sha256-{digest}'"
+    assert not re.search(r"<script(?! src=)|\bon[a-z]+=|style=", page)
 
 
 async def test_system_pages_answer_without_a_key(mercato: Service):

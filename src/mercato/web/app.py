@@ -14,7 +14,8 @@ from mercato.web.oauth import oauth
 from mercato.web.onboarding import onboarding
 from mercato.web.operations import Access, Answer, Call, Operation, Operations, Routes
 from mercato.web.orders import commerce_orders, marketfront_orders
-from mercato.web.system import LASTS, document_bytes, system, version
+from mercato.web.security_headers import naming_itself
+from mercato.web.system import document_bytes, system, version
 from mercato.web.traced import Traced
 from mercato.web.webhooks import clinic, commerce_webhooks, marketfront_webhooks
 
@@ -33,7 +34,8 @@ async def get_llms(call: Call[None, None]) -> Answer:
     from mercato.web.llms import llms  # read when somebody asks for it
 
     text = llms(operations(), call.head.base_url)
-    return Answer(raw=text.encode(), media_type=b"text/plain; charset=utf-8", headers=LASTS)
+    headers = naming_itself(call.app.settings)
+    return Answer(raw=text.encode(), media_type=b"text/plain; charset=utf-8", headers=headers)
 
 
 def operations() -> list[Operation]:

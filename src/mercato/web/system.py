@@ -14,6 +14,7 @@ from mercato.telemetry import METRICS_TYPE
 from mercato.telemetry.exposition import is_loopback
 from mercato.web.operations import Access, Answer, Call, Operations
 from mercato.web.problems import prefers_markdown
+from mercato.web.security_headers import LASTS, NOSNIFF, naming_itself, reference_page, static_page
 from mercato.wire import Wire
 
 system = Operations(access=Access.PUBLIC, tag="System")
@@ -24,7 +25,6 @@ ASSETS: Final = {"swagger-ui.css": b"text/css", "swagger-ui-bundle.js": b"text/j
 START: Final = (
     b"""window.onload = () => SwaggerUIBundle({url: "/openapi.json", dom_id: "#docs", deepLinking: true})\n"""
 )
-LASTS: Final = ((b"cache-control", b"public, max-age=86400"),)
 
 
 class Health(Wire):
@@ -60,7 +60,7 @@ async def metrics(call: Call[None, None]) -> Answer:
 
 
 @system.get("/docs", summary="API reference", returns=str, media_type="text/html")
-async def docs(_call: Call[None, None]) -> Answer:
+async def docs(call: Call[None, None]) -> Answer:
     """Show the API reference; nothing of it is loaded from elsewhere."""
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Mercato API</title>'
@@ -69,7 +69,7 @@ async def docs(_call: Call[None, None]) -> Answer:
         '<script src="/docs/assets/swagger-ui-bundle.js"></script><script src="/docs/assets/start.js"></script>'
         "</body></html>"
     )
-    return Answer(raw=page.encode(), media_type=HTML)
+    return Answer(raw=page.encode(), media_type=HTML, headers=(*NOSNIFF, *reference_page(call.app.settings)))
 
 
 @system.get(
@@ -105,9 +105,8 @@ async def error_page(call: Call[None, None]) -> Answer:
 
     markdown = prefers_markdown(call.headers.get(b"accept", b""))
     text = (pages.as_markdown if markdown else pages.as_html)(kind, call.head.base_url)
-    return Answer(
-        raw=text.encode(), media_type=MARKDOWN if markdown else HTML, headers=(*LASTS, (b"vary", b"Accept"))
-    )
+    headers = (*naming_itself(call.app.settings), *static_page(pages.STYLE), (b"vary", b"Accept"))
+    return Answer(raw=text.encode(), media_type=MARKDOWN if markdown else HTML, headers=headers)
 
 
 def document_bytes(document: dict[str, Any]) -> bytes:
