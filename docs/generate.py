@@ -242,7 +242,7 @@ def _errors_page() -> str:
 EXAMPLES: Final = (
     "Each code has an example that provokes it, to be pasted into bash against a service of your own; the "
     "tests run every one of them. [Start here](../start-here.md) ends with such a service, and with the "
-    "first four of the names that the examples use:"
+    "first three of the names that the examples use:"
 )
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from tests.api.trade import Trade, trade
-from tests.catalog.documents import CAKE, EXTRAS, MILK, TEA, cafe
 from tests.databases import only_sqlite, sqlite_template
 from tests.service import Merchant, Service, merchant, service
 
@@ -56,6 +55,8 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Trade
 async def test_the_example_on_a_codes_page_provokes_that_code(house: Trade, tmp_path: Path, code: str):
     assert await provoked(code, house, tmp_path) == [code]
     assert (await store_of(house)) == house.store
+    orders = f"/v1/commerce/orders?storeId={house.store['storeId']}"
+    assert (await house.pos.get(orders)).json()["orders"] == []
 
 
 async def store_of(here: Trade) -> Any:
@@ -127,10 +128,8 @@ async def test_a_page_promises_nothing_of_the_log_but_of_a_fault_of_ours(mercato
 
 
 async def live(mercato: Service, shop: Merchant) -> Trade:
-    """Bring a store live that takes every order by itself; of its tea a choice is asked for."""
-    menu = cafe()
-    menu["modifierGroups"][EXTRAS] |= {"minimumAllowed": 1, "maximumAllowed": 1}
-    return await trade(mercato, shop, webhook=False, catalog=menu)
+    """Bring a store live that takes every order by itself: no example may change it."""
+    return await trade(mercato, shop, webhook=False)
 
 
 async def provoked(code: str, here: Trade, desk: Path, **more: str) -> list[str]:
@@ -139,14 +138,6 @@ async def provoked(code: str, here: Trade, desk: Path, **more: str) -> list[str]
         "URL": here.mercato.base,
         "KEY": here.pos.key or "",
         "SHOP_KEY": here.front.key or "",
-        "STORE": here.store["storeId"],
-        "SET": here.store["catalogSetId"],
-        "ITEM": CAKE,
-        "DISH": TEA,
-        "GROUP": EXTRAS,
-        "CHOICE": MILK,
-        "ONBOARDING": here.store["onboardingId"],
-        "CATALOG_URL": here.shop.host(cafe()),
     }
     assert set(PAGES[code].placeholders) <= (names | more).keys()
     text = PAGES[code].example.replace("9100", str(free_port()))

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mercato.web.explained.commands import call, script
+from mercato.web.explained.commands import NOBODY, call, script
 from mercato.web.explained.model import Explained
 
 _DISCOVER: Final = call(
@@ -20,7 +20,7 @@ PAGES: Final = {
         "The credentials are good, but for something else: a Commerce key opens no Marketfront operation "
         "and the reverse.",
         "Use a key of the surface that the operation belongs to. A partner of both kinds has one for each.",
-        script(call("/v1/marketfront/stores/$STORE", key="KEY")),
+        script(call(f"/v1/marketfront/stores/{NOBODY}", key="KEY")),
     ),
     "RATE_LIMITED": Explained(
         "The partner has made more requests of this kind in this minute than it may: reads, writes and "

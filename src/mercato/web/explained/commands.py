@@ -5,15 +5,30 @@ from typing import Final
 NOBODY: Final = "01963f5e-7e3b-7ccc-8000-00000000dead"
 """The id of nothing."""
 
-LINE: Final = '{"itemId": "$ITEM", "quantity": 1, "modifierGroups": []}'
+ITEM: Final = "01963f5e-7e3b-7ccc-8000-0000000000a1"
+DISH: Final = "01963f5e-7e3b-7ccc-8000-0000000000a2"
+CHOICE: Final = "01963f5e-7e3b-7ccc-8000-0000000000a3"
+GROUP: Final = "01963f5e-7e3b-7ccc-8000-0000000000b1"
+"""Ids of the throw-away store's catalog. Of the dish exactly one choice has to be made."""
+
+CATALOG: Final = f"""{{"items": {{
+  "{ITEM}": {{"name": "Cake", "basePrice": "4.00"}},
+  "{DISH}": {{"name": "Tea", "basePrice": "2.00", "modifierGroupIds": ["{GROUP}"]}},
+  "{CHOICE}": {{"name": "Milk", "basePrice": "0.50"}}}},
+ "modifierGroups": {{
+  "{GROUP}": {{"name": "With", "minimumAllowed": 1, "maximumAllowed": 1, "itemIds": ["{CHOICE}"]}}}}}}"""
+
+SHOP: Final = "http://127.0.0.1:9100"
+"""Where the throw-away store's catalog is, and where it answers."""
+
+LINE: Final = f'{{"itemId": "{ITEM}", "quantity": 1, "modifierGroups": []}}'
 PICKUP: Final = '{"mode": "PICKUP", "scheduleType": "ASAP"}'
 DELIVERY: Final = (
     '{"mode": "DELIVERY_BY_MERCHANT", "scheduleType": "ASAP", "deliveryType": "DOOR_TO_DOOR",\n'
     '    "address": %s}'
 )
 HERE: Final = DELIVERY % '{"address1": "801 Main Street", "city": "Madison", "postalCode": "53703"}'
-TILL: Final = "http://127.0.0.1:9100"
-"""Where the store of an example answers."""
+ONBOARDINGS: Final = "/v1/commerce/onboarding/stores"
 
 
 def call(
@@ -63,37 +78,76 @@ def member(name: str, file: str) -> str:
 
 
 def webhook(url: str | None) -> str:
-    """Return a request that gives the store a webhook, or takes it away."""
+    """Return a request that gives the throw-away store a webhook, or takes it away."""
     value = "null" if url is None else f'"{url}"'
     return quiet("/v1/commerce/stores/$STORE", f'{{"webhookUrl": {value}}}', options="-X PUT")
 
 
-def answered(status: int, body: str, then: str, *, seconds: int = 0) -> str:
-    """Return an example in which the store answers every question like this."""
-    wait = f"\n        time.sleep({seconds})" if seconds else ""
+def registration() -> str:
+    """Return the body that registers the throw-away store."""
+    return f"""{{
+  "partnerStoreId": "$NAME", "name": "Example", "address": {{"city": "Madison"}},
+  "catalogCallbackUrl": "{SHOP}/catalog.json"
+}}"""
+
+
+def throw_away(*commands: str, status: int = 200, body: str = "{}", seconds: int = 0) -> str:
+    """Return an example with a live store of its own, whose webhook answers like this if it is given one.
+
+    The store is paused in the end. Nothing of the example is left in the reader's shell.
+    """
+    wait = f"        time.sleep({seconds})\n" if seconds else ""
     return script(
-        f"""python3 -c '
+        f"""(
+python3 -c '
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+CATALOG = b\"\"\"{CATALOG}\"\"\"
 
-class Till(BaseHTTPRequestHandler):
+
+class Shop(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(200, CATALOG)
+
     def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"])){wait}
-        self.send_response({status})
+        self.rfile.read(int(self.headers["Content-Length"]))
+{wait}        self.answer({status}, b"{escaped(body)}")
+
+    def answer(self, status, body):
+        self.send_response(status)
         self.end_headers()
-        self.wfile.write(b"{escaped(body)}")
+        self.wfile.write(body)
 
 
-HTTPServer(("127.0.0.1", 9100), Till).serve_forever()
-' 2> till.log &
-TILL=$!
-until curl -s -o answer.json {TILL}; do sleep 0.1; done""",
-        webhook(TILL),
-        then,
-        webhook(None),
-        "kill $TILL",
+HTTPServer(("127.0.0.1", 9100), Shop).serve_forever()
+' 2> shop.log &
+SHOP=$!
+trap "kill $SHOP" EXIT
+until curl -s -o answer.json {SHOP}; do sleep 0.1; done
+NAME=example-$RANDOM-$RANDOM""",
+        quiet(ONBOARDINGS, registration()).replace("answer.json", "onboarding.json"),
+        f"ONBOARDING={member('onboardingId', 'onboarding.json')}",
+        "until "
+        + quiet(f"{ONBOARDINGS}/$ONBOARDING/activate", options="-X POST").replace("answer", "store")
+        + "; do",
+        "  " + call(f"{ONBOARDINGS}/$ONBOARDING", options="-o onboarding.json"),
+        "  if grep -q catalog_failed onboarding.json; then cat onboarding.json; exit 1; fi",
+        "  sleep 0.1",
+        "done",
+        f"STORE={member('storeId', 'store.json')}",
+        f"SET={member('catalogSetId', 'store.json')}",
+        "",
+        *commands,
+        "",
+        quiet("/v1/commerce/stores/$STORE/status", '{"status": "paused"}'),
+        ")",
     )
+
+
+def answered(status: int, body: str, *commands: str, seconds: int = 0) -> str:
+    """Return an example in which the throw-away store answers every webhook like this."""
+    return throw_away(webhook(SHOP), *commands, status=status, body=body, seconds=seconds)
 
 
 def escaped(body: str) -> str:

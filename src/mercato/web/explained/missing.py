@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mercato.web.explained.commands import NOBODY, call, script
+from mercato.web.explained.commands import NOBODY, call, script, throw_away
 from mercato.web.explained.model import Explained
 
 
@@ -42,11 +42,11 @@ PAGES: Final = {
         "onboarding.",
         f"/v1/commerce/onboarding/stores/{NOBODY}",
     ),
-    "CATALOG_INGEST_NOT_FOUND": _absent(
+    "CATALOG_INGEST_NOT_FOUND": Explained(
         "This store has no such run: the id is another store's, or the run is so old that it was removed.",
         "Take `statusUrl` from the answer to Notify Catalog Update; the store's history lists the runs that "
         "are kept.",
-        f"/v1/commerce/stores/$STORE/catalog-ingest/{NOBODY}/status",
+        throw_away(call(f"/v1/commerce/stores/$STORE/catalog-ingest/{NOBODY}/status")),
     ),
     "DELIVERY_NOT_FOUND": _absent(
         "No delivery to this partner has this id: it is the delivery's own, not the `webhook-id`.",

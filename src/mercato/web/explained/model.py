@@ -10,17 +10,9 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "URL": "where the service is, without a slash at the end",
     "KEY": 'a Commerce key: `mercato partner create "My POS" --kind commerce`',
     "SHOP_KEY": 'a marketfront key: `mercato partner create "My Shop" --kind marketfront`',
-    "STORE": "the `storeId` of a live store of the Commerce key's, without a `webhookUrl`: `GET /v1/commerce/stores`",
-    "SET": "the store's `catalogSetId`: `GET /v1/marketfront/stores/$STORE`",
-    "ITEM": "the id of an item in it that needs no choices: `GET /v1/marketfront/catalog-sets/$SET`",
-    "DISH": "the id of an item with a modifier group that asks for exactly one choice",
-    "GROUP": "the id of that group",
-    "CHOICE": "the id of an item in that group",
-    "ONBOARDING": "the `onboardingId` of the live store: `GET /v1/commerce/onboarding/stores`",
-    "CATALOG_URL": "where a CatalogSet of yours is hosted",
     "DATA": "the data directory of the service: `./data`, unless `MERCATO_DATA_DIR` says otherwise",
 }
-"""The variables of the examples, in the order in which they are explained. Start here ends with the first four."""
+"""The variables of the examples, in the order in which they are explained. Start here ends with the first three."""
 
 _VARIABLE: Final = re.compile(r"\$([A-Z_]+)")
 
@@ -32,6 +24,11 @@ class Explained(Struct, frozen=True):
     remedy: str
     example: str
     arranged: str | None = None
+
+    @property
+    def makes_store(self) -> bool:
+        """Return whether the example makes a throw-away store, which the service has to reach on this machine."""
+        return "trap " in self.example
 
     @property
     def placeholders(self) -> dict[str, str]:

@@ -14,6 +14,10 @@ STYLE: Final = (
     "#8886}pre,code{font-family:ui-monospace,monospace;font-size:.9rem}"
 )
 RUN_IN: Final = "Paste it into bash, against a service of your own that may be tried things on."
+THROW_AWAY: Final = (
+    "It makes a store of its own, which python3 serves on port 9100 and which is paused in the end; the service has "
+    "to be allowed to reach it (`mercato serve --dev`)."
+)
 AFTER: Final = (
     "The problem's `detail` says what happened in your case, and `errors` where in the request it was found."
 )
@@ -58,7 +62,8 @@ def _names(said: Explained, base_url: str) -> list[tuple[str, str]]:
 
 
 def _before(said: Explained) -> str:
-    return f"{said.arranged} {RUN_IN}" if said.arranged else RUN_IN
+    parts = (said.arranged, RUN_IN, THROW_AWAY if said.makes_store else None)
+    return " ".join(part for part in parts if part)
 
 
 def _facts(kind: type[Problem]) -> str:

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from mercato.web.explained.commands import LINE, NOBODY, call, script
+from mercato.web.explained.commands import LINE, NOBODY, call, script, throw_away
 from mercato.web.explained.model import Explained
 
-STATUS: Final = "/v1/commerce/stores/$STORE/status"
+STATUS: Final = f"/v1/commerce/stores/{NOBODY}/status"
 
 _EMPTY: Final = '{"storeId": "$STORE", "catalogSetId": "$SET", "lineItems": []}'
 
@@ -57,12 +57,14 @@ PAGES: Final = {
     "CATALOGSET_REQUIRED": Explained(
         "The first item of a cart comes without the CatalogSet that its id is from.",
         "Send `catalogSetId`: the one that the store names, and that you showed the customer.",
-        script(call("/v1/marketfront/carts/add", f'{{"storeId": "$STORE", "item": {LINE}}}', key="SHOP_KEY")),
+        script(
+            call("/v1/marketfront/carts/add", f'{{"storeId": "{NOBODY}", "item": {LINE}}}', key="SHOP_KEY")
+        ),
     ),
     "LINE_ITEM_NOT_FOUND": Explained(
         "The cart in the request has no top-level line with this `lineItemId`.",
         "Take the `lineItemId` from the cart that you send: from the latest answer, not from an earlier one.",
-        script(
+        throw_away(
             call(
                 "/v1/marketfront/carts/remove",
                 f'{{"cart": {_EMPTY}, "lineItemId": "{NOBODY}"}}',

@@ -3,7 +3,18 @@
 import json
 from typing import Final
 
-from mercato.web.explained.commands import HERE, PICKUP, answered, call, kept, order, place, script, webhook
+from mercato.web.explained.commands import (
+    HERE,
+    PICKUP,
+    answered,
+    call,
+    kept,
+    order,
+    place,
+    script,
+    throw_away,
+    webhook,
+)
 from mercato.web.explained.model import Explained
 
 _CARD: Final = '"payment": {"type": "cardOnFile", "cardToken": "tok_1", "processorType": "example"},\n  '
@@ -77,11 +88,7 @@ PAGES: Final = {
         "Send the same request with the same `Idempotency-Key` after `Retry-After`. With an `orderId` the "
         "order is kept: the store is asked again for 10 minutes, then it is cancelled. The merchant finds "
         "the cause in its webhook deliveries.",
-        script(
-            webhook(_NOWHERE),
-            call("/v1/marketfront/orders/validate", order(), key="SHOP_KEY"),
-            webhook(None),
-        ),
+        throw_away(webhook(_NOWHERE), call("/v1/marketfront/orders/validate", order(), key="SHOP_KEY")),
     ),
     "REQUEST_IN_PROGRESS": Explained(
         "The first request with this `Idempotency-Key` is still running: its store has not answered yet.",

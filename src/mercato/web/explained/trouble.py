@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mercato.web.explained.commands import call, script
+from mercato.web.explained.commands import NOBODY, call, script
 from mercato.web.explained.model import Explained
 
 PAGES: Final = {
@@ -30,7 +30,7 @@ time.sleep(60)
 HOLDER=$!
 until grep -s -q held held.txt; do sleep 0.1; done""",
             call(
-                "/v1/commerce/stores/$STORE",
+                f"/v1/commerce/stores/{NOBODY}",
                 '{"description": "Written while the database is busy"}',
                 options="-X PUT",
             ),
