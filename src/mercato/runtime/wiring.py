@@ -19,6 +19,7 @@ from mercato.clock import Clock, MakeId
 from mercato.db.changes import ChangeFeed
 from mercato.db.engine import Database
 from mercato.db.errors import DatabaseAway
+from mercato.db.probe import WriteProbe
 from mercato.discovery.index import refresh
 from mercato.discovery.service import Discovery
 from mercato.jobs import Handler, Handlers, Worker
@@ -90,14 +91,16 @@ class Runtime:
     placements: Placements
     orders: Orders
     worker: Worker
+    write_probe: WriteProbe
 
     async def check_ready(self) -> None:
-        """Return when the database answers. Raises DatabaseAway."""
+        """Return when the database answers and can be written. Raises DatabaseAway."""
         try:
             async with asyncio.timeout(READY_SECONDS), self.db.read() as tx:
                 await tx.scalar(text("SELECT 1"))
         except TimeoutError:
             raise DatabaseAway("the database did not answer in time") from None
+        await self.write_probe.check()
 
 
 def wired(
@@ -186,6 +189,7 @@ def wired(
             _handlers(settings, ingest, Placer(db, refresh), sender, ordering.resender),
             observe=metrics.ran,
         ),
+        write_probe=WriteProbe(db),
     )
 
 

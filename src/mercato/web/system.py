@@ -41,7 +41,7 @@ async def healthz(_call: Call[None, None]) -> Health:
 
 @system.get("/readyz", summary="Readiness", returns=Health)
 async def readyz(call: Call[None, None]) -> Health:
-    """Answer 200 when requests can be served: the database answers."""
+    """Answer 200 when requests can be served: the database answers and can be written."""
     await call.app.check_ready()
     return Health(status="ok")
 

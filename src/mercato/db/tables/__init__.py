@@ -5,6 +5,7 @@ from mercato.db.tables.base import metadata
 from mercato.db.tables.catalog import catalog_bodies, catalog_owners, catalog_runs, catalog_sets
 from mercato.db.tables.changes import changes
 from mercato.db.tables.discovery import opening_hours, store_cards, store_search, store_words
+from mercato.db.tables.health import write_probes
 from mercato.db.tables.jobs import jobs, jobs_dedup, jobs_one_running_per_lane
 from mercato.db.tables.orders import (
     idempotency_keys,
@@ -55,4 +56,5 @@ __all__ = [
     "store_words",
     "stores",
     "webhook_tokens",
+    "write_probes",
 ]

@@ -454,6 +454,12 @@ def upgrade() -> None:
     op.create_index("ix_stores_partner_id", "stores", ["partner_id", "id"], unique=False)
     op.create_index("ix_stores_partner_store_id", "stores", ["partner_id", "partner_store_id"], unique=False)
     op.create_table(
+        "write_probes",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("filler", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_write_probes")),
+    )
+    op.create_table(
         "api_keys",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("partner_id", sa.Uuid(), nullable=False),
