@@ -1,15 +1,17 @@
 """A task that is cancelled while its transaction is under way leaves a connection that is as good as new, or none."""
 
 import asyncio
-from collections.abc import Coroutine
-from contextlib import suppress
+import sqlite3
+from collections.abc import Coroutine, Iterator
+from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any
 
 import pytest
 from sqlalchemy import Column, Executable, Integer, MetaData, Table, bindparam, exc, insert, select, text
 from tests.databases import only_postgresql
 
-from mercato.db.engine import Database
+from mercato.db import sqlite
+from mercato.db.engine import Database, Write
 from mercato.db.prepared import prepared
 
 numbers = Table("numbers", MetaData(), Column("number", Integer, primary_key=True))
@@ -72,6 +74,52 @@ async def test_what_is_written_after_a_cancelled_read_is_committed(db: Database)
         async with asyncio.timeout(10):
             await write(db, turns)
             assert await find(db, turns) == turns
+
+
+async def write_shared(db: Database, number: int) -> None:
+    """Write in a transaction that others may share."""
+
+    async def block(tx: Write) -> None:
+        await tx.execute(put, {"its_number": number})
+
+    await db.atomically(block)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_what_is_written_after_a_cancelled_shared_transaction_is_committed(
+    db: Database, *, waits: bool
+) -> None:
+    if waits and db.dialect != "sqlite":
+        pytest.skip("only SQLite has one lock that every transaction waits for")
+    for turns in range(15):
+        with another_writer(db) if waits else nullcontext():
+            asyncio.create_task(write_shared(db, -1 - turns)).add_done_callback(heard)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            # As the end of a process does it: not only who asked is cut off, but who writes for them.
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.sleep(0.02)
+        async with asyncio.timeout(10):
+            await asyncio.gather(*others, return_exceptions=True)
+            await write_shared(db, turns)
+            await write(db, 1000 + turns)
+        assert {turns, 1000 + turns} <= await written(db)
+
+
+def heard(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()
+
+
+@contextmanager
+def another_writer(db: Database) -> Iterator[None]:
+    """Hold the write lock of a file, as another process does."""
+    with closing(sqlite3.connect(sqlite.path_of(db.url), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])

@@ -60,7 +60,8 @@ class Blocks:
         """Put the block in line at once. Asked by a block, it shares that one's commit, if that takes one more."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Asked(block, future, copy_context()))
-        if self._at_work is None:
+        # A task that is cancelled before its first step never runs its `finally`.
+        if self._at_work is None or self._at_work.done():
             self._at_work = asyncio.create_task(self._work(), name="blocks")
         return future
 

@@ -90,7 +90,9 @@ class Connection(aiosqlite.Connection):
             try:
                 await self.hop(lambda _connection: None)
             except BaseException:
-                self._phase = _Phase.NONE
+                # Cut off while the thread waits for the lock: it still begins, so its end is queued behind that.
+                self._phase = _Phase.OPEN
+                await self._end("ROLLBACK", waits=True)
                 raise
         self._changes_before = self._conn.total_changes
 
@@ -104,6 +106,8 @@ class Connection(aiosqlite.Connection):
             finally:
                 connection.execute(self._patience)
         except sqlite3.Error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             return False  # the thread meets the same, and may wait
         return True
 
