@@ -3,6 +3,7 @@
 import asyncio
 import json
 from typing import Any
+from uuid import UUID, uuid5
 
 import pytest
 from aiohttp import web
@@ -237,6 +238,15 @@ async def test_a_dry_run_of_a_document_tells_all_and_changes_nothing(pos: Client
     assert against["diff"] is not None
     assert (await pos.get(f"{STORES}/{store['storeId']}")).json() == store
     assert (await pos.get(f"{STORES}/{store['storeId']}/catalog-ingest")).json()["runs"] == []
+
+
+async def test_a_dry_run_names_the_ids_that_are_served_and_none_that_are_not(pos: Client, store: Any):
+    path = "/v1/commerce/catalogset-validation"
+    document = {"items": {"tea": {"name": "Tea", "basePrice": "1.00"}}}
+    [without] = (await pos.post(path, document)).json()["warnings"]
+    assert without["message"].endswith("one is derived when it is served, and differs from store to store.")
+    [of_store] = (await pos.post(f"{path}?storeId={store['storeId']}", document)).json()["warnings"]
+    assert of_store["message"].endswith(f"it is served as {uuid5(UUID(store['onboardingId']), 'tea')}.")
 
 
 async def test_a_dry_run_pulls_a_callback_url(pos: Client, shop: Merchant):

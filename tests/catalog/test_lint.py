@@ -13,6 +13,7 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from uuid import uuid4, uuid5
 
 import pytest
 from hypothesis import given
@@ -386,3 +387,16 @@ def test_a_diff_says_what_carts_would_cost_and_which_would_fail(
     assert "5.00 USD → 5.60 USD" in capsys.readouterr().out
     assert cli.run(["catalog", "diff", *names, "--cart", written(tmp_path, b"[", "bad.json")]) == 2
     assert cli.run(["catalog", "diff", names[0], written(tmp_path, broken())]) == 2
+
+
+def test_ids_are_printed_as_they_are_served_where_the_store_is_known_and_not_at_all_where_it_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = written(tmp_path, {"items": {"tea": {"name": "Tea", "basePrice": "1.00"}}})
+    onboarding = uuid4()
+    assert cli.run(["catalog", "lint", path, "--json"]) == 0
+    [warning] = json.loads(capsys.readouterr().out)["warnings"]
+    assert warning["message"].endswith("one is derived when it is served, and differs from store to store.")
+    assert cli.run(["catalog", "lint", path, "--json", "--onboarding", str(onboarding)]) == 0
+    [warning] = json.loads(capsys.readouterr().out)["warnings"]
+    assert warning["message"].endswith(f"it is served as {uuid5(onboarding, 'tea')}.")

@@ -12,6 +12,7 @@ from mercato.catalog.builder import Builder, BuildOverrunError
 from mercato.catalog.built import BuildFailed, Unchanged
 from mercato.catalog.compiled import CompiledCatalogs
 from mercato.catalog.diff import diff
+from mercato.catalog.ids import NOWHERE
 from mercato.catalog.model import CatalogFault, CatalogWarning
 from mercato.catalog.packed import unpack
 from mercato.catalog.wire import CatalogValidation
@@ -20,10 +21,6 @@ from mercato.outbound.client import NotModified, Outbound, PullFailed, PullLimit
 from mercato.outbound.document import Document, NewDocument
 from mercato.wire import Decoder, Wire
 from mercato.wire.checks import refuse, uri_fault
-
-NOWHERE: Final = UUID(int=0)
-"""Stands for the onboarding of a document that is checked for no store."""
-
 
 AT_ONCE: Final = 2
 """Dry runs of one partner at one time: runs of every partner wait for the same building process."""

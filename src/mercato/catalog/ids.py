@@ -5,6 +5,9 @@ from collections.abc import Collection
 from typing import Final
 from uuid import UUID, uuid5
 
+NOWHERE: Final = UUID(int=0)
+"""Stands for the onboarding of a document that is looked at for no store: ids derived from it are served nowhere."""
+
 _UUID: Final = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII
 )

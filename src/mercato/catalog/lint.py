@@ -8,14 +8,12 @@ from msgspec import Meta
 
 from mercato.catalog.build import BuildFailed, Built, Unchanged, build
 from mercato.catalog.decode import not_utf8
+from mercato.catalog.ids import NOWHERE
 from mercato.catalog.locate import Position, locate, positions
 from mercato.catalog.model import CatalogFault, CatalogSummary, CatalogWarning
 from mercato.catalog.read import BOM
 from mercato.catalog.rules import Rule
 from mercato.wire import Wire
-
-NOWHERE: Final = UUID(int=0)
-"""Stands for the onboarding of a document that is looked at for no store."""
 
 ADVICE: Final = {rule.id: rule.advice for rule in Rule}
 

@@ -136,11 +136,16 @@ class _Reader:
             return row
         self._findings.warn(
             Rule.ID_NOT_UUID,
-            f"The {self._kind.noun} id {quoted(text)} is not a UUID: it is served as {served}.",
+            f"The {self._kind.noun} id {quoted(text)} is not a UUID: {self._becomes(served)}.",
             f"/{self._kind.member}/{escape(step)}",
             of=self._kind.member,
         )
         return row | {"partnerItemId": text} if row.get("partnerItemId") is None else row
+
+    def _becomes(self, served: str) -> str:
+        if self._onboarding_id == ids.NOWHERE:
+            return "one is derived when it is served, and differs from store to store"
+        return f"it is served as {served}"
 
     def _served(self, text: str) -> str:
         return ids.served_id(text, onboarding_id=self._onboarding_id, addressed=self._kind.addressed)

@@ -8,7 +8,8 @@ from cyclopts import App, Parameter
 
 from mercato.catalog.build import Built
 from mercato.catalog.compile import unpack
-from mercato.catalog.lint import NOWHERE, LintFinding, LintReport, refused
+from mercato.catalog.ids import NOWHERE
+from mercato.catalog.lint import LintFinding, LintReport, refused
 from mercato.catalog.lint import lint as linted
 from mercato.cli import FAILED
 from mercato.cli.carts import compare_carts
@@ -38,7 +39,7 @@ Source = Annotated[str, Parameter(help="A file, a URL, or - for standard input."
 Onboarding = Annotated[
     UUID,
     Parameter(
-        help="The store's onboardingId: ids that are no UUIDs are served as those that are made of it.",
+        help="The store's onboardingId: the ids that replace those which aren't UUIDs are derived from it.",
         show_default=False,
     ),
 ]

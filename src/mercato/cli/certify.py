@@ -6,7 +6,7 @@ from uuid import UUID
 from cyclopts import App, Parameter
 
 from mercato import clock
-from mercato.catalog.lint import NOWHERE
+from mercato.catalog.ids import NOWHERE
 from mercato.certify.merchant.suite import MERCHANT
 from mercato.certify.merchant.visit import MerchantOptions, certify_merchant
 from mercato.certify.shown import address

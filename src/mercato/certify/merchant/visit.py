@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from mercato import clock
-from mercato.catalog.lint import NOWHERE
+from mercato.catalog.ids import NOWHERE
 from mercato.certify.merchant.bench import CARD, Bench, Merchant
 from mercato.certify.model import Check, Outcome, UnusableTargetError
 from mercato.certify.reaching import open_session, reach
