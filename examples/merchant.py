@@ -61,7 +61,11 @@ async def open_shop(receiver: Receiver, port: int) -> str:
         return web.json_response(MENU)
 
     async def webhook(request: web.Request) -> web.Response:
-        status, body = receiver.answer(request.headers, await request.read())
+        try:
+            sent = await request.read()
+        except ConnectionError:  # whoever sent it hung up: nobody waits for an answer
+            return web.Response(status=400)
+        status, body = receiver.answer(request.headers, sent)
         return web.Response(status=status, body=body, content_type="application/json")
 
     app = web.Application()

@@ -1,6 +1,7 @@
 """The client has a method for every operation of the service, of the same types, and no others."""
 
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -103,3 +104,12 @@ def test_importing_the_client_loads_nothing_of_the_service():
     code = f"import sys, mercato.client; print(sorted(set(sys.modules) & set({heavy + ours})))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+def test_help_of_a_client_shows_each_methods_arguments(client: type[Client] | type[AsyncClient]):
+    text = pydoc.plain(pydoc.render_doc(client))
+    assert "get_store(store_id: " in text
+    assert "place_order(order: " in text
+    assert "each_store(" in text
+    assert "(...)" not in text

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from tests.databases import only_sqlite
@@ -120,6 +121,28 @@ async def test_a_merchant_that_comes_again_finds_its_store(mercato: Service, des
     for _ in range(2):
         async with merchant(desk, mercato.base):
             pass
+
+
+async def test_a_merchant_survives_a_webhook_that_is_cut_off_without_a_traceback(
+    mercato: Service, desk: Path
+):
+    async with merchant(desk, mercato.base) as shop:
+        pos = json.loads((desk / "partner.json").read_text())
+        async with AsyncClient(mercato.base, pos["commerceKey"]) as client:
+            (store,) = (await client.list_stores()).stores
+        hooks = urlsplit(str(store.webhook_url))
+        for _ in range(3):
+            _, writer = await asyncio.open_connection(hooks.hostname, hooks.port)
+            head = (
+                f"POST {hooks.path}/place HTTP/1.1\r\nHost: {hooks.netloc}\r\nContent-Length: 1000\r\n\r\n{{"
+            )
+            writer.write(head.encode())
+            await writer.drain()
+            writer.transport.abort()
+        bought = await told(await started(desk, mercato.base, "storefront.py", "shop.json", "gyoza"))
+        assert bought[0] == 0, bought
+        _, _, err = await interrupted(shop)
+        assert "Traceback" not in err
 
 
 async def test_a_storefront_that_finds_nothing_says_so(mercato: Service, desk: Path):

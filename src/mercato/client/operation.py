@@ -77,10 +77,15 @@ class Flow(Generic[P, R]):
 
     def __init__(self, script: Callable[Concatenate[Core, P], Script[R]]) -> None:
         self._script = script
+        self.__name__ = script.__name__
         self.__doc__ = script.__doc__
         first, *parameters = inspect.signature(script).parameters.values()
         del first
         self.__signature__ = inspect.Signature(parameters)
+
+    def __call__(self, client: Runs | RunsAsync, *args: P.args, **options: P.kwargs) -> Any:
+        """Call the method of a client, as a function of the class: what `help` and `inspect` need to show it."""
+        return self.__get__(client, type(client))(*args, **options)
 
     @overload
     def __get__(self, client: None, owner: type) -> Self: ...
@@ -194,6 +199,13 @@ class Each(Generic[P, R, T]):
         self._listing = Listing(entries, following)
         self.__doc__ = doc
         self.__signature__ = pages.__signature__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.__name__ = name
+
+    def __call__(self, client: Runs | RunsAsync, *args: P.args, **options: P.kwargs) -> Any:
+        """Call the method of a client, as a function of the class: what `help` and `inspect` need to show it."""
+        return self.__get__(client, type(client))(*args, **options)
 
     @overload
     def __get__(self, client: None, owner: type) -> Self: ...
