@@ -166,6 +166,21 @@ async def test_a_customer_is_erased_at_once_and_nobody_else_is(here: Trade):
     assert "customer" not in again.json()
 
 
+async def test_a_dry_run_says_what_an_erasure_would_change_and_changes_nothing(
+    here: Trade, database_url: str
+):
+    placed = await here.placed()
+    for _ in range(2):
+        code, said = await erase(database_url, CUSTOMER["email"], "--dry-run")
+        assert code == 0
+        assert "would be taken out of 1 order, and 0 unanswered validations deleted" in said
+    code, said = await erase(database_url, CUSTOMER["email"], "--dry-run", "--json")
+    assert json.loads(said[: said.rindex("}") + 1]) == {"orderIds": [placed["orderId"]], "validations": 0}
+    shown = (await here.pos.get(f"{MERCHANT}/{placed['orderId']}")).json()
+    assert shown["customer"]["email"] == CUSTOMER["email"]
+    assert await erase(database_url, CUSTOMER["email"]) == (0, "Taken out of 1 order.\n")
+
+
 async def test_a_customer_is_erased_from_validations_that_no_store_answered(here: Trade):
     other = CUSTOMER | {"email": "grace@example.com", "firstName": "Grace"}
     here.shop.answers["validate"] = silent
@@ -183,16 +198,16 @@ async def test_a_customer_is_erased_from_validations_that_no_store_answered(here
     assert "grace@example.com" in kept
 
 
-async def erase(database_url: str, name: str) -> tuple[int, str]:
+async def erase(database_url: str, name: str, *options: str) -> tuple[int, str]:
     """Run `mercato customer erase` as a process of its own; return its exit code and what it said."""
     running = await asyncio.create_subprocess_exec(
-        Path(sys.executable).with_name("mercato"), "customer", "erase", name,
+        Path(sys.executable).with_name("mercato"), "customer", "erase", name, *options,
         env={"MERCATO_DATABASE_URL": database_url, "PATH": os.environ["PATH"]},
-        stderr=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    _, err = await running.communicate()
+    out, err = await running.communicate()
     assert running.returncode is not None
-    return running.returncode, err.decode()
+    return running.returncode, (out + err).decode()
 
 
 def raw(path: Path) -> bytes:

@@ -1,21 +1,36 @@
 """`mercato customer`: what people may ask a network to do with what it knows of them."""
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Annotated, Final
 from uuid import UUID
 
 from cyclopts import App, Parameter
 
 from mercato.cli import FAILED
-from mercato.cli.console import note
+from mercato.cli.console import note, print_json, print_table
 from mercato.cli.failures import UnusableError
-from mercato.cli.options import DataDir
+from mercato.cli.options import DataDir, Json
 from mercato.cli.session import opened
 from mercato.db.engine import Database
-from mercato.orders.forgetting import forget_customer, forget_validations
+from mercato.orders.forgetting import (
+    find_orders,
+    find_validations,
+    forget_customer,
+    forget_validations,
+)
 from mercato.plurals import count_of
+from mercato.wire import Wire
 
 customer = App(name="customer", help="Customers: erase.")
+
+
+class Erasure(Wire):
+    """What an erasure would change."""
+
+    order_ids: list[UUID]
+    validations: int
+
 
 BATCH: Final = 100
 """Orders that one transaction changes: servers go on writing in between."""
@@ -31,6 +46,10 @@ async def erase(
     ],
     /,
     *,
+    dry_run: Annotated[
+        bool, Parameter(negative=(), help="Say which orders are the customer's, and change nothing.")
+    ] = False,
+    json: Json = False,
     data_dir: DataDir = None,
 ) -> int:
     """Take a customer out of every order at once: name, addresses and all that was sent about them.
@@ -40,6 +59,11 @@ async def erase(
     """
     if not name.strip():
         raise UnusableError("Say whom: an e-mail address, a phone number or a partnerUserId, as it was sent.")
+    if json and not dry_run:
+        raise UnusableError("--json goes with --dry-run: it lists the orders.")
+    if dry_run:
+        await _show(data_dir, name, as_json=json)
+        return 0
     async with opened(data_dir) as session:
         await _everywhere(session.db, forget_validations, name)
         found = await _everywhere(session.db, forget_customer, name)
@@ -52,6 +76,34 @@ async def erase(
         )
         return FAILED
     return 0
+
+
+async def _show(data_dir: Path | None, name: str, *, as_json: bool) -> None:
+    """Print what an erasure would change."""
+    async with opened(data_dir) as session:
+        orders = await _found(session.db, find_orders, name)
+        validations = len(await _found(session.db, find_validations, name))
+    if as_json:
+        print_json(Erasure(order_ids=orders, validations=validations))
+        return
+    print_table(("Order",), [(one,) for one in orders], empty="No order is this customer's.")
+    note(
+        f"The customer would be taken out of {count_of(len(orders), 'order')}, and "
+        f"{count_of(validations, 'unanswered validation')} deleted. Nothing was changed: leave out --dry-run to do it."
+    )
+
+
+async def _found(
+    db: Database, find: Callable[..., Awaitable[tuple[list[UUID], UUID | None]]], name: str
+) -> list[UUID]:
+    """Return all that is the customer's."""
+    found: list[UUID] = []
+    after, more = None, True
+    while more:
+        async with db.read() as tx:
+            part, after = await find(tx, name, after=after, limit=BATCH)
+        found, more = found + part, after is not None
+    return found
 
 
 async def _everywhere(

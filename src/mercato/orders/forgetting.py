@@ -66,7 +66,7 @@ async def forget_customer(tx: Write, name: str, *, after: UUID | None, limit: in
     Return how many orders were theirs, and the last order looked at; None when all have been.
     """
     rows = await _list_of(tx, name, after=after, limit=limit)
-    theirs = [row for row in rows if _is_theirs(_customer.decode(row.customer), name)]
+    theirs = _theirs(rows, name)
     await _forget(tx, theirs)
     for row in theirs:
         # Not whose it was: that is what is to be forgotten.
@@ -81,10 +81,30 @@ async def forget_validations(
 
     Return how many were theirs, and the last that was looked at; None when all have been.
     """
+    theirs, last = await find_validations(tx, name, after=after, limit=limit)
+    await delete_validations(tx, theirs)
+    return len(theirs), last
+
+
+async def find_orders(
+    tx: Read, name: str, *, after: UUID | None, limit: int
+) -> tuple[list[UUID], UUID | None]:
+    """Return the customer's orders in a part of all, and the last order looked at; None when all have been."""
+    rows = await _list_of(tx, name, after=after, limit=limit)
+    return [row.id for row in _theirs(rows, name)], rows[-1].id if len(rows) == limit else None
+
+
+async def find_validations(
+    tx: Read, name: str, *, after: UUID | None, limit: int
+) -> tuple[list[UUID], UUID | None]:
+    """Return the same of validations that a store did not answer."""
     rows = await list_validations(tx, after=after, most=limit)
     theirs = [row.id for row in rows if _is_theirs(_asked.decode(row.body).data.order.customer, name)]
-    await delete_validations(tx, theirs)
-    return len(theirs), rows[-1].id if len(rows) == limit else None
+    return theirs, rows[-1].id if len(rows) == limit else None
+
+
+def _theirs(rows: Sequence[Row[Any]], name: str) -> list[Row[Any]]:
+    return [row for row in rows if _is_theirs(_customer.decode(row.customer), name)]
 
 
 async def _list_of(tx: Read, name: str, *, after: UUID | None, limit: int) -> Sequence[Row[Any]]:
