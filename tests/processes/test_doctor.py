@@ -9,7 +9,7 @@ from collections import namedtuple
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import insert, update
@@ -88,7 +88,7 @@ def job(**columns: Any) -> Any:
 def test_a_healthy_service_has_nothing_wrong(shell: Shell, database_url: str) -> None:
     shell.json("partner", "create", "Acme", "--kind", "both", "--webhook-token", "t")
     found = asyncio.run(examined(shell, database_url, code=0))
-    assert list(found) == [*ALL, "endpoints"]
+    assert list(found) == [*ALL, "endpoints", "orders", "stores", "deliveries"]
     assert {one["state"] for one in found.values()} == {"ok"}
     assert not any("advice" in one for one in found.values())
 
@@ -111,6 +111,79 @@ def test_a_disabled_address_is_worth_a_note_and_no_failure(shell: Shell, databas
     found = asyncio.run(examined(shell, database_url, code=0))
     assert found["endpoints"]["state"] == "note"
     assert "mercato webhooks enable" in found["endpoints"]["advice"]
+
+
+def delivery(number: int, store_id: UUID, *, status: str, ago: timedelta) -> Any:
+    at = clock.now() - ago
+    row: dict[str, Any] = dict.fromkeys(("url", "traceparent", "lane"), "")
+    row |= {"id": clock.new_id(), "partner_id": uuid4(), "surface": "commerce", "store_id": store_id}
+    row |= {"type": "order.validate", "webhook_id": uuid4(), "body": b"", "status": status, "attempts": 1}
+    row |= {"round": 0, "attempts_before_round": 0, "created_at": at, "updated_at": at}
+    return insert(tables.deliveries).values(**row)
+
+
+def test_a_store_that_is_cut_off_is_named_as_far_as_the_delivery_log_shows_it(
+    shell: Shell, database_url: str
+) -> None:
+    off, recovered, well = uuid4(), uuid4(), uuid4()
+    second = timedelta(seconds=1)
+    rows = [delivery(n, off, status="failed", ago=60 * second - n * second) for n in range(10)]
+    rows += [delivery(n, recovered, status="failed", ago=60 * second - n * second) for n in range(10)]
+    rows += [delivery(10, recovered, status="succeeded", ago=second)]
+    rows += [delivery(n, well, status="succeeded", ago=60 * second - n * second) for n in range(20)]
+    asyncio.run(write(database_url, *rows))
+    shell.json("partner", "create", "Acme", "--kind", "both")
+    found = asyncio.run(examined(shell, database_url, code=0))["stores"]
+    assert found["state"] == "note"
+    assert f"{off} (10 of 10 calls)" in found["said"]
+    assert str(recovered) not in found["said"]
+    assert str(well) not in found["said"]
+
+
+def test_an_address_that_fails_for_an_hour_is_reported(shell: Shell, database_url: str) -> None:
+    made = shell.json("partner", "create", "Acme", "--kind", "both")
+    for minutes, state in ((50, "ok"), (70, "note")):
+        since = clock.now() - timedelta(minutes=minutes)
+        row = {"partner_id": UUID(made["partnerId"]), "url": f"http://x/{minutes}", "failing_since": since}
+        asyncio.run(write(database_url, insert(tables.endpoints).values(**row)))
+        found = asyncio.run(examined(shell, database_url, code=0))["deliveries"]
+        assert found["state"] == state
+    assert "1 address of 1 partner" in found["said"]
+
+
+def test_an_order_without_an_answer_is_reported_with_its_age(shell: Shell, database_url: str) -> None:
+    at = clock.now() - timedelta(minutes=5)
+    texts = (
+        "partner_store_id",
+        "status",
+        "errors",
+        "currency",
+        "cart",
+        "amounts",
+        "fulfillment",
+        "traceparent",
+    )
+    order: dict[str, Any] = {
+        "id": uuid4(),
+        "partner_id": uuid4(),
+        "storefront_id": uuid4(),
+        "store_id": uuid4(),
+    }
+    order |= dict.fromkeys(texts, "{}") | {"state": "open", "answer": "waiting", "total": 1}
+    order |= {"sequence": 1, "entries": 1, "created_at": at, "updated_at": at}
+    waiting = {"order_id": order["id"], "url": "http://x", "body": b"", "give_up_at": clock.now()}
+    asyncio.run(
+        write(
+            database_url,
+            insert(tables.orders).values(**order),
+            insert(tables.order_submissions).values(**waiting),
+        )
+    )
+    shell.json("partner", "create", "Acme", "--kind", "both")
+    found = asyncio.run(examined(shell, database_url, code=0))["orders"]
+    assert found["state"] == "note"
+    assert found["said"].startswith("1 order without an answer of the store, the oldest for 30")
+    assert "mercato webhooks list --type order.place" in found["advice"]
 
 
 def test_a_key_that_opens_nothing_is_told(

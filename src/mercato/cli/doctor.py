@@ -9,6 +9,7 @@ from mercato.cli.checks import Check, State, checks
 from mercato.cli.console import print_json
 from mercato.cli.failures import explain
 from mercato.cli.options import DataDir, Json
+from mercato.cli.partner_checks import partner_checks
 from mercato.cli.plain import folded, say
 from mercato.cli.session import Session, opened
 from mercato.settings import SettingsError, load
@@ -25,7 +26,7 @@ class Report(Wire):
 
 
 async def doctor(*, json: Json = False, data_dir: DataDir = None) -> int:
-    """Look at settings, database, clock, keys and background work, and say what to do. Changes nothing.
+    """Look at settings, database, clock, keys, background work and partners, and say what to do. Changes nothing.
 
     Exit code 0: all is well; 1: something is wrong; 2: nothing works.
     """
@@ -62,6 +63,9 @@ async def _look(session: Session, found: list[Check]) -> None:
     async with session.db.read() as tx:
         async for one in checks(tx, session.settings):
             found.append(one)  # noqa: PERF401  # what was found stays when a later check fails
+        if any(one.name == "schema" and one.state is State.OK for one in found):
+            async for one in partner_checks(tx):
+                found.append(one)  # noqa: PERF401  # the same
 
 
 def _failed(name: str, error: Exception) -> Check:

@@ -14,6 +14,7 @@ from mercato.db.prepared import prepared, prepared_insert, prepared_update
 from mercato.db.tables import order_history as history
 from mercato.db.tables import order_submissions as submissions
 from mercato.db.tables import orders, stores
+from mercato.db.types import Instant
 from mercato.errors import OrderError
 from mercato.orders.model import Amounts, CommerceCart, OrderState, OrderStatus
 from mercato.orders.record import OrderRow, StoreAnswer
@@ -188,6 +189,16 @@ async def find_submission(tx: Read, order_id: UUID) -> tuple[str, bytes, datetim
         .where(submissions.c.order_id == order_id)
     )
     return None if row is None else (row.url, row.body, row.give_up_at)
+
+
+async def find_unanswered(tx: Read) -> tuple[int, datetime | None]:
+    """Return how many orders wait for their store's answer, and when the oldest was placed."""
+    row = await tx.first(
+        select(func.count(), func.min(orders.c.created_at, type_=Instant)).join_from(
+            submissions, orders, orders.c.id == submissions.c.order_id
+        )
+    )
+    return (0, None) if row is None else (row[0], row[1])
 
 
 async def delete_submission(tx: Write, order_id: UUID) -> None:
