@@ -16,7 +16,7 @@ from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
 from mercato.clock import new_id, now
 from mercato.partners.model import PartnerKind, Surface
-from mercato.web.app import operations
+from mercato.web.app import document, operations
 from mercato.web.operations import Access, Operation
 from mercato.webhooks.deliveries import push
 
@@ -110,6 +110,40 @@ async def test_another_partners_ids_are_404_on_every_operation_that_takes_one(wo
         nobody = target(operation, {name: str(uuid4()) for name in world.ids}, store=str(uuid4()))
         unknown = await call(world.stranger[operation.access], operation, nobody)
         assert unknown.json()["errorCode"] == refused.json()["errorCode"], operation.id
+
+
+UNDECLARED = {"content-type", "content-length", "date", "server", "connection", "transfer-encoding"}
+"""Headers that belong to HTTP itself."""
+
+
+def declared_headers(operation: Operation, status: int) -> set[str]:
+    answers = json.loads(document())["paths"][operation.path][operation.method.lower()]["responses"]
+    return {name.lower() for name in answers[str(status)].get("headers", ())}
+
+
+@only_sqlite
+async def test_every_header_of_an_answer_is_declared(mercato: Service, world: World):
+    anybody = mercato.anonymous()
+    ids = world.ids | {"name": "start.js", "errorCode": "NOT_FOUND"}
+    answered = set()
+    for operation in operations():
+        if operation.access is Access.PUBLIC:
+            path = target(operation, ids)
+            replies = [(operation.status, await anybody.call(operation.method, path))]
+        else:
+            known = await ids_for(world, operation)
+            path = target(operation, known, store=world.ids["storeId"])
+            replies = [
+                (operation.status, await call(world.owner[operation.access], operation, path, known)),
+                (401, await call(anybody, operation, path, known)),
+            ]
+        for expected, reply in replies:
+            undeclared = {name.lower() for name in reply.headers} - UNDECLARED
+            undeclared -= declared_headers(operation, reply.status)
+            assert not undeclared, (operation.id, reply.status)
+            if reply.status == expected:
+                answered.add((operation.id, expected))
+    assert len(answered) > len(operations()) * 3 // 2, "most are answered as they should be"
 
 
 async def test_lists_show_nothing_of_another_partners(world: World):

@@ -20,6 +20,7 @@ from mercato.wire.unshown import unshown
 MINIMUM_NEGATIVE: Final = "minimumOrderAmount must not be negative."
 
 Text2000 = Annotated[str, Meta(max_length=2000)]
+AnsweredUri = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
 Uri = Annotated[str, Meta(min_length=1, max_length=2048, extra_json_schema={"format": "uri"})]
 WebhookToken = Annotated[
     str,
@@ -160,12 +161,12 @@ class Store(Wire, kw_only=True):
     address: Address
     phone: str | UnsetType = UNSET
     timezone: str
-    logo_url: str | UnsetType = UNSET
+    logo_url: AnsweredUri | UnsetType = UNSET
     description: str | UnsetType = UNSET
     status: StoreStatusValue
     pause_reason: str | None
     resume_at: Instant | None
-    webhook_url: str | UnsetType = UNSET
+    webhook_url: AnsweredUri | UnsetType = UNSET
     minimum_order_amount: str | UnsetType = UNSET
     delivery_allowed: bool
     pickup_allowed: bool

@@ -10,7 +10,7 @@ from mercato.catalog.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
 from mercato.catalog.search import WEEK, merged
 from mercato.clock import zone
 from mercato.stores.address import Coordinates
-from mercato.stores.model import StoreRow, StoreStatusValue
+from mercato.stores.model import AnsweredUri, StoreRow, StoreStatusValue
 from mercato.wire import Instant, Wire, instant
 
 
@@ -48,7 +48,7 @@ class MarketfrontStore(Wire, kw_only=True):
     name: str
     description: str | UnsetType = UNSET
     phone: str | UnsetType = UNSET
-    logo_url: str | UnsetType = UNSET
+    logo_url: AnsweredUri | UnsetType = UNSET
     timezone: str
     address: PostalAddress
     status: StoreStatusValue

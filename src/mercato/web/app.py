@@ -22,13 +22,19 @@ from mercato.web.webhooks import clinic, commerce_webhooks, marketfront_webhooks
 about = Operations(access=Access.PUBLIC, tag="System")
 
 
-@about.get("/openapi.json", summary="OpenAPI document", returns=dict)
-async def get_openapi(_call: Call[None, None]) -> Answer:
+@about.get("/openapi.json", summary="OpenAPI document", returns=dict, reply_headers=("Cache-Control",))
+async def get_openapi(call: Call[None, None]) -> Answer:
     """Return this API's OpenAPI 3.1 document."""
-    return Answer(raw=document(), headers=((b"cache-control", b"no-cache"),))
+    return Answer(raw=document(call.app.settings.public_url), headers=((b"cache-control", b"no-cache"),))
 
 
-@about.get("/llms.txt", summary="For language models", returns=str, media_type="text/plain")
+@about.get(
+    "/llms.txt",
+    summary="For language models",
+    returns=str,
+    media_type="text/plain",
+    reply_headers=("Cache-Control", "X-Content-Type-Options"),
+)
 async def get_llms(call: Call[None, None]) -> Answer:
     """Say what this service is and where to read on (llmstxt.org): Markdown, a line for each operation and code."""
     from mercato.web.llms import llms  # read when somebody asks for it
@@ -58,9 +64,9 @@ def operations() -> list[Operation]:
 
 
 @cache
-def document() -> bytes:
-    """Return the OpenAPI document as it is served."""
-    return document_bytes(openapi.document(operations(), version=version()))
+def document(public_url: str | None = None) -> bytes:
+    """Return the OpenAPI document as it is served below a public URL."""
+    return document_bytes(openapi.document(operations(), version=version(), public_url=public_url))
 
 
 def application(app: Runtime) -> Edge | Traced:

@@ -57,13 +57,15 @@ class StoresQuery(Page):
         Annotated[str, Meta(description="`online` or `paused`, in any case.", extra=ruled_by(_status_fault))]
         | None
     ) = None
-    partner_store_id: str | None = None
+    partner_store_id: Annotated[str, Meta(description="The partner's own id of a store.")] | None = None
 
 
 class StoreQuery(Wire):
     """The store that a request is about."""
 
-    store_id: Annotated[str, Meta(extra_json_schema={"format": "uuid"})] | None = None
+    store_id: (
+        Annotated[str, Meta(description="The store's id.", extra_json_schema={"format": "uuid"})] | None
+    ) = None
 
 
 # --- catalogs -------------------------------------------------------------------------------------
@@ -74,6 +76,7 @@ class StoreQuery(Wire):
     summary="Notify Catalog Update",
     takes=CatalogSetNotification,
     query=StoreQuery,
+    required_query=("storeId",),
     returns=CatalogIngestAccepted,
     status=202,
     reply_headers=("Retry-After", "Location"),
@@ -152,7 +155,7 @@ async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidat
     id="getCommerceCatalogSet",
     returns=CatalogSet,
     also=(304,),
-    reply_headers=("ETag",),
+    reply_headers=("ETag", "Vary", "Cache-Control", "Content-Encoding"),
     request_headers=("If-None-Match",),
     missing={"catalogSetId": errors.CatalogSetNotFound},
     problems=(errors.CatalogSetNotFound,),

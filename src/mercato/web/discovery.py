@@ -13,6 +13,7 @@ _NO_STORE = ((b"cache-control", b"no-store"),)
     summary="Discover Stores",
     takes=DiscoverRequest,
     returns=DiscoverResponse,
+    reply_headers=("Cache-Control",),
     rate=Rate.DISCOVERY,
 )
 async def discover_stores(call: Call[DiscoverRequest, None]) -> Answer:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from mercato import errors
 from mercato.errors import Problem
 from mercato.web.operations import Access, Operation
+from mercato.web.problems import PROBLEM_DETAILS
 
 _TEXT: Final = {"type": "string"}
 _NUMBER: Final = {"type": "integer"}
@@ -15,6 +16,12 @@ RESPONSE: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "Retry-After": ("Seconds to wait.", _NUMBER),
     "Cache-Control": ("How long the answer may be kept.", _TEXT),
     "ETag": ("The version of what is answered.", _TEXT),
+    "Vary": ("The request's headers that the answer depends on.", _TEXT),
+    "Content-Encoding": ("How the body is compressed: `zstd`, `br` or `gzip`; absent, it is not.", _TEXT),
+    "Pragma": ("`no-cache`, as RFC 6749 asks for.", _TEXT),
+    "X-Content-Type-Options": ("`nosniff`.", _TEXT),
+    "Content-Security-Policy": ("What a browser lets the page do.", _TEXT),
+    "Referrer-Policy": ("What a browser tells of the page to others.", _TEXT),
     "Idempotent-Replayed": ("`true` when this is the answer of an earlier request.", _TEXT),
     "WWW-Authenticate": ("How to sign in.", _TEXT),
     "X-Request-Id": ("The request's id: the caller's own, if it sent a sane one.", _TEXT),
@@ -53,10 +60,10 @@ def definitions() -> dict[str, Any]:
     return {name: {"description": words, "schema": schema} for name, (words, schema) in RESPONSE.items()}
 
 
-def of_answer(operation: Operation) -> dict[str, Any]:
-    """Return the headers of an operation's good answer; what every answer has stands in the definitions."""
-    own = {name: definitions()[name] for name in operation.reply_headers}
-    return own | _named(_everywhere(operation))
+def of_answer(operation: Operation, *, bodiless: bool = False) -> dict[str, Any]:
+    """Return the headers of an operation's good answer, or of its 304."""
+    own = [name for name in operation.reply_headers if not (bodiless and name == "Content-Encoding")]
+    return _named([*own, *_everywhere(operation)])
 
 
 def of_refusals(operation: Operation, status: int, kinds: Iterable[type[Problem]]) -> dict[str, Any]:
@@ -67,6 +74,10 @@ def of_refusals(operation: Operation, status: int, kinds: Iterable[type[Problem]
         "Location": errors.StoreAlreadyRegistered in kinds,
         "Idempotent-Replayed": "Idempotent-Replayed" in operation.reply_headers and status in _PINNED,
     }
+    if operation.refusals is PROBLEM_DETAILS:
+        own["Vary"] = True
+    else:
+        own |= {"Cache-Control": True, "Pragma": True}
     names = [name for name, there in own.items() if there]
     # Every refusal of somebody known has the limits, too; to say so dozens of times helps nobody.
     limits = _LIMITS if errors.RateLimited in kinds else ()

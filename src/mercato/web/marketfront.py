@@ -24,7 +24,7 @@ _NO_STORE: Final = ((b"cache-control", b"no-store"),)
     summary="Get CatalogSet",
     returns=CatalogSet,
     also=(304,),
-    reply_headers=("ETag",),
+    reply_headers=("ETag", "Vary", "Cache-Control", "Content-Encoding"),
     request_headers=("If-None-Match",),
     missing={"catalogSetId": errors.CatalogSetNotFound},
     problems=(errors.CatalogSetNotFound,),
@@ -38,7 +38,16 @@ async def get_catalog_set(call: Call[None, None]) -> Answer:
 class AtQuery(Wire):
     """The instant that is asked about; now, without one."""
 
-    at: Annotated[str, Meta(extra_json_schema={"format": "date-time"})] | None = None
+    at: (
+        Annotated[
+            str,
+            Meta(
+                description="The instant that is asked about; without it, now.",
+                extra_json_schema={"format": "date-time"},
+            ),
+        ]
+        | None
+    ) = None
 
 
 @marketfront.get(
@@ -46,6 +55,7 @@ class AtQuery(Wire):
     summary="Get Store",
     id="getMarketfrontStore",
     returns=MarketfrontStore,
+    reply_headers=("Cache-Control",),
     missing={"storeId": errors.StoreNotFound},
     problems=(errors.StoreNotFound,),
 )
@@ -60,6 +70,7 @@ async def get_store(call: Call[None, None]) -> Answer:
     summary="Get Store Availability",
     query=AtQuery,
     returns=StoreAvailability,
+    reply_headers=("Cache-Control",),
     missing={"storeId": errors.StoreNotFound},
     problems=(errors.StoreNotFound,),
 )

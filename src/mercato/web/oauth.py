@@ -85,7 +85,7 @@ def render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, b
     body_limit=MOST_BYTES,
     body_type=FORM,
     returns=TokenResponse,
-    reply_headers=("Cache-Control",),
+    reply_headers=("Cache-Control", "Pragma"),
     refusals=Refusals(TokenRefusal, "application/json", render),
     reads=("clientSecret",),
     problems=(errors.InvalidRequest, errors.Unauthenticated, errors.RateLimited),

@@ -6,6 +6,7 @@ from typing import Any, Final
 from mercato import errors
 from mercato.errors import Problem
 from mercato.web import events, headers
+from mercato.web.described import PATH_PARAMETERS, TAGS
 from mercato.web.operations import Access, Operation
 from mercato.web.problems import ProblemDetail
 from mercato.web.schemas import components, schema_of
@@ -29,8 +30,10 @@ Merchants' systems use the Commerce surface, storefronts the Marketfront surface
 """.strip()
 
 
-def document(operations: Iterable[Operation], *, version: str) -> dict[str, Any]:
-    """Return the document of the given operations."""
+def document(
+    operations: Iterable[Operation], *, version: str, public_url: str | None = None
+) -> dict[str, Any]:
+    """Return the document of the given operations, as served below `public_url`."""
     operations = list(operations)
     told, replied = events.types()
     schemas = components(
@@ -50,10 +53,11 @@ def document(operations: Iterable[Operation], *, version: str) -> dict[str, Any]
             "version": version,
             "summary": "The commerce network you can run yourself.",
             "description": _ABOUT,
+            "contact": {"name": "The operator of this service"},
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "/"}],
-        "tags": [{"name": tag} for tag in dict.fromkeys(op.tag for op in operations)],
+        "servers": [{"url": public_url or "/"}],
+        "tags": [{"name": tag, "description": words} for tag, words in TAGS.items()],
         "paths": paths,
         "webhooks": events.described(),
         "components": {
@@ -88,7 +92,8 @@ def problems_of(operation: Operation) -> list[type[Problem]]:
         kinds += [errors.PayloadTooLarge, errors.UnsupportedMediaType]
     if operation.query is not None:
         kinds += [errors.InvalidRequest, errors.ValidationFailed]
-    kinds += [errors.InternalError, errors.ServiceUnavailable]
+    # Whatever is asked for, a head that can't be read is refused.
+    kinds += [errors.InvalidRequest, errors.InternalError, errors.ServiceUnavailable]
     return list(dict.fromkeys(kinds))
 
 
@@ -122,6 +127,7 @@ def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
             "name": name,
             "in": "path",
             "required": True,
+            "description": PATH_PARAMETERS[name],
             "schema": {"type": "string"} | ({"format": "uuid"} if name in operation.missing else {}),
         }
         for name in operation.names
@@ -132,13 +138,20 @@ def _query_parameters(operation: Operation, schemas: dict[str, Any]) -> list[dic
     if operation.query is None:
         return []
     schema = schemas[operation.query.__name__]
-    required = set(schema.get("required", ()))
+    required = {*schema.get("required", ()), *operation.required_query}
     out = []
     for name, member in schema["properties"].items():
-        kind = dict(member)
-        described = kind.pop("description", None)
-        parameter = {"name": name, "in": "query", "required": name in required, "schema": _not_null(kind)}
-        out.append(parameter | ({"description": described} if described else {}))
+        kind = _not_null(member)
+        described = kind.pop("description")
+        out.append(
+            {
+                "name": name,
+                "in": "query",
+                "required": name in required,
+                "description": described,
+                "schema": kind,
+            }
+        )
     return out
 
 
@@ -156,7 +169,10 @@ def _responses(operation: Operation) -> dict[str, Any]:
     good["headers"] = headers.of_answer(operation)
     responses = {str(operation.status): good}
     for status in operation.also:
-        responses[str(status)] = {"description": "Not modified.", "headers": headers.of_answer(operation)}
+        responses[str(status)] = {
+            "description": "Not modified.",
+            "headers": headers.of_answer(operation, bodiless=True),
+        }
     by_status: dict[int, list[type[Problem]]] = {}
     for kind in problems_of(operation):
         by_status.setdefault(kind.status, []).append(kind)

@@ -117,8 +117,9 @@ class Operation:
 
     With `streams_body` the handler gets an `Upload` of up to a whole catalog; `body_limit` bounds any other body more
     narrowly than the settings do, in bytes.
-    `reads` names the credentials that a public operation looks at by itself. `checks_head` refuses by the headers,
-    before there is a body. A `reader` decodes what it `takes` faster than msgspec does by itself.
+    `required_query` are parameters whose absence has a refusal of its own. `reads` names the credentials that a public
+    operation looks at by itself. `checks_head` refuses by the headers, before there is a body. A `reader` decodes what
+    it `takes` faster than msgspec does by itself.
     """
 
     id: str
@@ -138,6 +139,7 @@ class Operation:
     also: tuple[int, ...] = ()
     reply_headers: tuple[str, ...] = ()
     request_headers: tuple[str, ...] = ()
+    required_query: tuple[str, ...] = ()
     problems: tuple[type[Problem], ...] = ()
     missing: Mapping[str, Callable[[str], Problem]] = field(default_factory=dict)
     rate: Rate | None = None

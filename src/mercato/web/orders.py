@@ -187,7 +187,7 @@ def _answer(reply: Reply) -> Answer:
 class OrdersQuery(Wire):
     """Which orders, and how many of them."""
 
-    store_id: UUID | None = None
+    store_id: Annotated[UUID, Meta(description="Only orders of this store.")] | None = None
     state: (
         Annotated[
             str,

@@ -59,7 +59,13 @@ async def metrics(call: Call[None, None]) -> Answer:
     return Answer(raw=await call.app.metrics.read(), media_type=METRICS_TYPE.encode())
 
 
-@system.get("/docs", summary="API reference", returns=str, media_type="text/html")
+@system.get(
+    "/docs",
+    summary="API reference",
+    returns=str,
+    media_type="text/html",
+    reply_headers=("X-Content-Type-Options", "Content-Security-Policy", "Referrer-Policy"),
+)
 async def docs(call: Call[None, None]) -> Answer:
     """Show the API reference; nothing of it is loaded from elsewhere."""
     page = (
@@ -77,6 +83,7 @@ async def docs(call: Call[None, None]) -> Answer:
     summary="Asset of the API reference",
     returns=str,
     media_type="text/*",
+    reply_headers=("Cache-Control", "X-Content-Type-Options"),
     problems=(errors.NotFound,),
 )
 async def docs_asset(call: Call[None, None]) -> Answer:
@@ -94,6 +101,13 @@ async def docs_asset(call: Call[None, None]) -> Answer:
     summary="About an error code",
     returns=str,
     media_type="text/html",
+    reply_headers=(
+        "Cache-Control",
+        "Vary",
+        "X-Content-Type-Options",
+        "Content-Security-Policy",
+        "Referrer-Policy",
+    ),
     problems=(errors.NotFound,),
 )
 async def error_page(call: Call[None, None]) -> Answer:

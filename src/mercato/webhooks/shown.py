@@ -12,6 +12,7 @@ from mercato.wire import instant
 def members_of(row: Row[Any]) -> dict[str, Any]:
     """Return the members that a delivery has in lists and by itself."""
     return {
+        "delivery_id": row.id,
         "id": row.id,
         "type": row.type,
         "webhook_id": row.webhook_id,

@@ -21,7 +21,14 @@ MOST_SECRETS: Final = 5
 class WebhookDelivery(Wire, frozen=True):
     """One event on its way to one address."""
 
-    id: UUID
+    delivery_id: UUID
+    id: Annotated[
+        UUID,
+        Meta(
+            description="The same as `deliveryId`, which is to be used.",
+            extra_json_schema={"deprecated": True},
+        ),
+    ]
     type: Annotated[str, Meta(description="The event's type, for example `catalog.sync.succeeded`.")]
     webhook_id: Annotated[
         UUID, Meta(description="The `webhook-id` header: the same at every attempt and redelivery.")
@@ -73,10 +80,10 @@ class WebhookDeliveryPage(Wire, frozen=True):
 class WebhookDeliveryQuery(Wire, frozen=True):
     """What to list."""
 
-    status: DeliveryStatus | None = None
-    type: str | None = None
-    store_id: UUID | None = None
-    order_id: UUID | None = None
+    status: Annotated[DeliveryStatus | None, Meta(description="Only deliveries with this status.")] = None
+    type: Annotated[str, Meta(description="Only deliveries of this type.")] | None = None
+    store_id: Annotated[UUID, Meta(description="Only deliveries about this store.")] | None = None
+    order_id: Annotated[UUID, Meta(description="Only deliveries about this order.")] | None = None
     limit: PageLimit = PAGE
     cursor: Cursor | None = None
 

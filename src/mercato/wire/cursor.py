@@ -67,7 +67,13 @@ def _decoded(text: str) -> bytes | None:
         return None
 
 
-Cursor = Annotated[str, Meta(extra=ruled_by(lambda text: NOT_OURS if _last(text) is None else None))]
+Cursor = Annotated[
+    str,
+    Meta(
+        description="The `nextCursor` of the page before; without it, the first page.",
+        extra=ruled_by(lambda text: NOT_OURS if _last(text) is None else None),
+    ),
+]
 """The query parameter `cursor`: `cursor: Cursor | None = None`."""
 
 
