@@ -20,6 +20,7 @@ from sqlalchemy import (
 
 from mercato.db import postgresql, sqlite
 from mercato.db.engine import Read
+from mercato.db.pooler import refuse_pooler
 from mercato.db.tables import metadata
 
 HEAD = "0001"
@@ -55,9 +56,11 @@ async def migrate(url: str) -> str | None:
 
     A second process waits for the first: on PostgreSQL for an advisory lock, on SQLite for the write lock.
     A database of a newer version is left as it is, with `SchemaIsNewer`. A step that meets a table in use gives up
-    soon, and nothing is changed.
+    soon, and nothing is changed. Raises UnusableUrl for a pooler in transaction mode.
     """
     on_postgresql = postgresql.is_url(url)
+    if on_postgresql:
+        await refuse_pooler(url)
     engine = postgresql.migrator(url) if on_postgresql else sqlite.migrator(sqlite.path_of(url))
     try:
         async with engine.begin() as connection:
