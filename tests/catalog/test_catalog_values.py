@@ -69,7 +69,10 @@ def test_a_member_of_the_wrong_type_is_a_fault(table: str, member: str, value: A
 def test_an_entity_that_is_no_object_is_a_fault(table: str, value: Any, said: str):
     document = cafe()
     document[table][PLACES[table]] = value
-    assert faults(document)[f"/{table}/{PLACES[table]}"].endswith(f"must be an object, not {said}.")
+    noun = {"items": "An item", "modifierGroups": "A modifier group"}.get(
+        table, f"A {table.removesuffix('s')}"
+    )
+    assert faults(document)[f"/{table}/{PLACES[table]}"] == f"{noun} must be an object, not {said}."
 
 
 def test_an_entry_of_a_list_that_is_no_object_is_a_fault():

@@ -62,8 +62,25 @@ def test_all_faults_of_a_request_are_listed_at_once_with_pointers():
         (b'{"name": "a",\n "note": "b",}', ": trailing comma in object at line 2, column 14"),
         ('{"näme" 1}'.encode(), ": expected ':' at line 1, column 9"),
         (b"a=b&c=d", ": invalid character at line 1, column 1"),
+        (rb'{"name":"\ud800"}', ": a \\u escape is half of a surrogate pair at line 1, column 10"),
+        (rb'{"name":"\ud800\n"}', ": a \\u escape is half of a surrogate pair at line 1, column 10"),
+        (rb'{"name":"\ud800 and more"}', ": a \\u escape is half of a surrogate pair at line 1, column 16"),
+        (rb'{"name":"\udc00"}', ": a \\u escape is half of a surrogate pair at line 1, column 16"),
+        (rb'{"name":"\ud800', ": it ends too early"),
+        (rb'{"name":"\\\\ud800"', ": it ends too early"),
     ],
-    ids=["cut-off", "trailing-comma", "no-colon", "form"],
+    ids=[
+        "cut-off",
+        "trailing-comma",
+        "no-colon",
+        "form",
+        "lone-surrogate-at-the-end",
+        "lone-surrogate-before-an-escape",
+        "lone-surrogate",
+        "low-surrogate",
+        "cut-off-in-a-pair",
+        "cut-off-after-a-backslash",
+    ],
 )
 def test_a_body_that_is_not_json_is_told_with_the_place_where_it_breaks(body: bytes, where: str):
     problem = refused(body)

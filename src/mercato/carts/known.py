@@ -7,11 +7,11 @@ without it, sold-out items and how many of an item the whole cart has, is looked
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 from weakref import ref
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Meta, Raw, Struct, field
 from msgspec.structs import fields, force_setattr
 
 from mercato.carts.model import MOST_DEPTH, MOST_LINES, Cart, LineItem
@@ -100,7 +100,7 @@ LINES: Final = Lines()
 
 def reader(kind: type[T]) -> Callable[[bytes], T]:
     """Return what decodes requests of a kind that has a `cart`; the lines of it are read by `LINES`."""
-    cart = _like(Cart, line_items=list[Raw])
+    cart = _like(Cart, line_items=Annotated[list[Raw], Meta(max_length=MOST_LINES)])
     needs_one = next(member.required for member in fields(kind) if member.name == "cart")
     read = msgspec.json.Decoder(_like(kind, cart=cart if needs_one else cart | None)).decode
     plain = msgspec.json.Decoder(kind).decode

@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec import UNSET, Meta, UnsetType
 
 from mercato.errors import OrderError
-from mercato.wire import Wire
+from mercato.wire import MOST_ENTRIES, Wire
 
 MOST_QUANTITY: Final = 2**31 - 1
 """What an int32 holds."""
@@ -46,7 +46,7 @@ class LineItem(Wire, gc=False):
     """So many units of an item, each with the modifiers chosen for it."""
 
     item_id: UUID
-    modifier_groups: list["CartModifierGroup"]
+    modifier_groups: Annotated[list["CartModifierGroup"], Meta(max_length=MOST_ENTRIES)]
     quantity: Quantity
     line_item_id: UUID | None = None
 
@@ -55,14 +55,14 @@ class CartModifierGroup(Wire, gc=False):
     """What was chosen from one modifier group; a choice may have modifiers of its own."""
 
     modifier_group_id: UUID
-    line_items: list[LineItem]
+    line_items: Annotated[list[LineItem], Meta(max_length=MOST_LINES)]
 
 
 class Cart(Wire):
     """A cart as its client keeps it. Amounts of an earlier answer are ignored, like every unknown member."""
 
     catalog_set_id: UUID
-    line_items: list[LineItem]
+    line_items: Annotated[list[LineItem], Meta(max_length=MOST_LINES)]
     store_id: UUID
 
 

@@ -66,8 +66,12 @@ def as_object(value: Any, noun: str, at: str, findings: Findings) -> Members:
     """Return the object's members; what is no object is noted, and has none."""
     if isinstance(value, dict):
         return value
-    findings.fault(Rule.WRONG_TYPE, f"A {noun} must be an object, not {said(value)}.", at)
+    findings.fault(Rule.WRONG_TYPE, f"{_article(noun)} {noun} must be an object, not {said(value)}.", at)
     return {}
+
+
+def _article(noun: str) -> str:
+    return "An" if noun[0] in "aeiou" else "A"
 
 
 def _are_ids(column: list[Any]) -> bool:

@@ -8,9 +8,8 @@ from typing import Final
 from mercato.cli.failures import UnusableError
 from mercato.cli.options import typed
 from mercato.cli.sources import STANDARD_INPUT, read_file
-from mercato.webhooks.clinic import MOST_HEADERS
 from mercato.webhooks.explain import Webhook
-from mercato.webhooks.wire import MOST_BODY
+from mercato.webhooks.wire import MOST_BODY, MOST_HEADERS
 
 _MOST_HEAD: Final = 64 * 1024
 _START: Final = re.compile(rb"(?:[A-Z]{3,10} \S+ HTTP/\d(?:\.\d)?|HTTP/\d(?:\.\d)? \d{3}.*)\r?\n")

@@ -14,6 +14,9 @@ from mercato.wire import Wire
 from mercato.wire.checks import Objection, ruled_by
 from mercato.wire.unshown import unshown
 
+MOST_BYTES: Final = 64 * 1024
+"""Bytes of an order as it is sent. One of the most lines that carries all amounts it was answered with has 45 KB."""
+
 NO_OBJECT: Final = "payment must be an object."
 TIP_NEGATIVE: Final = "tip must not be negative."
 TIME_REQUIRED: Final = "scheduledTime is required with SCHEDULED."
@@ -22,6 +25,7 @@ Decimal = Annotated[
     str, Meta(pattern=DECIMAL, max_length=64, description="Decimal in the currency's own scale.")
 ]
 Text255 = Annotated[str, Meta(max_length=255)]
+Name = Annotated[str, Meta(max_length=256)]
 Text1000 = Annotated[str, Meta(max_length=1000)]
 DateTime = Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})]
 
@@ -110,8 +114,8 @@ class Customer(Wire):
     """Who orders."""
 
     email: Text255
-    first_name: Text255
-    last_name: Text255
+    first_name: Name
+    last_name: Name
     phone: Text255
     partner_user_id: Text255 | None = None
 

@@ -6,15 +6,17 @@ from enum import StrEnum
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from mercato.catalog.model import CatalogFault, PartnerWarning
 from mercato.catalog.money import decimal_fault, is_negative, to_text
 from mercato.catalog.runs import Run, RunStatus
 from mercato.partners.model import MOST_TOKEN, webhook_token_fault
 from mercato.stores.address import Address, AddressRequest, Text255
-from mercato.wire import Instant, Wire
+from mercato.wire import MOST_ENTRIES, Instant, Wire
 from mercato.wire.checks import Objection, ruled_by, timezone_fault
+from mercato.wire.parts import read_shallow
 from mercato.wire.unshown import unshown
 
 MINIMUM_NEGATIVE: Final = "minimumOrderAmount must not be negative."
@@ -213,6 +215,9 @@ class StoreUpdate(Wire):
     webhook_token: Annotated[WebhookToken, Meta(description=_AT_UPDATE)] | UnsetType | None = UNSET
 
 
+NULL: Final = Raw(b"null")
+
+
 class StoreStatusUpdate(Wire):
     """`online` or `paused` in any case; the other two mean something only when pausing."""
 
@@ -225,6 +230,28 @@ class StoreStatusUpdate(Wire):
             description="A future instant; without it the pause lasts until it is ended.",
         ),
     ] = None
+
+
+class _SentStatus(Wire):
+    status: Annotated[str, Meta(min_length=1)]
+    pause_reason: Raw = NULL
+    resume_at: Raw = NULL
+
+
+_read_status: Final = msgspec.json.Decoder(_SentStatus).decode
+
+
+def read_status_update(body: bytes) -> StoreStatusUpdate:
+    """Decode like msgspec, but read no more of a list or an object that stands for a text than that it is one.
+
+    With `online` these members may hold anything, and msgspec takes a second for 1 MiB of floats.
+    """
+    sent = _read_status(body)
+    return StoreStatusUpdate(
+        status=sent.status,
+        pause_reason=read_shallow(bytes(sent.pause_reason)),
+        resume_at=read_shallow(bytes(sent.resume_at)),
+    )
 
 
 class StoreStatusResponse(Wire):
@@ -262,7 +289,7 @@ class ItemAvailabilityRequest(Wire):
 
     items: Annotated[
         list[Annotated[ItemAvailabilityEntry, Meta(extra=ruled_by(item_name_fault))]],
-        Meta(min_length=1, max_length=1000),
+        Meta(min_length=1, max_length=MOST_ENTRIES),
     ]
 
 

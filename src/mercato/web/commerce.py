@@ -28,6 +28,7 @@ from mercato.stores.model import (
     StoreStatusUpdate,
     StoreStatusValue,
     StoreUpdate,
+    read_status_update,
 )
 from mercato.web.catalog_sets import answer, coding_for
 from mercato.web.operations import Access, Answer, Call, Operations, Upload
@@ -239,6 +240,7 @@ async def get_store_status(call: Call[None, None]) -> StoreStatusResponse:
     STORES + "/{storeId}/status",
     summary="Set Store Status",
     takes=StoreStatusUpdate,
+    reader=read_status_update,
     returns=StoreStatusResponse,
     missing=_store,
     problems=(errors.StoreNotFound,),

@@ -22,7 +22,7 @@ from mercato.orders.model import (
     state_fault,
 )
 from mercato.orders.record import commerce_order_of, order_of
-from mercato.orders.request import OrderCore, PlaceOrderRequest
+from mercato.orders.request import MOST_BYTES, OrderCore, PlaceOrderRequest
 from mercato.web import problems
 from mercato.web.head import Head
 from mercato.web.operations import Access, Answer, Call, Operations, Rate
@@ -78,6 +78,7 @@ def _key(head: Head) -> str:
     MARKETFRONT + "/validate",
     summary="Validate order",
     takes=OrderCore,
+    body_limit=MOST_BYTES,
     reader=reader(OrderCore),
     returns=ValidateOrderResponse,
     rate=Rate.READ,
@@ -96,6 +97,7 @@ async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
     MARKETFRONT + "/place",
     summary="Place order",
     takes=PlaceOrderRequest,
+    body_limit=MOST_BYTES,
     reader=reader(PlaceOrderRequest),
     returns=Order,
     status=201,

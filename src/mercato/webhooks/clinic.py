@@ -22,7 +22,6 @@ from mercato.webhooks.wire import ExplainSignatureRequest
 from mercato.wire import parse_instant, parse_uuid
 from mercato.wire.checks import refuse
 
-MOST_HEADERS: Final = 100
 MOST_TIMES: Final = 20
 """Attempts of a delivery whose times are looked at."""
 
@@ -59,12 +58,6 @@ def read_webhook(request: ExplainSignatureRequest) -> Webhook:
     body = _body(request)
     refuse(
         [
-            (
-                "/headers",
-                f"At most {MOST_HEADERS} headers are looked at."
-                if len(request.headers) > MOST_HEADERS
-                else None,
-            ),
             ("/bodyBase64", "bodyBase64 is not base64." if body is None else None),
             (
                 "/body",

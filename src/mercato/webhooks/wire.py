@@ -15,6 +15,7 @@ from mercato.wire.unshown import unshown
 MOST_BODY: Final = 128 * 1024
 """Bytes of a body: no webhook of this service is as long, and every one is hashed some hundred times."""
 
+MOST_HEADERS: Final = 100
 MOST_SECRETS: Final = 5
 
 
@@ -93,8 +94,11 @@ class ExplainSignatureRequest(Wire):
     """A webhook as it was received: its headers, and its body as text or in base64."""
 
     headers: Annotated[
-        dict[str, Annotated[str, Meta(max_length=8192)]],
-        Meta(description="All headers that came, or the three that begin with `webhook-`; at most 100."),
+        dict[Annotated[str, Meta(max_length=256)], Annotated[str, Meta(max_length=8192)]],
+        Meta(
+            max_length=MOST_HEADERS,
+            description="All headers that came, or the three that begin with `webhook-`; at most 100.",
+        ),
     ]
     body: (
         Annotated[

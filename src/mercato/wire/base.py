@@ -35,6 +35,9 @@ Instant = Annotated[
 
 as_json: Final = msgspec.json.Encoder().encode
 
+MOST_ENTRIES: Final = 1000
+"""Entries of a list in a request body, where no smaller bound makes sense."""
+
 _RFC3339: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]\d\d:[0-5]\d)", re.ASCII
 )

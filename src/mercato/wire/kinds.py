@@ -87,14 +87,35 @@ def words(kinds: Iterable[info.Type]) -> str:
     return " or ".join(dict.fromkeys(found)) or "another type"
 
 
-def raw_members(kind: info.Type) -> list[tuple[str, str]]:
-    """Return the members of a struct that are kept as they were sent: their names here and on the wire."""
-    fields = kind.fields if isinstance(kind, info.StructType) else ()
-    return [
-        (field.name, field.encode_name)
-        for field in fields
-        if any(isinstance(option, info.RawType) for option in alternatives(field.type))
-    ]
+_TYPES: Final = {int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object"}
+
+
+def json_type(value: Any) -> str:
+    """Return what a value is, as refusals say it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _TYPES.get(type(value), "another type")
+
+
+def has_float(kind: info.Type) -> bool:
+    """Tell whether values of this type may hold a float anywhere."""
+    seen: set[type] = set()
+    waiting = [kind]
+    while waiting:
+        for option in alternatives(waiting.pop()):
+            match option:
+                case info.FloatType():
+                    return True
+                case info.StructType(cls=cls, fields=fields) if cls not in seen:
+                    seen.add(cls)
+                    waiting += [field.type for field in fields]
+                case info.ListType(item_type=below) | info.DictType(value_type=below):
+                    waiting.append(below)
+                case _:
+                    pass
+    return False
 
 
 def follows(kind: info.Type, steps: Iterable[str | int]) -> bool:

@@ -12,6 +12,7 @@ from mercato.catalog.imports.unread import report_unread
 from mercato.catalog.money import find_scale
 from mercato.catalog.read import BOM
 from mercato.wire import Decoder
+from mercato.wire.walk import FILE
 
 FORMATS: dict[str, Format] = {
     one.name: one for one in (uber.FORMAT, deliverect.FORMAT, hubrise.FORMAT, square.FORMAT)
@@ -39,7 +40,7 @@ def convert(name: str, document: bytes, asked: Asked) -> Imported:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         untyped = {}  # the decoder says it in words
     kind = form.shape_of(untyped)
-    menu = Decoder(kind)(text)
+    menu = Decoder(kind, bounds=FILE)(text)
     report_unread(untyped, kind, losses, idle=form.idle)
     currency = _currency(form.currency_of(menu), asked, losses)
     scale = find_scale(currency)
