@@ -51,10 +51,10 @@ Step = tuple[str, info.Type]
 
 def shapes(operation: Operation, size: int) -> Iterator[tuple[str, bytes]]:
     """Yield bodies of at most `size` bytes, each with a name: hostile values at every place that the type has."""
-    good = json.dumps(BODIES[operation.id])
     yield from _whole(size)
     if operation.decode is None:
         return
+    good = json.dumps(BODIES[operation.id])
     kind = msgspec.inspect.type_info(operation.takes)
     for place, below in _places(kind, "", set()):
         before, after = _around(place)
@@ -79,6 +79,9 @@ def _whole(size: int) -> Iterator[tuple[str, bytes]]:
     yield "spaces", b" " * size
     yield "line breaks before a fault", b"\n" * (size - 1) + b"x"
     yield "bytes that are not UTF-8", b'{"cart":"%s"}' % (b"\xff" * (size - 20))
+    yield "a form of many parameters", b"a=b&" * (size // 4)
+    yield "a form of one long parameter", b"a=" + b"%41" * ((size - 2) // 3)
+    yield "a form without names", b"&" * size
     yield "marks", b'{"a":' + b"[1,{" * ((size - 5) // 4)
 
 

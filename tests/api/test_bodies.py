@@ -10,6 +10,8 @@ import pytest
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Service, service
 
+from mercato.partners.model import PartnerKind
+
 pytestmark = only_sqlite  # none of this comes near a database
 
 NOWHERE = "0190f5fe-7e3b-7ccc-8000-abcdef012345"
@@ -142,3 +144,18 @@ async def test_pipelined_requests_are_answered_in_their_order(mercato: Service, 
     assert answer.count(b"HTTP/1.1 404") == 20
     writer.close()
     await writer.wait_closed()
+
+
+@pytest.mark.parametrize(("path", "header"), [("validate", {}), ("place", {"Idempotency-Key": "a"})])
+async def test_an_order_may_have_64_kib_as_it_is_sent(mercato: Service, path: str, header: dict[str, str]):
+    _, front = await mercato.partner(PartnerKind.MARKETFRONT)
+    largest = b'{"cart":1}'.ljust(64 * 1024)
+    taken = await front.post(f"/v1/marketfront/orders/{path}", largest, headers=header)
+    assert (taken.status, taken.json()["errorCode"]) == (400, "INVALID_REQUEST")
+    refused = await front.post(f"/v1/marketfront/orders/{path}", largest + b" ", headers=header)
+    assert (refused.status, refused.json()["errorCode"]) == (413, "PAYLOAD_TOO_LARGE")
+    assert (
+        "65,536" in refused.json()["detail"]
+        or "65536" in refused.json()["detail"]
+        or "64" in refused.json()["detail"]
+    )

@@ -87,6 +87,8 @@ def _key(head: Head) -> str:
 async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
     """Return whether the order can be placed, what it costs, and the token that places it within 15 minutes.
 
+    An order may have 64 KiB as it is sent, and 200 lines, modifiers included.
+
     What is wrong with the order is told with 200, `isValid` false and `order.errors`. The store's system is asked,
     and may add fees, taxes, promotions and adjustments.
     """
@@ -123,6 +125,8 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer:
 
     A repeat within 24 hours gets the first answer again, byte for byte, with `Idempotent-Replayed: true`. While the
     store has not answered, 503 with `orderId`: the order is kept, and a repeat with the same key joins it.
+
+    An order may have 64 KiB as it is sent, and 200 lines, modifiers included.
     """
     key = _key(call.head)
 

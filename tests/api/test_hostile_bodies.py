@@ -1,0 +1,170 @@
+"""No body within the limits costs more than 50 ms of CPU: whatever it holds, and whichever operation reads it."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from time import thread_time
+from typing import Any, Final
+
+import msgspec
+import pytest
+from msgspec import inspect as info
+from tests.api.hostile_bodies import shapes
+from tests.api.table import BODIES
+
+from mercato.catalog.check import callback_url
+from mercato.errors import Problem
+from mercato.settings import MiB
+from mercato.web import oauth
+from mercato.web.app import operations
+from mercato.web.operations import Operation
+from mercato.wire import decode, walk
+from mercato.wire.kinds import alternatives
+
+MOST_SECONDS: Final = 0.050
+TRIES: Final = 5
+"""Other work on the machine only ever makes a try slower: the fastest counts."""
+
+READ_BY_HANDLERS: Final[dict[str, Callable[[bytes], Any]]] = {
+    "validateCatalogSet": callback_url,
+    "getAccessToken": lambda body: oauth._form(body, b""),  # the handler does nothing else to it
+}
+"""What the operations do with a body that they decode themselves; the rest of a catalog's check has its own process."""
+
+WITH_BODY: Final = [operation for operation in operations() if operation.reads_body]
+DECODED: Final = [operation for operation in WITH_BODY if operation.decode is not None]
+
+
+def size_of(operation: Operation) -> int:
+    return min(operation.body_limit or MiB, MiB)
+
+
+def seconds_to_read(read: Callable[[bytes], Any], body: bytes) -> float:
+    """Return the CPU time of the fastest of a few tries."""
+    best = float("inf")
+    for _ in range(TRIES):
+        started = thread_time()
+        with suppress(Problem):
+            read(body)
+        best = min(best, thread_time() - started)
+        if best < MOST_SECONDS / 2:
+            break
+    return best
+
+
+def refusal_of(read: Callable[[bytes], Any], body: bytes) -> Problem | None:
+    try:
+        read(body)
+    except Problem as problem:
+        return problem
+    return None
+
+
+@pytest.mark.parametrize("operation", WITH_BODY, ids=lambda operation: operation.id)
+def test_no_body_costs_more_than_50_ms(operation: Operation):
+    read = operation.decode or READ_BY_HANDLERS[operation.id]
+    tried, slow = 0, []
+    for name, body in shapes(operation, size_of(operation)):
+        assert len(body) <= size_of(operation), name
+        seconds = seconds_to_read(read, body)
+        tried += 1
+        if seconds > MOST_SECONDS:
+            slow.append(f"{name}: {seconds * 1000:.0f} ms")
+    assert slow == []
+    assert tried >= 50
+
+
+@pytest.mark.parametrize("operation", DECODED, ids=lambda operation: operation.id)
+def test_the_search_for_faults_ends_at_its_bounds(operation: Operation):
+    kind = msgspec.inspect.type_info(operation.takes)
+    for name, body in shapes(operation, min(size_of(operation), 64 * 1024)):
+        try:
+            checked = walk.check(body, kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        assert checked.values <= walk.REQUEST.values + 1, name
+        assert len(checked.faults) <= walk.REQUEST.faults, name
+
+
+@pytest.mark.parametrize("operation", DECODED, ids=lambda operation: operation.id)
+def test_a_refusal_lists_at_most_100_faults_and_repeats_little_of_the_body(operation: Operation):
+    assert operation.decode is not None
+    for name, body in shapes(operation, size_of(operation)):
+        problem = refusal_of(operation.decode, body)
+        if problem is not None:
+            assert 1 <= len(problem.errors) <= decode.MOST_FAULTS, name
+            assert len(msgspec.json.encode(problem.errors)) < 64 * 1024, name
+
+
+@pytest.mark.parametrize("operation", DECODED, ids=lambda operation: operation.id)
+def test_every_list_and_dictionary_of_a_request_has_a_maximum(operation: Operation):
+    assert list(_unbounded(msgspec.inspect.type_info(operation.takes), set())) == []
+
+
+def _unbounded(kind: info.Type, seen: set[type]) -> Any:
+    for option in alternatives(kind):
+        match option:
+            case info.StructType(cls=cls, fields=fields) if cls not in seen:
+                seen.add(cls)
+                for field in fields:
+                    yield from (f"{field.name}: {below}" for below in _unbounded(field.type, seen))
+            case info.ListType(item_type=item, max_length=most):
+                if most is None or most > walk.REQUEST.faults:
+                    yield "a list"
+                yield from _unbounded(item, seen)
+            case info.DictType(value_type=item, max_length=most):
+                if most is None:
+                    yield "a dictionary"
+                yield from _unbounded(item, seen)
+            case _:
+                pass
+
+
+def test_every_operation_that_takes_a_body_has_a_sample():
+    assert {operation.id for operation in DECODED} <= set(BODIES)
+
+
+def refused(operation_id: str, body: bytes) -> Problem:
+    operation = next(operation for operation in DECODED if operation.id == operation_id)
+    assert operation.decode is not None
+    with pytest.raises(Problem) as caught:
+        operation.decode(body)
+    return caught.value
+
+
+def test_a_list_that_is_too_long_is_one_fault_and_its_entries_are_not_looked_at():
+    cart = b'{"cart":{"lineItems":[%s]}}' % b",".join([b"1"] * 500_000)
+    problem = refused("removeCartItem", cart)
+    assert [(fault.pointer, fault.message) for fault in problem.errors] == [
+        ("/cart/catalogSetId", "catalogSetId is required."),
+        ("/cart/lineItems", "lineItems may have at most 200 entries."),
+        ("/cart/storeId", "storeId is required."),
+        ("/lineItemId", "lineItemId is required."),
+    ]
+
+
+def test_1000_entries_of_a_list_are_allowed_and_1001_are_422():
+    entry = b'{"itemId":"0190f5fe-7e3b-7ccc-8000-00000000000a","available":true,"until":null}'
+    operation = next(operation for operation in DECODED if operation.id == "setItemAvailability")
+    assert operation.decode is not None
+    assert len(operation.decode(b'{"items":[%s]}' % b",".join([entry] * 1000)).items) == 1000
+    problem = refused("setItemAvailability", b'{"items":[%s]}' % b",".join([entry] * 1001))
+    assert (problem.status, problem.errors[0].pointer) == (422, "/items")
+
+
+def test_faults_of_a_list_that_is_as_long_as_it_may_be_are_all_found():
+    entry = (
+        b'{"itemId":"0190f5fe-7e3b-7ccc-8000-00000000000a","available":true,"until":"2099-01-01T00:00:00Z"}'
+    )
+    last = b'{"itemId":"x","available":"yes"}'
+    problem = refused("setItemAvailability", b'{"items":[%s]}' % b",".join([entry] * 999 + [last]))
+    assert [fault.pointer for fault in problem.errors] == ["/items/999/available"]
+
+
+def test_a_fault_beyond_the_values_that_are_looked_at_is_a_refusal_of_its_own():
+    group = b'{"modifierGroupId":"0190f5fe-7e3b-7ccc-8000-00000000000a","lineItems":[]}'
+    line = b'{"itemId":"0190f5fe-7e3b-7ccc-8000-00000000000a","quantity":1,"modifierGroups":[%s]}'
+    lines = b",".join([line % b",".join([group] * 50)] * 100)
+    body = b'{"cart":{"catalogSetId":"0190f5fe-7e3b-7ccc-8000-00000000000a","lineItems":[%s]}}' % lines
+    problem = refused("removeCartItem", body)
+    assert problem.status == 422
+    assert "first 5000 values" in problem.detail
