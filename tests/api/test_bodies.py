@@ -154,8 +154,4 @@ async def test_an_order_may_have_64_kib_as_it_is_sent(mercato: Service, path: st
     assert (taken.status, taken.json()["errorCode"]) == (400, "INVALID_REQUEST")
     refused = await front.post(f"/v1/marketfront/orders/{path}", largest + b" ", headers=header)
     assert (refused.status, refused.json()["errorCode"]) == (413, "PAYLOAD_TOO_LARGE")
-    assert (
-        "65,536" in refused.json()["detail"]
-        or "65536" in refused.json()["detail"]
-        or "64" in refused.json()["detail"]
-    )
+    assert "at most 65536 bytes" in refused.json()["detail"]
