@@ -79,6 +79,26 @@ def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+_TRANSPORT: Final = """
+Any operation answers 400 `INVALID_REQUEST` when HTTP/1.1 comes without a `Host`, with an empty one or with two; and if
+the query holds one of `[ ] \\ ^ { | }`, a backtick, or a character beyond ASCII as it is: RFC 3986 allows them escaped
+alone. A `Content-Length` over an operation's limit is 413 before the body is read, with `Expect: 100-continue` too.
+
+Some requests the HTTP server refuses before the service sees them. It answers with a status, an empty body and
+`Connection: close`, so there is no problem and no `X-Request-Id`:
+
+| Answer | To |
+| --- | --- |
+| 400 | a target with `"`, `<`, `>`, a space, a control character, or bytes that are not UTF-8 |
+| 400 | a line, a header's name or a header's value that is malformed |
+| 400 | a `Content-Length` that is no number, or two that differ; a `Transfer-Encoding` that does not end in `chunked` |
+| 414, 431 | a target, or a head, of more than 64 KiB; more than 100 headers |
+| none | a head that does not arrive within 10 s: the connection closes |
+
+A fragment (`#…`) is cut off unseen. A target in absolute form (`GET http://host/path`) stands for a missing `Host`.
+""".strip()
+
+
 # --- operations -----------------------------------------------------------------------------------
 
 
@@ -98,10 +118,11 @@ def _operations_page(api: Json) -> str:
         "`/openapi.json`, and to be read and tried at `/docs`. Members and parameters that are not said to "
         "be required are optional. Every GET answers HEAD too, and every response carries `X-Request-Id`."
     )
+    transport = f"## Requests that are not HTTP or not URIs\n\n{_TRANSPORT}"
     sections = [f"## {tag}\n\n" + "\n\n".join(blocks) for tag, blocks in tagged.items()]
     sections.append("## Events\n\n" + "\n\n".join(_event(one["post"]) for one in api["webhooks"].values()))
     types = "\n\n".join(_type(name, schema) for name, schema in sorted(schemas.items()))
-    return _page("Operations", intro, refusals, *sections, f"## Types\n\n{types}")
+    return _page("Operations", intro, refusals, transport, *sections, f"## Types\n\n{types}")
 
 
 def _operation(method: str, path: str, operation: Json) -> str:

@@ -3,6 +3,7 @@
 Each field's description is its documentation; `docs/reference/settings.md` is generated from here.
 """
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -106,6 +107,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str | None,
         _doc(
             "The service's address as clients see it, for the `type` of problems; else taken from the request."
+        ),
+    ] = None
+    trusted_proxies: Annotated[
+        str | None,
+        _doc(
+            "Addresses and networks (`10.0.0.0/8, 2001:db8::1`) of the proxies in front. The client's address is taken "
+            "from their `X-Forwarded-For` or `Forwarded`; from nobody else's."
+        ),
+    ] = None
+    cors_origins: Annotated[
+        str | None,
+        _doc(
+            "Origins (`https://shop.example.com`, comma-separated) whose pages may call the Marketfront surface from a "
+            "browser. A storefront's key belongs on its server: whoever opens such a page can read the key it uses."
         ),
     ] = None
     allow_private_networks: Annotated[
@@ -234,6 +249,24 @@ _URLS: Final = {
 """How addresses are written, and what tells that one is written otherwise: nobody would see it before it is used."""
 
 
+def _network_fault(text: str) -> str | None:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        return f"{text!r} is neither an address nor a network. Write them as 10.0.0.0/8, 2001:db8::1."
+    return None
+
+
+def _origin_fault(text: str) -> str | None:
+    if re.fullmatch(r"https?://[^\s/?#@,*]+", text):
+        return None
+    return f"{text!r} is not an origin. Write it as https://shop.example.com, without a path."
+
+
+_LISTS: Final = {"trusted_proxies": _network_fault, "cors_origins": _origin_fault}
+"""What is wrong with an entry of a comma-separated list."""
+
+
 def load(environment: Mapping[str, str], **overrides: Any) -> Settings:
     """Return the settings of `MERCATO_…` variables; `overrides` (not None) come from the command line.
 
@@ -261,6 +294,10 @@ def load(environment: Mapping[str, str], **overrides: Any) -> Settings:
     read = {name: _read(name, value, told[name], faults) for name, value in values.items()}
     for name in _URLS.keys() & read.keys():
         _check_url(name, read[name], told[name], faults)
+    for name in _LISTS.keys() & read.keys():
+        if isinstance(read[name], str):
+            entries = [entry.strip() for entry in read[name].split(",")]
+            faults += [f"{told[name]}: {fault}" for entry in entries if (fault := _LISTS[name](entry))]
     if faults:
         raise SettingsError("\n".join(faults))
     return Settings(**read)

@@ -14,7 +14,7 @@ from tests.databases import only_sqlite
 from tests.service import Client, Merchant, Reply, Service, service
 
 from mercato.clock import new_id
-from mercato.partners import credentials, limits
+from mercato.partners import credentials, limits, queries
 from mercato.partners.credentials import NewKey
 from mercato.partners.keys import new_key
 from mercato.partners.model import PartnerKind, Surface
@@ -273,7 +273,7 @@ async def limited(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIte
 
 
 @only_sqlite
-async def test_failures_are_limited_by_client_and_lock_out_nobody_who_is_known(limited: Service):
+async def test_failures_are_limited_by_client_and_lock_out_nobody(limited: Service):
     pairs = [await limited.partner(PartnerKind.MARKETFRONT) for _ in range(3)]
     known, cold, other = [made.marketfront_key for made, _ in pairs]
     assert known
@@ -289,7 +289,8 @@ async def test_failures_are_limited_by_client_and_lock_out_nobody_who_is_known(l
         assert 1 <= int(refused.headers["Retry-After"]) == body["retryAfter"] <= 60
     await token_of(limited, known)
     await token_of(limited, other)
-    assert_refused(await ask(limited, GRANT | own(cold)), 429, "temporarily_unavailable")
+    # Not even where memory has never seen the key.
+    await token_of(limited, cold)
 
 
 @only_sqlite
@@ -303,3 +304,57 @@ async def test_failures_are_limited_by_address_whatever_the_client(
     ]
     assert statuses[0] == 401
     assert statuses[-1] == 429
+    made, _ = await limited.partner(PartnerKind.MARKETFRONT)
+    assert made.marketfront_key
+    await token_of(limited, made.marketfront_key)
+
+
+@only_sqlite
+async def test_wrong_keys_after_too_many_failures_are_looked_up_one_at_a_time(
+    limited: Service, key: NewKey, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(limits, "MOST_FAILURES_AT", 5)
+    made, _ = await limited.partner(PartnerKind.MARKETFRONT)
+    right = made.marketfront_key
+    assert right
+    reading = most = 0
+    find = queries.find_presented
+
+    async def slowly(tx: Any, digest: bytes) -> Any:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        try:
+            await asyncio.sleep(0.005)
+            return await find(tx, digest)
+        finally:
+            reading -= 1
+
+    def wrong() -> dict[str, str]:
+        return GRANT | {"client_id": str(new_id()), "client_secret": new_key(Surface.MARKETFRONT)}
+
+    for _ in range(6):
+        await ask(limited, wrong())
+    monkeypatch.setattr(queries, "find_presented", slowly)
+    attempts = [asyncio.create_task(ask(limited, wrong())) for _ in range(60)]
+    await token_of(limited, right)
+    statuses = {(await attempt).status for attempt in attempts}
+    assert (statuses, most) == ({429}, 1)
+
+
+@only_sqlite
+async def test_failures_behind_a_trusted_proxy_are_the_clients_own(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(limits, "MOST_FAILURES_AT", 5)
+
+    def wrong() -> dict[str, str]:
+        return GRANT | {"client_id": str(new_id()), "client_secret": "guess"}
+
+    async with service(
+        database_url, tmp_path / "data", rate_limits=True, trusted_proxies="127.0.0.0/8"
+    ) as behind:
+        one, other = ({"X-Forwarded-For": f"1.1.1.1, 198.51.100.{n}"} for n in (1, 2))
+        refused = [(await ask(behind, wrong(), **one)).status for _ in range(8)]
+        assert refused[-1] == 429
+        assert (await ask(behind, wrong(), **other)).status == 401

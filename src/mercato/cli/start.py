@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mercato.cli.limits import raise_open_files
+from mercato.processes import return_memory
 from mercato.settings import Settings, load
 
 
@@ -45,6 +46,7 @@ def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], *
     """Load the settings and run until it ends by itself or a signal asks; what goes wrong is told by `cli`."""
     # Everything that is imported from here on stays: the collector need not walk it while it grows, nor ever again.
     gc.disable()
+    return_memory()
     import uvloop
 
     _import_structlog()

@@ -92,6 +92,7 @@ class Callers:
         self._changes = 0
         self.lookups = Lookups()
         self._reads = asyncio.Semaphore(MOST_READS)
+        self._suspect_reads = asyncio.Semaphore(1)
         feed.subscribe(TOPIC, self._forget)
 
     def cached(self, token: bytes) -> Caller | None:
@@ -112,13 +113,16 @@ class Callers:
         known = await (self._claimed(token) if looks_like_token(token) else self._presented(token))
         return known.caller
 
-    async def issue(self, client_id: UUID, key: bytes) -> AccessToken:
+    async def issue(self, client_id: UUID, key: bytes, *, suspect: bool = False) -> AccessToken:
         """Return an access token of the marketfront key, which dies with it.
+
+        The attempts that are `suspect`, after too many failures, are looked up one after the other: a right key still
+        opens, and wrong ones keep one connection of the database busy at most.
 
         Raises Unauthenticated when this is not the key of that id, Forbidden when it is a Commerce key, and
         what `get` raises. A token is no key: it cannot be exchanged for another.
         """
-        known = await self._presented(key)
+        known = await self._presented(key, self._suspect_reads if suspect else self._reads)
         caller = known.caller
         if caller.key_id != client_id:
             raise Unauthenticated(
@@ -161,7 +165,7 @@ class Callers:
             unknown="There is no key any more that this access token was made from.",
         )
 
-    async def _presented(self, token: bytes) -> _Known:
+    async def _presented(self, token: bytes, reads: asyncio.Semaphore | None = None) -> _Known:
         if not keys.is_whole(token):
             raise Unauthenticated(_complaint(token), sent=True)
         digest = keys.digest(token)
@@ -169,11 +173,18 @@ class Callers:
             digest,
             lambda tx: queries.find_presented(tx, digest),
             unknown=f"There is no key {keys.prefix(token.decode())}. Check where it is from.",
+            reads=reads,
         )
 
-    async def _get(self, handle: bytes, look_up: _LookUp, *, unknown: str) -> _Known:
+    async def _get(
+        self, handle: bytes, look_up: _LookUp, *, unknown: str, reads: asyncio.Semaphore | None = None
+    ) -> _Known:
+        known = self._find(handle)
+        if known is not None:
+            return known
+        self._refuse_again(handle)
         try:
-            async with asyncio.timeout(READ_SECONDS), self._reads:
+            async with asyncio.timeout(READ_SECONDS), reads or self._reads:
                 # Only now: of a hundred requests with one new key the first few read, and the others find.
                 known = self._find(handle)
                 if known is None:

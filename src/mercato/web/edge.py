@@ -15,7 +15,7 @@ import structlog
 
 from mercato import errors
 from mercato.db.errors import is_unavailable
-from mercato.errors import Problem
+from mercato.errors import MethodNotAllowed, Problem
 from mercato.partners.limits import Limiter, network_of
 from mercato.partners.model import Caller, Surface
 from mercato.plurals import count_of
@@ -25,9 +25,12 @@ from mercato.telemetry.acting import act_as
 from mercato.web import problems
 from mercato.web.body import Body, Deadlines, Message, Receive
 from mercato.web.budget import BodyBudget
+from mercato.web.cors import Cors
 from mercato.web.head import Head
 from mercato.web.operations import Answer, Call, Found, Operation, Rate, Routes, Upload
 from mercato.web.problems import context_of
+from mercato.web.proxies import TrustedProxies
+from mercato.web.target import Hosts, check_query
 from mercato.wire import as_json
 
 Scope = MutableMapping[str, Any]
@@ -72,6 +75,10 @@ class Edge:
         self._limiter = app.limiter
         self._answered = app.metrics.answered
         self._public_url = app.settings.public_url
+        proxies, origins = app.settings.trusted_proxies, app.settings.cors_origins
+        self._proxies = TrustedProxies(proxies) if proxies else None
+        self._cors = Cors(origins) if origins else None
+        self._hosts = Hosts()
         self._deadlines = Deadlines(app.settings.body_seconds)
         self._body_limit = app.settings.body_limit
         self._budget = BodyBudget(app.settings.body_memory, largest=app.settings.body_limit)
@@ -81,7 +88,7 @@ class Edge:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request. Lifespan belongs to `web.app`."""
         started = perf_counter()
-        head = Head(scope, self._public_url)
+        head = Head(scope, self._public_url, self._proxies)
         answered: Headers = []
         body_in = Body(receive, head, self._deadlines, self._budget) if head.has_body else None
         named, render = "none", problems.PROBLEM_DETAILS.render
@@ -89,10 +96,21 @@ class Edge:
         assert task is not None
         self.under_way.add(task)
         try:
+            if head.headers.get(b"host") not in self._hosts.good:
+                self._hosts.check(head, scope["http_version"])
             found = self._find(scope["method"], head.path)
             operation = found.operation
             named, render = operation.id, operation.refusals.render
+            if self._cors is not None:
+                answered += self._cors.headers(head, operation)
+            if head.query:
+                check_query(head.query)
             status, headers, body = await self._answer(operation, found, head, body_in, answered)
+        except MethodNotAllowed as problem:
+            preflight = None if self._cors is None else self._cors.preflight(head, self._find)
+            status, headers, body = (
+                render(problem, context_of(head)) if preflight is None else (204, preflight, b"")
+            )
         except Problem as problem:
             status, headers, body = render(problem, context_of(head))
         except Exception as bug:  # noqa: BLE001  # the one place where a bug becomes a bare 500, logged in full

@@ -6,6 +6,8 @@ from random import getrandbits
 from typing import Any, Final
 from urllib.parse import unquote
 
+from mercato.web.proxies import TrustedProxies
+
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 _TRACEPARENT: Final = re.compile(
     rb"(?!ff|00.{53}-)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?"
@@ -25,9 +27,9 @@ class Head:
     No struct: most requests ask for neither trace nor address, so these are worked out for who does.
     """
 
-    __slots__ = ("_public_url", "_scope", "_trace", "headers", "path", "query", "request_id")
+    __slots__ = ("_proxies", "_public_url", "_scope", "_trace", "headers", "path", "query", "request_id")
 
-    def __init__(self, scope: Any, public_url: str | None) -> None:
+    def __init__(self, scope: Any, public_url: str | None, proxies: TrustedProxies | None = None) -> None:
         """Scan an ASGI scope. A header that is sent twice counts as the list of its values."""
         sent = scope["headers"]
         headers: dict[bytes, bytes] = dict(sent)
@@ -42,6 +44,7 @@ class Head:
         self.request_id = _request_id(headers.get(b"x-request-id"))
         self._scope = scope
         self._public_url = public_url
+        self._proxies = proxies
         self._trace: tuple[str, str] | None = None
 
     @property
@@ -58,9 +61,13 @@ class Head:
 
     @property
     def address(self) -> str:
-        """The peer's address: what a proxy says in a header anybody can say."""
+        """The client's address: the peer's, unless that is a proxy that is trusted to say whose it is."""
         peer: str = (self._scope.get("client") or ("",))[0]
-        return peer
+        if self._proxies is None:
+            return peer
+        return self._proxies.client_of(
+            peer, self.headers.get(b"forwarded"), self.headers.get(b"x-forwarded-for")
+        )
 
     def child(self) -> str:
         """Return the `traceparent` of what this request causes: the same trace, a new parent."""

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from mercato import errors
 from mercato.errors import Problem
+from mercato.partners.tokens import AccessToken
 from mercato.web.operations import Access, Answer, Call, Operations
 from mercato.web.problems import Context, ProblemDetail, Refusals, headers_of, members_of
 from mercato.wire import Wire, as_json, parse_uuid
@@ -94,18 +95,23 @@ async def get_access_token(call: Call[bytes, None]) -> Answer:
     """Exchange a marketfront key for an access token: OAuth 2.0 client credentials (RFC 6749).
 
     The client id is the key's id, the secret is the key; both go by HTTP Basic or in the form. The token opens
-    what the key opens, for an hour, and dies with the key. Failures are limited by client and by address.
+    what the key opens, for an hour, and dies with the key. Failures are limited by client and by address; the right
+    key is never refused because of them.
     """
     form = _form(call.body, call.head.content_type)
     _check_grant(form)
     client, secret = _credentials(form, call.head.authorization)
     client_id = parse_uuid(client)
-    _check_failures(call, client_id, secret)
+    failures, address = call.app.failures, call.head.address
+    wait = None if failures is None else failures.wait(client_id, address)
     try:
-        token = await _issue(call, client_id, secret)
+        token = await _issue(call, client_id, secret, suspect=wait is not None)
     except InvalidClientError:
-        if call.app.failures is not None:
-            call.app.failures.note(client_id, call.head.address)
+        # Only wrong credentials are counted and refused: nobody can lock a client out by failing in its name.
+        if wait is not None:
+            raise errors.RateLimited(f"Too many failed attempts. Wait {wait} s.", retry_after=wait) from None
+        if failures is not None:
+            failures.note(client_id, address)
         raise
     return Answer(
         TokenResponse(access_token=token.text, token_type="Bearer", expires_in=token.seconds),  # noqa: S106  # a type
@@ -113,27 +119,17 @@ async def get_access_token(call: Call[bytes, None]) -> Answer:
     )
 
 
-async def _issue(call: Call[bytes, None], client_id: UUID | None, secret: bytes) -> Any:
+async def _issue(
+    call: Call[bytes, None], client_id: UUID | None, secret: bytes, *, suspect: bool
+) -> AccessToken:
     if client_id is None:
         raise InvalidClientError("The client id is the id of a marketfront key, a UUID.")
     try:
-        return await call.app.callers.issue(client_id, secret)
+        return await call.app.callers.issue(client_id, secret, suspect=suspect)
     except errors.Unauthenticated as refused:
         raise InvalidClientError(refused.detail) from None
     except errors.Forbidden as refused:
         raise _invalid("unauthorized_client", refused.detail) from None
-
-
-def _check_failures(call: Call[bytes, None], client_id: UUID | None, secret: bytes) -> None:
-    """Refuse after too many failures, but not the key that memory knows: nobody can lock a client out by failing."""
-    if call.app.failures is None:
-        return
-    wait = call.app.failures.wait(client_id, call.head.address)
-    if wait is None:
-        return
-    known = call.app.callers.cached(secret)
-    if known is None or known.key_id != client_id:
-        raise errors.RateLimited(f"Too many failed attempts. Wait {wait} s.", retry_after=wait)
 
 
 def _form(body: bytes, content_type: bytes) -> dict[str, str]:

@@ -1,0 +1,57 @@
+"""Decisions §11: failures are limited by address, and which that is only a trusted proxy may say."""
+
+import pytest
+
+from mercato.settings import SettingsError, load
+from mercato.web.proxies import TrustedProxies
+
+PROXIES = TrustedProxies("10.0.0.0/8, 2001:db8::1")
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "x_forwarded_for", "client"),
+    [
+        # nobody's proxy: what it says is its own affair
+        ("192.0.2.9", None, "198.51.100.1", "192.0.2.9"),
+        ("192.0.2.9", "for=198.51.100.1", None, "192.0.2.9"),
+        # a proxy's word
+        ("10.0.0.1", None, "198.51.100.1", "198.51.100.1"),
+        ("10.0.0.1", "for=198.51.100.1;proto=https", None, "198.51.100.1"),
+        ("10.0.0.1", 'proto=https;For="[2001:db8:cafe::17]:4711"', None, "2001:db8:cafe::17"),
+        ("2001:db8::1", None, "198.51.100.1:5678", "198.51.100.1"),
+        ("::ffff:10.0.0.1", None, "::ffff:198.51.100.1", "198.51.100.1"),
+        # the rightmost that is no proxy: what stands left of it the client has made up
+        ("10.0.0.1", None, "1.1.1.1, 198.51.100.1", "198.51.100.1"),
+        ("10.0.0.1", None, "1.1.1.1, 198.51.100.1, 10.0.0.7", "198.51.100.1"),
+        ("10.0.0.1", "for=1.1.1.1, for=198.51.100.1, for=10.0.0.7", None, "198.51.100.1"),
+        # proxies alone, and what is no address
+        ("10.0.0.1", None, "10.0.0.3, 10.0.0.2", "10.0.0.3"),
+        ("10.0.0.1", None, "198.51.100.1, unknown", "10.0.0.1"),
+        ("10.0.0.1", None, "198.51.100.1, nonsense, 10.0.0.2", "10.0.0.2"),
+        ("10.0.0.1", "for=_hidden", None, "10.0.0.1"),
+        ("10.0.0.1", None, "", "10.0.0.1"),
+        ("10.0.0.1", None, None, "10.0.0.1"),
+        # one of two headers is the client's
+        ("10.0.0.1", "for=1.1.1.1", "198.51.100.1", "10.0.0.1"),
+        ("10.0.0.1", "for=198.51.100.1", "198.51.100.1", "198.51.100.1"),
+    ],
+)
+def test_the_client_is_the_rightmost_address_that_is_no_trusted_proxys(
+    peer: str, forwarded: str | None, x_forwarded_for: str | None, client: str
+):
+    headers = [None if text is None else text.encode() for text in (forwarded, x_forwarded_for)]
+    assert PROXIES.client_of(peer, *headers) == client
+
+
+@pytest.mark.parametrize("text", ["proxy.example", "10.0.0.1/8", "10.0.0.0/8,", "*"])
+def test_proxies_that_are_no_networks_stop_the_start(text: str):
+    with pytest.raises(SettingsError, match="MERCATO_TRUSTED_PROXIES"):
+        load({"MERCATO_TRUSTED_PROXIES": text})
+
+
+@pytest.mark.parametrize(
+    "text", ["*", "shop.example.com", "https://shop.example.com/", "https://*.example.com"]
+)
+def test_origins_that_are_none_stop_the_start(text: str):
+    with pytest.raises(SettingsError, match="MERCATO_CORS_ORIGINS"):
+        load({"MERCATO_CORS_ORIGINS": text})
