@@ -17,6 +17,7 @@ from mercato.db.clock import Dialect
 from mercato.db.direct import Direct
 from mercato.db.errors import DatabaseAway, UnusableUrl, connection_errors, is_unavailable
 from mercato.db.inline import outcome
+from mercato.db.points import PointReader
 from mercato.db.replica import Replica
 from mercato.db.signals import Signals
 from mercato.db.sqlite_driver import Connection as SQLiteConnection
@@ -106,6 +107,7 @@ class Database:
         *,
         readers: Engine,
         writer: Engine,
+        points: Engine,
         replica: Replica | None = None,
     ) -> None:
         self.dialect: Dialect = dialect
@@ -114,6 +116,7 @@ class Database:
         self.signals = Signals()
         self._readers = readers
         self._writer = writer
+        self._points = PointReader(points, partial(Read, self), inline=dialect == "sqlite")
         self._blocks = Blocks(writer, partial(Write, self)) if dialect == "sqlite" else None
 
     @classmethod
@@ -129,7 +132,8 @@ class Database:
     ) -> "Database":
         """Return the database at `sqlite:///file`, a plain path, or `postgresql://…`.
 
-        `pool_size` bounds the connections for reading, and on PostgreSQL those for writing as well;
+        `pool_size` bounds the connections for reading, and on PostgreSQL those for writing as well; one more is kept
+        for `read_points`;
         `pool_timeout` is how long a block waits for one before it raises `DatabaseAway`;
         `busy_timeout` is how long a statement waits for another's lock: on SQLite for another process that writes;
         `statement_timeout` is how long PostgreSQL works on one, at most 30 s: the change feed counts on it.
@@ -148,7 +152,8 @@ class Database:
                 # Who waits for a replica waits for the primary after it.
                 hasty = replace(bounds, pool_timeout=_HASTE, statement_timeout=_HASTE)
                 replica = Replica(postgresql.readers(replica_url, hasty), readers)
-            return cls("postgresql", url, readers=readers, writer=writer, replica=replica)
+            points = postgresql.readers(url, replace(bounds, pool_size=1))
+            return cls("postgresql", url, readers=readers, writer=writer, points=points, replica=replica)
         if replica_url is not None:
             raise UnusableUrl(
                 "MERCATO_DATABASE_REPLICA_URL needs a PostgreSQL database at MERCATO_DATABASE_URL"
@@ -157,7 +162,8 @@ class Database:
         readers, writer = sqlite.engines(
             path, pool_size=pool_size, pool_timeout=pool_timeout, busy_timeout=busy_timeout
         )
-        return cls("sqlite", f"sqlite:///{path}", readers=readers, writer=writer)
+        points = sqlite.readers(path, pool_size=1, pool_timeout=pool_timeout, busy_timeout=busy_timeout)
+        return cls("sqlite", f"sqlite:///{path}", readers=readers, writer=writer, points=points)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Read]:
@@ -187,14 +193,17 @@ class Database:
                 if not is_unavailable(error):
                     raise
                 self.replica.distrust(error)
-        return await self.read_now(block)
-
-    async def read_now(self, block: Callable[[Read], Coroutine[Any, Any, T]]) -> T:
-        """Run a block as `read_recent` does, but on the primary: it sees all that was committed before the call."""
         if self.dialect == "sqlite":
             return await self._read_whole(block)
         async with self.read() as tx:
             return await block(tx)
+
+    async def read_points(self, block: Callable[[Read], Coroutine[Any, Any, T]]) -> T:
+        """Run a block that reads a few rows by their key, on the primary: for what nearly every request reads.
+
+        It sees all that was committed before this call. It awaits nothing but its handle, and may be run twice.
+        """
+        return await self._points.read(block)
 
     async def _read_whole(self, block: Callable[[Read], Coroutine[Any, Any, T]]) -> T:
         # Each turn of another thread costs 0.1 ms, and SQLAlchemy as much for a statement.
@@ -259,6 +268,7 @@ class Database:
             await self._blocks.close()
         if self.replica is not None:
             await self.replica.close()
+        await self._points.close()
         await self._readers.dispose()
         await self._writer.dispose()
 

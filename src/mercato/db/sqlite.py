@@ -41,7 +41,13 @@ def engines(
     path: Path, *, pool_size: int, pool_timeout: timedelta, busy_timeout: timedelta
 ) -> tuple[Engine, Engine]:
     """Return the readers and the writer of one file."""
-    readers = _engine(
+    read = readers(path, pool_size=pool_size, pool_timeout=pool_timeout, busy_timeout=busy_timeout)
+    return read, _writer(path, pool_timeout=pool_timeout, busy_timeout=busy_timeout, pragmas=_PRAGMAS)
+
+
+def readers(path: Path, *, pool_size: int, pool_timeout: timedelta, busy_timeout: timedelta) -> Engine:
+    """Return the readers alone."""
+    return _engine(
         path,
         pool_size=pool_size,
         pool_timeout=pool_timeout,
@@ -50,7 +56,6 @@ def engines(
         pragmas=(*_PRAGMAS, "query_only=ON"),
         writes=False,
     )
-    return readers, _writer(path, pool_timeout=pool_timeout, busy_timeout=busy_timeout, pragmas=_PRAGMAS)
 
 
 def migrator(path: Path) -> Engine:

@@ -13,6 +13,7 @@ from mercato.db.engine import Database
 from mercato.partners.model import Caller
 from mercato.stores import queries
 from mercato.stores.model import StoreRow
+from mercato.stores.versions import Versions
 from mercato.telemetry import Lookups
 
 TOPIC: Final = "store"
@@ -28,6 +29,7 @@ class StoreCache:
     def __init__(self, db: Database, feed: ChangeFeed, *, most: int = MOST) -> None:
         self._db = db
         self._most = most
+        self._versions = Versions(db)
         # By the UUID's integer: a UUID hashes and compares in Python, an integer does not.
         self._rows: OrderedDict[int, StoreRow] = OrderedDict()
         self.lookups = Lookups()
@@ -55,7 +57,7 @@ class StoreCache:
         row = self.cached(store_id)
         if row is None:
             return await self._read(store_id)
-        version = await self._db.read_now(lambda tx: queries.find_version(tx, store_id))
+        version = await self._versions.find(store_id)
         if version == row.version:
             return row
         self._rows.pop(store_id.int, None)

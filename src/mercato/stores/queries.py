@@ -14,6 +14,7 @@ from sqlalchemy import (
     Row,
     Select,
     and_,
+    any_,
     bindparam,
     delete,
     insert,
@@ -22,6 +23,7 @@ from sqlalchemy import (
     tuple_,
     update,
 )
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from mercato.db.engine import Read, Write
 from mercato.db.prepared import prepared
@@ -141,6 +143,11 @@ _STORE: Final = (
     .join(partners, partners.c.id == stores.c.partner_id, isouter=True)
     .where(partners.c.suspended_at.is_(None))
 )
+_VERSIONS: Final = prepared(
+    select(stores.c.id, stores.c.version).where(
+        stores.c.id == any_(bindparam("its_ids", type_=ARRAY(stores.c.id.type)))
+    )
+)
 _VERSION: Final = prepared(select(stores.c.version).where(stores.c.id == bindparam("its_id")))
 
 
@@ -180,10 +187,12 @@ async def find_store(tx: Read, store_id: UUID) -> StoreRow | None:
     return _store(row, sold_out.get(store_id, ()))
 
 
-async def find_version(tx: Read, store_id: UUID) -> int | None:
-    """Return the store's version as it is committed now."""
-    found: int | None = await tx.scalar(_VERSION, {"its_id": store_id})
-    return found
+async def find_versions(tx: Read, *, store_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Return the versions of those stores that are there, as they are committed now."""
+    if tx.dialect == "postgresql":
+        return {row.id: row.version for row in await tx.all(_VERSIONS, {"its_ids": store_ids})}
+    found = {store_id: await tx.scalar(_VERSION, {"its_id": store_id}) for store_id in store_ids}
+    return {store_id: version for store_id, version in found.items() if version is not None}
 
 
 async def increment_version(tx: Write, store_id: UUID) -> None:
