@@ -13,6 +13,8 @@ from tests.api.table import BODIES
 
 from mercato.catalog.check import callback_url
 from mercato.errors import Problem
+from mercato.orders import payment
+from mercato.orders.request import MOST_BYTES
 from mercato.settings import MiB
 from mercato.web import oauth
 from mercato.web.app import operations
@@ -168,3 +170,9 @@ def test_a_fault_beyond_the_values_that_are_looked_at_is_a_refusal_of_its_own():
     problem = refused("removeCartItem", body)
     assert problem.status == 422
     assert "first 5000 values" in problem.detail
+
+
+@pytest.mark.parametrize("number", [b"1e300", b"5e-324", b"1", b"[[]]"])
+def test_a_payment_as_large_as_an_order_costs_less_than_50_ms(number: bytes):
+    sent = msgspec.Raw(b'{"a":[%s]}' % b",".join([number] * (MOST_BYTES // (len(number) + 1) - 10)))
+    assert seconds_to_read(lambda _: (payment.fault_of(sent), payment.canonical(sent)), b"") < MOST_SECONDS

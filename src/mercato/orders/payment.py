@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from mercato.wire import Wire, as_json
+from mercato.wire.parts import read_json
 from mercato.wire.unshown import unshown
 
 LEAST_SECRET: Final = 3
@@ -104,7 +105,7 @@ def _texts(value: Any) -> Iterator[str]:
 def fault_of(payment: msgspec.Raw | UnsetType) -> str | None:
     """Return why a payment can't go to a store, None if it can; null is none, as on every optional member."""
     try:
-        said = None if isinstance(payment, UnsetType) else msgspec.json.decode(payment)
+        said = None if isinstance(payment, UnsetType) else read_json(payment)
     except _UNREADABLE:
         return "payment cannot be read: it holds a number out of range, a broken text or too many levels."
     return None if said is None or isinstance(said, dict) else "payment must be an object."
@@ -115,6 +116,6 @@ def canonical(payment: msgspec.Raw | UnsetType) -> bytes:
     if isinstance(payment, UnsetType):
         return b"null"
     try:
-        return msgspec.json.encode(msgspec.json.decode(payment), order="deterministic")
+        return msgspec.json.encode(read_json(payment), order="deterministic")
     except _UNREADABLE:
         return bytes(payment)

@@ -22,7 +22,8 @@ def _finite(text: str) -> float:
     return number
 
 
-_read_scalar: Final = msgspec.json.Decoder(float_hook=_finite).decode
+read_json: Final = msgspec.json.Decoder(float_hook=_finite).decode
+"""Reads a text without a type, like msgspec. Raises what msgspec raises."""
 _read_list: Final = msgspec.json.Decoder(list[Raw]).decode
 _read_dict: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -35,7 +36,7 @@ def read_shallow(text: bytes) -> Any:
     first = text[:1]
     if first == b"{":
         return {}
-    return [] if first == b"[" else _read_scalar(text)
+    return [] if first == b"[" else read_json(text)
 
 
 def read_entries(text: bytes, most: int | None) -> list[bytes] | None:
