@@ -87,6 +87,36 @@ async def test_a_customer_buys_and_follows_the_order_to_its_end(market: Market) 
     assert market.key not in repr(market.front.seen)
 
 
+async def test_customers_skip_a_store_that_does_not_answer(market: Market) -> None:
+    body = {
+        "partnerStoreId": "dead",
+        "name": "Dead End",
+        "address": {},
+        "catalogCallbackUrl": "",
+        "webhookUrl": "",
+    }
+    body |= {"catalogCallbackUrl": market.merchant.catalog_url, "webhookUrl": "http://127.0.0.1:9"}
+    answer = await market.caller.post("/v1/commerce/onboarding/stores", body)
+    path = f"/v1/commerce/onboarding/stores/{answer.json()['onboardingId']}/activate"
+    async with asyncio.timeout(20):
+        while (made := await market.caller.post(path)).status != HTTPStatus.OK:
+            await asyncio.sleep(0.05)
+    dead = made.json()["storeId"]
+    bought = [await market.front.buy(number) for number in range(1, 9)]
+    assert [one.outcome for one in bought] == [Outcome.PLACED] * 8
+    assert {one.store for one in bought} == {SHOP.name}
+    assert market.front.unreachable == {dead}
+    with pytest.raises(RefusedError, match="STORE_UNREACHABLE"):
+        await market.front.buy(9, store_id=dead)
+
+
+async def test_a_merchant_counts_the_orders_that_it_cancels(market: Market) -> None:
+    market.merchant.behaviour.on("cook", "cancel:Out of dough")
+    bought = await market.front.buy(1)
+    await market.kitchen.cook(bought.order_id)
+    assert ("cancelled", 1) in market.merchant.facts()
+
+
 async def test_the_same_seed_wants_the_same(market: Market) -> None:
     async with StorefrontDouble(seed=5) as one, StorefrontDouble(seed=5) as other:
         for front in (one, other):

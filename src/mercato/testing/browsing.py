@@ -47,6 +47,8 @@ class Browsing(Events):
         super().__init__(secret=secret, token=token, behaviour=behaviour, seed=seed, host=host, port=port)
         self.purchases: list[Purchase] = []
         self.catalogs: dict[str, tuple[str, Any]] = {}
+        self.unreachable: set[str] = set()
+        """Ids of stores that did not answer: customers buy elsewhere."""
         self._service = (api, key)
         self._pace = pace
         self._session: aiohttp.ClientSession | None = None
@@ -96,11 +98,14 @@ class Browsing(Events):
         return catalog
 
     def choose_store(self, stores: list[Any], number: int) -> Any:
-        """Return where a customer buys: an open store. Raises ServiceError when all are closed."""
+        """Return where a customer buys: an open store that answers. Raises ServiceError when there is none."""
         open_now = sorted((one for one in stores if one["isOpen"]), key=lambda one: str(one["name"]))
         if not open_now:
             raise ServiceError(f"None of the {len(stores)} stores that were found is open.")
-        return shopper.lots(self.seed, number, "store").choice(open_now)
+        answering = [one for one in open_now if one["storeId"] not in self.unreachable]
+        if not answering:
+            raise ServiceError(f"None of the {len(open_now)} open stores that were found answers.")
+        return shopper.lots(self.seed, number, "store").choice(answering)
 
     def choose_lines(self, store: Any, catalog: Any, number: int) -> list[Any]:
         """Return what a customer wants of the catalog."""

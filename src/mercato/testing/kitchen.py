@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final
 
 from mercato.testing import acts
@@ -53,7 +54,9 @@ class Kitchen:
     async def end(self, order_id: str, act: Act) -> None:
         """Complete an order, or cancel it; of one that the service has cancelled nothing is left to do."""
         if act.name == acts.CANCEL:
-            await self.move(order_id, state="cancelled", cancelReason=act.argument)
+            reply = await self.move(order_id, state="cancelled", cancelReason=act.argument)
+            if reply.status == HTTPStatus.OK:
+                self.merchant.cancelled.add(order_id)
         elif order_id not in self.merchant.cancelled:
             await self.move(order_id, state="completed")
 

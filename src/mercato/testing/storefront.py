@@ -14,7 +14,7 @@ from mercato.orders.reasons import ORDER_REASONS
 from mercato.testing import acts, till
 from mercato.testing.acts import Act
 from mercato.testing.browsing import MOST_ATTEMPTS, SURFACE, Browsing
-from mercato.testing.caller import Answer, NoAnswerError, ServiceError
+from mercato.testing.caller import Answer, NoAnswerError, RefusedError, ServiceError
 from mercato.testing.merchant import DECLINED_CARD
 from mercato.testing.prices import Menu
 from mercato.testing.purchase import Outcome, Purchase
@@ -23,6 +23,7 @@ POLL: Final = 1.0
 """Seconds between two looks at an order; an event is heard of at once."""
 
 OTHER: Final = "OTHER"
+UNREACHABLE: Final = "STORE_UNREACHABLE"
 
 _IMPATIENT: Final = 0.05
 """Seconds after which a storefront that drops hangs up."""
@@ -113,10 +114,24 @@ class StorefrontDouble(Browsing):
     async def buy(
         self, number: int = 1, *, store_id: str | None = None, follow: float = 0.0, **asked: Any
     ) -> Purchase:
-        """Do what a customer does, from the search to the end of the order. Raises ServiceError."""
+        """Do what a customer does, from the search to the end of the order. Raises ServiceError.
+
+        A store that doesn't answer is skipped, now and later, unless the customer wants that one.
+        """
         act = self.behaviour.next("order")
-        if store_id is None:
-            store_id = self.choose_store(await self.discover(**asked), number)["storeId"]
+        if store_id is not None:
+            return await self._buy_at(store_id, number, act, follow=follow)
+        stores = await self.discover(**asked)
+        while True:
+            chosen: str = self.choose_store(stores, number)["storeId"]
+            try:
+                return await self._buy_at(chosen, number, act, follow=follow)
+            except RefusedError as refused:
+                if refused.answer.problem().get("errorCode") != UNREACHABLE:
+                    raise
+                self.unreachable.add(chosen)
+
+    async def _buy_at(self, store_id: str, number: int, act: Act, *, follow: float) -> Purchase:
         store = await self.read_store(store_id)
         catalog = await self.read_catalog(store["catalogSetId"])
         lines = self.choose_lines(store, catalog, number)
@@ -124,6 +139,8 @@ class StorefrontDouble(Browsing):
             raise ServiceError(f"{store['name']} sells nothing just now.")
         order = self.order_of(store, await self.fill_cart(store, lines), number)
         purchase = await self._bought(Purchase(number, store["name"], str(act)), order, catalog, act)
+        if UNREACHABLE in purchase.codes:
+            self.unreachable.add(store_id)
         if purchase.outcome == Outcome.PLACED and follow > 0:
             over = await self.follow(purchase.order_id, seconds=follow)
             purchase.outcome = Outcome.of(over["state"])
