@@ -43,7 +43,7 @@ test-long: $(VENV)/.dev ## the proofs that take minutes
 CLIENT := tests/clients/typescript
 
 $(CLIENT)/node_modules/.package-lock.json: $(CLIENT)/package.json $(CLIENT)/package-lock.json
-	@command -v npm >/dev/null || { echo "make test-clients needs Node.js 20 or newer, with npm: there is none on the PATH" >&2; exit 1; }
+	@command -v npm >/dev/null || { echo "make test-clients needs Node.js 20.19 or newer, with npm: there is none on the PATH" >&2; exit 1; }
 	npm --prefix $(CLIENT) ci --no-audit --no-fund --silent
 	touch $@
 

@@ -140,7 +140,10 @@ def main() -> None:
     read = of(Order, get_marketfront_order.sync(placed.order_id, client=front))
     assert read.state is OrderState.COMPLETED
     assert read.amounts.total == "6.00"
-    assert of(OrderPage, list_orders.sync(client=pos)).orders == [read]
+    [listed] = of(OrderPage, list_orders.sync(client=pos)).orders
+    [theirs], [mine] = listed.cart.line_items, read.cart.line_items
+    # The merchant's ids are UUIDs, so they are the ones that are served.
+    assert (listed.order_id, theirs.partner_item_id) == (read.order_id, str(mine.item_id))
     history = of(OrderTimeline, get_order_timeline.sync(placed.order_id, client=pos)).entries
     assert history[0].type_ == "placed"
     print(json.dumps({"orderId": str(read.order_id), "state": read.state}))  # noqa: T201  # its result

@@ -5,13 +5,14 @@ import os
 from pathlib import Path
 
 
-async def run(*command: str | Path, **environment: str) -> str:
+async def run(*command: str | Path, cwd: str | Path | None = None, **environment: str) -> str:
     """Run a command; return what it printed."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         env=dict(os.environ, **environment),
+        cwd=cwd,
     )
     async with asyncio.timeout(120):
         printed, _ = await process.communicate()

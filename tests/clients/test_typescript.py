@@ -1,7 +1,8 @@
-"""A client that `openapi-typescript` makes of the OpenAPI document compiles, and trades."""
+"""The OpenAPI document in the tools of npm: generated clients compile, one trades, and linters find nothing."""
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -34,3 +35,44 @@ async def test_a_generated_typescript_client_compiles_and_trades(facts: str, tmp
     await run(TOOLS / "tsc", "--project", tmp_path)
     ended = json.loads(await run(node, tmp_path / "made/program.js", facts))
     assert ended["state"] == "completed"
+
+
+GENERATORS = {
+    "hey-api": ("openapi-ts", "--input", "openapi.json", "--output", "made", "--no-log-file"),
+    "orval": ("orval", "--input", "openapi.json", "--output", "made/client.ts", "--client", "fetch"),
+}
+STRICT = (
+    "--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext",
+    "--lib", "es2022,dom,dom.iterable",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+async def test_clients_of_other_generators_compile(name: str, tmp_path: Path):
+    prepare(tmp_path)
+    tool, *arguments = GENERATORS[name]
+    await run(TOOLS / tool, *arguments, cwd=tmp_path)
+    made = sorted(map(str, (tmp_path / "made").rglob("*.ts")))
+    assert made
+    await run(TOOLS / "tsc", *STRICT, *made, cwd=tmp_path)
+
+
+async def test_redocly_finds_nothing_by_its_recommended_rules(tmp_path: Path):
+    prepare(tmp_path)
+    quiet = {"REDOCLY_TELEMETRY": "off", "REDOCLY_SUPPRESS_UPDATE_NOTICE": "true"}
+    said = await run(TOOLS / "redocly", "lint", "openapi.json", "--format", "summary", cwd=tmp_path, **quiet)
+    assert "Your API description is valid" in said
+    assert re.findall(r"^(?:warning|error) .*", said, re.MULTILINE) == []
+
+
+async def test_spectral_finds_nothing_by_its_openapi_rules(tmp_path: Path):
+    prepare(tmp_path)
+    (tmp_path / ".spectral.yaml").write_text('extends: ["spectral:oas"]\n')
+    await run(TOOLS / "spectral", "lint", "openapi.json", "--fail-severity", "hint", cwd=tmp_path)
+
+
+def prepare(directory: Path) -> None:
+    """Put the document where the tools of npm find it, and their packages."""
+    (directory / "node_modules").symlink_to(HERE / "node_modules")
+    (directory / "package.json").write_text('{"type": "module"}\n')
+    (directory / "openapi.json").write_bytes(document())
