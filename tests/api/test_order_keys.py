@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from aiohttp import web
@@ -15,6 +16,8 @@ from tests.catalog.documents import CAKE
 from tests.service import Merchant, Reply, service
 
 from mercato.db.tables import idempotency_keys
+from mercato.errors import RequestInProgress
+from mercato.orders import keys
 from mercato.partners.model import PartnerKind
 from mercato.upkeep import Upkeep
 
@@ -241,6 +244,30 @@ async def test_who_was_overtaken_pins_nothing_to_the_key_of_others(here: Trade, 
     third = await anew
     assert (third.status, third.json()["partnerOrderId"]) == (201, "third"), third.body
     same(third, await here.place(here.order(tea(1)), key="k"))
+
+
+async def test_a_clock_that_is_set_back_holds_no_key(here: Trade, time: Time):
+    partner_id, db = UUID(int=1), here.mercato.app.db
+
+    async def claimed() -> keys.Claim | keys.Reply:
+        async with db.write() as tx:
+            until = time() + timedelta(seconds=20)
+            return await keys.claim(
+                tx, partner_id=partner_id, key="k", prints=[b"print"], now=time(), until=until
+            )
+
+    first = await claimed()
+    with pytest.raises(RequestInProgress):
+        await claimed()
+    time.ahead -= timedelta(hours=1)
+    second = await claimed()
+    assert isinstance(first, keys.Claim)
+    assert isinstance(second, keys.Claim)
+    assert second.number == first.number + 1
+    async with db.write() as tx:
+        with pytest.raises(RequestInProgress):
+            await keys.hold(tx, first, order_id=UUID(int=2))
+        await keys.hold(tx, second, order_id=UUID(int=3))
 
 
 async def test_keys_whose_time_is_over_are_deleted(here: Trade, time: Time):

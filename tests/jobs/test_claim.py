@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import BigInteger, insert, type_coerce, update
 from tests.databases import only_postgresql
 from tests.jobs.support import Log, Note, handler, job_of, nothing, put, rows, states, take, texts, working
 
@@ -69,6 +69,24 @@ async def test_a_waiting_retry_blocks_its_lane_when_the_kind_says_so(db: Databas
     assert await take(db, ordered) == []
     assert await move_due(db) == 1
     assert texts(await take(db, ordered)) == ["a1"]
+
+
+async def test_a_clock_that_is_set_back_holds_no_waiting_job(db: Database) -> None:
+    await put(db, "a")
+    (claimed,) = await take(db)
+    await fail(db, claimed, timedelta(minutes=10))
+    async with db.write() as tx:
+        assert await moves.move_stranded(tx) == 0
+        # As if the clock had been an hour ahead until now.
+        hour = 3_600_000
+        later = {"run_at": jobs.c.run_at + hour, "enqueued_at": jobs.c.enqueued_at + hour}
+        await tx.execute(
+            update(jobs).values({name: type_coerce(value, BigInteger) for name, value in later.items()})
+        )
+        assert await moves.move_due(tx) == 0
+        assert await moves.move_stranded(tx) == 1
+        assert await moves.move_stranded(tx) == 0
+    assert texts(await take(db)) == ["a"]
 
 
 async def test_a_waiting_retry_lets_the_next_of_its_lane_pass_otherwise(db: Database) -> None:

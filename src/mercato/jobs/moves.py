@@ -10,11 +10,25 @@ from mercato.db.engine import Write
 from mercato.db.tables import jobs
 from mercato.jobs.queries import BATCH, EXPIRED, IDLE, in_state
 
+_SKEW_MS: Final = 60_000
+"""By how much the clocks of two processes may differ, in milliseconds."""
+
 
 async def move_due(tx: Write) -> int:
     """Make ready what has waited long enough, of whatever kind; return how many rows."""
     due = in_state("waiting"), jobs.c.run_at <= now_ms()
     return await _move(tx, *due, order=jobs.c.run_at, values={"state": "ready"})
+
+
+async def move_stranded(tx: Write) -> int:
+    """Make ready what waits and was enqueued in the future: the clock was set back since. Return how many rows.
+
+    Waiting for the clock to catch up would hold resends and retries for as long as it was set back.
+    """
+    ahead = now_ms() + _SKEW_MS
+    # What was enqueued in the future is due in the future: the index holds that.
+    stranded = in_state("waiting"), jobs.c.run_at > ahead, jobs.c.enqueued_at > ahead
+    return await _move(tx, *stranded, order=jobs.c.run_at, values={"state": "ready", "enqueued_at": now_ms()})
 
 
 async def move_expired(tx: Write, *, but: Collection[int] = ()) -> int:

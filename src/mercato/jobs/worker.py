@@ -41,6 +41,9 @@ _TROUBLE: Final = 1.0
 # Between two looks at something that should not be there any more.
 _AGAIN: Final = 0.01
 
+_STRANDED_SECONDS: Final = 60.0
+"""Seconds between two looks for jobs that wait for a clock that was set back."""
+
 _PRUNE_EVERY: Final = 600.0
 
 # After which the rest of a line goes back: others wait for its place, too.
@@ -85,6 +88,7 @@ class Worker:
         self._lines: dict[asyncio.Task[None], Line] = {}
         self._told: set[str] = set()
         self._next_look = 0.0  # in monotonic seconds
+        self._next_stranded = 0.0
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -178,10 +182,10 @@ class Worker:
         kinds = self._taker.kinds()
         async with self._database.read() as tx:
             found = await queries.look(tx, kinds)
-        moved = 0
+        moved = await self._move_stranded()
         due = found.due_in is not None and found.due_in <= timedelta(0)
         if due or found.expired:
-            moved = await self._move(due=due, expired=found.expired)
+            moved += await self._move(due=due, expired=found.expired)
         for kind in kinds if moved else found.ready:
             await self._taker.take(kind)
         if moved:
@@ -190,6 +194,17 @@ class Worker:
             return self._poll
         # Due and not moved: another worker is at it.
         return min(self._poll, max(found.due_in.total_seconds(), _AGAIN))
+
+    async def _move_stranded(self) -> int:
+        """Look now and then whether the clock was set back past what waits."""
+        if monotonic() < self._next_stranded:
+            return 0
+        self._next_stranded = monotonic() + _STRANDED_SECONDS
+        async with self._database.write() as tx:
+            moved = await moves.move_stranded(tx)
+        if moved:
+            log.warning("the clock was set back: jobs that waited are due now", count=moved)
+        return moved
 
     async def _take_over(self) -> None:
         """Nobody else can be at work: what is marked as running is due at once."""

@@ -22,6 +22,9 @@ from mercato.db.tables import idempotency_keys as keys
 LIFE: Final = timedelta(hours=24)
 """How long a reply is given again; after that the key is as good as new."""
 
+SKEW: Final = timedelta(minutes=1)
+"""By how much the clocks of two servers may differ."""
+
 WAIT_SECONDS: Final = 2
 """What a client is told to wait while the request runs elsewhere."""
 
@@ -100,10 +103,11 @@ async def claim(
     row = await tx.first(select(keys).where(_is(partner_id, key)).with_for_update())
     if row is None:
         raise errors.RequestInProgress("The key was just released. Try again.", retry_after=1)
-    in_use = _in_use(row, now)
+    lease = until - now
+    in_use = _in_use(row, now, lease)
     values = {"claimed_until": until} if in_use else fresh
     if in_use:
-        reply = _settled(row, prints, now)
+        reply = _settled(row, prints, now, lease)
         if reply is not None:
             return reply
     number = row.claims + 1
@@ -114,27 +118,32 @@ async def claim(
 
 
 async def find(
-    tx: Read, *, partner_id: UUID, key: str, prints: Sequence[bytes], now: datetime
+    tx: Read, *, partner_id: UUID, key: str, prints: Sequence[bytes], now: datetime, lease: timedelta
 ) -> Reply | UUID | None:
     """Return the reply that the key's request got, or else its order, which waits for its store; None: it is free.
 
-    Raises as `claim` does.
+    `lease` is how long a claim is made for. Raises as `claim` does.
     """
     row = await tx.first(_FIND, {"its_partner": partner_id, "its_key": key})
-    if row is None or not _in_use(row, now):
+    if row is None or not _in_use(row, now, lease):
         return None
     order_id: UUID | None = row.order_id
-    return _settled(row, prints, now) or order_id
+    return _settled(row, prints, now, lease) or order_id
 
 
-def _in_use(row: Row[Any], now: datetime) -> bool:
+def _in_use(row: Row[Any], now: datetime, lease: timedelta) -> bool:
     """Tell whether the key has a reply, an order, or somebody who works on its request: else it is anybody's."""
     if row.request == _FREE or now >= row.created_at + LIFE:
         return False
-    return row.status is not None or row.order_id is not None or now < row.claimed_until
+    return row.status is not None or row.order_id is not None or _is_claimed(row, now, lease)
 
 
-def _settled(row: Row[Any], prints: Sequence[bytes], now: datetime) -> Reply | None:
+def _is_claimed(row: Row[Any], now: datetime, lease: timedelta) -> bool:
+    """Tell whether a claim is alive. One that ends later than a new one was made before the clock was set back."""
+    return bool(now < row.claimed_until <= now + lease + SKEW)
+
+
+def _settled(row: Row[Any], prints: Sequence[bytes], now: datetime, lease: timedelta) -> Reply | None:
     """Return the reply of a key in use; None when its work has to be taken up."""
     if row.request not in prints:
         raise errors.IdempotencyKeyReused(
@@ -142,7 +151,7 @@ def _settled(row: Row[Any], prints: Sequence[bytes], now: datetime) -> Reply | N
         )
     if row.status is not None:
         return Reply(status=row.status, headers=_headers.decode(row.headers), body=row.body, replayed=True)
-    if row.claimed_until > now:
+    if _is_claimed(row, now, lease):
         raise errors.RequestInProgress(
             "The same request is still running. Ask again with the same key.", retry_after=WAIT_SECONDS
         )

@@ -175,6 +175,7 @@ class Placements(Struct, frozen=True):
                 key=key,
                 prints=self._fingerprints(asked.request),
                 now=self.clock(),
+                lease=timedelta(seconds=self.seconds) + SLACK,
             )
         if found is None:
             raise _refusal(plan, used)
