@@ -8,7 +8,7 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-long prove test-clients audit check format bench bench-large soak start-here docs clean
+.PHONY: help run demo test test-long prove test-clients audit sbom check format bench bench-large soak start-here docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,9 @@ prove: $(VENV)/.dev ## kill processes at random and compare the books; ARGS="--k
 
 audit: $(VENV)/.dev ## known vulnerabilities of the packages that serve
 	$(BIN)/python -m tests.audit
+
+sbom: $(VENV)/.dev ## what a release is made of, as CycloneDX, in dist/
+	$(BIN)/python -m tests.sbom dist
 
 check: $(VENV)/.dev ## format, lint, types, floors, documents
 	$(BIN)/ruff format --check .
