@@ -488,3 +488,37 @@ def test_a_renamed_partner_is_found_by_its_new_name(shell: Shell) -> None:
     assert shell.json("key", "list", "New")["keys"][0]["partnerId"] == made["partnerId"]
     shell("partner", "rename", "New", "Taken", code=1)
     assert "There is a partner called Taken already." in shell.err
+
+
+def test_a_file_with_secrets_is_its_owners_alone_and_ignored_by_git(shell: Shell, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", tmp_path / "clone"], check=True)
+    (tmp_path / "clone/deep").mkdir()
+    commands = {
+        "partner #1.json": ("partner", "create", "Acme", "--kind", "commerce"),
+        "deep/key.json": ("key", "create", "Acme"),
+        "secret.json": ("secret", "rotate", "Acme"),
+    }
+    for name, command in commands.items():
+        file = tmp_path / "clone" / name
+        assert shell(*command, "--out", str(file)) == ""
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert "partnerId" in json.loads(file.read_bytes())
+        assert "git ignores it" in shell.err
+    rolled = json.loads((tmp_path / "clone/deep/key.json").read_bytes())["keyId"]
+    shell("key", "roll", rolled, "--out", str(tmp_path / "clone/rolled.json"))
+    seen = ["git", "status", "--porcelain", "--untracked-files=all"]
+    assert subprocess.run(seen, cwd=tmp_path / "clone", capture_output=True, check=True).stdout == b""
+
+
+def test_a_file_with_secrets_is_never_overwritten_and_none_is_left_by_a_failure(
+    shell: Shell, tmp_path: Path
+) -> None:
+    file = tmp_path / "partner.json"
+    shell("partner", "create", "Acme", "--kind", "commerce", "--out", str(file))
+    before = file.read_bytes()
+    shell("partner", "create", "Other", "--kind", "commerce", "--out", str(file), code=2)
+    assert "exists already" in shell.err
+    assert file.read_bytes() == before
+    shell("partner", "create", "Acme", "--kind", "commerce", "--out", str(tmp_path / "again.json"), code=1)
+    assert not (tmp_path / "again.json").exists()
+    assert [one["name"] for one in shell.json("partner", "list")["partners"]] == ["Acme"]

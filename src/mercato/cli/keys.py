@@ -1,5 +1,6 @@
 """`mercato key`: what partners send to be known."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated
 from uuid import UUID
@@ -11,6 +12,7 @@ from mercato.cli.console import note, print_facts, print_json, print_table
 from mercato.cli.failures import UnusableError
 from mercato.cli.options import After, DataDir, Duration, Json, KeyName, PartnerName
 from mercato.cli.partners import PAGE
+from mercato.cli.private import OutFile, private_file
 from mercato.cli.session import opened
 from mercato.partners import accounts, credentials, queries
 from mercato.partners.credentials import OVERLAP, NewKey
@@ -63,22 +65,24 @@ async def create(
     surface: Annotated[Surface | None, Parameter(help="Needed for partners of both kinds.")] = None,
     description: Annotated[str | None, Parameter(help="What it is for.")] = None,
     expires_in: Annotated[Duration | None, Parameter(help="How long it lives, as 90d or 12h.")] = None,
+    out: OutFile = None,
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
     """Make one more key for a partner."""
     if expires_in is not None and not timedelta(0) < expires_in <= timedelta(days=MOST_DAYS):
         raise UnusableError(f"--expires-in must be longer than nothing and at most {MOST_DAYS}d.")
-    async with opened(data_dir) as session, session.db.write() as tx:
-        owner = await accounts.get_partner_named(tx, partner)
-        made = await credentials.create_key(
-            tx,
-            owner,
-            surface=surface or _only_surface(owner),
-            description=description,
-            expires_at=None if expires_in is None else clock.now() + expires_in,
-        )
-    _tell(owner.id, made, as_json=json)
+    with private_file(out) as write:
+        async with opened(data_dir) as session, session.db.write() as tx:
+            owner = await accounts.get_partner_named(tx, partner)
+            made = await credentials.create_key(
+                tx,
+                owner,
+                surface=surface or _only_surface(owner),
+                description=description,
+                expires_at=None if expires_in is None else clock.now() + expires_in,
+            )
+        _tell(owner.id, made, as_json=json, write=write)
 
 
 @key.command(name="list")
@@ -122,14 +126,16 @@ async def roll(
     /,
     *,
     overlap: Annotated[Duration, Parameter(help="How long the old one stays valid.")] = OVERLAP,
+    out: OutFile = None,
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
     """Make a key in place of another, which ends after the overlap (24h; 0s ends it at once)."""
-    async with opened(data_dir) as session, session.db.write() as tx:
-        old = await credentials.get_key(tx, name)
-        made = await credentials.roll_key(tx, old, overlap=overlap)
-    _tell(old.partner_id, made, as_json=json)
+    with private_file(out) as write:
+        async with opened(data_dir) as session, session.db.write() as tx:
+            old = await credentials.get_key(tx, name)
+            made = await credentials.roll_key(tx, old, overlap=overlap)
+        _tell(old.partner_id, made, as_json=json, write=write)
 
 
 @key.command
@@ -151,17 +157,21 @@ def _only_surface(owner: Partner) -> Surface:
     return owner.kind.surfaces[0]
 
 
-def _tell(partner_id: UUID, made: NewKey, *, as_json: bool) -> None:
+def _tell(
+    partner_id: UUID, made: NewKey, *, as_json: bool, write: Callable[[Wire], None] | None = None
+) -> None:
+    shown = Made(
+        partner_id=partner_id,
+        key_id=made.id,
+        surface=made.surface,
+        key=made.text,
+        expires_at=instant(made.expires_at),
+    )
+    if write is not None:
+        write(shown)
+        return
     if as_json:
-        print_json(
-            Made(
-                partner_id=partner_id,
-                key_id=made.id,
-                surface=made.surface,
-                key=made.text,
-                expires_at=instant(made.expires_at),
-            )
-        )
+        print_json(shown)
         return
     print_facts(("Key", made.text), ("Id", made.id), ("Surface", made.surface), ("Expires", made.expires_at))
     note("Keys are kept as hashes only: store it now, it cannot be shown again.")

@@ -12,6 +12,7 @@ from mercato import clock
 from mercato.cli.console import note, print_facts, print_json, print_table
 from mercato.cli.failures import UnusableError
 from mercato.cli.options import After, DataDir, Json, PartnerName, WebhookOrigin, WebhookToken, typed
+from mercato.cli.private import OutFile, private_file
 from mercato.cli.session import opened
 from mercato.db.engine import Write
 from mercato.outbound.urls import origin_of
@@ -77,6 +78,7 @@ def create(
     webhook_token: WebhookToken = None,
     webhook_origin: WebhookOrigin = None,
     event_url: EventUrl = None,
+    out: OutFile = None,
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
@@ -84,16 +86,12 @@ def create(
     # Read outside the event loop, which would keep Ctrl-C from ending the wait.
     token = typed(webhook_token)
     _check_origin(webhook_origin, token)
-    made = asyncio.run(
-        _create(
-            data_dir,
-            name=name,
-            kind=kind,
-            webhook_token=token,
-            webhook_origin=webhook_origin,
-            event_url=event_url,
-        )
-    )
+    facts = {"name": name, "kind": kind, "webhook_token": token, "webhook_origin": webhook_origin}
+    with private_file(out) as write:
+        made = asyncio.run(_create(data_dir, **facts, event_url=event_url))
+        if write is not None:
+            write(_credentials(made))
+            return
     if json:
         print_json(_credentials(made))
         return

@@ -7,6 +7,7 @@ from cyclopts import App, Parameter
 
 from mercato.cli.console import note, print_facts, print_json, print_table
 from mercato.cli.options import DataDir, Duration, Json, PartnerName
+from mercato.cli.private import OutFile, private_file
 from mercato.cli.session import opened
 from mercato.partners import accounts
 from mercato.partners.credentials import OVERLAP
@@ -51,14 +52,19 @@ async def rotate(
     /,
     *,
     overlap: Annotated[Duration, Parameter(help="How long the old one signs as well.")] = OVERLAP,
+    out: OutFile = None,
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
     """Make a new signing secret; until the overlap (24h) is over webhooks are signed with both."""
-    async with opened(data_dir) as session, session.db.write() as tx:
-        owner = await accounts.get_partner_named(tx, partner)
-        vault = await session.vault(tx)
-        text = await accounts.rotate_signing_secret(tx, vault, owner.id, overlap=overlap)
+    with private_file(out) as write:
+        async with opened(data_dir) as session, session.db.write() as tx:
+            owner = await accounts.get_partner_named(tx, partner)
+            vault = await session.vault(tx)
+            text = await accounts.rotate_signing_secret(tx, vault, owner.id, overlap=overlap)
+        if write is not None:
+            write(Made(partner_id=owner.id, signing_secret=text))
+            return
     if json:
         print_json(Made(partner_id=owner.id, signing_secret=text))
     else:
