@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from functools import partial
 from uuid import UUID
 
 import aiohttp
@@ -140,9 +139,8 @@ class Deliveries:
     async def push(self, count: int) -> None:
         """Write the events down, as many in a transaction as an order or a catalog has at most."""
         for first in range(0, count, PUSHED_AT_ONCE):
-            await self._app.db.atomically(
-                partial(self._pushed, numbers=range(first, min(first + PUSHED_AT_ONCE, count)))
-            )
+            async with self._app.db.write() as tx:
+                await self._pushed(tx, numbers=range(first, min(first + PUSHED_AT_ONCE, count)))
 
     async def drain(self, count: int) -> None:
         """Start a worker, and return when it has delivered so many: each is settled before it is counted."""

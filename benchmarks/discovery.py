@@ -208,7 +208,7 @@ class _Recorder:
         self.dialect = dialect
         self._run = run
 
-    async def read_recent(self, block: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def read_replica(self, block: Callable[[Any], Awaitable[Any]]) -> Any:
         return await block(self)
 
     async def all(self, statement: TextClause, values: dict[str, Any]) -> Any:

@@ -12,13 +12,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import asyncpg
 import pytest
 
-from mercato.db import postgresql, sqlite
+from mercato.db import postgresql
 from mercato.db.engine import Database
 from mercato.db.migrate import migrate
 
@@ -42,32 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--database", choices=KINDS, help="run the tests on this database only")
 
 
-class Compiled(dict[Any, Any]):
-    """Compiled statements of one kind of database, for all databases of a process.
-
-    SQLAlchemy keeps them by dialect, of which each engine has one of its own; here all of a kind are the same. A third
-    of the processor's time of a test went into compiling the same statements again.
-    """
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        return super().get((None, *key[1:]), default)
-
-    def __setitem__(self, key: Any, compiled: Any) -> None:
-        super().__setitem__((None, *key[1:]), compiled)
-
-
-def _share_compiled(module: ModuleType) -> None:
-    compiled, create = Compiled(), module.create_engine
-
-    def create_engine(*arguments: Any, **options: Any) -> Any:
-        return create(*arguments, **options).execution_options(compiled_cache=compiled)
-
-    module.create_engine = create_engine  # type: ignore[attr-defined]  # that is what is patched
-
-
 def pytest_configure() -> None:
-    _share_compiled(sqlite)
-    _share_compiled(postgresql)
     if _DIRECTORY not in os.environ:
         memory = _in_memory()
         _sweep(memory or Path(tempfile.gettempdir()))

@@ -2,22 +2,26 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
+from datetime import timedelta
+from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from sqlalchemy import Column, Executable, Integer, MetaData, Table, bindparam, exc, insert, select, text
-from tests.databases import only_postgresql
+from tests.databases import only_postgresql, only_sqlite
 
 from mercato.db import sqlite
-from mercato.db.engine import Database, Write
-from mercato.db.prepared import prepared
+from mercato.db.engine import Database
+from mercato.db.statements import prepared
 
 numbers = Table("numbers", MetaData(), Column("number", Integer, primary_key=True))
 put = prepared(insert(numbers).values(number=bindparam("its_number")))
 get = prepared(select(numbers.c.number).where(numbers.c.number == bindparam("its_number")))
-TURNS = 60
+TURNS = 1_000
 
 
 @pytest.fixture(autouse=True)
@@ -76,15 +80,6 @@ async def test_what_is_written_after_a_cancelled_read_is_committed(db: Database)
             assert await find(db, turns) == turns
 
 
-async def write_shared(db: Database, number: int) -> None:
-    """Write in a transaction that others may share."""
-
-    async def block(tx: Write) -> None:
-        await tx.execute(put, {"its_number": number})
-
-    await db.atomically(block)
-
-
 @pytest.mark.parametrize("waits", [False, True])
 async def test_what_is_written_after_a_cancelled_shared_transaction_is_committed(
     db: Database, *, waits: bool
@@ -93,7 +88,7 @@ async def test_what_is_written_after_a_cancelled_shared_transaction_is_committed
         pytest.skip("only SQLite has one lock that every transaction waits for")
     for turns in range(15):
         with another_writer(db) if waits else nullcontext():
-            asyncio.create_task(write_shared(db, -1 - turns)).add_done_callback(heard)
+            asyncio.create_task(write(db, -1 - turns)).add_done_callback(heard)
             for _ in range(turns):
                 await asyncio.sleep(0)
             # As the end of a process does it: not only who asked is cut off, but who writes for them.
@@ -103,7 +98,7 @@ async def test_what_is_written_after_a_cancelled_shared_transaction_is_committed
             await asyncio.sleep(0.02)
         async with asyncio.timeout(10):
             await asyncio.gather(*others, return_exceptions=True)
-            await write_shared(db, turns)
+            await write(db, turns)
             await write(db, 1000 + turns)
         assert {turns, 1000 + turns} <= await written(db)
 
@@ -123,7 +118,16 @@ def another_writer(db: Database) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
-async def test_nobody_waits_for_a_connection_whose_making_was_cut_off(database_url: str, turns: int) -> None:
+async def test_nobody_waits_for_a_connection_whose_making_was_cut_off(
+    database_url: str, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed, connect = Event(), sqlite.connect
+
+    def connect_slowly(path: Path, *pragmas: str, lock_timeout: timedelta) -> sqlite3.Connection:
+        allowed.wait(10)
+        return connect(path, *pragmas, lock_timeout=lock_timeout)
+
+    monkeypatch.setattr(sqlite, "connect", connect_slowly)
     async with Database.open(database_url, pool_size=1) as fresh:
         cut = asyncio.create_task(write(fresh, 1))
         for _ in range(turns):
@@ -131,9 +135,42 @@ async def test_nobody_waits_for_a_connection_whose_making_was_cut_off(database_u
         waits = asyncio.create_task(write(fresh, 2))
         await asyncio.sleep(0)
         cut.cancel()
+        allowed.set()
         async with asyncio.timeout(5):
             await asyncio.wait([cut, waits])
             assert await written(fresh) == {2}
+
+
+@only_sqlite
+async def test_a_process_that_stops_leaves_no_thread_of_a_connection_that_was_being_opened(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening, allowed, connect = Event(), Event(), sqlite.connect
+    made: list[sqlite3.Connection] = []
+
+    def connect_slowly(path: Path, *pragmas: str, lock_timeout: timedelta) -> sqlite3.Connection:
+        opening.set()
+        allowed.wait(10)
+        made.append(connect(path, *pragmas, lock_timeout=lock_timeout))
+        return made[-1]
+
+    monkeypatch.setattr(sqlite, "connect", connect_slowly)
+    before = set(threading.enumerate())
+    fresh = Database.open(database_url)
+    task = asyncio.create_task(find(fresh, 1))
+    await asyncio.to_thread(opening.wait, 10)
+    task.cancel()
+    await asyncio.sleep(0)
+    allowed.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        made[0].execute("SELECT 1")
+    await fresh.close()
+    for thread in set(threading.enumerate()) - before:
+        if thread.name.startswith("sqlite"):
+            await asyncio.to_thread(thread.join, 10)
+            assert not thread.is_alive()
 
 
 @only_postgresql

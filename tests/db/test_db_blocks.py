@@ -1,6 +1,8 @@
-"""Blocks: short transactions that are run together, each for itself."""
+"""Transactions that share a commit: each is for itself."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import pytest
 from sqlalchemy import func, insert, select, update
@@ -8,10 +10,17 @@ from sqlalchemy.exc import IntegrityError
 
 from mercato.clock import new_id, now
 from mercato.db.engine import Database, Write
-from mercato.db.prepared import prepared_insert
+from mercato.db.statements import prepared_insert
 from mercato.db.tables import endpoints
 
+T = TypeVar("T")
+
 PREPARED = prepared_insert(endpoints, "partner_id", "url", "failing_since")
+
+
+async def transact(db: Database, block: Callable[[Write], Coroutine[Any, Any, T]]) -> T:
+    async with db.write() as tx:
+        return await block(tx)
 
 
 def row(url: str) -> dict[str, object]:
@@ -35,7 +44,7 @@ async def test_a_block_returns_what_it_wrote_and_the_row_is_there_for_all(db: Da
         moved = update(endpoints).values(url="there").returning(endpoints.c.url)
         return str((await tx.execute(moved)).scalar())
 
-    assert await db.atomically(block) == "there"
+    assert await transact(db, block) == "there"
     assert await count(db) == 1
 
 
@@ -47,7 +56,7 @@ async def test_of_many_blocks_those_that_fail_leave_nothing_and_take_nothing_wit
         return number
 
     ended = await asyncio.gather(
-        *(db.atomically(lambda tx, number=number: block(tx, number)) for number in range(90)),  # type: ignore[misc]  # the loop's own
+        *(transact(db, lambda tx, number=number: block(tx, number)) for number in range(90)),  # type: ignore[misc]  # the loop's own
         return_exceptions=True,
     )
     assert [number for number in ended if isinstance(number, int)] == [n for n in range(90) if n % 3]
@@ -64,7 +73,7 @@ async def test_blocks_and_transactions_wait_for_each_other(db: Database) -> None
             await tx.execute(insert(endpoints).values(row("plain")))
             await asyncio.sleep(0)
 
-    await asyncio.gather(*(db.atomically(block) for _ in range(20)), *(plain() for _ in range(20)))
+    await asyncio.gather(*(transact(db, block) for _ in range(20)), *(plain() for _ in range(20)))
     assert await count(db) == 40
 
 
@@ -76,7 +85,7 @@ async def test_what_the_schema_refuses_is_raised_as_everywhere(db: Database) -> 
         await tx.execute(PREPARED, given)
 
     with pytest.raises(IntegrityError):
-        await db.atomically(block)
+        await transact(db, block)
     assert await count(db) == 0
 
 
@@ -89,8 +98,8 @@ async def test_callbacks_come_after_the_commit_and_never_after_a_failure(db: Dat
             raise ValueError
 
     with pytest.raises(ValueError, match=r"^$"):
-        await db.atomically(lambda tx: block(tx, fails=True))
-    await db.atomically(lambda tx: block(tx, fails=False))
+        await transact(db, lambda tx: block(tx, fails=True))
+    await transact(db, lambda tx: block(tx, fails=False))
     assert heard == ["fails=False"]
 
 
@@ -99,19 +108,8 @@ async def test_a_block_whose_caller_has_left_before_it_began_is_not_run(db: Data
         await tx.execute(PREPARED, row("left"))
 
     async with db.write():
-        waiting = asyncio.create_task(db.atomically(block))
+        waiting = asyncio.create_task(transact(db, block))
         await asyncio.sleep(0)
         waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    assert await count(db) == 0
-
-
-@pytest.mark.parametrize("database_kind", ["sqlite"])
-async def test_on_sqlite_a_block_that_waits_for_something_else_is_refused(db: Database) -> None:
-    async def block(tx: Write) -> None:
-        await tx.execute(PREPARED, row("waits"))
-        await asyncio.sleep(0)
-
-    with pytest.raises(RuntimeError, match="waits for something else"):
-        await db.atomically(block)
     assert await count(db) == 0

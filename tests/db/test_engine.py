@@ -150,40 +150,11 @@ async def test_a_block_that_reads_recent_rows_returns_what_it_found_and_cannot_w
     async def writes(tx: Read) -> None:
         await tx.execute(update(counters).values(value=5))
 
-    assert await db.read_recent(found) == [0]
+    assert await db.read_replica(found) == [0]
     with pytest.raises(exc.DBAPIError) as refused:
-        await db.read_recent(writes)
+        await db.read_replica(writes)
     assert not is_unavailable(refused.value)
-    assert await db.read_recent(found) == [0]
-
-
-@only_sqlite
-async def test_a_block_that_reads_recent_rows_on_sqlite_is_one_snapshot_that_ends_with_it(
-    db: Database,
-) -> None:
-    loop = asyncio.get_running_loop()
-
-    async def twice(tx: Read) -> list[int]:
-        before = await tx.scalar(first_counter)
-        # The block has a thread of its own: meanwhile somebody else commits.
-        asyncio.run_coroutine_threadsafe(add_one(db), loop).result(5)
-        return [before, await tx.scalar(first_counter)]
-
-    assert await db.read_recent(twice) == [0, 0]
-    assert await db.read_recent(twice) == [1, 1]
-
-
-@only_sqlite
-async def test_a_block_that_reads_recent_rows_on_sqlite_is_refused_when_it_waits_for_something_else(
-    db: Database,
-) -> None:
-    async def waits(tx: Read) -> None:
-        await tx.scalar(first_counter)
-        await asyncio.sleep(0)
-
-    with pytest.raises(RuntimeError, match="waits for something else"):
-        await db.read_recent(waits)
-    assert await db.read_recent(lambda tx: tx.scalar(first_counter)) == 0
+    assert await db.read_replica(found) == [0]
 
 
 @only_sqlite
@@ -193,7 +164,7 @@ async def test_reading_recent_rows_begins_after_the_end_of_who_had_the_connectio
     for _ in range(20):
         async with Database.open(database_url, pool_size=1) as fresh:
             assert await value(fresh) == 0
-            assert await fresh.read_recent(lambda tx: tx.scalar(first_counter)) == 0
+            assert await fresh.read_replica(lambda tx: tx.scalar(first_counter)) == 0
 
 
 @only_sqlite
@@ -202,12 +173,12 @@ async def test_who_stops_waiting_for_recent_rows_leaves_the_connection_usable(
 ) -> None:
     async with Database.open(database_url, pool_size=1) as small:
         for round_ in range(20):
-            asked = asyncio.create_task(small.read_recent(lambda tx: tx.scalar(first_counter)))
+            asked = asyncio.create_task(small.read_replica(lambda tx: tx.scalar(first_counter)))
             for _ in range(round_ % 7):
                 await asyncio.sleep(0)
             asked.cancel()
             await asyncio.wait({asked})
-            assert await small.read_recent(lambda tx: tx.scalar(first_counter)) == round_
+            assert await small.read_replica(lambda tx: tx.scalar(first_counter)) == round_
             assert await value(small) == round_
             await add_one(db)
 

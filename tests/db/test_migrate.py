@@ -15,10 +15,8 @@ from sqlalchemy import Connection, inspect, text
 from tests import databases
 
 from mercato.db import migrate as module
-from mercato.db import postgresql, sqlite
-from mercato.db.awaited import Engine
 from mercato.db.engine import Database
-from mercato.db.migrate import HEAD, SchemaIsNewer, migrate
+from mercato.db.migrate import HEAD, SchemaIsNewer, migrate, run_in_transaction
 from mercato.db.tables import metadata
 from mercato.db.tables.discovery import WORDS_OBJECTS
 
@@ -65,10 +63,6 @@ async def other_empty_url(database_kind: str, tmp_path: Path) -> AsyncIterator[s
         yield url
 
 
-def engine_of(url: str) -> Engine:
-    return postgresql.migrator(url) if postgresql.is_url(url) else sqlite.migrator(sqlite.path_of(url))
-
-
 async def differences(url: str) -> list[Any]:
     def compare(connection: Connection) -> list[Any]:
         def ours(name: str | None, _kind: str, _parents: Any) -> bool:
@@ -77,11 +71,7 @@ async def differences(url: str) -> list[Any]:
         options = {"compare_type": True, "compare_server_default": True, "include_name": ours}
         return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
 
-    engine = engine_of(url)
-    async with engine.begin() as connection:
-        found = await connection.run_sync(compare)
-    await engine.dispose()
-    return found
+    return await run_in_transaction(url, compare)
 
 
 async def schema(url: str) -> dict[str, str]:
@@ -99,11 +89,7 @@ async def version(url: str) -> tuple[Any, ...]:
         row = connection.execute(text("SELECT * FROM alembic_version")).all()
         return columns, about.get_pk_constraint("alembic_version"), [tuple(one) for one in row]
 
-    engine = engine_of(url)
-    async with engine.begin() as connection:
-        found = await connection.run_sync(look)
-    await engine.dispose()
-    return found
+    return await run_in_transaction(url, look)
 
 
 async def test_a_migrated_database_equals_the_schema(empty_url: str, database_url: str) -> None:

@@ -98,7 +98,7 @@ async def test_a_replica_is_read_from_while_it_keeps_up_and_no_read_is_older_tha
             await tx.execute(text("INSERT INTO counter VALUES (0)"))
         # A replica that was believed before the table was made is still right not to have it, for a moment.
         async with asyncio.timeout(20):
-            while not await db.read_recent(copied):
+            while not await db.read_replica(copied):
                 await asyncio.sleep(0.02)
         # It stops replaying, without a word, as one does that is overloaded.
         await run(copy.url, "SELECT pg_wal_replay_pause()")
@@ -108,7 +108,7 @@ async def test_a_replica_is_read_from_while_it_keeps_up_and_no_read_is_older_tha
         seen: list[tuple[float, int]] = []
         while time.monotonic() < written + WITHIN + 0.5:
             began = time.monotonic()
-            seen.append((began - written, await db.read_recent(value)))
+            seen.append((began - written, await db.read_replica(value)))
             await asyncio.sleep(0.01)
         assert {found for after, found in seen if after >= WITHIN} == {1}
         # At first the replica was believed, and rightly: the test would notice if it were never read from.
@@ -116,14 +116,14 @@ async def test_a_replica_is_read_from_while_it_keeps_up_and_no_read_is_older_tha
         assert not replica.is_fresh()
         await run(copy.url, "SELECT pg_wal_replay_resume()")
         await until(replica.is_fresh)
-        assert await db.read_recent(on_replica)
+        assert await db.read_replica(on_replica)
         await copy.stop()
         for _ in range(5):
-            assert not await db.read_recent(on_replica)
+            assert not await db.read_replica(on_replica)
             await asyncio.sleep(0.05)
         await copy.start()
         await until(replica.is_fresh)
-        assert await db.read_recent(on_replica)
+        assert await db.read_replica(on_replica)
 
 
 @only_postgresql
@@ -154,11 +154,11 @@ async def test_a_replica_that_is_away_costs_nothing_but_the_primary(database_url
     async with Database.open(database_url, replica_url=f"postgresql://postgres@/x?host={tmp_path}") as db:
         async with followed(db):
             for _ in range(5):
-                assert await db.read_recent(on_replica) is False
+                assert await db.read_replica(on_replica) is False
         # Even when it was fresh a moment ago.
         assert db.replica is not None
         db.replica._as_of = time.monotonic()
-        assert await db.read_recent(on_replica) is False
+        assert await db.read_replica(on_replica) is False
         assert not db.replica.is_fresh()
 
 
@@ -167,14 +167,14 @@ async def test_stores_are_found_and_read_through_a_replica(
     database_url: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
 ):
     used = 0
-    read = module.Replica.read
+    connection = module.Replica.connection
 
-    async def counted(self: Any, block: Any) -> Any:
+    def counted(self: module.Replica) -> Any:
         nonlocal used
         used += 1
-        return await read(self, block)
+        return connection(self)
 
-    monkeypatch.setattr(module.Replica, "read", counted)
+    monkeypatch.setattr(module.Replica, "connection", counted)
     # This is not about a machine that is too busy to ask.
     monkeypatch.setattr(module, "MOST_BEHIND", 60)
     async with service(database_url, tmp_path / "data", database_replica_url=Secret(database_url)) as mercato:

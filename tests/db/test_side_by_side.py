@@ -58,12 +58,11 @@ def value(column: Column[Any], rows: dict[str, dict[str, Any]], number: int) -> 
 
 async def written(tx: Write, table: Table, row: dict[str, Any]) -> dict[str, Any]:
     """Insert a row, and return it as a select of all columns finds it."""
-    result = await tx.execute(insert(table).values(row))
-    key = result.inserted_primary_key
+    key = await tx.first(insert(table).values(row).returning(*table.primary_key))
     assert key is not None
     found = await tx.first(select(table).where(*matches(table, tuple(key))))
     assert found is not None
-    return dict(found._mapping)
+    return found._asdict()
 
 
 def matches(table: Table, key: tuple[Any, ...]) -> list[Any]:

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from tests.databases import only_postgresql
 
-from mercato.db import awaited
+from mercato.db import postgresql
 from mercato.db.engine import Database
 
 
@@ -56,7 +56,7 @@ class Network:
 async def test_a_database_is_closed_though_the_network_is_silent(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(awaited, "CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(postgresql, "CLOSE_SECONDS", 0.2)
     network = Network(database_url)
     async with network.opened(tmp_path) as url:
         db = Database.open(url)

@@ -8,7 +8,7 @@ import pytest
 from tests.jobs.support import Log, Note, handler, put, rows, until_empty, working
 
 from mercato.db.engine import Database, Read
-from mercato.db.sqlite_driver import Connection
+from mercato.db.sqlite import Batch, Connection, Writer
 from mercato.jobs import Done, Job, Outcome
 
 
@@ -18,12 +18,12 @@ async def test_on_sqlite_the_next_of_a_lane_is_claimed_with_the_commit_that_ends
     if db.dialect != "sqlite":
         pytest.skip("on PostgreSQL a claim is a transaction by itself")
     commits: list[str] = []
-    commit = Connection.commit
+    commit = Writer._commit
     ended = asyncio.Event()
 
-    async def counted(self: Connection) -> None:
+    async def counted(self: Writer, connection: Connection, batch: Batch) -> None:
         commits.append("commit")
-        await commit(self)
+        await commit(self, connection, batch)
 
     async def noted(job: Job[Note]) -> Outcome:
         commits.append(job.payload.text)
@@ -32,7 +32,7 @@ async def test_on_sqlite_the_next_of_a_lane_is_claimed_with_the_commit_that_ends
         return Done()
 
     await put(db, "first", "second", "last", lane="one")
-    monkeypatch.setattr(Connection, "commit", counted)
+    monkeypatch.setattr(Writer, "_commit", counted)
     async with working(db, {"note": handler(noted)}):
         await ended.wait()
         await until_empty(db)

@@ -41,7 +41,7 @@ class CompiledCatalogs:
         if catalog is not None:
             return catalog
         self.lookups.misses += 1
-        body = await self._db.find_recent(lambda tx: queries.find_body(tx, set_id, queries.COMPILED))
+        body = await self._db.find_immutable(lambda tx: queries.find_body(tx, set_id, queries.COMPILED))
         if body is None:
             raise errors.CatalogSetNotFound(set_id)
         return self._hold(set_id, body)

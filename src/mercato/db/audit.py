@@ -15,7 +15,7 @@ from sqlalchemy import delete, select
 from mercato import clock
 from mercato.db import tables
 from mercato.db.engine import Read, Write
-from mercato.db.prepared import prepared_insert
+from mercato.db.statements import prepared_insert
 from mercato.telemetry.acting import SERVICE, Acting, acting_now
 
 _INSERT: Final = prepared_insert(tables.audit)
@@ -100,5 +100,5 @@ async def prune(tx: Write, *, before: datetime, limit: int) -> int:
 
 
 def _entry(row: Any) -> Entry:
-    members = dict(row._mapping)  # noqa: SLF001  # SQLAlchemy's documented name for it
+    members = row._asdict()
     return Entry(**members | {"detail": msgspec.json.decode(row.detail)})

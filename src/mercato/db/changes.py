@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import structlog
-from sqlalchemy import ColumnElement, delete, insert, or_, select
+from sqlalchemy import ColumnElement, bindparam, delete, insert, or_, select
 
 from mercato.db.clock import now_ms
 from mercato.db.engine import Database, Write
 from mercato.db.errors import is_unavailable
+from mercato.db.statements import prepared
 from mercato.db.tables import changes
 
 log = structlog.get_logger("mercato.db")
@@ -52,14 +53,18 @@ POLL_SECONDS: Final = 5.0
 
 _SIGNAL: Final = "changes"
 
+_INSERT: Final = prepared(
+    insert(changes)
+    .values(topic=bindparam("topic"), key=bindparam("key"), at=now_ms())
+    .returning(changes.c.seq)
+)
+
 
 async def announce(tx: Write, topic: str, key: str) -> None:
     """Tell all who subscribed to the topic: in this process once the commit is done, elsewhere within a second."""
     assert " " not in topic
-    result = await tx.execute(insert(changes).values(topic=topic, key=key, at=now_ms()))
-    row = result.inserted_primary_key
-    assert row is not None
-    word = f"{row[0]} {topic} {key}"
+    number = await tx.scalar(_INSERT, {"topic": topic, "key": key})
+    word = f"{number} {topic} {key}"
     tx.after_commit(lambda: tx.database.signals.say(_SIGNAL, word))
 
 

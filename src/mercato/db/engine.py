@@ -1,40 +1,51 @@
 """One database, SQLite or PostgreSQL: `read()` cannot write, `write()` is a short transaction."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
-from functools import partial
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
 
-from sqlalchemy import CursorResult, Executable, Row
+from sqlalchemy import Executable, Row
 
 from mercato.db import postgresql, sqlite
-from mercato.db.awaited import Connection, Engine, Parameters
-from mercato.db.blocks import Blocks
 from mercato.db.clock import Dialect
-from mercato.db.direct import Direct
-from mercato.db.errors import DatabaseAway, UnusableUrl, connection_errors, is_unavailable
-from mercato.db.inline import outcome
-from mercato.db.points import PointReader
+from mercato.db.errors import UnusableUrl, is_unavailable
 from mercato.db.replica import Replica
 from mercato.db.signals import Signals
-from mercato.db.sqlite_driver import Connection as SQLiteConnection
+from mercato.db.sqlite_log import empty_log
+from mercato.db.statements import Parameters, Result
 
 T = TypeVar("T")
 
-_HASTE: Final = timedelta(seconds=3)
-"""How long a replica may take for a connection, and for a statement."""
+REPLICA_TIMEOUT: Final = timedelta(seconds=3)
+"""How long a replica may take for a connection, and for a statement: then the primary is asked."""
 
 AnyRow = Row[*tuple[Any, ...]]
 """A row with however many columns: its statement knows their types, the checker does not."""
 
 
-class Executes(Protocol):
-    """What a handle needs of a connection."""
+class Connection(Protocol):
+    """What a handle needs of a backend's connection."""
 
-    async def execute(self, statement: Executable, parameters: Parameters | None = None) -> Any: ...
+    async def execute(
+        self, statement: Executable, parameters: Parameters | Sequence[Parameters] | None = None
+    ) -> Result: ...
+
+
+class Backend(Protocol):
+    """A kind of database. `reading` gives a connection that can't write, `writing` one in a transaction."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def reading(self) -> Callable[[], AbstractAsyncContextManager[Connection]]: ...
+
+    @property
+    def writing(self) -> Callable[[], AbstractAsyncContextManager[Connection]]: ...
+
+    async def close(self) -> None: ...
 
 
 class Read:
@@ -42,7 +53,7 @@ class Read:
 
     __slots__ = ("_connection", "database")
 
-    def __init__(self, database: "Database", connection: Executes) -> None:
+    def __init__(self, database: "Database", connection: Connection) -> None:
         self.database = database
         self._connection = connection
 
@@ -53,11 +64,10 @@ class Read:
     async def execute(
         self,
         statement: Executable,
-        parameters: Parameters | None = None,
-    ) -> CursorResult[*tuple[Any, ...]]:
+        parameters: Parameters | Sequence[Parameters] | None = None,
+    ) -> Result:
         """Return the buffered result; `rowcount` on it says how many rows a change touched."""
-        result: CursorResult[*tuple[Any, ...]] = await self._connection.execute(statement, parameters)
-        return result
+        return await self._connection.execute(statement, parameters)
 
     async def first(self, statement: Executable, parameters: Parameters | None = None) -> AnyRow | None:
         """Return the first row, or None if there is none."""
@@ -79,7 +89,7 @@ class Write(Read):
 
     __slots__ = ("_callbacks",)
 
-    def __init__(self, database: "Database", connection: Executes) -> None:
+    def __init__(self, database: "Database", connection: Connection) -> None:
         super().__init__(database, connection)
         self._callbacks: list[Callable[[], None]] = []
 
@@ -100,24 +110,12 @@ class Write(Read):
 class Database:
     """Opened lazily: nothing is connected before the first block, so that a database may come up later."""
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        url: str,
-        *,
-        readers: Engine,
-        writer: Engine,
-        points: Engine,
-        replica: Replica | None = None,
-    ) -> None:
-        self.dialect: Dialect = dialect
+    def __init__(self, url: str, backend: Backend, *, replica: Replica | None = None) -> None:
         self.url = url
+        self.dialect: Dialect = backend.dialect
         self.replica = replica
         self.signals = Signals()
-        self._readers = readers
-        self._writer = writer
-        self._points = PointReader(points, partial(Read, self), inline=dialect == "sqlite")
-        self._blocks = Blocks(writer, partial(Write, self)) if dialect == "sqlite" else None
+        self._backend = backend
 
     @classmethod
     def open(
@@ -132,8 +130,7 @@ class Database:
     ) -> "Database":
         """Return the database at `sqlite:///file`, a plain path, or `postgresql://…`.
 
-        `pool_size` bounds the connections for reading, and on PostgreSQL those for writing as well; one more is kept
-        for `read_points`;
+        `pool_size` bounds the connections for reading, and on PostgreSQL those for writing as well;
         `pool_timeout` is how long a block waits for one before it raises `DatabaseAway`;
         `busy_timeout` is how long a statement waits for another's lock: on SQLite for another process that writes;
         `statement_timeout` is how long PostgreSQL works on one, at most 30 s: the change feed counts on it.
@@ -146,77 +143,51 @@ class Database:
                 statement_timeout=statement_timeout,
                 lock_timeout=busy_timeout,
             )
-            readers, writer = postgresql.engines(url, bounds)
+            backend = postgresql.Backend(url, bounds)
             replica = None
             if replica_url is not None:
                 # Who waits for a replica waits for the primary after it.
-                hasty = replace(bounds, pool_timeout=_HASTE, statement_timeout=_HASTE)
-                replica = Replica(postgresql.readers(replica_url, hasty), readers)
-            points = postgresql.readers(url, replace(bounds, pool_size=1))
-            return cls("postgresql", url, readers=readers, writer=writer, points=points, replica=replica)
+                replica = Replica(
+                    postgresql.replica_sessions(replica_url, bounds, REPLICA_TIMEOUT), backend.reading
+                )
+            return cls(url, backend, replica=replica)
         if replica_url is not None:
             raise UnusableUrl(
                 "MERCATO_DATABASE_REPLICA_URL needs a PostgreSQL database at MERCATO_DATABASE_URL"
             )
         path = sqlite.path_of(url)
-        readers, writer = sqlite.engines(
-            path, pool_size=pool_size, pool_timeout=pool_timeout, busy_timeout=busy_timeout
-        )
-        points = sqlite.readers(path, pool_size=1, pool_timeout=pool_timeout, busy_timeout=busy_timeout)
-        return cls("sqlite", f"sqlite:///{path}", readers=readers, writer=writer, points=points)
+        file = sqlite.Backend(path, pool_size=pool_size, pool_timeout=pool_timeout, lock_timeout=busy_timeout)
+        return cls(f"sqlite:///{path}", file)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Read]:
-        """Open a block that only reads.
+        """Open a block that only reads. Raises DatabaseAway.
 
         On SQLite the block is one snapshot; on PostgreSQL each statement sees what is committed when it
         starts, and costs one round trip. What must be one snapshot on both is one statement.
         """
-        connection = await _connected(self._readers)
-        try:
-            yield Read(self, self._executes(connection))
-        finally:
-            await connection.close()
+        async with self._backend.reading() as connection:
+            yield Read(self, connection)
 
-    async def read_recent(self, block: Callable[[Read], Coroutine[Any, Any, T]]) -> T:
-        """Run a block that only reads, and may see what was there up to a second ago: on a replica if there is one.
+    async def read_replica(self, block: Callable[[Read], Coroutine[Any, Any, T]]) -> T:
+        """Run a block that only reads, on a replica if there is one: it may see rows as of up to a second ago.
 
-        The block may be run twice: again on the primary when the replica fails in the middle of it. On SQLite it is
-        run in another thread and of one snapshot. So it awaits nothing but its handle, and changes nothing of others.
+        The block runs again on the primary when the replica fails in the middle of it, so it changes nothing.
         """
         if self.replica is not None and self.replica.is_fresh():
             try:
-                return await self.replica.read(
-                    lambda connection: block(Read(self, self._executes(connection)))
-                )
+                async with self.replica.connection() as connection:
+                    return await block(Read(self, connection))
             except Exception as error:
                 if not is_unavailable(error):
                     raise
                 self.replica.distrust(error)
-        if self.dialect == "sqlite":
-            return await self._read_whole(block)
         async with self.read() as tx:
             return await block(tx)
 
-    async def read_points(self, block: Callable[[Read], Coroutine[Any, Any, T]]) -> T:
-        """Run a block that reads a few rows by their key, on the primary: for what nearly every request reads.
-
-        It sees all that was committed before this call. It awaits nothing but its handle, and may be run twice.
-        """
-        return await self._points.read(block)
-
-    async def _read_whole(self, block: Callable[[Read], Coroutine[Any, Any, T]]) -> T:
-        # Each turn of another thread costs 0.1 ms, and SQLAlchemy as much for a statement.
-        connection = await _connected(self._readers)
-        try:
-            driver: SQLiteConnection = connection.driver
-            return await driver.whole(lambda inline: outcome(block(Read(self, inline))))
-        finally:
-            await connection.close()
-
-    async def find_recent(self, block: Callable[[Read], Coroutine[Any, Any, T | None]]) -> T | None:
-        """Run a block as `read_recent` does, and on the primary if that finds nothing: for what never changes."""
-        found = await self.read_recent(block)
+    async def find_immutable(self, block: Callable[[Read], Coroutine[Any, Any, T | None]]) -> T | None:
+        """Run a block as `read_replica` does, and on the primary if that finds nothing: for what never changes."""
+        found = await self.read_replica(block)
         if found is None and self.replica is not None:
             async with self.read() as tx:
                 found = await block(tx)
@@ -224,53 +195,27 @@ class Database:
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[Write]:
-        """Open a transaction: keep it short, and never wait for a network inside.
+        """Open a transaction: keep it short, and never wait for a network inside. Raises DatabaseAway.
 
         On SQLite it holds the only write lock from its first line, so that what it reads cannot change under
         it; on PostgreSQL it is READ COMMITTED: lock what you decide upon, or update conditionally.
         """
-        connection = await _connected(self._writer)
-        try:
-            async with connection.begin():
-                transaction = Write(self, self._executes(connection))
-                yield transaction
-        finally:
-            await connection.close()
+        async with self._backend.writing() as connection:
+            transaction = Write(self, connection)
+            yield transaction
         transaction.committed()
-
-    async def atomically(self, block: Callable[[Write], Coroutine[Any, Any, T]]) -> T:
-        """Run a short block as a transaction, and return what it returned once that is committed.
-
-        As `write()`, but for what is done very often: on SQLite many of them share one commit, and their statements
-        run where they are awaited. So a block awaits nothing but its handle, and touches few rows.
-        """
-        if self._blocks is not None:
-            return await self._blocks.run(block)
-        async with self.write() as tx:
-            return await block(tx)
-
-    def _executes(self, connection: Connection) -> Executes:
-        return Direct(connection) if self.dialect == "postgresql" else connection
-
-    def soon(self, block: Callable[[Write], Coroutine[Any, Any, T]]) -> Awaitable[T]:
-        """Do as `atomically`; asked for in a block on SQLite, it comes after that block and shares its commit."""
-        return self.atomically(block) if self._blocks is None else self._blocks.submit(block)
 
     async def empty_log(self, *, seconds: float) -> bool:
         """Leave no earlier version of a row in SQLite's log; False if others keep it busy for so long.
 
         Nothing to do on PostgreSQL, whose log belongs to its server.
         """
-        return self.dialect != "sqlite" or await sqlite.empty_log(sqlite.path_of(self.url), seconds=seconds)
+        return self.dialect != "sqlite" or await empty_log(sqlite.path_of(self.url), seconds=seconds)
 
     async def close(self) -> None:
-        if self._blocks is not None:
-            await self._blocks.close()
         if self.replica is not None:
             await self.replica.close()
-        await self._points.close()
-        await self._readers.dispose()
-        await self._writer.dispose()
+        await self._backend.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -279,11 +224,3 @@ class Database:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-async def _connected(engine: Engine) -> Connection:
-    try:
-        return await engine.connect()
-    except connection_errors() as error:
-        # Whatever keeps us from a connection (no server, no room, no file, a changed password) may pass.
-        raise DatabaseAway(f"no connection to the database: {error}") from error

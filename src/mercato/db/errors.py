@@ -1,6 +1,7 @@
 """What a database error means: away for now, a rule of the schema, or a bug."""
 
 import sqlite3
+from typing import Final
 
 from sqlalchemy import Constraint, Index, exc
 from sqlalchemy.sql.schema import ColumnCollectionConstraint
@@ -32,8 +33,6 @@ def is_unavailable(error: BaseException) -> bool:
     """Return whether the database is busy, full or away, so that the same request may succeed later."""
     if isinstance(error, DatabaseAway):
         return True
-    if isinstance(error, exc.DBAPIError) and error.connection_invalidated:
-        return True
     return any(_is_away(cause) for cause in _chain(error))
 
 
@@ -50,6 +49,33 @@ def connection_errors() -> tuple[type[Exception], ...]:
     import asyncpg
 
     return OSError, exc.SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError
+
+
+def is_locked(error: sqlite3.Error) -> bool:
+    """Return whether another process holds SQLite's lock."""
+    # The low byte is the primary code; the rest only refines it.
+    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def database_error(error: Exception, sql: str = "") -> exc.DBAPIError:
+    """Return SQLAlchemy's error for a driver's, without the values of a row: an error's text goes into logs."""
+    kind = next((kind for name, kind in _KINDS if _is_a(error, name)), exc.DBAPIError)
+    return kind(sql, None, error, hide_parameters=True)
+
+
+_KINDS: Final[tuple[tuple[str, type[exc.DBAPIError]], ...]] = (
+    ("IntegrityError", exc.IntegrityError),
+    ("IntegrityConstraintViolationError", exc.IntegrityError),
+    ("OperationalError", exc.OperationalError),
+    ("DataError", exc.DataError),
+    ("ProgrammingError", exc.ProgrammingError),
+    ("SyntaxOrAccessError", exc.ProgrammingError),
+)
+"""By the names that `sqlite3` and asyncpg have for a class of errors: asyncpg is imported only where it is used."""
+
+
+def _is_a(error: Exception, name: str) -> bool:
+    return any(base.__name__ == name for base in type(error).__mro__)
 
 
 def _chain(error: BaseException) -> list[BaseException]:
@@ -74,7 +100,9 @@ def _is_away(error: BaseException) -> bool:
         # Told to end between two of our words: asyncpg can make nothing of that, and ends the connection.
         return True
     # asyncpg says InterfaceError of wrong arguments, too; those are bugs.
-    return isinstance(error, asyncpg.InterfaceError) and "closed" in str(error)
+    return isinstance(error, asyncpg.InterfaceError) and any(
+        word in str(error) for word in ("closed", "released")
+    )
 
 
 def _refused_by(error: BaseException, constraint: Constraint | Index | None) -> bool:

@@ -1,18 +1,22 @@
 """Bring a database to the schema of this version; safe when several processes start at once."""
 
-import sqlite3
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
     Column,
     Connection,
     MetaData,
+    NullPool,
     PrimaryKeyConstraint,
     String,
     Table,
+    create_engine,
     create_mock_engine,
+    event,
     inspect,
     select,
     text,
@@ -22,6 +26,8 @@ from mercato.db import postgresql, sqlite
 from mercato.db.engine import Read
 from mercato.db.pooler import refuse_pooler
 from mercato.db.tables import metadata
+
+T = TypeVar("T")
 
 HEAD = "0001"
 """The newest revision. Written here so that a start with no step to take loads no Alembic; a test holds it."""
@@ -43,6 +49,9 @@ _IS_THERE: Final = {
 _LOCK = 7_275_110_001
 
 
+LOCK_WAIT: Final = timedelta(minutes=1)
+"""How long a process waits while another one migrates."""
+
 LOCK_MS: Final = 3000
 """How long a step waits for a table that is in use: everybody else waits behind it, and may still be serving."""
 
@@ -58,16 +67,55 @@ async def migrate(url: str) -> str | None:
     A database of a newer version is left as it is, with `SchemaIsNewer`. A step that meets a table in use gives up
     soon, and nothing is changed. Raises UnusableUrl for a pooler in transaction mode.
     """
-    on_postgresql = postgresql.is_url(url)
-    if on_postgresql:
+    if postgresql.is_url(url):
         await refuse_pooler(url)
-    engine = postgresql.migrator(url) if on_postgresql else sqlite.migrator(sqlite.path_of(url))
+    return await run_in_transaction(url, _upgrade)
+
+
+async def run_in_transaction(url: str, function: Callable[[Connection], T]) -> T:
+    """Run what needs SQLAlchemy's own connection, as Alembic does, in a transaction that nobody migrates beside."""
+    if postgresql.is_url(url):
+        return await _run_on_postgresql(url, function)
+    return await asyncio.to_thread(_run_on_sqlite, sqlite.path_of(url), function)
+
+
+def _run_on_sqlite(path: Path, function: Callable[[Connection], T]) -> T:
+    sqlite.create_private(path)
+    engine = create_engine(
+        "sqlite://",
+        # It waits for the lock as long as another process may migrate. Foreign keys are off, because a table that is
+        # rebuilt is dropped for an instant.
+        creator=lambda: sqlite.connect(path, "foreign_keys=OFF", lock_timeout=LOCK_WAIT),
+        poolclass=NullPool,
+    )
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    with engine.begin() as connection:
+        return function(connection)
+
+
+async def _run_on_postgresql(url: str, function: Callable[[Connection], T]) -> T:
+    # Imported where a PostgreSQL is migrated: it brings SQLAlchemy's whole ORM along.
+    import asyncpg
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    async def connect() -> Any:
+        return await asyncpg.connect(
+            postgresql.driver_url(url),
+            timeout=postgresql.CONNECT_SECONDS,
+            server_settings={
+                "application_name": "mercato migrate",
+                # No statement is cut short, and none waits long for a lock: those behind it would wait, too.
+                "statement_timeout": "0",
+                "lock_timeout": f"{LOCK_WAIT // timedelta(milliseconds=1)}",
+            },
+        )
+
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
     try:
         async with engine.begin() as connection:
-            if on_postgresql:
-                await connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
-                await connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_MS}"))
-            return await connection.run_sync(_upgrade)
+            await connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+            await connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_MS}"))
+            return await connection.run_sync(function)
     finally:
         await engine.dispose()
 
@@ -102,18 +150,9 @@ def _create(connection: Connection) -> None:
     )
     metadata.create_all(noting, checkfirst=False)
     _VERSION.create(noting, checkfirst=False)
-    if connection.dialect.name == "sqlite":
-        # Its driver is a thread: all at once, because asking it sixty times takes longer than what is asked.
-        connection.connection.run_async(lambda driver: driver.hop(_execute_all, statements))
-    else:
-        for statement in statements:
-            connection.exec_driver_sql(statement)
-    connection.execute(_VERSION.insert().values(version_num=HEAD))
-
-
-def _execute_all(connection: sqlite3.Connection, statements: Iterable[str]) -> None:
     for statement in statements:
-        connection.execute(statement)
+        connection.exec_driver_sql(statement)
+    connection.execute(_VERSION.insert().values(version_num=HEAD))
 
 
 def _walk(connection: Connection, revision: str | None) -> None:

@@ -1,17 +1,27 @@
-"""PostgreSQL through asyncpg: readers that are read-only sessions, and a pool for transactions."""
+"""PostgreSQL through asyncpg's own pools: sessions that only read, and sessions for transactions."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sqlalchemy import create_engine, event, exc
+from sqlalchemy import Executable, exc
+from sqlalchemy.dialects.postgresql import asyncpg as asyncpg_dialect
 from sqlalchemy.engine import URL, make_url
 
-from mercato.db.awaited import Engine, Pool
-from mercato.db.errors import DatabaseAway, UnusableUrl
+from mercato.db.errors import DatabaseAway, UnusableUrl, connection_errors, database_error
+from mercato.db.statements import Compiled, Parameters, Result, compiled
+
+if TYPE_CHECKING:
+    # Imported where there is a PostgreSQL: a start on SQLite needs none of it.
+    import asyncpg
+
+T = TypeVar("T")
+
+DIALECT: Final = asyncpg_dialect.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's own alias
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -23,14 +33,22 @@ _SESSION: Final = {
     "enable_seqscan": "off",
     # A process that stalls inside a transaction must not hold its locks for ever.
     "idle_in_transaction_session_timeout": "60s",
-    # Nor one that has gone without a word: the server's side of what `asyncpg_driver.keep_alive` does on ours.
+    # Nor one that has gone without a word.
     "tcp_keepalives_idle": "30",
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
 }
 
+_READ_ONLY: Final = {"default_transaction_read_only": "on"}
+
 CONNECT_SECONDS: Final = 5.0
 """How long a connection may take to be made."""
+
+CLOSE_SECONDS: Final = 2.0
+"""How long the far ends of connections may take to say goodbye: there is nothing else to hear from them."""
+
+CHECK_SECONDS: Final = 30.0
+"""How often an idle connection that listens is asked whether it still is one."""
 
 GRACE: Final = timedelta(seconds=2)
 """How much longer than the server a statement is waited for: then it is the network that is silent."""
@@ -80,95 +98,212 @@ class Bounds:
         }
 
 
-def engines(url: str, bounds: Bounds) -> tuple[Engine, Engine]:
-    """Return the readers and the writers.
-
-    A reader runs each statement by itself in a session whose every transaction is READ ONLY: what a READ
-    COMMITTED transaction would show, without the round trips for BEGIN and COMMIT.
-    """
-    return readers(url, bounds), _engine(url, bounds, session=bounds.session())
+_ROWS: Final = re.compile(
+    r"\s*(SELECT|WITH|VALUES|SHOW|EXPLAIN)\b|.*\bRETURNING\b", re.IGNORECASE | re.DOTALL
+)
+"""Plain texts that return rows."""
 
 
-def readers(url: str, bounds: Bounds) -> Engine:
-    """Return the readers alone."""
-    session = bounds.session() | {"default_transaction_read_only": "on"}
-    return _engine(url, bounds, session=session, isolation_level="AUTOCOMMIT")
+class Connection:
+    """One session, for one task at a time. Whatever leaves it in an unknown state ends it; the pool opens another."""
+
+    def __init__(self, driver: "asyncpg.Connection", seconds: float) -> None:
+        self._driver = driver
+        self._seconds = seconds
+        self._is_ended = False
+
+    async def execute(
+        self, statement: Executable, parameters: Parameters | Sequence[Parameters] | None = None
+    ) -> Result:
+        """Return the result, its rows read. Raises SQLAlchemy's errors, and DatabaseAway for no answer in time."""
+        if parameters is None or isinstance(parameters, Mapping):
+            given = parameters or {}
+            made, complete = compiled(statement, DIALECT, given)
+            return await self._run(made, made.values(complete(given)))
+        made, complete = compiled(statement, DIALECT, parameters[0])
+        values = [made.values(complete(given)) for given in parameters]
+        await self._answered(made.sql, self._driver.executemany, made.sql, values)
+        return Result([], -1)
+
+    async def _run(self, made: Compiled, values: list[Any]) -> Result:
+        if made.returns_rows or _ROWS.match(made.sql):
+            found = await self._answered(made.sql, self._driver.fetch, made.sql, *values)
+            names = list(found[0].keys()) if found else []
+            return Result(made.rows(found, names), len(found))
+        status = await self._answered(made.sql, self._driver.execute, made.sql, *values)
+        return Result([], _row_count(status))
+
+    async def command(self, sql: str) -> None:
+        """Run a statement without values, such as BEGIN."""
+        await self._answered(sql, self._driver.execute, sql)
+
+    async def roll_back(self) -> None:
+        """End the transaction, or the session if that can't be done."""
+        if self._is_ended:
+            return
+        try:
+            await self.command("ROLLBACK")
+        except (DatabaseAway, exc.DBAPIError):
+            self.terminate()
+
+    async def _answered(self, sql: str, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await method(*arguments)
+        except TimeoutError:
+            # The server's own time-out comes first: it is the network that is silent.
+            self.terminate()
+            raise DatabaseAway(f"the database did not answer within {self._seconds:g} s") from None
+        except connection_errors() as error:
+            raise database_error(error, sql) from error
+        except BaseException:
+            self.terminate()
+            raise
+
+    def terminate(self) -> None:
+        """End the session at once, and with it whatever it was in the middle of."""
+        if not self._is_ended:
+            self._is_ended = True
+            with suppress(*connection_errors()):  # the pool has noticed the loss and has let go of it
+                self._driver.terminate()
 
 
-def migrator(url: str) -> Engine:
-    """Return the engine that changes the schema: no statement is cut short, none waits long for a lock."""
-    # Who waits for a table's lock makes everybody else wait behind him: rather fail and be tried again.
-    session = {"application_name": "mercato migrate", "statement_timeout": "0", "lock_timeout": "60s"}
-    bounds = Bounds(
-        pool_size=1,
-        pool_timeout=timedelta(seconds=10),
-        statement_timeout=timedelta(hours=1),
-        lock_timeout=timedelta(minutes=1),
-    )
-    return _engine(url, bounds, session=session)
+def _row_count(status: str) -> int:
+    """Return the number at the end of a status such as `UPDATE 3`; -1 where there is none."""
+    number = status.rpartition(" ")[2]
+    return int(number) if number.isdecimal() else -1
+
+
+class Sessions:
+    """A pool of sessions with the same settings."""
+
+    def __init__(self, url: str, bounds: Bounds, session: dict[str, str]) -> None:
+        self._dsn = driver_url(url)
+        self._bounds = bounds
+        self._session = session
+        self._pool: asyncpg.Pool | None = None
+        self._opening = asyncio.Lock()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Give a session; each statement on it is a transaction of its own. Raises DatabaseAway."""
+        pool = self._pool or await self._open()
+        try:
+            driver = await pool.acquire(timeout=self._bounds.pool_timeout.total_seconds())
+        except TimeoutError:
+            raise DatabaseAway(
+                f"no connection to the database was free within {self._bounds.pool_timeout.total_seconds():g} s"
+            ) from None
+        except ValueError as error:  # asyncpg.ClientConfigurationError: an option that it doesn't take
+            raise UnusableUrl(f"The address of the database cannot be used: {error}.") from None
+        except connection_errors() as error:
+            # Whatever keeps us from a connection (no server, no room, a changed password) may pass.
+            raise DatabaseAway(f"no connection to the database: {error}") from error
+        connection = Connection(driver, (self._bounds.statement_timeout + GRACE).total_seconds())
+        try:
+            yield connection
+        except asyncio.CancelledError:
+            connection.terminate()
+            raise
+        finally:
+            await pool.release(driver)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """Give a session in a transaction that is committed when the block has ended. Raises DatabaseAway."""
+        async with self.connection() as connection:
+            await connection.command("BEGIN")
+            try:
+                yield connection
+            except Exception:
+                await connection.roll_back()
+                raise
+            await connection.command("COMMIT")
+
+    async def _open(self) -> "asyncpg.Pool":
+        import asyncpg
+
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await asyncpg.create_pool(
+                    self._dsn,
+                    min_size=0,
+                    max_size=self._bounds.pool_size,
+                    # Our statements are few: each is prepared once in a session, for good.
+                    statement_cache_size=500,
+                    max_cached_statement_lifetime=0,
+                    max_queries=2**31,
+                    timeout=CONNECT_SECONDS,
+                    server_settings=self._session,
+                    reset=_reset,
+                )
+        return self._pool
+
+    async def close(self) -> None:
+        if self._pool is None:
+            return
+        # A process that is to end must not wait for ever for a network that swallows what is sent.
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._pool.close()
+        except TimeoutError:
+            self._pool.terminate()
+
+
+async def _reset(driver: "asyncpg.Connection") -> None:
+    """Leave a session as it is: nothing here sets what the next user of it could meet."""
+    if driver.is_in_transaction():
+        driver.terminate()
+
+
+class Backend:
+    """One PostgreSQL database."""
+
+    dialect: Final = "postgresql"
+
+    def __init__(self, url: str, bounds: Bounds) -> None:
+        # A session whose every transaction is READ ONLY shows what a READ COMMITTED transaction would, without the
+        # round trips for BEGIN and COMMIT.
+        self._readers = Sessions(url, bounds, bounds.session() | _READ_ONLY)
+        self._writers = Sessions(url, bounds, bounds.session())
+        self.reading = self._readers.connection
+        self.writing = self._writers.transaction
+
+    async def close(self) -> None:
+        await self._readers.close()
+        await self._writers.close()
+
+
+def replica_sessions(url: str, bounds: Bounds, patience: timedelta) -> Sessions:
+    """Return sessions of a replica, for whose connection and statements nobody waits longer than `patience`."""
+    quick = replace(bounds, pool_timeout=patience, statement_timeout=patience)
+    return Sessions(url, quick, quick.session() | _READ_ONLY)
 
 
 async def listen(url: str, channel: str, heard: Callable[[str], None]) -> None:
     """Call `heard` with the payload of every notification on the channel, until the connection is lost."""
     import asyncpg
 
-    from mercato.db.asyncpg_driver import keep_alive
-
     lost = asyncio.Event()
     try:
         connection = await asyncpg.connect(
             driver_url(url), timeout=CONNECT_SECONDS, server_settings={"application_name": "mercato listen"}
         )
-        keep_alive(connection)
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise DatabaseAway(f"no connection to listen on: {error}") from error
     try:
         connection.add_termination_listener(lambda _: lost.set())
         await connection.add_listener(channel, lambda *notification: heard(notification[-1]))
-        # What was said before we listened was not heard: look once.
+        # What was sent before we listened was not heard: look once.
         heard("")
-        await lost.wait()
+        while not lost.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await lost.wait()
+            # A peer that has gone without a word is noticed by asking.
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await connection.execute("SELECT 1")
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        return
     finally:
         connection.terminate()
-
-
-def _engine(
-    url: str, bounds: Bounds, *, session: dict[str, str], isolation_level: str | None = None
-) -> Engine:
-    options = {} if isolation_level is None else {"isolation_level": isolation_level}
-    patience = (bounds.statement_timeout + GRACE).total_seconds()
-    sync = create_engine(
-        # Without options: they are the driver's, not SQLAlchemy's.
-        sqlalchemy_url(url).set(query={}),
-        poolclass=Pool,
-        pool_size=bounds.pool_size,
-        max_overflow=0,
-        pool_timeout=bounds.pool_timeout.total_seconds(),
-        # The connection used last is used next, so that a quiet service lets the server's idle ones go.
-        pool_use_lifo=True,
-        query_cache_size=2000,
-        # An error's text goes into logs; the values of a row stay out of it.
-        hide_parameters=True,
-        connect_args={
-            "async_creator_fn": partial(_connect, patience),
-            "dsn": driver_url(url),
-            "timeout": CONNECT_SECONDS,
-            "prepared_statement_cache_size": 500,
-            "server_settings": session,
-        },
-        **options,
-    )
-
-    @event.listens_for(sync, "checkout")
-    def _alive(connection: Any, _record: object, _proxy: object) -> None:
-        # What the driver knows already costs no question; the pool takes another then.
-        if not connection.driver_connection.is_usable():
-            raise exc.DisconnectionError
-
-    return Engine(sync, patience=patience)
-
-
-async def _connect(patience: float, **options: Any) -> Any:
-    from mercato.db.asyncpg_driver import connect
-
-    return await connect(patience=patience, **options)

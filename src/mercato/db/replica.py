@@ -7,25 +7,19 @@ which instant its rows are, whatever it and the network do. Without such an answ
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final
 
 import structlog
 from sqlalchemy import text
 
-from mercato.db.awaited import Engine
-from mercato.db.errors import DatabaseAway, connection_errors
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from mercato.db.awaited import Connection
+from mercato.db.postgresql import Connection, Sessions
 
 log = structlog.get_logger("mercato.db")
 
-T = TypeVar("T")
+Connections = Callable[[], AbstractAsyncContextManager[Connection]]
 
 MOST_BEHIND: Final = 0.8
 """Seconds: a write is to be seen everywhere within one, the time of a statement included."""
@@ -51,24 +45,23 @@ _POSITION: Final = text("""
 
 
 class Replica:
-    """The replica beside a primary. `readers` are its connections, `primary` opens one of the primary's."""
+    """The replica beside a primary. `primary` gives one of the primary's connections."""
 
-    def __init__(self, readers: Engine, primary: Engine) -> None:
-        self._readers = readers
+    def __init__(self, sessions: Sessions, primary: Connections) -> None:
+        self._sessions = sessions
         self._primary = primary
         # When the primary's log had come how far.
         self._positions: deque[tuple[float, int]] = deque(maxlen=_REMEMBERED)
         self._as_of = float("-inf")
         self._complained = False
 
+    def connection(self) -> AbstractAsyncContextManager[Connection]:
+        """Give one of the replica's connections. Raises what the database raises."""
+        return self._sessions.connection()
+
     def is_fresh(self) -> bool:
         """Return whether its rows are at most MOST_BEHIND seconds old."""
         return monotonic() - self._as_of <= MOST_BEHIND
-
-    async def read(self, block: "Callable[[Connection], Coroutine[Any, Any, T]]") -> T:
-        """Run a block on the replica. Raises what the database raises."""
-        async with _connected(self._readers) as connection:
-            return await block(connection)
 
     def distrust(self, error: Exception) -> None:
         """Leave it alone until it has answered again."""
@@ -90,7 +83,7 @@ class Replica:
         began = monotonic()
         at_primary = await _position(self._primary)
         self._positions.append((began, at_primary.position))
-        here = await _position(self._readers)
+        here = await _position(self._sessions.connection)
         if here.of != at_primary.of or here.who not in {"replica", at_primary.who} or here.position is None:
             self._as_of = float("-inf")
             self._complain("MERCATO_DATABASE_REPLICA_URL is no replica of this database: it is not read from")
@@ -103,7 +96,7 @@ class Replica:
         return True
 
     async def close(self) -> None:
-        await self._readers.dispose()
+        await self._sessions.close()
 
     def _complain(self, what: str) -> None:
         if not self._complained:
@@ -111,18 +104,6 @@ class Replica:
             log.warning(what)
 
 
-async def _position(engine: Engine) -> Any:
-    async with _connected(engine) as connection:
-        return (await connection.execute(_POSITION)).one()
-
-
-@asynccontextmanager
-async def _connected(engine: Engine) -> "AsyncIterator[Connection]":
-    try:
-        connection = await engine.connect()
-    except connection_errors() as error:
-        raise DatabaseAway(f"no connection to the replica: {error}") from error
-    try:
-        yield connection
-    finally:
-        await connection.close()
+async def _position(connections: Connections) -> Any:
+    async with connections() as connection:
+        return (await connection.execute(_POSITION)).first()

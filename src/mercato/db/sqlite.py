@@ -1,119 +1,41 @@
-"""SQLite: one writer that takes the lock as it begins, and readers that cannot write.
+"""SQLite through `sqlite3`: readers that cannot write, and one writer whose transactions share commits.
 
-With SQLAlchemy's defaults two transactions that read and then write lose each other's changes without an
-error; here a transaction holds the write lock from its first line, and one process's writers wait in order.
+A statement that touches a few rows takes SQLite some 10 µs, and handing it to a thread ten times that: it runs in
+the event loop's own thread. What may take longer has a thread: a statement that isn't prepared, and a commit, which
+waits for the disk. No connection waits for another process's lock inside SQLite: it is asked again, later.
 """
 
 import asyncio
 import os
 import sqlite3
-import time
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection as SyncConnection
-from sqlalchemy import Engine as SyncEngine
-from sqlalchemy import create_engine, event
-from sqlalchemy.engine import URL
+from sqlalchemy import Executable
+from sqlalchemy.dialects import sqlite
 
-from mercato.db.awaited import Engine, Pool
-from mercato.db.errors import UnusableUrl
-from mercato.db.sqlite_driver import Connection
+from mercato.db.errors import DatabaseAway, UnusableUrl, database_error, is_locked
+from mercato.db.statements import Compiled, Parameters, Result, compiled
 
-_LOG_WAIT: Final = 0.1
-"""Seconds that one try to empty the log waits for others."""
+T = TypeVar("T")
 
-_LOG_PAUSE: Final = 0.1
-"""Seconds between two tries, in which others write."""
+DIALECT: Final = sqlite.dialect()
 
+BATCH_WINDOW: Final = 3
+"""Rounds of the event loop for which a commit waits: transactions that are ready by then share it."""
 
-def path_of(url: str) -> Path:
-    """Return the file of `sqlite:///relative`, `sqlite:////absolute` or a plain path."""
-    scheme, found, rest = url.partition("://")
-    if found and not (scheme in {"sqlite", "sqlite+aiosqlite"} and rest.startswith("/")):
-        raise UnusableUrl(f"MERCATO_DATABASE_URL starts with sqlite:/// or postgresql://, not {scheme}://.")
-    return Path(rest[1:] if found else url)
+MOST_IN_BATCH: Final = 32
+"""Transactions of one commit: so many hold up the event loop for some milliseconds, in pieces."""
 
+LOCK_PAUSES: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
+"""Seconds between attempts while another process holds the lock; the last one repeats."""
 
-def engines(
-    path: Path, *, pool_size: int, pool_timeout: timedelta, busy_timeout: timedelta
-) -> tuple[Engine, Engine]:
-    """Return the readers and the writer of one file."""
-    read = readers(path, pool_size=pool_size, pool_timeout=pool_timeout, busy_timeout=busy_timeout)
-    return read, _writer(path, pool_timeout=pool_timeout, busy_timeout=busy_timeout, pragmas=_PRAGMAS)
-
-
-def readers(path: Path, *, pool_size: int, pool_timeout: timedelta, busy_timeout: timedelta) -> Engine:
-    """Return the readers alone."""
-    return _engine(
-        path,
-        pool_size=pool_size,
-        pool_timeout=pool_timeout,
-        begin="BEGIN",
-        busy_timeout=busy_timeout,
-        pragmas=(*_PRAGMAS, "query_only=ON"),
-        writes=False,
-    )
-
-
-def migrator(path: Path) -> Engine:
-    """Return the engine that changes the schema: it waits as long for the lock as another may migrate.
-
-    A file that is not there yet is made for its owner alone, and so are SQLite's own beside it: customers are in it.
-    """
-    with suppress(OSError):  # what is wrong with the path SQLite says
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    return _writer(
-        path,
-        pool_timeout=timedelta(seconds=10),
-        busy_timeout=timedelta(seconds=60),
-        # Foreign keys are off, because a table that is rebuilt is dropped for an instant.
-        pragmas=(*_PRAGMAS, "foreign_keys=OFF"),
-    )
-
-
-async def empty_log(path: Path, *, seconds: float) -> bool:
-    """Copy the write-ahead log into the file and truncate it; False if readers or writers prevent that for so long.
-
-    Each try is short: SQLite holds the write lock while it waits for readers.
-    """
-    deadline = time.monotonic() + seconds
-    while not await asyncio.to_thread(_truncate_log, path):
-        if time.monotonic() >= deadline:
-            return False
-        await asyncio.sleep(_LOG_PAUSE)
-    return True
-
-
-def _truncate_log(path: Path) -> bool:
-    with closing(sqlite3.connect(path, timeout=_LOG_WAIT, isolation_level=None)) as connection:
-        try:
-            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-                raise
-            return False
-    return not busy
-
-
-def _writer(
-    path: Path, *, pool_timeout: timedelta, busy_timeout: timedelta, pragmas: tuple[str, ...]
-) -> Engine:
-    return _engine(
-        path,
-        # One connection: who waits for it is served first come, first served, which SQLite's own lock is not.
-        pool_size=1,
-        pool_timeout=pool_timeout,
-        begin="BEGIN IMMEDIATE",
-        busy_timeout=busy_timeout,
-        pragmas=pragmas,
-        writes=True,
-    )
-
-
-_PRAGMAS: Final = (
+PRAGMAS: Final = (
     "journal_mode=WAL",
     # FULL: a commit that was answered survives a power cut.
     "synchronous=FULL",
@@ -125,38 +47,333 @@ _PRAGMAS: Final = (
 )
 
 
-def _engine(
-    path: Path,
-    *,
-    pool_size: int,
-    pool_timeout: timedelta,
-    begin: str,
-    busy_timeout: timedelta,
-    pragmas: tuple[str, ...],
-    writes: bool,
-) -> Engine:
-    busy_ms = busy_timeout // timedelta(milliseconds=1)
+def path_of(url: str) -> Path:
+    """Return the file of `sqlite:///relative`, `sqlite:////absolute` or a plain path."""
+    scheme, found, rest = url.partition("://")
+    if found and not (scheme in {"sqlite", "sqlite+aiosqlite"} and rest.startswith("/")):
+        raise UnusableUrl(f"MERCATO_DATABASE_URL starts with sqlite:/// or postgresql://, not {scheme}://.")
+    return Path(rest[1:] if found else url)
 
-    async def connect() -> Connection:
-        # Nobody waits for the end of a transaction that has changed nothing.
-        made = Connection(path, begin=begin, busy_ms=busy_ms, pragmas=pragmas, waits_for_end=writes)
-        return await made.open()
 
-    sync: SyncEngine = create_engine(
-        URL.create("sqlite+aiosqlite", database=str(path)),
-        creator=lambda: sync.dialect.dbapi.connect(async_creator_fn=connect),  # type: ignore[union-attr]  # its own
-        poolclass=Pool,
-        pool_size=pool_size,
-        max_overflow=0,
-        pool_timeout=pool_timeout.total_seconds(),
-        pool_use_lifo=True,
-        query_cache_size=2000,
-        # An error's text goes into logs; the values of a row stay out of it.
-        hide_parameters=True,
+def create_private(path: Path) -> None:
+    """Create the file for its owner alone, unless it exists: SQLite gives the files beside it the same mode."""
+    with suppress(OSError):  # SQLite reports what is wrong with the path
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def connect(path: Path, *pragmas: str, lock_timeout: timedelta) -> sqlite3.Connection:
+    """Return a connection on which a transaction begins with a statement alone."""
+    connection = sqlite3.connect(
+        path,
+        isolation_level=None,
+        cached_statements=500,
+        check_same_thread=False,
+        timeout=lock_timeout.total_seconds(),
     )
+    try:
+        for pragma in (*PRAGMAS, *pragmas):
+            connection.execute(f"PRAGMA {pragma}")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
 
-    @event.listens_for(sync, "begin")
-    def _begin(connection: SyncConnection) -> None:
-        connection.connection.driver_connection.expect_transaction()  # type: ignore[union-attr]  # it is ours
 
-    return Engine(sync)
+class Connection:
+    """One connection, for one task at a time, with a thread for what takes long."""
+
+    def __init__(self, plain: sqlite3.Connection, thread: ThreadPoolExecutor) -> None:
+        self.plain = plain
+        self._thread = thread
+
+    async def execute(
+        self, statement: Executable, parameters: Parameters | Sequence[Parameters] | None = None
+    ) -> Result:
+        """Return the result, its rows read. Raises SQLAlchemy's errors."""
+        if not self.plain.in_transaction:
+            # A full disk ends it: what follows must not be committed statement by statement.
+            raise database_error(
+                sqlite3.OperationalError("the transaction was rolled back by an earlier error")
+            )
+        if parameters is None or isinstance(parameters, Mapping):
+            given = parameters or {}
+            made, complete = compiled(statement, DIALECT, given)
+            run = partial(_run, self.plain, made, made.values(complete(given)))
+        else:
+            made, complete = compiled(statement, DIALECT, parameters[0])
+            values = [made.values(complete(given)) for given in parameters]
+            run = partial(_run_many, self.plain, made, values)
+        try:
+            return run() if made.is_short else await self.in_thread(run)
+        except sqlite3.Error as error:
+            raise database_error(error, made.sql) from error
+
+    async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run the function in the thread. When cancelled, it interrupts the statement and waits for its end."""
+        loop = asyncio.get_running_loop()
+        return await completed(loop.run_in_executor(self._thread, function, *arguments), self.plain.interrupt)
+
+
+def _run(plain: sqlite3.Connection, made: Compiled, values: Sequence[Any]) -> Result:
+    cursor = plain.execute(made.sql, values)
+    if cursor.description is None:
+        return Result([], cursor.rowcount)
+    found = cursor.fetchall()
+    return Result(made.rows(found, [column[0] for column in cursor.description]), cursor.rowcount)
+
+
+def _run_many(plain: sqlite3.Connection, made: Compiled, values: Sequence[Sequence[Any]]) -> Result:
+    return Result([], plain.executemany(made.sql, values).rowcount)
+
+
+async def completed(running: asyncio.Future[T], interrupt: Callable[[], None] | None = None) -> T:
+    """Return what a thread makes. A caller that is cancelled leaves when the thread is free again, not before."""
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if interrupt is not None:
+            interrupt()
+        while not running.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
+        running.exception()  # retrieved: the caller no longer waits for it
+        raise
+
+
+class Readers:
+    """Connections that see one snapshot for each block, and can't write."""
+
+    def __init__(self, path: Path, *, size: int, pool_timeout: timedelta, lock_timeout: timedelta) -> None:
+        self._path = path
+        self._seconds = pool_timeout.total_seconds()
+        self._lock_timeout = lock_timeout
+        self._room = asyncio.Semaphore(size)
+        self._idle: list[Connection] = []
+        self._thread = ThreadPoolExecutor(size, thread_name_prefix="sqlite-reader")
+        self._closed = False
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Give a connection in a transaction of its own. Raises DatabaseAway."""
+        async with acquired(self._room, self._seconds):
+            connection = self._idle.pop() if self._idle else await self._open()
+            try:
+                connection.plain.execute("BEGIN")
+                yield connection
+            finally:
+                if connection.plain.in_transaction:
+                    connection.plain.execute("ROLLBACK")
+                if self._closed:
+                    connection.plain.close()
+                else:
+                    self._idle.append(connection)
+
+    async def _open(self) -> Connection:
+        return await opened(self._thread, self._path, "query_only=ON", lock_timeout=self._lock_timeout)
+
+    async def close(self) -> None:
+        self._closed = True
+        for connection in self._idle:
+            connection.plain.close()
+        self._idle.clear()
+        self._thread.shutdown(wait=False)
+
+
+class Batch:
+    """The transactions that share one commit. `done` is set after it."""
+
+    def __init__(self, changes_before: int) -> None:
+        self.changes_before = changes_before
+        self.size = 0
+        self.waiting = 0
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def fail(self, error: Exception) -> None:
+        self.done.set_exception(error)
+        self.done.exception()  # retrieved: perhaps nobody waits for it any more
+
+
+class Writer:
+    """The one connection that writes. Its transactions run one after the other, each a savepoint of a shared one.
+
+    One that fails takes nothing of the others with it, and all of them resume after the shared commit.
+    """
+
+    def __init__(self, path: Path, *, pool_timeout: timedelta, lock_timeout: timedelta) -> None:
+        self._path = path
+        self._seconds = pool_timeout.total_seconds()
+        self._lock_timeout = lock_timeout
+        self._turn = asyncio.Lock()
+        self._connection: Connection | None = None
+        self._batch: Batch | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-writer")
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """Give the connection in a transaction that is committed when the block has ended. Raises DatabaseAway."""
+        async with acquired(self._turn, self._seconds):
+            connection = self._connection or await self._open()
+            batch = self._batch or await self._begin(connection)
+            try:
+                connection.plain.execute("SAVEPOINT block")
+                yield connection
+                _release(connection)
+            except BaseException as error:
+                self._undo(connection, batch, error)
+                raise
+            batch.size += 1
+            if batch.size == MOST_IN_BATCH:
+                await self._commit(connection, batch)
+        await self._committed(connection, batch)
+
+    async def _open(self) -> Connection:
+        self._connection = await opened(self._thread, self._path, lock_timeout=self._lock_timeout)
+        # From now on another process's lock is waited for in `_begin`, which holds up nobody.
+        self._connection.plain.execute("PRAGMA busy_timeout=0")
+        return self._connection
+
+    async def _begin(self, connection: Connection) -> Batch:
+        """Take the write lock, from another process if need be."""
+        loop = asyncio.get_running_loop()
+        until, pauses, pause = loop.time() + self._lock_timeout.total_seconds(), iter(LOCK_PAUSES), 0.0
+        while True:
+            try:
+                connection.plain.execute("BEGIN IMMEDIATE")
+                break
+            except sqlite3.Error as error:
+                if not is_locked(error) or loop.time() >= until:
+                    raise database_error(error, "BEGIN IMMEDIATE") from error
+            pause = next(pauses, pause)
+            await asyncio.sleep(pause)
+        self._batch = Batch(connection.plain.total_changes)
+        return self._batch
+
+    def _undo(self, connection: Connection, batch: Batch, error: BaseException) -> None:
+        """Roll the block back, or end the batch if the block's error has rolled back all of it."""
+        if connection.plain.in_transaction:
+            connection.plain.execute("ROLLBACK TO block")
+            connection.plain.execute("RELEASE block")
+            if not batch.waiting:
+                self._roll_back(connection, batch)
+        elif self._batch is batch:
+            self._batch = None
+            batch.fail(DatabaseAway(f"the shared transaction was rolled back: {type(error).__name__}"))
+
+    async def _committed(self, connection: Connection, batch: Batch) -> None:
+        """Return when the batch is on the disk; whoever comes first commits it for all."""
+        batch.waiting += 1
+        try:
+            for _ in range(BATCH_WINDOW):
+                if self._batch is batch:
+                    await asyncio.sleep(0)
+            if self._batch is batch:
+                async with self._turn:
+                    await self._commit(connection, batch)
+            await asyncio.shield(batch.done)
+        finally:
+            batch.waiting -= 1
+            if not batch.waiting and not self._turn.locked():
+                # All who waited were cancelled: nobody has been answered, and the lock must not stay taken.
+                self._roll_back(connection, batch)
+
+    async def _commit(self, connection: Connection, batch: Batch) -> None:
+        """Commit the batch, unless that has been done. The caller has the turn."""
+        if self._batch is not batch:
+            return
+        self._batch = None
+        plain = connection.plain
+        if plain.total_changes == batch.changes_before:
+            plain.execute("COMMIT")  # of nothing: there is no disk to wait for
+            batch.done.set_result(None)
+            return
+        committing = asyncio.get_running_loop().run_in_executor(self._thread, plain.execute, "COMMIT")
+        try:
+            await completed(committing)
+        except sqlite3.Error as error:
+            if plain.in_transaction:
+                plain.execute("ROLLBACK")
+            batch.fail(database_error(error, "COMMIT"))
+        finally:
+            # Cancelled or not, the commit was left to its end.
+            if committing.exception() is None:
+                batch.done.set_result(None)
+
+    def _roll_back(self, connection: Connection, batch: Batch) -> None:
+        if self._batch is batch:
+            self._batch = None
+            connection.plain.execute("ROLLBACK")
+            batch.done.cancel()
+
+    async def close(self) -> None:
+        async with self._turn:
+            if self._batch is not None and self._connection is not None:
+                await self._commit(self._connection, self._batch)
+            if self._connection is not None:
+                await self._connection.in_thread(self._connection.plain.close)
+                self._connection = None
+        self._thread.shutdown(wait=False)
+
+
+def _release(connection: Connection) -> None:
+    try:
+        connection.plain.execute("RELEASE block")
+    except sqlite3.Error as error:
+        raise database_error(error, "RELEASE block") from error
+
+
+@asynccontextmanager
+async def acquired(room: asyncio.Lock | asyncio.Semaphore, seconds: float) -> AsyncIterator[None]:
+    """Hold the lock or semaphore while the block runs. Raises DatabaseAway if there is none within `seconds`."""
+    if room.locked():
+        try:
+            async with asyncio.timeout(seconds):
+                await room.acquire()
+        except TimeoutError:
+            raise DatabaseAway(f"no connection to the database was free within {seconds:g} s") from None
+    else:
+        await room.acquire()
+    try:
+        yield
+    finally:
+        room.release()
+
+
+async def opened(
+    thread: ThreadPoolExecutor, path: Path, *pragmas: str, lock_timeout: timedelta
+) -> Connection:
+    """Return a new connection. Raises DatabaseAway."""
+    made: list[sqlite3.Connection] = []
+
+    def close() -> None:
+        for plain in made:
+            plain.close()
+
+    def connect_in_thread() -> None:
+        made.append(connect(path, *pragmas, lock_timeout=lock_timeout))
+
+    try:
+        await completed(asyncio.get_running_loop().run_in_executor(thread, connect_in_thread))
+    except sqlite3.Error as error:
+        raise DatabaseAway(f"no connection to the database: {error}") from error
+    except asyncio.CancelledError:
+        close()
+        raise
+    return Connection(made[0], thread)
+
+
+class Backend:
+    """One SQLite file."""
+
+    dialect: Final = "sqlite"
+
+    def __init__(
+        self, path: Path, *, pool_size: int, pool_timeout: timedelta, lock_timeout: timedelta
+    ) -> None:
+        self._readers = Readers(path, size=pool_size, pool_timeout=pool_timeout, lock_timeout=lock_timeout)
+        self._writer = Writer(path, pool_timeout=pool_timeout, lock_timeout=lock_timeout)
+        self.reading = self._readers.connection
+        self.writing = self._writer.transaction
+
+    async def close(self) -> None:
+        await self._writer.close()
+        await self._readers.close()

@@ -68,7 +68,7 @@ class Discovery(Struct, frozen=True):
         offset, limit = request.offset or 0, request.limit or LIMIT
         openings = Openings(now)
         opened = bool(request.open_now)
-        total, hits = await self.db.read_recent(
+        total, hits = await self.db.read_replica(
             lambda tx: _found(tx, search, openings, offset, limit, opened=opened)
         )
         return Found(

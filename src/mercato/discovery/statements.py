@@ -13,7 +13,7 @@ from sqlalchemy import ARRAY, BigInteger, Double, Text, TextClause, bindparam, t
 from sqlalchemy.types import TypeEngine
 
 from mercato.db.clock import Dialect
-from mercato.db.prepared import prepared
+from mercato.db.statements import prepared
 
 
 class Shape(NamedTuple):

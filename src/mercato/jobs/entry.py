@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from mercato.clock import new_id, now
 from mercato.db.clock import now_ms
 from mercato.db.engine import Write
-from mercato.db.prepared import prepared
+from mercato.db.statements import prepared
 from mercato.db.tables import jobs, jobs_dedup
 from mercato.db.types import Instant
 

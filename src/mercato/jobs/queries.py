@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from mercato.db.clock import now_ms
 from mercato.db.engine import Read, Write
-from mercato.db.prepared import prepared
+from mercato.db.statements import prepared
 from mercato.db.tables import jobs
 from mercato.db.types import Instant
 from mercato.jobs.entry import CHANNEL

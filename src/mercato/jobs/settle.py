@@ -47,11 +47,8 @@ async def settle(database: Database, job: Job[Any], handler: Handler[Any], verdi
 async def _try_often(database: Database, job: Job[Any], handler: Handler[Any], verdict: Verdict) -> None:
     for delay in (*_DELAYS, None):
         try:
-            if isinstance(verdict, Done):
-                await database.atomically(lambda tx: queries.settle_done(tx, job))
-            else:  # `on_dead` may take its time
-                async with database.write() as tx:
-                    await _write(tx, job, handler, verdict)
+            async with database.write() as tx:
+                await _write(tx, job, handler, verdict)
         except Exception as error:
             if delay is None or not is_unavailable(error):
                 raise
@@ -70,6 +67,8 @@ async def _try_once_more(database: Database, job: Job[Any]) -> None:
 
 async def _write(tx: Write, job: Job[Any], handler: Handler[Any], verdict: Verdict) -> None:
     match verdict:
+        case Done():
+            await queries.settle_done(tx, job)
         case Again():
             await queries.settle_again(tx, job, verdict)
         case Dead(reason):

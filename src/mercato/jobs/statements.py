@@ -14,7 +14,7 @@ from typing import Any, Final
 from sqlalchemy import ARRAY, BigInteger, BindParameter, Text, TextClause, bindparam, func, select, text
 
 from mercato.db.clock import NOW, Dialect
-from mercato.db.prepared import prepared
+from mercato.db.statements import prepared
 from mercato.db.tables import jobs
 from mercato.jobs.queries import in_state
 

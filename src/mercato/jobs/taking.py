@@ -96,9 +96,13 @@ class Taker:
         if self.stopped or kind in self._soon or kind not in self._handlers:
             return
         self._soon.add(kind)
-        asking = asyncio.ensure_future(self._database.soon(partial(self._claimed_soon, kind=kind)))
+        asking = asyncio.ensure_future(self._claim_soon(kind))
         self._asking.add(asking)
         asking.add_done_callback(partial(self._took, kind))
+
+    async def _claim_soon(self, kind: str) -> list[Line]:
+        async with self._database.write() as tx:
+            return await self._claimed_soon(tx, kind=kind)
 
     async def _claimed_soon(self, tx: Write, *, kind: str) -> list[Line]:
         # What ends from now on is for the next one.
@@ -130,9 +134,8 @@ class Taker:
         handler = self._handlers[kind]
         for wanted in (free, free, free, 1):
             try:
-                return await self._database.atomically(
-                    partial(self._claimed, kind=kind, handler=handler, rotation=rotation, free=wanted)
-                )
+                async with self._database.write() as tx:
+                    return await self._claimed(tx, kind=kind, handler=handler, rotation=rotation, free=wanted)
             except NotBrought:
                 # The runs read for themselves what they need, and the one that can't fails alone.
                 log.exception("what claimed jobs need could not be read beforehand", kind=kind)

@@ -16,7 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato import errors
 from mercato.db.engine import Read, Write
-from mercato.db.prepared import prepared, prepared_update
+from mercato.db.statements import prepared, prepared_update
 from mercato.db.tables import idempotency_keys as keys
 
 LIFE: Final = timedelta(hours=24)

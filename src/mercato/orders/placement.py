@@ -14,7 +14,6 @@ an order that background work finishes or cancels, and a key whose next request 
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -121,7 +120,8 @@ class Placements(Struct, frozen=True):
         outcome = await self.submitter.submit(begun.submission, seconds=max(left, 1.0))
         crash.point("store.answered")
         told = begun
-        reply = await self.db.atomically(lambda tx: self._answered(tx, asked, told, outcome))
+        async with self.db.write() as tx:
+            reply = await self._answered(tx, asked, told, outcome)
         crash.point("reply.stored")
         return reply
 
@@ -152,9 +152,8 @@ class Placements(Struct, frozen=True):
                 if reply is not None:
                     return reply
             try:
-                return await self.db.atomically(
-                    partial(self._claimed, asked=asked, key=key, plan=plan, looks=looks)
-                )
+                async with self.db.write() as tx:
+                    return await self._claimed(tx, asked=asked, key=key, plan=plan, looks=looks)
             except StoreChanged:
                 plan = await self.planner.plan_in_force(asked)
             except IntegrityError:
@@ -222,14 +221,16 @@ class Placements(Struct, frozen=True):
         claim = begun.claim
         if not isinstance(said, Agreed):
             no = refusal(said)
-            return await self.db.atomically(lambda tx: self._pin(tx, asked, claim, no))
+            async with self.db.write() as tx:
+                return await self._pin(tx, asked, claim, no)
         checked = begun.checked
         for _ in range(TRIES):
             plan = held_to(checked, said, None)
             if isinstance(plan, Refusing):
                 raise plan.problem
             try:
-                return await self.db.atomically(partial(self._store, asked=asked, claim=claim, plan=plan))
+                async with self.db.write() as tx:
+                    return await self._store(tx, asked, claim, plan)
             except StoreChanged:
                 checked = await self.validations.check_in_force(asked.request)
         raise _busy()

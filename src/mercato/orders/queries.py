@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Row, Select, Update, bindparam, delete, func, insert, literal_column, select
 
 from mercato.db.engine import Read, Write
-from mercato.db.prepared import prepared, prepared_insert, prepared_update
+from mercato.db.statements import prepared, prepared_insert, prepared_update
 from mercato.db.tables import order_history as history
 from mercato.db.tables import order_submissions as submissions
 from mercato.db.tables import orders, stores

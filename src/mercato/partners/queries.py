@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from mercato.db.engine import Read, Write
-from mercato.db.prepared import prepared
+from mercato.db.statements import prepared
 from mercato.db.tables import api_keys, partners, signing_secrets, webhook_tokens
 from mercato.db.types import Instant
 from mercato.partners.model import ApiKey, Limits, Partner, PartnerKind, SigningSecret, Surface

@@ -69,7 +69,7 @@ class CatalogBodies:
             return held
         self.lookups.misses += 1
         stored = coding if coding != IDENTITY else CODINGS[0]
-        found = await self._db.find_recent(lambda tx: _find(tx, set_id, stored))
+        found = await self._db.find_immutable(lambda tx: _find(tx, set_id, stored))
         if found is None:
             self._forget((set_id.int, coding))
             raise errors.CatalogSetNotFound(set_id)

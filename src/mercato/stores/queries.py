@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from mercato.db.engine import Read, Write
-from mercato.db.prepared import prepared
+from mercato.db.statements import prepared
 from mercato.db.tables import catalog_owners as owners
 from mercato.db.tables import catalog_sets as sets
 from mercato.db.tables import onboardings, partners, sold_out_items, stores
@@ -338,13 +338,13 @@ def _text(value: object) -> str:
 
 
 def _onboarding(row: Row[Any]) -> Onboarding:
-    values = dict(row._mapping)  # noqa: SLF001  # SQLAlchemy's public name for it
+    values = row._asdict()
     values["address"] = _address.decode(values["address"])
     return Onboarding(**values)
 
 
 def _store(row: Row[Any], sold_out: tuple[SoldOut, ...]) -> StoreRow:
-    values = dict(row._mapping)  # noqa: SLF001  # SQLAlchemy's public name for it
+    values = row._asdict()
     values["address"] = _address.decode(values["address"])
     values["categories"] = _words.decode(values["categories"])
     values["catalog_set_id"] = values.pop("current_set_id")

@@ -1,7 +1,6 @@
 """The versions of stores as they are committed now: what validations and refused placements wait for."""
 
 import asyncio
-from functools import partial
 from uuid import UUID
 
 from mercato.db.engine import Database
@@ -36,7 +35,8 @@ class Versions:
 
     async def _answer(self, asked: dict[UUID, asyncio.Future[int | None]]) -> None:
         try:
-            found = await self._db.read_points(partial(queries.find_versions, store_ids=list(asked)))
+            async with self._db.read() as tx:
+                found = await queries.find_versions(tx, store_ids=list(asked))
         except Exception as error:  # noqa: BLE001  # raised where the version was asked for
             for future in asked.values():
                 future.set_exception(error)

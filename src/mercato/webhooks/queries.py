@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.db.engine import Read, Write
-from mercato.db.prepared import prepared, prepared_insert
+from mercato.db.statements import prepared, prepared_insert
 from mercato.db.tables import deliveries, delivery_attempts, endpoints
 from mercato.partners.model import Caller
 from mercato.webhooks.model import DeliveryStatus

@@ -166,7 +166,8 @@ class Sender:
         now = self._clock()
         delivery: Delivery | None = job.brought
         if delivery is None or job.deadline < self._disabled + self._timeout.total_seconds():
-            delivery = await self._db.atomically(lambda tx: sending.find_open(tx, job.payload))
+            async with self._db.write() as tx:
+                delivery = await sending.find_open(tx, job.payload)
         if delivery is None:
             return None
         act_for(partner_id=delivery.partner_id, traceparent=delivery.traceparent)

@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from mercato.db.clock import Dialect
 from mercato.db.engine import Read, Write
-from mercato.db.prepared import prepared, prepared_insert, prepared_update
+from mercato.db.statements import prepared, prepared_insert, prepared_update
 from mercato.db.tables import deliveries, delivery_attempts, endpoints
 from mercato.db.types import Instant
 from mercato.partners.model import Surface

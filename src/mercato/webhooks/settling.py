@@ -181,11 +181,9 @@ class Settling:
         await self._written(settle)
 
     async def _written(self, settle: Callable[[Write], Coroutine[Any, Any, None]]) -> None:
-        async def block(tx: Write) -> None:
+        async with self._db.write() as tx:
             await settle(tx)
             crash.point("webhook.written")
-
-        await self._db.atomically(block)
 
 
 class Apart(Exception):  # noqa: N818  # a verdict: nothing is wrong with the most of them
