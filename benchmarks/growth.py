@@ -80,10 +80,7 @@ def _rows(
         catalog_bodies: {"set_id": catalog_set},
         catalog_runs: {"owner_id": onboarding, "store_id": store, "set_id": catalog_set},
     }
-    made = {
-        table: [{**row._mapping, **ids[table]} for row in rows]  # noqa: SLF001  # SQLAlchemy's public name
-        for table, rows in template.items()
-    }
+    made = {table: [{**row._asdict(), **ids[table]} for row in rows] for table, rows in template.items()}
     (run,) = made[catalog_runs]
     made[catalog_runs] = [run | {"id": new_id()} for _ in range(RUNS)]
     return Copy(store, catalog_set), made

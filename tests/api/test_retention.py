@@ -139,7 +139,7 @@ async def test_an_order_that_was_updated_ever_so_often_is_forgotten_too(here: Tr
     await settled(here)
     async with here.mercato.app.db.write() as tx:
         of_order = tables.deliveries.c.order_id == UUID(placed["orderId"])
-        one = dict((await tx.all(select(tables.deliveries).where(of_order).limit(1)))[0]._mapping)
+        one = dict((await tx.all(select(tables.deliveries).where(of_order).limit(1)))[0]._asdict())
         for first in range(0, 34_000, 1_000):
             again = [one | {"id": UUID(int=number)} for number in range(first, first + 1_000)]
             await tx.execute(insert(tables.deliveries), again)

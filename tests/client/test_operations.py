@@ -88,7 +88,6 @@ def test_importing_the_client_loads_nothing_of_the_service():
         "alembic",
         "granian",
         "asyncpg",
-        "aiosqlite",
         "cryptography",
         "structlog",
         "aiohttp",

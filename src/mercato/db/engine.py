@@ -134,7 +134,7 @@ class Database:
         `pool_timeout` is how long a block waits for one before it raises `DatabaseAway`;
         `busy_timeout` is how long a statement waits for another's lock: on SQLite for another process that writes;
         `statement_timeout` is how long PostgreSQL works on one, at most 30 s: the change feed counts on it.
-        `replica_url` is a replica of a PostgreSQL database, for `read_recent`.
+        `replica_url` is a replica of a PostgreSQL database, for `read_replica`.
         """
         if postgresql.is_url(url):
             bounds = postgresql.Bounds(
