@@ -51,6 +51,7 @@ CLAIMS = (
     "The order is placed; the store has it",
     "Every step arrives as an event",
     "Both sides read the same order",
+    "The merchant reads its own ids",
     "An order that is over stays over",
     "The same key gives the same bytes",
     "A key is good for one request",

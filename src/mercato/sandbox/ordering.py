@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from mercato.sandbox.proofs import PATIENCE
 from mercato.sandbox.scene import Scene
-from mercato.testing import till
+from mercato.testing import menus, till
 from mercato.testing.caller import Answer, Caller
 from mercato.testing.kitchen import ORDERS as MERCHANT_ORDERS
 from mercato.testing.kitchen import STEPS
@@ -86,10 +86,26 @@ async def follow(scene: Scene) -> None:
     scene.proofs.add(
         "Both sides read the same order",
         f"{mine['state']}, {mine['status']}",
-        holds=mine == theirs == scene.storefront.newest(order_id),
+        holds=mine == scene.storefront.newest(order_id) == _without_partner_ids(theirs),
+    )
+    [first, *_] = theirs["cart"]["lineItems"]
+    scene.proofs.add(
+        "The merchant reads its own ids",
+        "partnerItemId on its lines",
+        holds=first["partnerItemId"] in menus.pizzeria()["items"],
     )
     back = await scene.kitchen.move(order_id, status="preparing")
     scene.refused("An order that is over stays over", [back], 409, "ORDER_CLOSED")
+
+
+def _without_partner_ids(value: Any) -> Any:
+    """Return an order, or any part of it, without the ids that only its merchant reads."""
+    if isinstance(value, list):
+        return [_without_partner_ids(one) for one in value]
+    if isinstance(value, dict):
+        own = ("partnerItemId", "partnerModifierGroupId")
+        return {name: _without_partner_ids(one) for name, one in value.items() if name not in own}
+    return value
 
 
 async def repeat(scene: Scene) -> None:
