@@ -8,23 +8,24 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-long prove test-clients audit sbom check format bench bench-large soak start-here docs clean
+.PHONY: help run demo test test-long prove test-clients audit lock sbom check format bench bench-large soak start-here docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 # An interrupt while it is made leaves a Python without pip: made once more, it is whole.
-$(VENV)/.run: pyproject.toml constraints.txt
+$(VENV)/.run: pyproject.toml requirements.lock
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || \
 	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "Mercato needs Python 3.11 or newer: name one, as in make PYTHON=/opt/python3.12/bin/python3 run" >&2; exit 1; }
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --constraint constraints.txt --editable .
+	$(PIP) install --require-hashes --requirement requirements.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m compileall -q src
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.run requirements-dev.txt requirements-clients.txt
-	$(PIP) install --constraint constraints.txt --requirement requirements-dev.txt --requirement requirements-clients.txt
+$(VENV)/.dev: $(VENV)/.run requirements-dev.lock
+	$(PIP) install --require-hashes --requirement requirements-dev.lock
 	touch $@
 
 run: $(VENV)/.run ## serve on http://127.0.0.1:8000 for development, with a database in ./data
@@ -56,6 +57,16 @@ prove: $(VENV)/.dev ## kill processes at random and compare the books; ARGS="--k
 audit: $(VENV)/.dev ## known vulnerabilities of the packages that serve
 	$(BIN)/python -m tests.audit
 
+# The versions are those of constraints.txt; the hashes, those of every file of them that PyPI has.
+# 3.11.5 is the oldest that Sphinx's theme takes.
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11.5 --generate-hashes --no-header --no-annotate \
+  --constraint constraints.txt --output-file
+
+lock: $(VENV)/.dev ## renew the hashes after a change of constraints.txt or of what is required
+	$(LOCK) requirements.lock pyproject.toml requirements-build.txt
+	$(LOCK) requirements-dev.lock requirements-dev.txt requirements-clients.txt
+	$(LOCK) requirements-docs.lock requirements-docs.txt
+
 sbom: $(VENV)/.dev ## what a release is made of, as CycloneDX, in dist/
 	$(BIN)/python -m tests.sbom dist
 
@@ -84,8 +95,8 @@ start-here: ## follow docs/start-here.md in a clean clone of what is committed, 
 	$(PYTHON) -m tests.docs.follow_start_here
 
 # A stamp of its own: nobody else needs Sphinx.
-$(VENV)/.docs: $(VENV)/.run requirements-docs.txt
-	$(PIP) install --constraint constraints.txt --requirement requirements-docs.txt
+$(VENV)/.docs: $(VENV)/.run requirements-docs.lock
+	$(PIP) install --require-hashes --requirement requirements-docs.lock
 	touch $@
 
 docs: $(VENV)/.docs ## the documents as a site in ./site, to be read without a network

@@ -1,3 +1,4 @@
+import re
 import subprocess
 from pathlib import Path
 
@@ -5,7 +6,7 @@ MAKEFILE = Path(__file__).parents[1] / "Makefile"
 
 
 def make(where: Path, python: str) -> subprocess.CompletedProcess[str]:
-    for file in ("pyproject.toml", "constraints.txt"):
+    for file in ("pyproject.toml", "requirements.lock"):
         (where / file).touch()
     return subprocess.run(
         ["make", "-s", "-f", MAKEFILE, f"PYTHON={python}", ".venv/.run"],
@@ -33,3 +34,16 @@ def test_a_python_that_is_too_old_is_told_and_makes_nothing(tmp_path: Path):
     assert made.returncode != 0
     assert "needs Python 3.11 or newer" in made.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+def test_every_package_that_make_installs_is_held_to_its_hash():
+    root = MAKEFILE.parent
+    for line in MAKEFILE.read_text().splitlines():
+        if "$(PIP) install" in line:
+            assert "--require-hashes" in line or "--no-deps --no-build-isolation --editable ." in line
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", (root / "constraints.txt").read_text(), re.MULTILINE))
+    for lock in root.glob("requirements*.lock"):
+        for block in re.split(r"\n(?=\S)", lock.read_text().strip()):
+            name, version = re.match(r"([\w.-]+)(?:\[.*?\])?==([^\s;]+)", block).groups()  # type: ignore[union-attr]
+            assert "--hash=sha256:" in block, name
+            assert pinned.get(name, version) == version, f"{name} in {lock.name}: run make lock"
