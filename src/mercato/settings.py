@@ -197,7 +197,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "Orders sent again to silent stores at one time by one process: so many first attempts, "
             "and so many later ones. A partner gets at most half."
         ),
-    ] = 128
+    ] = 64
 
     webhook_seconds: Annotated[Seconds, _doc("Seconds an event delivery may take.")] = 15.0
     delivery_concurrency: Annotated[Positive, _doc("Webhook deliveries at one time.")] = 32
