@@ -136,9 +136,10 @@ async def insert_store(tx: Write, model: UUID, *, partner_id: UUID, url: str) ->
     row = await tx.first(select(stores).where(stores.c.id == model))
     assert row is not None
     store_id = new_id()
+    copied = {column.name: getattr(row, column.name) for column in stores.c}
     changes = {"id": store_id, "partner_id": partner_id, "webhook_url": url}
     changes |= {"partner_store_id": store_id.hex, "onboarding_id": new_id()}
-    await tx.execute(insert(stores).values({**row._mapping, **changes}))
+    await tx.execute(insert(stores).values(copied | changes))
     return store_id
 
 
