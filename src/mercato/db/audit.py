@@ -63,7 +63,7 @@ async def audit(
         "request_id": acting.request_id,
         "detail": "{}" if detail is None else msgspec.json.encode(detail).decode(),
     }
-    await tx.execute(_INSERT, row)
+    tx.defer(_INSERT, row)
 
 
 async def list_entries(

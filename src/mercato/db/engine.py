@@ -33,6 +33,12 @@ class Connection(Protocol):
     ) -> Result: ...
 
 
+class WritingConnection(Connection, Protocol):
+    """What a transaction needs of a backend's connection."""
+
+    def defer(self, statement: Executable, parameters: Parameters) -> None: ...
+
+
 class Backend(Protocol):
     """A kind of database. `reading` gives a connection that can't write, `writing` one in a transaction."""
 
@@ -43,7 +49,7 @@ class Backend(Protocol):
     def reading(self) -> Callable[[], AbstractAsyncContextManager[Connection]]: ...
 
     @property
-    def writing(self) -> Callable[[], AbstractAsyncContextManager[Connection]]: ...
+    def writing(self) -> Callable[[], AbstractAsyncContextManager[WritingConnection]]: ...
 
     async def close(self) -> None: ...
 
@@ -87,11 +93,20 @@ class Read:
 class Write(Read):
     """A transaction: it commits at the end of its block, or rolls back if the block raises."""
 
-    __slots__ = ("_callbacks",)
+    __slots__ = ("_callbacks", "_writing")
 
-    def __init__(self, database: "Database", connection: Connection) -> None:
+    def __init__(self, database: "Database", connection: WritingConnection) -> None:
         super().__init__(database, connection)
+        self._writing = connection
         self._callbacks: list[Callable[[], None]] = []
+
+    def defer(self, statement: Executable, parameters: Parameters) -> None:
+        """Run a prepared statement whose result nobody needs, before the next statement or the commit.
+
+        On PostgreSQL those that wait together are one round trip. They see the rows as they were before all of them,
+        so no two of them may change the same row.
+        """
+        self._writing.defer(statement, parameters)
 
     def after_commit(self, callback: Callable[[], None]) -> None:
         """Call back once the commit is done, in order; never after a rollback.

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import Executable, exc
@@ -98,6 +100,8 @@ class Bounds:
         }
 
 
+_PARAMETER: Final = re.compile(r"\$(\d+)")
+
 _ROWS: Final = re.compile(
     r"\s*(SELECT|WITH|VALUES|SHOW|EXPLAIN)\b|.*\bRETURNING\b", re.IGNORECASE | re.DOTALL
 )
@@ -111,11 +115,14 @@ class Connection:
         self._driver = driver
         self._seconds = seconds
         self._is_ended = False
+        self._deferred: list[tuple[str, list[Any]]] = []
 
     async def execute(
         self, statement: Executable, parameters: Parameters | Sequence[Parameters] | None = None
     ) -> Result:
         """Return the result, its rows read. Raises SQLAlchemy's errors, and DatabaseAway for no answer in time."""
+        if self._deferred:
+            await self.flush()
         if parameters is None or isinstance(parameters, Mapping):
             given = parameters or {}
             made, complete = compiled(statement, DIALECT, given)
@@ -124,6 +131,19 @@ class Connection:
         values = [made.values(complete(given)) for given in parameters]
         await self._answered(made.sql, self._driver.executemany, made.sql, values)
         return Result([], -1)
+
+    def defer(self, statement: Executable, parameters: Parameters) -> None:
+        """Keep a prepared statement until the next one, or the commit."""
+        made, complete = compiled(statement, DIALECT, parameters)
+        assert made.is_short, "only prepared statements can be deferred"
+        self._deferred.append((made.sql, made.values(complete(parameters))))
+
+    async def flush(self) -> None:
+        """Run what was deferred in one round trip."""
+        deferred, self._deferred = self._deferred, []
+        if deferred:
+            sql = _joined(tuple(sql for sql, _ in deferred))
+            await self._answered(sql, self._driver.fetch, sql, *chain.from_iterable(v for _, v in deferred))
 
     async def _run(self, made: Compiled, values: list[Any]) -> Result:
         if made.returns_rows or _ROWS.match(made.sql):
@@ -166,6 +186,20 @@ class Connection:
             self._is_ended = True
             with suppress(*connection_errors()):  # the pool has noticed the loss and has let go of it
                 self._driver.terminate()
+
+
+@lru_cache(maxsize=200)
+def _joined(texts: tuple[str, ...]) -> str:
+    """Return one statement that runs all of these, its parameters theirs in order."""
+    if len(texts) == 1:
+        return texts[0]
+    parts, before = [], 0
+    for number, text in enumerate(texts):
+        own = {int(found) for found in _PARAMETER.findall(text)}
+        moved = _PARAMETER.sub(lambda found, before=before: f"${int(found[1]) + before}", text)  # type: ignore[misc]
+        parts.append(f"deferred_{number} AS ({moved})")
+        before += len(own)
+    return f"WITH {', '.join(parts)} SELECT 1"
 
 
 def _row_count(status: str) -> int:
@@ -218,6 +252,7 @@ class Sessions:
             except Exception:
                 await connection.roll_back()
                 raise
+            await connection.flush()
             await connection.command("COMMIT")
 
     async def _open(self) -> "asyncpg.Pool":

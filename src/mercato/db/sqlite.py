@@ -90,11 +90,7 @@ class Connection:
         self, statement: Executable, parameters: Parameters | Sequence[Parameters] | None = None
     ) -> Result:
         """Return the result, its rows read. Raises SQLAlchemy's errors."""
-        if not self.plain.in_transaction:
-            # A full disk ends it: what follows must not be committed statement by statement.
-            raise database_error(
-                sqlite3.OperationalError("the transaction was rolled back by an earlier error")
-            )
+        self._require_transaction()
         if parameters is None or isinstance(parameters, Mapping):
             given = parameters or {}
             made, complete = compiled(statement, DIALECT, given)
@@ -107,6 +103,23 @@ class Connection:
             return run() if made.is_short else await self.in_thread(run)
         except sqlite3.Error as error:
             raise database_error(error, made.sql) from error
+
+    def defer(self, statement: Executable, parameters: Parameters) -> None:
+        """Run a prepared statement at once: there is no round trip to save."""
+        made, complete = compiled(statement, DIALECT, parameters)
+        assert made.is_short, "only prepared statements can be deferred"
+        self._require_transaction()
+        try:
+            self.plain.execute(made.sql, made.values(complete(parameters)))
+        except sqlite3.Error as error:
+            raise database_error(error, made.sql) from error
+
+    def _require_transaction(self) -> None:
+        if not self.plain.in_transaction:
+            # A full disk ends it: what follows must not be committed statement by statement.
+            raise database_error(
+                sqlite3.OperationalError("the transaction was rolled back by an earlier error")
+            )
 
     async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run the function in the thread. When cancelled, it interrupts the statement and waits for its end."""

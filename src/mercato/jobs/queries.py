@@ -172,7 +172,7 @@ async def _finish_ahead(tx: Write, ahead: Sequence[tuple[Job[Any], Hold]]) -> bo
 
 async def delete_waiting(tx: Write, kind: str, dedup: str) -> None:
     """Take back a job that has become needless, if it still waits for its time; one that runs finds out itself."""
-    await tx.execute(_DELETE_WAITING, {"its_kind": kind, "its_dedup": dedup})
+    tx.defer(_DELETE_WAITING, {"its_kind": kind, "its_dedup": dedup})
 
 
 _FINISH: Final = prepared(

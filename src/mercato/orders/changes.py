@@ -59,11 +59,13 @@ class Changes(Struct, frozen=True):
             await queries.move_order(tx, order.id, **values)
         elif not await queries.move_untouched(tx, order.id, **values):
             raise Touched
+        # Read before anything is deferred, so that what is deferred stays together.
+        event_url = await find_event_url(tx, order.storefront_id) if tells else None
         await queries.insert_entry(
             tx, order.id, changed.entries, at=now, actor=actor, type_=entry, detail=detail or {}
         )
-        if tells:
-            await self.tell(tx, changed, now=now)
+        if event_url is not None:
+            await self._notify(tx, changed, url=event_url, now=now)
         return changed
 
     async def accept(
@@ -141,11 +143,8 @@ class Changes(Struct, frozen=True):
         )
         return changed
 
-    async def tell(self, tx: Write, order: OrderRow, *, now: datetime) -> None:
-        """Push the order's newest event to its storefront, if that has an event URL."""
-        url = await find_event_url(tx, order.storefront_id)
-        if url is None:
-            return
+    async def _notify(self, tx: Write, order: OrderRow, *, url: str, now: datetime) -> None:
+        """Push the order's newest event to its storefront."""
         await push(
             tx,
             delivery_id=self.new_id(),

@@ -174,7 +174,7 @@ async def settle(tx: Write, claim: Claim, reply: Reply) -> None:
     """Pin the reply: from now on it is what the key gets. An overtaken claim pins nothing."""
     headers = msgspec.json.encode(reply.headers).decode()
     said = {"status": reply.status, "headers": headers, "body": reply.body}
-    await tx.execute(_SETTLE, _said(claim) | said)
+    tx.defer(_SETTLE, _said(claim) | said)
 
 
 async def release(tx: Write, claim: Claim, *, now: datetime) -> None:

@@ -170,7 +170,7 @@ async def insert_submission(
 ) -> None:
     """Keep what the store is told, sealed, until it has answered or is given up."""
     row = {"order_id": order_id, "url": url, "body": body, "give_up_at": give_up_at}
-    await tx.execute(_INSERT_SUBMISSION, row)
+    tx.defer(_INSERT_SUBMISSION, row)
 
 
 async def find_submission(tx: Read, order_id: UUID) -> tuple[str, bytes, datetime] | None:
@@ -203,7 +203,7 @@ async def find_unanswered(tx: Read) -> tuple[int, datetime | None]:
 
 async def delete_submission(tx: Write, order_id: UUID) -> None:
     """Forget what the store was told: the card token goes with it."""
-    await tx.execute(_DELETE_SUBMISSION, {"its_order": order_id})
+    tx.defer(_DELETE_SUBMISSION, {"its_order": order_id})
 
 
 # --- history --------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ async def insert_entry(
 ) -> None:
     """Write down what happened to an order."""
     row = {"order_id": order_id, "number": number, "at": at, "actor": actor, "type": type_}
-    await tx.execute(_INSERT_ENTRY, row | {"detail": as_json(detail).decode()})
+    tx.defer(_INSERT_ENTRY, row | {"detail": as_json(detail).decode()})
 
 
 async def list_entries(tx: Read, order_id: UUID, *, limit: int) -> Sequence[Row[Any]]:

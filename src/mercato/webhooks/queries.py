@@ -60,7 +60,7 @@ _FAILING = prepared(select(endpoints.c.failing_since).where(*_ENDPOINT))
 
 async def insert_delivery(tx: Write, **columns: Any) -> bool:
     """Write a delivery; True."""
-    await tx.execute(_INSERT_DELIVERY, _ABSENT | columns)
+    tx.defer(_INSERT_DELIVERY, _ABSENT | columns)
     return True
 
 

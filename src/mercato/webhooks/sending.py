@@ -136,16 +136,13 @@ async def move_delivery(tx: Write, delivery: Delivery, *, now: datetime, **colum
 async def insert_attempt(
     tx: Write, delivery_id: UUID, number: int, outcome: Outcome, *, at: datetime
 ) -> None:
-    await tx.execute(_INSERT_ATTEMPT, _attempt(delivery_id, number, outcome, at))
+    tx.defer(_INSERT_ATTEMPT, _attempt(delivery_id, number, outcome, at))
 
 
 async def insert_calls(tx: Write, delivery_id: UUID, calls: Sequence[Called], *, first: int) -> None:
     """Write calls down as attempts, numbered from `first`."""
-    if calls:
-        rows = [
-            _attempt(delivery_id, number, called, called.at) for number, called in enumerate(calls, first)
-        ]
-        await tx.execute(_INSERT_ATTEMPT, rows)
+    for number, called in enumerate(calls, first):
+        tx.defer(_INSERT_ATTEMPT, _attempt(delivery_id, number, called, called.at))
 
 
 def _attempt(delivery_id: UUID, number: int, made: Outcome | Called, at: datetime) -> dict[str, Any]:

@@ -1,0 +1,77 @@
+"""Statements whose result nobody needs wait for the next one, or for the commit."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Column, Integer, MetaData, Table, Text, bindparam, delete, select, text
+from sqlalchemy.exc import IntegrityError
+from tests.databases import only_postgresql
+
+from mercato.db.engine import Database
+from mercato.db.statements import prepared, prepared_insert, prepared_update
+
+pairs = Table("pairs", MetaData(), Column("name", Text, primary_key=True), Column("value", Integer))
+INSERT = prepared_insert(pairs)
+MOVE = prepared_update(pairs, "value", where=[pairs.c.name == bindparam("its_name")])
+DELETE = prepared(delete(pairs).where(pairs.c.name == bindparam("its_name")))
+VALUES = select(pairs.c.name, pairs.c.value).order_by(pairs.c.name)
+
+
+@pytest.fixture(autouse=True)
+async def _pairs(db: Database) -> None:
+    async with db.write() as tx:
+        await tx.execute(text("CREATE TABLE pairs (name TEXT PRIMARY KEY, value INTEGER)"))
+        await tx.execute(INSERT, [{"name": "a", "value": 1}, {"name": "b", "value": 2}])
+
+
+async def found(db: Database) -> list[tuple[str, int]]:
+    async with db.read() as tx:
+        return [(row.name, row.value) for row in await tx.all(VALUES)]
+
+
+async def test_what_was_deferred_is_seen_by_the_next_statement_and_committed(db: Database) -> None:
+    async with db.write() as tx:
+        tx.defer(INSERT, {"name": "c", "value": 3})
+        tx.defer(MOVE, {"its_name": "a", "value": 10})
+        tx.defer(DELETE, {"its_name": "b"})
+        rows = await tx.all(VALUES)
+        assert [(row.name, row.value) for row in rows] == [("a", 10), ("c", 3)]
+        tx.defer(INSERT, {"name": "d", "value": 4})
+    assert await found(db) == [("a", 10), ("c", 3), ("d", 4)]
+
+
+async def test_what_was_deferred_is_rolled_back_with_its_transaction(db: Database) -> None:
+    with pytest.raises(LookupError):  # noqa: PT012  # the whole block is what is tested
+        async with db.write() as tx:
+            tx.defer(INSERT, {"name": "c", "value": 3})
+            raise LookupError
+    assert await found(db) == [("a", 1), ("b", 2)]
+
+
+async def test_what_the_schema_refuses_fails_the_transaction(db: Database) -> None:
+    with pytest.raises(IntegrityError):  # noqa: PT012  # as above
+        async with db.write() as tx:
+            tx.defer(MOVE, {"its_name": "b", "value": 20})
+            tx.defer(INSERT, {"name": "a", "value": 3})
+    assert await found(db) == [("a", 1), ("b", 2)]
+
+
+@only_postgresql
+async def test_what_is_deferred_together_is_one_round_trip(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import asyncpg
+
+    sent: list[str] = []
+    fetch = asyncpg.Connection.fetch
+
+    async def recorded(self: Any, query: str, *arguments: Any, **options: Any) -> Any:
+        sent.append(query)
+        return await fetch(self, query, *arguments, **options)
+
+    monkeypatch.setattr(asyncpg.Connection, "fetch", recorded)
+    async with db.write() as tx:
+        for number in range(5):
+            tx.defer(INSERT, {"name": f"n{number}", "value": number})
+    assert len(sent) == 1
+    assert len(await found(db)) == 7
