@@ -193,7 +193,7 @@ def _postal_codes() -> list[Row]:
     import zipcodes
 
     rows: dict[str, Row] = {}
-    for row in zipcodes.list_all():  # type: ignore[no-untyped-call]
+    for row in zipcodes.list_all():
         latitude, longitude = float(row["lat"] or 0), float(row["long"] or 0)
         # Of military and some other codes the data doesn't know the place: it says 0, 0.
         if (latitude or longitude) and row["timezone"]:
