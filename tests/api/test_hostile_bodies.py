@@ -176,3 +176,19 @@ def test_a_fault_beyond_the_values_that_are_looked_at_is_a_refusal_of_its_own():
 def test_a_payment_as_large_as_an_order_costs_less_than_50_ms(number: bytes):
     sent = msgspec.Raw(b'{"a":[%s]}' % b",".join([number] * (MOST_BYTES // (len(number) + 1) - 10)))
     assert seconds_to_read(lambda _: (payment.fault_of(sent), payment.canonical(sent)), b"") < MOST_SECONDS
+
+
+@pytest.mark.long
+def test_the_costliest_body_of_each_operation_is_printed(capsys: pytest.CaptureFixture[str]):
+    """The table of docs/reliability.md: `pytest -n 0 -m long tests/api/test_hostile_bodies.py`."""
+    rows = []
+    for operation in WITH_BODY:
+        read = operation.decode or READ_BY_HANDLERS[operation.id]
+        costs = [
+            (seconds_to_read(read, body) * 1000, name) for name, body in shapes(operation, size_of(operation))
+        ]
+        most, name = max(costs)
+        rows.append(f"| {operation.id} | {len(costs)} | {name} | {most:.1f} ms |")
+        assert most / 1000 < MOST_SECONDS
+    with capsys.disabled():
+        print("\n| operation | bodies tried | the costliest | its CPU |\n|---|---|---|---|", *rows, sep="\n")  # noqa: T201  # the table is what it is for
