@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mercato.errors import RateLimited, ServiceUnavailable
-from mercato.web.body import Body, Deadlines
+from mercato.web.body import Body
 from mercato.web.budget import BodyBudget
 from mercato.web.head import Head
 
@@ -27,18 +27,14 @@ class Coming:
 
 async def test_a_body_ends_with_the_last_byte_of_its_length():
     coming = Coming(b"ab", b"cd")
-    body = Body(
-        coming, Head({"headers": [LENGTH], "path": "/"}, None), Deadlines(1), BodyBudget(1000, largest=100)
-    )
+    body = Body(coming, Head({"headers": [LENGTH], "path": "/"}, None), 1, BodyBudget(1000, largest=100))
     assert (await body.read(100, ""), body.is_coming, coming.left) == (b"abcd", False, [b""])
 
 
 @pytest.mark.parametrize("headers", [[CHUNKED], [LENGTH, CHUNKED]], ids=["chunks", "chunks, and a length"])
 async def test_a_body_in_chunks_ends_where_the_server_says(headers: list[tuple[bytes, bytes]]):
     coming = Coming(b"ab", b"cd", b"ef")
-    body = Body(
-        coming, Head({"headers": headers, "path": "/"}, None), Deadlines(1), BodyBudget(1000, largest=100)
-    )
+    body = Body(coming, Head({"headers": headers, "path": "/"}, None), 1, BodyBudget(1000, largest=100))
     assert (await body.read(100, ""), body.is_coming, coming.left) == (b"abcdef", False, [])
 
 

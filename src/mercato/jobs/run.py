@@ -72,7 +72,6 @@ class Run:
             self.unreadable = Unreadable(f"the payload cannot be read: {error}"[:_REASON_LENGTH])
         self.job: Job[Any] = _job(claimed, handler, payload, held_by)
         self._interrupted: Interrupted | None = None
-        self._overran = False
         self._is_ending = False
         self._handling: asyncio.Task[Any] | None = None
 
@@ -108,33 +107,24 @@ class Run:
     async def _handle(self, handling: Awaitable[Outcome]) -> Verdict | Ending:
         task = self._handling = asyncio.current_task()
         assert task is not None
-        # `asyncio.timeout_at` does the same in three times the time.
-        limit = asyncio.get_running_loop().call_at(self.job.deadline, self._overrun)
+        limit = asyncio.timeout_at(self.job.deadline)
         try:
-            return _checked(await handling)
+            async with limit:
+                outcome = await handling
+            return _checked(outcome)
         except JobLost:
             return Interrupted.LOST
         except asyncio.CancelledError:
-            if self._overran and self._interrupted is None:
-                return Failed(f"took longer than {self.handler.timeout.total_seconds():g} s")
             if task.cancelling() == 0:
                 return Failed("the handler cancelled itself")
             task.uncancel()
             return self._interrupted or Interrupted.STOPPING
         except (Exception, SystemExit) as error:  # noqa: BLE001  # a job's fault stays the job's
+            if limit.expired() and isinstance(error, TimeoutError):
+                return Failed(f"took longer than {self.handler.timeout.total_seconds():g} s")
             return _blame(self.job, error)
         finally:
-            limit.cancel()
             self._handling = None
-            if self._overran:
-                task.uncancel()
-                self._overran = False
-
-    def _overrun(self) -> None:
-        """Cut the handler off: its time is over."""
-        if self._handling is not None:
-            self._overran = True
-            self._handling.cancel()
 
 
 class Line:

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from mercato.alarms import Alarms
 from mercato.clock import Clock
 from mercato.outbound.agent import USER_AGENT
 from mercato.outbound.body import BodyReader, BodyRefused, coding_of
@@ -41,7 +40,6 @@ class Caller:
     session: ClientSession
     policy: AddressPolicy
     clock: Clock
-    alarms: Alarms = field(default_factory=Alarms, repr=False)
     subject: str = "webhook URL"
 
     async def post(
@@ -60,7 +58,7 @@ class Caller:
             caller=self, headers=headers, body=body, max_reply=max_reply, truncate=truncate, started=started
         )
         try:
-            with self.alarms.within(seconds):
+            async with asyncio.timeout(seconds):
                 return await call.run(url)
         except TimeoutError:
             partial = call.partial()

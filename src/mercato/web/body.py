@@ -24,67 +24,26 @@ upload over a slow line would be cut off between two of its packets."""
 _CODING: Final = b"transfer-encoding"
 
 
-class Deadlines:
-    """Interrupts tasks that take longer than `seconds`. One timer looks after all of them: they all get the same time.
-
-    A time-out of its own costs a request more than reading its head does. This one is late by a tenth at most.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds: Final = seconds
-        # In the order in which they began, which is that of their ends.
-        self._ends: dict[asyncio.Task[Any], float] = {}
-        self._step = min(seconds / 10, 1.0)
-        self._timer: asyncio.TimerHandle | None = None
-
-    def begin(self) -> asyncio.Task[Any]:
-        """Count the time of the present task from now on."""
-        task = asyncio.current_task()
-        assert task is not None, "a request is a task of its own"
-        self._ends[task] = monotonic() + self.seconds
-        if self._timer is None:
-            self._arm()
-        return task
-
-    def end(self, task: asyncio.Task[Any]) -> bool:
-        """Count no longer; tell whether it was in time. If not, it has been cancelled once."""
-        return self._ends.pop(task, None) is not None
-
-    def _arm(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._step, self._look)
-
-    def _look(self) -> None:
-        self._timer = None
-        now = monotonic()
-        for task, end in tuple(self._ends.items()):
-            if end > now:
-                break
-            del self._ends[task]
-            task.cancel()
-        if self._ends:
-            self._arm()
-
-
 class Body:
-    """The body of one request; all of it has to arrive in the time that the deadlines give."""
+    """The body of one request, all of which has to arrive within `seconds`."""
 
     __slots__ = (
         "_arrived",
         "_began",
         "_budget",
-        "_deadlines",
         "_declared",
         "_head",
         "_more",
         "_owner",
         "_receive",
+        "_seconds",
         "_taken",
     )
 
-    def __init__(self, receive: Receive, head: Head, deadlines: Deadlines, budget: BodyBudget) -> None:
+    def __init__(self, receive: Receive, head: Head, seconds: float, budget: BodyBudget) -> None:
         self._receive = receive
         self._head = head
-        self._deadlines = deadlines
+        self._seconds = seconds
         self._budget = budget
         self._owner: Owner = ""
         self._taken = 0
@@ -106,29 +65,28 @@ class Body:
         raises.
         """
         self._owner = owner
-        task = self._begin(limit)
+        self._begin(limit)
         try:
-            return await self._whole(limit)
-        except asyncio.CancelledError:
-            self._check_lateness(task)
-            raise
-        finally:
-            self._deadlines.end(task)
+            async with asyncio.timeout(self._seconds):
+                return await self._whole(limit)
+        except TimeoutError:
+            raise self._late() from None
 
     async def read_into(self, write: Callable[[bytes], Awaitable[None]], limit: int) -> None:
         """Give the body to `write` in the parts in which it arrives. Raises what `read` does but for the budget's."""
-        task = self._begin(limit)
+        self._begin(limit)
+        timeout = asyncio.timeout(self._seconds)
         try:
-            while self._more:
-                part = self._part(await self._receive())
-                if self._arrived > limit:
-                    raise PayloadTooLarge(limit)
-                await write(part)
-        except asyncio.CancelledError:
-            self._check_lateness(task)
-            raise
-        finally:
-            self._deadlines.end(task)
+            async with timeout:
+                while self._more:
+                    part = self._part(await self._receive())
+                    if self._arrived > limit:
+                        raise PayloadTooLarge(limit)
+                    await write(part)
+        except TimeoutError:
+            if timeout.expired():
+                raise self._late() from None
+            raise  # the writer's own
 
     def release(self) -> None:
         """Give the body's bytes back to the budget."""
@@ -141,7 +99,7 @@ class Body:
         if (self._head.content_length or 0) > limit:
             raise PayloadTooLarge(limit)
 
-    def _begin(self, limit: int) -> asyncio.Task[Any]:
+    def _begin(self, limit: int) -> None:
         coding = self._head.headers.get(_CODING)
         if coding is not None and coding.strip().lower() != b"chunked":
             # Of a body in two transfer codings, as HTTP allows it, only the outer one has been taken off.
@@ -150,15 +108,9 @@ class Body:
             )
         self.check_length(limit)
         self._began = monotonic()
-        return self._deadlines.begin()
 
-    def _check_lateness(self, task: asyncio.Task[Any]) -> None:
-        """Raise InvalidRequest if it was the deadline that cancelled the task."""
-        if self._deadlines.end(task) or task.uncancel() > 0:
-            return  # somebody else has cancelled it
-        raise InvalidRequest(
-            f"The body did not arrive within {self._deadlines.seconds:g} s. Send it again, faster."
-        ) from None
+    def _late(self) -> InvalidRequest:
+        return InvalidRequest(f"The body did not arrive within {self._seconds:g} s. Send it again, faster.")
 
     async def _whole(self, limit: int) -> bytes:
         whole = self._part(await self._receive())
@@ -191,7 +143,7 @@ class Body:
         left = DRAINED
         spent = 0.0 if self._began is None else monotonic() - self._began
         with suppress(TimeoutError, InvalidRequest):
-            async with asyncio.timeout(self._deadlines.seconds - spent):
+            async with asyncio.timeout(self._seconds - spent):
                 while self._more and left > 0:
                     async with asyncio.timeout(PAUSE_SECONDS):
                         left -= len(self._part(await self._receive()))

@@ -23,7 +23,7 @@ from mercato.runtime import Runtime
 from mercato.settings import MiB
 from mercato.telemetry.acting import act_as
 from mercato.web import problems
-from mercato.web.body import Body, Deadlines, Message, Receive
+from mercato.web.body import Body, Message, Receive
 from mercato.web.budget import BodyBudget
 from mercato.web.cors import Cors
 from mercato.web.head import Head
@@ -79,7 +79,7 @@ class Edge:
         self._proxies = TrustedProxies(proxies) if proxies else None
         self._cors = Cors(origins) if origins else None
         self._hosts = Hosts()
-        self._deadlines = Deadlines(app.settings.body_seconds)
+        self._body_seconds = app.settings.body_seconds
         self._body_limit = app.settings.body_limit
         self._budget = BodyBudget(app.settings.body_memory, largest=app.settings.body_limit)
         self.under_way: set[asyncio.Task[Any]] = set()
@@ -90,7 +90,7 @@ class Edge:
         started = perf_counter()
         head = Head(scope, self._public_url, self._proxies)
         answered: Headers = []
-        body_in = Body(receive, head, self._deadlines, self._budget) if head.has_body else None
+        body_in = Body(receive, head, self._body_seconds, self._budget) if head.has_body else None
         named, render = "none", problems.PROBLEM_DETAILS.render
         task = asyncio.current_task()
         assert task is not None
