@@ -27,10 +27,6 @@ that say little eleven times."""
 LONGEST: Final = 4096
 """Bytes of a line that is remembered."""
 
-LONGEST_NAME: Final = 256
-"""Characters of an item's name with which a line is remembered, which may be there long after its CatalogSet is out of
-memory."""
-
 
 class Reading(Struct):
     """A line in a CatalogSet that has nothing against it: what one unit costs, and its items; the ids of all of it.

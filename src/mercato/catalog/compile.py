@@ -18,7 +18,7 @@ __all__ = ["compile_catalog", "unpack"]
 MOST_ID: Final = 255
 """Characters of an id of the merchant's document as the lines of orders repeat it; a longer one isn't repeated."""
 
-MOST_NAME: Final = 1_000
+MOST_NAME: Final = 256
 """Characters of a name as orders and messages repeat it, for each line anew; the served copy has all of it."""
 
 

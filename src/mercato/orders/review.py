@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from mercato import errors
 from mercato.carts.answer import Ids, amounts_of, cart_amounts
-from mercato.carts.known import LONGEST_NAME, Reading
+from mercato.carts.known import Reading
 from mercato.carts.model import CartModifierGroup, LineItem, LineItemAmounts
 from mercato.carts.places import CART, check_bounds, in_cart, pointer
 from mercato.carts.pricing import Priced, price
@@ -225,12 +225,9 @@ class _Writer:
         written = None if reading is None else reading.written.get(OrderLine)
         if written is None:
             written = self.line(line, amounts_of(unit, line.quantity, scale), as_sent=as_sent)
-            if reading is not None and self._names_are_short(reading):
+            if reading is not None:
                 reading.written[OrderLine] = written
         return cast("OrderLine", written)
-
-    def _names_are_short(self, reading: Reading) -> bool:
-        return all(len(self._items[key].name) <= LONGEST_NAME for key in reading.items)
 
     def line(
         self, line: LineItem, amounts: LineItemAmounts | UnsetType = UNSET, *, as_sent: bool = False
