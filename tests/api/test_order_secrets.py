@@ -16,6 +16,7 @@ from sqlalchemy import select
 from tests.api.trade import MERCHANT, ORDERS, PLACE, VALIDATE, Trade, trade
 from tests.databases import only_sqlite
 from tests.service import Merchant, Service, service
+from tests.stored import text_of
 
 from mercato.db.engine import Write
 from mercato.db.tables import metadata, order_submissions
@@ -78,12 +79,8 @@ def order(here: Trade, **more: Any) -> Any:
 
 async def everything(mercato: Service) -> str:
     """Return every row of every table as text."""
-    texts = []
     async with mercato.app.db.read() as tx:
-        for table in metadata.sorted_tables:
-            rows = await tx.all(select(table))
-            texts += [repr(tuple(row)) for row in rows]
-    return "\n".join(texts)
+        return await text_of(tx, *metadata.sorted_tables)
 
 
 def silent(text: str, *secrets: str) -> None:

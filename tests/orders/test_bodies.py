@@ -38,6 +38,7 @@ def row(**changes: Any) -> OrderRow:
         "cancel_reason": None,
         "currency": "USD",
         "total": found.sums.total,
+        "content": b"",
         "cart": with_partner_ids(found.cart, compiled(cafe())),
         "amounts": wire(found.sums),
         "fulfillment": found.fulfillment,

@@ -15,6 +15,7 @@ import pytest
 
 from mercato import cli
 from mercato.clock import new_id, now
+from mercato.db.compression import compress
 from mercato.db.engine import Database
 from mercato.db.migrate import migrate
 from mercato.outbound.signing import new_secret, webhook_headers
@@ -145,8 +146,8 @@ async def _partner_with_a_delivery(data_dir: Path) -> tuple[str, UUID]:
         made = await accounts.create_partner(tx, vault, name="Acme", kind=PartnerKind.COMMERCE)
         columns: dict[str, Any] = {
             "id": new_id(), "partner_id": made.id, "surface": Surface.COMMERCE, "type": "order.created",
-            "webhook_id": webhook_id, "url": "https://pos.example/hooks", "body": BODY, "traceparent": "",
-            "lane": "x", "status": "succeeded", "created_at": now(), "updated_at": now(),
+            "webhook_id": webhook_id, "url": "https://pos.example/hooks", "body": compress(BODY), "traceparent": "",
+            "sublane": 0, "status": "succeeded", "created_at": now(), "updated_at": now(),
         }  # fmt: skip
         await queries.insert_delivery(tx, **columns)
     return made.signing_secret, webhook_id

@@ -19,7 +19,7 @@ from mercato.jobs.moves import move_orphans
 from mercato.outbound.signing import target
 from mercato.webhooks import deliveries, queries, sending
 from mercato.webhooks.deliveries import KIND
-from mercato.webhooks.model import SUBLANES, DeliveryStatus, lane
+from mercato.webhooks.model import SUBLANES, DeliveryStatus, sublane_of
 from mercato.webhooks.sending import LARGE
 
 
@@ -104,10 +104,7 @@ async def test_who_answers_410_in_one_lane_gets_at_most_what_is_on_its_way_in_th
             await reply(410)(reader, writer)
 
     async with receiving(answer) as receiver:
-        url = target(receiver.base, deliveries.CATALOG_SYNC)
-        subjects = {
-            lane(house.partner.id, url, one): one for one in (UUID(int=number) for number in range(64))
-        }
+        subjects = {sublane_of(one): one for one in (UUID(int=number) for number in range(64))}
         assert len(subjects) == SUBLANES
         async with house.db.write() as tx:
             made = [

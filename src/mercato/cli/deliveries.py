@@ -110,7 +110,7 @@ async def show(
         attempts = await queries.list_attempts(tx, row.id)
         has_token = origin_of(row.url) in await list_token_origins(tx, row.partner_id)
     if body:
-        sys.stdout.buffer.write(row.body)
+        sys.stdout.buffer.write(queries.body_of(row))
         return
     detail: Detail = detail_of(row, attempts, has_token=has_token)
     if json:

@@ -12,6 +12,7 @@ from mercato.cli.plain import folded, harmless, say
 from mercato.outbound.agent import USER_AGENT
 from mercato.partners.model import Surface
 from mercato.plurals import count_of
+from mercato.webhooks import queries
 from mercato.webhooks.deliveries import QUESTIONS
 from mercato.webhooks.model import DeliveryStatus
 from mercato.wire import Instant, Wire, instant
@@ -84,7 +85,7 @@ def detail_of(row: Row[Any], attempts: Sequence[Row[Any]], *, has_token: bool) -
         **_members(row),
         headers=_headers(row, last, has_token=has_token),
         attempt_log=log,
-        body=msgspec.Raw(row.body),
+        body=msgspec.Raw(queries.body_of(row)),
     )
 
 

@@ -99,8 +99,8 @@ async def find_validations(
 ) -> tuple[list[UUID], UUID | None]:
     """Return the same of validations that a store did not answer."""
     rows = await list_validations(tx, after=after, most=limit)
-    theirs = [row.id for row in rows if _is_theirs(_asked.decode(row.body).data.order.customer, name)]
-    return theirs, rows[-1].id if len(rows) == limit else None
+    theirs = [id_ for id_, body in rows if _is_theirs(_asked.decode(body).data.order.customer, name)]
+    return theirs, rows[-1][0] if len(rows) == limit else None
 
 
 def _theirs(rows: Sequence[Row[Any]], name: str) -> list[Row[Any]]:

@@ -15,9 +15,11 @@ from sqlalchemy import Row, and_, bindparam, delete, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato import errors
+from mercato.db.compression import compress, decompress
 from mercato.db.engine import Read, Write
 from mercato.db.statements import prepared, prepared_update
 from mercato.db.tables import idempotency_keys as keys
+from mercato.db.tables import orders
 
 LIFE: Final = timedelta(hours=24)
 """How long a reply is given again; after that the key is as good as new."""
@@ -45,6 +47,7 @@ _MINE: Final = (
 _FIND: Final = prepared(select(keys).where(*_MINE[:2]))
 _HOLD: Final = prepared_update(keys, "order_id", where=_MINE)
 _SETTLE: Final = prepared_update(keys, "status", "headers", "body", where=_MINE)
+_CONTENT: Final = prepared(select(orders.c.content).where(orders.c.id == bindparam("its_order")))
 _headers: Final = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 
 
@@ -107,7 +110,7 @@ async def claim(
     in_use = _in_use(row, now, lease)
     values = {"claimed_until": until} if in_use else fresh
     if in_use:
-        reply = _settled(row, prints, now, lease)
+        reply = await _settled(tx, row, prints, now, lease)
         if reply is not None:
             return reply
     number = row.claims + 1
@@ -128,7 +131,7 @@ async def find(
     if row is None or not _in_use(row, now, lease):
         return None
     order_id: UUID | None = row.order_id
-    return _settled(row, prints, now, lease) or order_id
+    return await _settled(tx, row, prints, now, lease) or order_id
 
 
 def _in_use(row: Row[Any], now: datetime, lease: timedelta) -> bool:
@@ -143,14 +146,18 @@ def _is_claimed(row: Row[Any], now: datetime, lease: timedelta) -> bool:
     return bool(now < row.claimed_until <= now + lease + SKEW)
 
 
-def _settled(row: Row[Any], prints: Sequence[bytes], now: datetime, lease: timedelta) -> Reply | None:
+async def _settled(
+    tx: Read, row: Row[Any], prints: Sequence[bytes], now: datetime, lease: timedelta
+) -> Reply | None:
     """Return the reply of a key in use; None when its work has to be taken up."""
     if row.request not in prints:
         raise errors.IdempotencyKeyReused(
             "This Idempotency-Key came with another request within the last 24 hours. Send a new key with it."
         )
     if row.status is not None:
-        return Reply(status=row.status, headers=_headers.decode(row.headers), body=row.body, replayed=True)
+        base = await tx.scalar(_CONTENT, {"its_order": row.order_id})
+        body = decompress(row.body, base=base)
+        return Reply(status=row.status, headers=_headers.decode(row.headers), body=body, replayed=True)
     if _is_claimed(row, now, lease):
         raise errors.RequestInProgress(
             "The same request is still running. Ask again with the same key.", retry_after=WAIT_SECONDS
@@ -170,10 +177,13 @@ async def hold(tx: Write, claim: Claim, *, order_id: UUID) -> None:
         )
 
 
-async def settle(tx: Write, claim: Claim, reply: Reply) -> None:
-    """Pin the reply: from now on it is what the key gets. An overtaken claim pins nothing."""
+async def settle(tx: Write, claim: Claim, reply: Reply, *, order_content: bytes = b"") -> None:
+    """Pin the reply: from now on it is what the key gets. An overtaken claim pins nothing.
+
+    `order_content` is that of the key's order, if it has one: of the reply only what differs from it is stored.
+    """
     headers = msgspec.json.encode(reply.headers).decode()
-    said = {"status": reply.status, "headers": headers, "body": reply.body}
+    said = {"status": reply.status, "headers": headers, "body": compress(reply.body, base=order_content)}
     tx.defer(_SETTLE, _said(claim) | said)
 
 

@@ -237,13 +237,15 @@ class Placements(Struct, frozen=True):
 
     # --- stored -----------------------------------------------------------------------------------
 
-    async def _pin(self, tx: Write, asked: Asked, claim: Claim, result: Order | Problem) -> Reply:
+    async def _pin(
+        self, tx: Write, asked: Asked, claim: Claim, result: Order | Problem, *, order_content: bytes = b""
+    ) -> Reply:
         """Return the reply, pinned to the key, unless it is a refusal that a repeat may not meet."""
         reply = asked.present(result)
         if isinstance(result, Problem) and result.retryable:
             await keys.forget(tx, claim, now=self.clock())
         else:
-            await keys.settle(tx, claim, reply)
+            await keys.settle(tx, claim, reply, order_content=order_content)
         return reply
 
     async def _store(self, tx: Write, asked: Asked, claim: Claim, plan: Ready) -> Reply | Told:
@@ -300,7 +302,7 @@ class Placements(Struct, frozen=True):
         if order.answer is StoreAnswer.WAITING:
             await keys.release(tx, claim, now=self.clock())
             return asked.present(unreachable(order))
-        return await self._pin(tx, asked, claim, result_of(order))
+        return await self._pin(tx, asked, claim, result_of(order), order_content=order.content)
 
     def _fingerprints(self, request: PlaceOrderRequest) -> list[bytes]:
         """Return what tells one parsed request from another and nobody what was in it, by each of our keys."""

@@ -14,7 +14,7 @@ from mercato.orders.keys import Claim, Reply
 from mercato.orders.model import Order, OrderState, OrderStatus
 from mercato.orders.partner_ids import with_partner_ids
 from mercato.orders.reasons import refusal
-from mercato.orders.record import OrderRow, StoreAnswer
+from mercato.orders.record import OrderContent, OrderRow, StoreAnswer
 from mercato.orders.replies import Agreed
 from mercato.orders.request import PlaceOrderRequest
 from mercato.orders.results import claimed_total, total_different
@@ -22,6 +22,7 @@ from mercato.orders.submission import Submission
 from mercato.orders.tokens import Seal, TokenExpired, digest_of
 from mercato.orders.validation import Checked, Validations
 from mercato.partners.model import Caller
+from mercato.wire import as_json
 
 Present = Callable[[Order | Problem], Reply]
 """Makes the reply that goes out, and is pinned, of an order or a refusal."""
@@ -135,6 +136,9 @@ def held_to(checked: Checked, agreed: Agreed, token_id: UUID | None) -> Refusing
 def new_order(order_id: UUID, asked: Asked, plan: Ready, now: datetime) -> OrderRow:
     """Return the order of a plan that can be carried out, before its store has heard of it."""
     store, found, sums = plan.checked.store, plan.checked.review, plan.agreed.sums
+    content = OrderContent(
+        cart=with_partner_ids(found.cart, plan.checked.catalog), amounts=amounts.wire(sums)
+    )
     return OrderRow(
         id=order_id,
         partner_id=store.partner_id,
@@ -150,8 +154,9 @@ def new_order(order_id: UUID, asked: Asked, plan: Ready, now: datetime) -> Order
         cancel_reason=None,
         currency=sums.currency,
         total=sums.total,
-        cart=with_partner_ids(found.cart, plan.checked.catalog),
-        amounts=amounts.wire(sums),
+        content=as_json(content),
+        cart=content.cart,
+        amounts=content.amounts,
         fulfillment=found.fulfillment,
         customer=asked.request.customer,
         client_context=asked.request.client_context,

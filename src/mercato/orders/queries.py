@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Row, Select, Update, bindparam, delete, func, insert, literal_column, select
 
+from mercato.db.compression import compress, decompress
 from mercato.db.engine import Read, Write
 from mercato.db.statements import prepared, prepared_insert, prepared_update
 from mercato.db.tables import order_history as history
@@ -16,21 +17,22 @@ from mercato.db.tables import order_submissions as submissions
 from mercato.db.tables import orders, stores
 from mercato.db.types import Instant
 from mercato.errors import OrderError
-from mercato.orders.model import Amounts, CommerceCart, OrderState, OrderStatus
-from mercato.orders.record import OrderRow, StoreAnswer
+from mercato.orders.model import OrderState, OrderStatus
+from mercato.orders.record import OrderContent, OrderRow, StoreAnswer
 from mercato.orders.request import ClientContext, Customer, Fulfillment
 from mercato.partners.model import Caller, Surface
 from mercato.wire import as_json
 
 _DOCUMENTS: Final[dict[str, Any]] = {
     "errors": msgspec.json.Decoder(tuple[OrderError, ...]),
-    "cart": msgspec.json.Decoder(CommerceCart),
-    "amounts": msgspec.json.Decoder(Amounts),
     "fulfillment": msgspec.json.Decoder(Fulfillment),
     "customer": msgspec.json.Decoder(Customer | None),
     "client_context": msgspec.json.Decoder(ClientContext | None),
 }
 """The columns that hold a document as JSON."""
+
+_COLUMNS: Final = tuple(orders.c.keys())
+_content: Final = msgspec.json.Decoder(OrderContent)
 
 _ITS_ID: Final = (orders.c.id == bindparam("its_id"),)
 _UNTOUCHED: Final = (
@@ -79,7 +81,7 @@ async def insert_order(tx: Write, order: OrderRow, *, store_version: int) -> Non
     is seen. One that commits at the same moment comes after the order: for that the row need not be locked, and
     orders of one store don't wait for each other. The unique index refuses a second order of the same token.
     """
-    values = {name: getattr(order, name) for name in OrderRow.__struct_fields__}
+    values = {name: getattr(order, name) for name in _COLUMNS}
     checked = {"its_store": order.store_id, "its_version": store_version}
     if (await tx.execute(_INSERT_ORDER, _stored(values) | checked)).rowcount != 1:
         raise StoreChanged
@@ -146,20 +148,25 @@ def _side(caller: Caller) -> Any:
 
 
 def _stored(values: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: as_json(value).decode() if name in _DOCUMENTS and value is not None else value
-        for name, value in values.items()
-    }
+    return {name: _stored_value(name, value) for name, value in values.items()}
+
+
+def _stored_value(name: str, value: Any) -> Any:
+    if name == "content":
+        return compress(value)
+    return as_json(value).decode() if name in _DOCUMENTS and value is not None else value
 
 
 def _order(row: Row[Any]) -> OrderRow:
     values = dict(row._asdict())
+    values["content"] = decompress(values["content"])
+    content = _content.decode(values["content"])
     for name, decoder in _DOCUMENTS.items():
         if values[name] is not None:
             values[name] = decoder.decode(values[name])
     for name, kind in _ENUMS.items():
         values[name] = kind(values[name])
-    return OrderRow(**values)
+    return OrderRow(cart=content.cart, amounts=content.amounts, **values)
 
 
 # --- what waits for a store -----------------------------------------------------------------------

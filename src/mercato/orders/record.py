@@ -21,7 +21,7 @@ from mercato.orders.model import (
 )
 from mercato.orders.partner_ids import without_partner_ids
 from mercato.orders.request import ClientContext, Customer, Fulfillment
-from mercato.wire import instant
+from mercato.wire import Wire, instant
 
 
 class StoreAnswer(StrEnum):
@@ -42,9 +42,17 @@ class Actor(StrEnum):
     SERVICE = "service"
 
 
+class OrderContent(Wire, frozen=True):
+    """What was ordered, and what it costs: what stays of an order for good, and never changes."""
+
+    cart: CommerceCart
+    amounts: Amounts
+
+
 class OrderRow(Struct, frozen=True, kw_only=True):
     """An order: `partner_id` is the merchant's, `storefront_id` the partner's that placed it.
 
+    `content` is an OrderContent as JSON, byte for byte as it is stored: other bodies are compressed with it.
     `total` in minor units. `sequence` counts the events sent to the storefront, `entries` the history.
     """
 
@@ -62,6 +70,7 @@ class OrderRow(Struct, frozen=True, kw_only=True):
     cancel_reason: str | None
     currency: str
     total: int
+    content: bytes
     cart: CommerceCart
     amounts: Amounts
     fulfillment: Fulfillment

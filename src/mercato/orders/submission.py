@@ -161,7 +161,7 @@ class Submitter(Struct, frozen=True):
         now = self.clock()
         if order.client_context is not None:
             # What was sent and answered says who the customer is: of one who was forgotten meanwhile nothing is kept.
-            await self._log(tx, submission, outcome, order.answer, now)
+            await self._log(tx, submission, outcome, order, now)
         match outcome.said:
             case PlaceSaid() as said if order.answer is StoreAnswer.WAITING:
                 order = await self._accepted(tx, order, said, now)
@@ -186,7 +186,7 @@ class Submitter(Struct, frozen=True):
         """Return the order as its store took it, the first time that anything happens to it. Raises Touched."""
         assert isinstance(outcome.said, PlaceSaid)
         taken = await self._accepted(tx, order, outcome.said, now, untouched=True)
-        await self._log(tx, submission, outcome, order.answer, now)
+        await self._log(tx, submission, outcome, order, now)
         await queries.delete_submission(tx, order.id)
         return taken
 
@@ -207,14 +207,14 @@ class Submitter(Struct, frozen=True):
         )
 
     async def _log(
-        self, tx: Write, submission: Submission, outcome: Outcome, before: StoreAnswer, now: datetime
+        self, tx: Write, submission: Submission, outcome: Outcome, before: OrderRow, now: datetime
     ) -> None:
         """Write the attempts into the merchant's delivery log, the payment left out.
 
         The transaction holds the order, so that of two who were trying at once one begins the log, and the other
         goes on with it.
         """
-        status = _log_status(outcome.said, before)
+        status = _log_status(outcome.said, before.answer)
         begun = await record(
             tx,
             delivery_id=self.new_id(),
@@ -225,6 +225,7 @@ class Submitter(Struct, frozen=True):
             webhook_id=submission.order_id,
             url=target(submission.base_url, PLACE),
             body=without_payment(submission.body),
+            order_content=before.content,
             traceparent=submission.traceparent,
             attempts=outcome.calls,
             status=status,

@@ -119,7 +119,7 @@ async def copies_of(
         Sent(
             delivery_id=row.id,
             webhook_id=str(row.webhook_id),
-            body=row.body,
+            body=queries.body_of(row),
             times=tuple(
                 int(attempt.at.timestamp())
                 for attempt in (await queries.list_attempts(tx, row.id))[-MOST_TIMES:]

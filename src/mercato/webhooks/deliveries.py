@@ -10,6 +10,7 @@ from sqlalchemy import Row
 
 from mercato import errors
 from mercato.db.audit import audit
+from mercato.db.compression import compress, decompress
 from mercato.db.engine import Read, Write
 from mercato.jobs import enqueue
 from mercato.outbound.signing import target
@@ -23,6 +24,7 @@ from mercato.webhooks.model import (
     error_after,
     lane,
     reached,
+    sublane_of,
 )
 from mercato.webhooks.shown import attempt_of, members_of
 from mercato.webhooks.wire import WebhookDelivery, WebhookDeliveryDetail, WebhookDeliveryPage
@@ -69,17 +71,19 @@ async def push(
     traceparent: str,
     now: datetime,
     order_id: UUID | None = None,
+    order_content: bytes = b"",
     subject: UUID | None = None,
 ) -> None:
     """Store an event for a partner, and its first attempt, in the caller's transaction.
 
-    `data` is encoded here, once. Deliveries of one `subject` (default: the order, else the webhook-id) to
+    `data` is encoded here, once; of what it repeats of the order's content nothing is stored.
+    Deliveries of one `subject` (default: the order, else the webhook-id) to
     one address are tried one after the other in the order of their pushes, though one that waits for a retry
     holds up none.
     While the address is disabled the delivery is recorded as failed, so that it can be redelivered.
     """
     url = target(base_url, suffix) if suffix else base_url
-    its_lane = lane(partner_id, url, subject or order_id or webhook_id)
+    sublane = sublane_of(subject or order_id or webhook_id)
     disabled = await queries.find_disabled_reason(tx, partner_id, url)
     await queries.insert_delivery(
         tx,
@@ -91,9 +95,9 @@ async def push(
         type=type,
         webhook_id=webhook_id,
         url=url,
-        body=envelope(type, occurred_at=occurred_at, data=data),
+        body=compress(envelope(type, occurred_at=occurred_at, data=data), base=order_content),
         traceparent=traceparent,
-        lane=its_lane,
+        sublane=sublane,
         status=DeliveryStatus.PENDING if disabled is None else DeliveryStatus.FAILED,
         error=None if disabled is None else not_called(disabled),
         next_attempt_at=now if disabled is None else None,
@@ -102,7 +106,7 @@ async def push(
     )
     if disabled is None:
         job = DeliverJob(delivery_id=delivery_id, round=0, attempts=0)
-        await enqueue(tx, KIND, job, lane=its_lane, dedup=job.key, group=partner_id.hex)
+        await enqueue(tx, KIND, job, lane=lane(partner_id, url, sublane), dedup=job.key, group=partner_id.hex)
 
 
 async def record(
@@ -121,6 +125,7 @@ async def record(
     status: DeliveryStatus,
     now: datetime,
     next_attempt_at: datetime | None = None,
+    order_content: bytes = b"",
     once: bool = False,
 ) -> bool:
     """Write a question to a store (`ORDER_VALIDATE`, `ORDER_PLACE`), which others ask, into its partner's log.
@@ -141,9 +146,9 @@ async def record(
         type=type,
         webhook_id=webhook_id,
         url=url,
-        body=body,
+        body=compress(body, base=order_content),
         traceparent=traceparent,
-        lane=lane(partner_id, url, order_id or webhook_id),
+        sublane=sublane_of(order_id or webhook_id),
         status=status,
         error=error_after(attempts, status),
         attempts=len(made),
@@ -223,7 +228,7 @@ async def get_delivery(tx: Read, caller: Caller, delivery_id: UUID) -> WebhookDe
     return WebhookDeliveryDetail(
         **members_of(row),
         attempt_log=[attempt_of(attempt) for attempt in await queries.list_attempts(tx, delivery_id)],
-        body=msgspec.Raw(row.body),
+        body=msgspec.Raw(queries.body_of(row)),
     )
 
 
@@ -241,7 +246,14 @@ async def redeliver(tx: Write, caller: Caller, delivery_id: UUID, *, now: dateti
     # Not moved: somebody else has begun a round or made an attempt in between, and either is what was asked for.
     if under_way or await queries.move_to_next_round(tx, row, now=now):
         job = DeliverJob(delivery_id=row.id, round=round_, attempts=row.attempts)
-        await enqueue(tx, KIND, job, lane=row.lane, dedup=job.key, group=row.partner_id.hex)
+        await enqueue(
+            tx,
+            KIND,
+            job,
+            lane=lane(row.partner_id, row.url, row.sublane),
+            dedup=job.key,
+            group=row.partner_id.hex,
+        )
     # After the delivery, as a sender settles: in the other order the two could wait for each other.
     await queries.enable(tx, row.partner_id, row.url)
     await audit(tx, "delivery", row.id, partner_id=row.partner_id, detail={"type": row.type})
@@ -275,9 +287,10 @@ async def delete_of_partner(tx: Write, partner_id: UUID, *, most: int) -> int:
     return await removal.delete_of_partner(tx, partner_id, most=most)
 
 
-async def list_validations(tx: Read, *, after: UUID | None, most: int) -> Sequence[Row[Any]]:
+async def list_validations(tx: Read, *, after: UUID | None, most: int) -> list[tuple[UUID, bytes]]:
     """Return id and body of the validations in the log, by id: there is no order yet that they could be found by."""
-    return await removal.list_not_delivered(tx, ORDER_VALIDATE, after=after, most=most)
+    rows = await removal.list_not_delivered(tx, ORDER_VALIDATE, after=after, most=most)
+    return [(row.id, decompress(row.body)) for row in rows]
 
 
 async def delete_validations(tx: Write, ids: Sequence[UUID]) -> None:

@@ -217,9 +217,12 @@ def _without(text: str, secret: str) -> str:
     return text
 
 
-@unshown("body")
+@unshown("body", "base")
 class Delivery(Struct, frozen=True, kw_only=True):
-    """A delivery as an attempt needs it, with what is known of its endpoint."""
+    """A delivery as an attempt needs it, with what is known of its endpoint.
+
+    `body` is compressed, with `base` if it is about an order: hundreds may be in memory.
+    """
 
     id: UUID
     partner_id: UUID
@@ -227,13 +230,18 @@ class Delivery(Struct, frozen=True, kw_only=True):
     webhook_id: UUID
     url: str
     body: bytes
+    base: bytes | None
     traceparent: str
-    lane: str
+    sublane: int
     round: int
     attempts: int
     attempts_before_round: int
     failing_since: datetime | None
     disabled_reason: str | None
+
+    @property
+    def lane(self) -> str:
+        return lane(self.partner_id, self.url, self.sublane)
 
     @property
     def number(self) -> int:
@@ -270,7 +278,12 @@ def envelope(kind: str, *, occurred_at: datetime, data: object) -> bytes:
     return as_json(Envelope(type=kind, timestamp=clock.rfc3339(occurred_at), data=msgspec.Raw(as_json(data))))
 
 
-def lane(partner_id: UUID, url: str, subject: UUID) -> str:
-    """Return the lane of a delivery: its endpoint and a sub-lane, always the same one for one subject."""
+def sublane_of(subject: UUID) -> int:
+    """Return the part of an endpoint's deliveries that one is in, always the same for one subject."""
+    return zlib.crc32(subject.bytes) % SUBLANES
+
+
+def lane(partner_id: UUID, url: str, sublane: int) -> str:
+    """Return the lane of a delivery: its endpoint and a sub-lane."""
     endpoint = sha256(url.encode()).hexdigest()[:16]
-    return f"webhook:{partner_id.hex}:{endpoint}:{zlib.crc32(subject.bytes) % SUBLANES}"
+    return f"webhook:{partner_id.hex}:{endpoint}:{sublane}"

@@ -15,6 +15,7 @@ from mercato.db.tables import deliveries, endpoints, partners
 from mercato.partners.model import Caller, Limits, Surface
 from mercato.webhooks.deliveries import QUESTIONS, redeliver
 from mercato.webhooks.model import DeliveryStatus
+from mercato.webhooks.queries import with_body
 
 _LOOKED_THROUGH: Final = 1_000
 """Deliveries made since a webhook-id among which its own is looked for: there is no index of webhook-ids."""
@@ -60,8 +61,8 @@ async def list_rows(tx: Read, wanted: Wanted, *, most: int) -> Sequence[Row[Any]
 
 async def find_row(tx: Read, name: UUID) -> Row[Any] | None:
     """Return the delivery of the id, or the newest one of the webhook-id, with its body."""
-    with_body = _shown(deliveries.c.body)
-    found = await tx.first(with_body.where(deliveries.c.id == name))
+    query = with_body(_shown())
+    found = await tx.first(query.where(deliveries.c.id == name))
     if found is not None or name.version != _TIMED:
         return found
     made = (
@@ -72,7 +73,7 @@ async def find_row(tx: Read, name: UUID) -> Row[Any] | None:
         .subquery()
     )
     its = select(made.c.id).where(made.c.webhook_id == name).order_by(made.c.id.desc()).limit(1)
-    return await tx.first(with_body.where(deliveries.c.id.in_(its)))
+    return await tx.first(query.where(deliveries.c.id.in_(its)))
 
 
 async def count_again(tx: Read, wanted: Wanted) -> list[Tally]:
@@ -137,7 +138,7 @@ async def redeliver_any(tx: Write, delivery_id: UUID, *, now: datetime) -> bool:
     return True
 
 
-def _shown(*more: Any) -> Select[Any]:
+def _shown() -> Select[Any]:
     columns = [column for column in deliveries.c if column.name != "body"]
     its_endpoint = and_(
         endpoints.c.partner_id == deliveries.c.partner_id, endpoints.c.url == deliveries.c.url
@@ -147,7 +148,6 @@ def _shown(*more: Any) -> Select[Any]:
             *columns,
             partners.c.name.label("partner"),
             endpoints.c.disabled_reason,
-            *more,
         )
         .join(partners, partners.c.id == deliveries.c.partner_id, isouter=True)
         .join(endpoints, its_endpoint, isouter=True)

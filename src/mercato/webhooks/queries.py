@@ -19,12 +19,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
+from mercato.db.compression import decompress
 from mercato.db.engine import Read, Write
 from mercato.db.statements import prepared, prepared_insert
-from mercato.db.tables import deliveries, delivery_attempts, endpoints
+from mercato.db.tables import deliveries, delivery_attempts, endpoints, orders
 from mercato.partners.model import Caller
 from mercato.webhooks.model import DeliveryStatus
-from mercato.webhooks.sending import ITS_ENDPOINT
+from mercato.webhooks.sending import BASE, ITS_ENDPOINT, ITS_ORDER
 
 Attempts = Sequence[Row[Any]]
 
@@ -156,10 +157,20 @@ _LOOKED_THROUGH = 1_000
 _COPIES = 5
 
 
-def _shown(caller: Caller, *more: Any) -> Select[Any]:
+def with_body(query: Select[Any]) -> Select[Any]:
+    """Return the query of deliveries with what `body_of` needs of each."""
+    return query.add_columns(deliveries.c.body, BASE).join(orders, ITS_ORDER, isouter=True)
+
+
+def body_of(row: Row[Any]) -> bytes:
+    """Return the bytes of a delivery that are signed and sent."""
+    return decompress(row.body, base=row.base)
+
+
+def _shown(caller: Caller) -> Select[Any]:
     columns = [column for column in deliveries.c if column.name != "body"]
     return (
-        select(*columns, endpoints.c.disabled_reason, *more)
+        select(*columns, endpoints.c.disabled_reason)
         .join(endpoints, ITS_ENDPOINT, isouter=True)
         .where(deliveries.c.partner_id == caller.partner_id, deliveries.c.surface == caller.surface)
     )
@@ -196,7 +207,7 @@ async def list_rows(
 
 async def find_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any] | None:
     """Return the caller's delivery with its body."""
-    return await tx.first(_shown(caller, deliveries.c.body).where(deliveries.c.id == delivery_id))
+    return await tx.first(with_body(_shown(caller)).where(deliveries.c.id == delivery_id))
 
 
 async def list_sent(tx: Read, caller: Caller, webhook_id: UUID) -> Sequence[Row[Any]]:
@@ -220,7 +231,7 @@ async def list_sent(tx: Read, caller: Caller, webhook_id: UUID) -> Sequence[Row[
     )
     its = select(made.c.id).where(made.c.webhook_id == webhook_id).order_by(made.c.id.desc()).limit(_COPIES)
     return await tx.all(
-        _shown(caller, deliveries.c.body).where(deliveries.c.id.in_(its)).order_by(deliveries.c.id.desc())
+        with_body(_shown(caller)).where(deliveries.c.id.in_(its)).order_by(deliveries.c.id.desc())
     )
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from mercato import crash
 from mercato.clock import Clock
+from mercato.db.compression import decompress
 from mercato.db.engine import Database, Write
 from mercato.jobs import Again, Done, Ending, Finished, Handler, Job, fence
 from mercato.outbound.client import CallFailed, Outbound
@@ -51,11 +52,12 @@ _COUNTED: Final[dict[type, str]] = {Succeeded: "succeeded", Retry: "retried", Gi
 _OURS: Final = "A fault on our side kept it from being sent. Redeliver it."
 
 
-@unshown("headers", "token")
+@unshown("headers", "token", "body")
 class Attempt(Struct, frozen=True, kw_only=True):
     """A call that is ready to be made."""
 
     delivery: Delivery
+    body: bytes
     headers: dict[str, str]
     token: str | None
     at: datetime
@@ -64,15 +66,16 @@ class Attempt(Struct, frozen=True, kw_only=True):
 def prepare(delivery: Delivery, *, secrets: Sequence[str], token: str | None, now: datetime) -> Attempt:
     """Return the call: signed anew with every secret; an event URL never gets the token."""
     token = token if delivery.surface is Surface.COMMERCE else None
+    body = decompress(delivery.body, base=delivery.base)
     headers = webhook_headers(
         webhook_id=str(delivery.webhook_id),
         timestamp=int(now.timestamp()),
-        body=delivery.body,
+        body=body,
         secrets=secrets,
         token=token,
         traceparent=delivery.traceparent,
     )
-    return Attempt(delivery=delivery, headers=headers, token=token, at=now)
+    return Attempt(delivery=delivery, body=body, headers=headers, token=token, at=now)
 
 
 async def perform(outbound: Outbound, attempt: Attempt, *, seconds: float) -> Outcome:
@@ -84,7 +87,7 @@ async def perform(outbound: Outbound, attempt: Attempt, *, seconds: float) -> Ou
             reply = await outbound.post(
                 delivery.url,
                 headers=attempt.headers | {"traceparent": tracing.current(delivery.traceparent)},
-                body=delivery.body,
+                body=attempt.body,
                 timeout=seconds,
                 max_reply=REPLY_KEPT,
                 truncate=True,

@@ -29,7 +29,7 @@ from sqlalchemy import (
 from mercato.db.clock import Dialect
 from mercato.db.engine import Read, Write
 from mercato.db.statements import prepared, prepared_insert, prepared_update
-from mercato.db.tables import deliveries, delivery_attempts, endpoints
+from mercato.db.tables import deliveries, delivery_attempts, endpoints, orders
 from mercato.db.types import Instant
 from mercato.partners.model import Surface
 from mercato.webhooks.model import Called, DeliverJob, Delivery, DeliveryStatus, Outcome
@@ -37,6 +37,10 @@ from mercato.webhooks.model import Called, DeliverJob, Delivery, DeliveryStatus,
 ITS_ENDPOINT: Final = and_(
     endpoints.c.partner_id == deliveries.c.partner_id, endpoints.c.url == deliveries.c.url
 )
+
+ITS_ORDER: Final = orders.c.id == deliveries.c.order_id
+BASE: Final = orders.c.content.label("base")
+"""What the body of a delivery about an order is compressed with, as it is stored itself."""
 
 _FROM_DELIVERIES: Final = (
     "id",
@@ -46,7 +50,7 @@ _FROM_DELIVERIES: Final = (
     "url",
     "body",
     "traceparent",
-    "lane",
+    "sublane",
     "round",
     "attempts",
     "attempts_before_round",
@@ -54,10 +58,12 @@ _FROM_DELIVERIES: Final = (
 _READ: Final = (
     select(
         *(deliveries.c[name] for name in _FROM_DELIVERIES),
+        BASE,
         endpoints.c.failing_since,
         endpoints.c.disabled_reason,
     )
     .join(endpoints, ITS_ENDPOINT, isouter=True)
+    .join(orders, ITS_ORDER, isouter=True)
     .where(deliveries.c.status == literal_column("'pending'"))
 )
 
@@ -65,11 +71,12 @@ _READ: Final = (
 
 
 LARGE: Final = 16 * 1024
-"""Bytes of a body that is read only when it is sent: hundreds may be claimed at once."""
+"""Bytes of a body and its base, as stored, that are read only when it is sent: hundreds may be claimed at once."""
 
 
 def _of_ids(dialect: Dialect) -> Executable:
-    small = _READ.where(func.length(deliveries.c.body) <= literal_column(str(LARGE)))
+    base_length = func.coalesce(func.length(orders.c.content), literal_column("0"))
+    small = _READ.where(func.length(deliveries.c.body) + base_length <= literal_column(str(LARGE)))
     if dialect == "postgresql":
         return small.where(deliveries.c.id == any_(bindparam("its_ids", type_=ARRAY(Uuid))))
     each = func.json_each(bindparam("its_ids", type_=Text)).table_valued("value", name="each")

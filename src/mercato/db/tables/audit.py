@@ -23,6 +23,8 @@ audit = Table(
     Column("request_id", Text),
     # A JSON object: names of what changed, never secrets, never customers' data.
     Column("detail", Text, nullable=False),
+    # Short rows, which the primary key holds by itself; else SQLite has an index of it besides.
+    sqlite_with_rowid=False,
 )
 Index("ix_audit_partner_id", audit.c.partner_id, audit.c.id)
 Index("ix_audit_action", audit.c.action, audit.c.id)

@@ -25,8 +25,9 @@ orders = Table(
     Column("cancel_reason", Text),
     Column("currency", Text, nullable=False),
     Column("total", BigInteger, nullable=False),
-    Column("cart", Text, nullable=False),
-    Column("amounts", Text, nullable=False),
+    # Cart and amounts as JSON, compressed (`db.compression`). It never changes: the bodies of the order's deliveries
+    # and its reply are compressed with it as their base, and can't be read without it.
+    Column("content", LargeBinary, nullable=False),
     # Who ordered, from where and where to: what is taken out when a customer is forgotten.
     Column("fulfillment", Text, nullable=False),
     Column("customer", Text),
@@ -81,6 +82,8 @@ order_history = Table(
     Column("actor", Text, nullable=False),
     Column("type", Text, nullable=False),
     Column("detail", Text, nullable=False),
+    # Short rows, which the primary key holds by itself; else SQLite has an index of it besides.
+    sqlite_with_rowid=False,
 )
 
 idempotency_keys = Table(
@@ -93,7 +96,7 @@ idempotency_keys = Table(
     # Until then somebody works on the request; the number tells whose work it is.
     Column("claimed_until", Instant, nullable=False),
     Column("claims", Integer, nullable=False),
-    # The reply, once it is final: sent again byte for byte.
+    # The reply, once it is final: sent again byte for byte. Its body is compressed, with the order as its base.
     Column("status", Integer),
     Column("headers", Text),
     Column("body", LargeBinary),

@@ -17,11 +17,11 @@ deliveries = Table(
     Column("type", Text, nullable=False),
     Column("webhook_id", Id, nullable=False),
     Column("url", Text, nullable=False),
-    # The bytes that are signed and sent, the same at every attempt.
+    # The bytes that are signed and sent, the same at every attempt: compressed, about an order with that as their base.
     Column("body", LargeBinary, nullable=False),
     Column("traceparent", Text, nullable=False),
-    # The lane of its jobs: the endpoint, divided by what the event is about.
-    Column("lane", Text, nullable=False),
+    # The lane of its jobs is the endpoint, divided into these by what the event is about.
+    Column("sublane", Integer, nullable=False),
     Column("status", Text, nullable=False),
     Column("error", Text),
     Column("attempts", Integer, nullable=False),
@@ -70,6 +70,8 @@ delivery_attempts = Table(
     Column("ms", Integer, nullable=False),
     Column("error", Text),
     Column("reply", Text),
+    # Short rows, which the primary key holds by itself; else SQLite has an index of it besides.
+    sqlite_with_rowid=False,
 )
 
 # Only endpoints that are failing or disabled have a row: a success removes it, and so does enabling.

@@ -21,6 +21,7 @@ def upgrade() -> None:
         sa.Column("request_id", sa.Text(), nullable=True),
         sa.Column("detail", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit")),
+        sqlite_with_rowid=False,
     )
     op.create_index("ix_audit_action", "audit", ["action", "id"], unique=False)
     op.create_index("ix_audit_partner_id", "audit", ["partner_id", "id"], unique=False)
@@ -105,7 +106,7 @@ def upgrade() -> None:
         sa.Column("url", sa.Text(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.Column("traceparent", sa.Text(), nullable=False),
-        sa.Column("lane", sa.Text(), nullable=False),
+        sa.Column("sublane", sa.Integer(), nullable=False),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("attempts", sa.Integer(), nullable=False),
@@ -146,6 +147,7 @@ def upgrade() -> None:
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("reply", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("delivery_id", "number", name=op.f("pk_delivery_attempts")),
+        sqlite_with_rowid=False,
     )
     op.create_table(
         "endpoints",
@@ -296,6 +298,7 @@ def upgrade() -> None:
         sa.Column("type", sa.Text(), nullable=False),
         sa.Column("detail", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("order_id", "number", name=op.f("pk_order_history")),
+        sqlite_with_rowid=False,
     )
     op.create_table(
         "order_submissions",
@@ -321,8 +324,7 @@ def upgrade() -> None:
         sa.Column("cancel_reason", sa.Text(), nullable=True),
         sa.Column("currency", sa.Text(), nullable=False),
         sa.Column("total", sa.BigInteger(), nullable=False),
-        sa.Column("cart", sa.Text(), nullable=False),
-        sa.Column("amounts", sa.Text(), nullable=False),
+        sa.Column("content", sa.LargeBinary(), nullable=False),
         sa.Column("fulfillment", sa.Text(), nullable=False),
         sa.Column("customer", sa.Text(), nullable=True),
         sa.Column("client_context", sa.Text(), nullable=True),

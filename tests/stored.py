@@ -1,0 +1,27 @@
+"""What the database holds, as text that can be searched: bodies as they were before they were compressed."""
+
+from typing import Any
+
+from sqlalchemy import Table, select
+
+from mercato.db.compression import decompress
+from mercato.db.engine import Read
+from mercato.db.tables import deliveries, idempotency_keys, orders
+
+
+async def text_of(tx: Read, *tables: Table) -> str:
+    """Return every row of the tables, and what is compressed in them as it was."""
+    bases = {row.id: row.content for row in await tx.all(select(orders.c.id, orders.c.content))}
+    parts: list[str] = []
+    for table in tables:
+        for row in await tx.all(select(table)):
+            parts += [repr(tuple(row)), repr(_readable(table, row, bases))]
+    return "\n".join(parts)
+
+
+def _readable(table: Table, row: Any, bases: dict[Any, bytes]) -> bytes | None:
+    if table is orders:
+        return decompress(row.content)
+    if table in {deliveries, idempotency_keys} and row.body is not None:
+        return decompress(row.body, base=bases.get(row.order_id))
+    return None
