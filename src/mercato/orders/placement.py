@@ -22,7 +22,7 @@ import structlog
 from msgspec import UNSET, Struct
 from sqlalchemy.exc import IntegrityError
 
-from mercato import crash, errors, keyed
+from mercato import crash, errors, mac
 from mercato.clock import Clock, MakeId
 from mercato.db.audit import audit
 from mercato.db.engine import Database, Read, Write
@@ -309,7 +309,7 @@ class Placements(Struct, frozen=True):
         said = msgspec.json.encode(msgspec.structs.replace(request, payment=UNSET)) + canonical(
             request.payment
         )
-        return [keyed.sign(secret, said) for secret in self.secrets]
+        return [mac.sign(secret, said) for secret in self.secrets]
 
 
 def _refusal(plan: Plan, used: UUID | None) -> Problem:

@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from mercato import keyed
+from mercato import mac
 from mercato.carts.known import LINES
 from mercato.carts.model import LineItem
 from mercato.clock import MakeId, rfc3339
@@ -170,7 +170,7 @@ class Seal(Struct, frozen=True):
 
     @staticmethod
     def _signature(key: bytes, said: bytes) -> bytes:
-        return keyed.sign(key, said)
+        return mac.sign(key, said)
 
 
 class TokenExpired(OrderTokenInvalid):

@@ -1,6 +1,6 @@
 """Standard Webhooks: secrets, signatures and the headers of an outgoing call. Pure.
 
-Written on `hashlib` and not on the `standardwebhooks` package: that one signs text where we sign the exact bytes
+Written on `hmac` and not on the `standardwebhooks` package: that one signs text where we sign the exact bytes
 that are sent, knows one secret where a rotation has two, and takes a secret with stray characters for a shorter
 one. Its verifier, and Svix's, are what the tests check these signatures with.
 """
@@ -10,7 +10,7 @@ import binascii
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit, urlunsplit
 
-from mercato import keyed
+from mercato import mac
 from mercato.outbound.agent import USER_AGENT
 
 PREFIX = "whsec_"
@@ -46,7 +46,7 @@ def sign(*, webhook_id: str, timestamp: int, body: bytes, secrets: Sequence[str]
 
 
 def _digest(key: bytes, signed: bytes) -> str:
-    return base64.b64encode(keyed.sign(key, signed)).decode("ascii")
+    return base64.b64encode(mac.sign(key, signed)).decode("ascii")
 
 
 def webhook_headers(

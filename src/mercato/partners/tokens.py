@@ -11,7 +11,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato import keyed
+from mercato import mac
 from mercato.wire.unshown import unshown
 
 BEGIN: Final = "mt_"
@@ -55,7 +55,7 @@ class Tokens:
     def sign(self, claims: Claims) -> str:
         """Return the token: `mt_` and 92 characters of base64url, of which the last 43 are the signature's."""
         said = _CLAIMS.pack(_VERSION, claims.key_id.bytes, claims.partner_id.bytes, claims.expires_at)
-        signature = keyed.sign(self._keys[0], said)
+        signature = mac.sign(self._keys[0], said)
         return BEGIN + base64.urlsafe_b64encode(said + signature).decode()
 
     def find(self, token: bytes) -> Claims | None:
@@ -65,7 +65,7 @@ class Tokens:
             return None
         raw = base64.urlsafe_b64decode(match[1])
         said, signature = raw[: _CLAIMS.size], raw[_CLAIMS.size :]
-        if not any(hmac.compare_digest(keyed.sign(key, said), signature) for key in self._keys):
+        if not any(hmac.compare_digest(mac.sign(key, said), signature) for key in self._keys):
             return None
         version, key_id, partner_id, expires_at = _CLAIMS.unpack(said)
         return Claims(UUID(bytes=key_id), UUID(bytes=partner_id), expires_at) if version == _VERSION else None
