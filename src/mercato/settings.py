@@ -81,8 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     database_pool: Annotated[
         int,
         _doc(
-            "Connections of one process for reading, and one for the versions of stores; on PostgreSQL as many "
-            "for writing, and one to listen.",
+            "Connections of one process for reading; on PostgreSQL as many again for writing, and one to listen.",
             ge=1,
             le=500,
         ),
