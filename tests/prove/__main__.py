@@ -1,11 +1,14 @@
-"""`make prove`: the crash proof, with a PostgreSQL of the tests' own unless MERCATO_TEST_POSTGRES_URL names one."""
+"""`make prove`, the crash proof: real processes, killed at any instant, and three books that must agree at the end.
+
+It talks to the service as partners do, over HTTP and the command line. Only the service's own book is read from its
+database, after the last kill. PostgreSQL is the tests' own unless MERCATO_TEST_POSTGRES_URL names one.
+"""
 
 import asyncio
 import sys
 
 from tests import databases
-
-from mercato.prove.command import main
+from tests.prove.command import main
 
 
 def postgresql_url() -> str:

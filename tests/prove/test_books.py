@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-
-from mercato.prove.books import (
+from tests.prove.books import (
     Asked,
     Books,
     Event,
@@ -19,8 +18,8 @@ from mercato.prove.books import (
     StorefrontBook,
     Taken,
 )
-from mercato.prove.compare import CHECKS, compare
-from mercato.prove.model import KINDS, Counts, Violation
+from tests.prove.compare import CHECKS, compare
+from tests.prove.model import KINDS, Counts, Violation
 
 
 def order(name: str, **values: Any) -> ServiceOrder:
@@ -63,7 +62,13 @@ def books() -> Books:
     merchants.mail.note("w1", b"sync")
     front = StorefrontBook(
         keys={
-            "key-taken": Asked({}, "token", [reply(201, orderId="taken")] * 2, {"taken"}),
+            "key-taken": Asked(
+                {},
+                "token",
+                # A refusal before there is an order leaves the key free.
+                [reply(400, errorCode="ORDER_TOTAL_DIFFERENT"), *[reply(201, orderId="taken")] * 2],
+                {"taken"},
+            ),
             "key-again": Asked({}, "token", [reply(409, errorCode="ORDER_ALREADY_PLACED")]),
             "key-silent": Asked(
                 {}, None, [reply(409, errorCode="ORDER_CLOSED", orderId="silent")], {"silent"}

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from mercato.prove.processes import Fleet, Program
+from tests.prove.processes import Fleet, Program
 
 
 class Process:

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-
-from mercato.prove.command import main
-from mercato.prove.round import Plan, Result, run
-from mercato.prove.state import load
+from tests.prove.command import main
+from tests.prove.round import Plan, Result, run
+from tests.prove.state import load
 
 
 async def killed(tmp_path: Path, database_kind: str, url: str, *, seed: int, kills: int) -> Result:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import web
+from tests.prove.books import MerchantBook, Shop, Taken
+from tests.prove.documents import document
+from tests.prove.moods import Dropped, Moods, drop
 
-from mercato.prove.books import MerchantBook, Shop, Taken
-from mercato.prove.documents import document
-from mercato.prove.moods import Dropped, Moods, drop
 from mercato.testing.inbox import Inbox, Received
 
 DECLINED: Final = "tok_declined"

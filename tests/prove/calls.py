@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import aiohttp
 import msgspec
-
-from mercato.prove.processes import Fleet
+from tests.prove.processes import Fleet
 
 TIMEOUT: Final = aiohttp.ClientTimeout(total=20)
 

@@ -11,19 +11,19 @@ from typing import Final
 
 import aiohttp
 from aiohttp import web
+from tests.prove import reading
+from tests.prove.books import Books, MerchantBook, ServiceBook, Shop, StorefrontBook
+from tests.prove.buying import Buying
+from tests.prove.calls import Calls, Partner
+from tests.prove.compare import compare
+from tests.prove.merchants import Merchants
+from tests.prove.model import Counts, Violation
+from tests.prove.moods import Moods
+from tests.prove.processes import Fleet, Program, ask
+from tests.prove.selling import Selling
+from tests.prove.storefronts import Storefront
 
 from mercato.db.engine import Database
-from mercato.prove import reading
-from mercato.prove.books import Books, MerchantBook, ServiceBook, Shop, StorefrontBook
-from mercato.prove.buying import Buying
-from mercato.prove.calls import Calls, Partner
-from mercato.prove.compare import compare
-from mercato.prove.merchants import Merchants
-from mercato.prove.model import Counts, Violation
-from mercato.prove.moods import Moods
-from mercato.prove.processes import Fleet, Program, ask
-from mercato.prove.selling import Selling
-from mercato.prove.storefronts import Storefront
 from mercato.testing.inbox import Inbox
 
 SHOPS: Final = ("a-1", "a-2", "b-1", "b-2")
@@ -140,7 +140,7 @@ class _Day:
         """What was not finished by itself."""
 
     def _chance(self, whose: str) -> random.Random:
-        return random.Random(f"{self.plan.seed} {whose}")  # noqa: S311  # it has to be repeatable
+        return random.Random(f"{self.plan.seed} {whose}")  # it has to be repeatable
 
     def _programs(self) -> list[Program]:
         return [
@@ -214,12 +214,12 @@ class _Day:
     async def _answered(self, more: int) -> None:
         """Return when so many more requests were answered, or when something holds them up."""
         until, latest = self.calls.answered + more, monotonic() + LONGEST_GAP
-        while self.calls.answered < until and monotonic() < latest:  # noqa: ASYNC110  # many count it up
+        while self.calls.answered < until and monotonic() < latest:  # many count it up
             await asyncio.sleep(0.01)
 
     async def _live(self) -> None:
         """Return when a first store is live: before that there is nothing to lose."""
-        while all(shop.store_id is None for shop in self.shops):  # noqa: ASYNC110  # for a moment
+        while all(shop.store_id is None for shop in self.shops):  # for a moment
             await asyncio.sleep(0.05)
 
     async def rest(self, db: Database) -> None:
@@ -227,7 +227,7 @@ class _Day:
         with suppress(TimeoutError):
             async with asyncio.timeout(REST_SECONDS):
                 # Other processes' work, which tells nobody when it is over.
-                while self.selling.cooking or await reading.count_unfinished(db):  # noqa: ASYNC110
+                while self.selling.cooking or await reading.count_unfinished(db):
                     await asyncio.sleep(0.3)
         self.stuck += await reading.list_unfinished(db, keys=False)
 

@@ -5,9 +5,9 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mercato.prove.books import MerchantBook, Shop
-from mercato.prove.calls import Partner
-from mercato.prove.merchants import Merchants
+from tests.prove.books import MerchantBook, Shop
+from tests.prove.calls import Partner
+from tests.prove.merchants import Merchants
 
 ONBOARDING: Final = "/v1/commerce/onboarding/stores"
 STORES: Final = "/v1/commerce/stores"
@@ -72,11 +72,11 @@ class Selling:
 
     async def _something(self, me: Partner, shop: Shop) -> None:
         draw = me.chance.random()
-        if draw < 0.55:  # noqa: PLR2004  # a share of the day
+        if draw < 0.55:  # a share of the day
             await self._publish(me, shop)
-        elif draw < 0.65:  # noqa: PLR2004
+        elif draw < 0.65:
             await self._notify(me, shop)
-        elif draw < 0.8:  # noqa: PLR2004
+        elif draw < 0.8:
             await self._pause(me, shop, paused=True)
             await asyncio.sleep(me.chance.uniform(0, 0.5))
             await self._pause(me, shop, paused=False)
@@ -145,9 +145,9 @@ def plan(chance: random.Random) -> list[dict[str, Any]]:
     """Return the updates that an order gets: forwards, with jumps, and usually to an end."""
     changes: list[dict[str, Any]] = [{"status": step} for step in STEPS if chance.random() < 1 / 2]
     draw = chance.random()
-    if draw < 0.7:  # noqa: PLR2004  # most are completed
+    if draw < 0.7:  # most are completed
         changes.append({"state": "completed"})
-    elif draw < 0.85:  # noqa: PLR2004  # some are cancelled, the others stay open
+    elif draw < 0.85:  # some are cancelled, the others stay open
         changes.append({"state": "cancelled", "cancelReason": "SOLD_OUT"})
     return changes
 

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
-
-from mercato.prove.books import Asked, Books, ServiceOrder, Shop
-from mercato.prove.model import Violation
+from tests.prove.books import Asked, Books, ServiceOrder, Shop
+from tests.prove.model import Violation
 
 EXPECTED: Final = frozenset(
     {
@@ -44,10 +43,10 @@ def both_sides_read_the_same(books: Books) -> Found:
 
 
 def each_key_has_one_answer(books: Books) -> Found:
-    """Every key has a final reply, and it is the same bytes whenever it is given."""
+    """Every key has a final reply. One about an order is the same bytes whenever it is given."""
     for key, asked in books.storefront.keys.items():
-        answers = set(asked.finals)
-        if not answers:
+        answers = set(asked.pinned)
+        if not asked.finals:
             yield Violation("stuck", "a key has no final reply", key)
         elif len(answers) > 1:
             statuses = sorted(status for status, _ in answers)
@@ -234,8 +233,8 @@ def _live(books: Books, key: str) -> list[ServiceOrder]:
 
 
 def _said(asked: Asked) -> tuple[int, str | None, str | None]:
-    """Return status, errorCode and orderId of a key's final reply."""
-    status, body = asked.finals[0]
+    """Return status, errorCode and orderId of a key's reply, or of its last refusal if it has none."""
+    status, body = (asked.pinned or asked.finals[-1:])[0]
     said = msgspec.json.decode(body)
     return status, said.get("errorCode"), said.get("orderId")
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 import asyncpg
+from tests.prove import round as rounds
+from tests.prove.round import PROGRAMS, Plan, Result
+from tests.prove.state import State, load, save, table
 
 from mercato.db import postgresql
 from mercato.plurals import count_of
-from mercato.prove import round as rounds
-from mercato.prove.round import PROGRAMS, Plan, Result
-from mercato.prove.state import State, load, save, table
 
 BROKEN: Final = 1
 

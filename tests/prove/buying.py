@@ -7,11 +7,11 @@ from http import HTTPStatus
 from typing import Any, Final
 from uuid import UUID
 
-from mercato.prove.books import Asked, Shop, StorefrontBook
-from mercato.prove.calls import Answer, Partner
-from mercato.prove.documents import DISHES, EXTRA, item_id
-from mercato.prove.merchants import DECLINED, FAILS_ONCE
-from mercato.prove.selling import redeliver
+from tests.prove.books import Asked, Shop, StorefrontBook
+from tests.prove.calls import Answer, Partner
+from tests.prove.documents import DISHES, EXTRA, item_id
+from tests.prove.merchants import DECLINED, FAILS_ONCE
+from tests.prove.selling import redeliver
 
 ORDERS: Final = "/v1/marketfront/orders"
 STORES: Final = "/v1/marketfront/stores"
@@ -115,7 +115,7 @@ def _order(me: Partner, shop: Shop, store: Any, key: str) -> dict[str, Any]:
     }
     draw = me.chance.random()
     if draw < 1 / 2:
-        card = DECLINED if draw < 0.03 else FAILS_ONCE if draw < 0.06 else f"tok_{key}"  # noqa: PLR2004  # shares
+        card = DECLINED if draw < 0.03 else FAILS_ONCE if draw < 0.06 else f"tok_{key}"  # shares
         order["payment"] = {"type": "cardOnFile", "cardToken": card, "processorType": "prove"}
     return order
 

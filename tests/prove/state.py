@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 import msgspec
-
-from mercato.prove.model import KINDS, Counts, Violation
+from tests.prove.model import KINDS, Counts, Violation
 
 
 class Broken(msgspec.Struct, frozen=True):

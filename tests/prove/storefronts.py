@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 from aiohttp import web
+from tests.prove.books import Event, StorefrontBook, digest
+from tests.prove.moods import Dropped, Moods
 
-from mercato.prove.books import Event, StorefrontBook, digest
-from mercato.prove.moods import Dropped, Moods
 from mercato.testing.inbox import Inbox
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mercato.prove.model import Violation
+import msgspec
+from tests.prove.model import Violation
 
 
 def digest(body: bytes) -> str:
@@ -84,6 +85,16 @@ class Asked:
     finals: list[tuple[int, bytes]] = field(default_factory=list)
     told: set[str] = field(default_factory=set)
     """Ids of orders that the storefront was told of under this key."""
+
+    @property
+    def pinned(self) -> list[tuple[int, bytes]]:
+        """Return the answers that the key keeps: those about its order. Any other refusal leaves the key free."""
+        return [final for final in self.finals if _names_its_order(final[1])]
+
+
+def _names_its_order(answer: bytes) -> bool:
+    body = msgspec.json.decode(answer)
+    return "orderId" in body and body.get("errorCode") != "ORDER_ALREADY_PLACED"
 
 
 @dataclass(frozen=True, slots=True)
