@@ -49,7 +49,6 @@ def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], *
     return_memory()
     import uvloop
 
-    _import_structlog()
     from mercato.telemetry import configure_logs
 
     settings = load(os.environ, **overrides)
@@ -57,18 +56,6 @@ def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], *
     configure_logs(level=settings.log_level, form=settings.log_format)
     uvloop.run(_until_signalled(what, settings))
     return 0
-
-
-def _import_structlog() -> None:
-    """Import it as if there were no `rich`, which it would import whole for tracebacks that are not wanted here."""
-    with_rich = sys.modules.get("rich")
-    sys.modules["rich"] = None  # type: ignore[assignment]  # how Python itself notes that there is none
-    try:
-        import structlog  # noqa: F401  # for what it leaves in sys.modules
-    finally:
-        del sys.modules["rich"]
-        if with_rich is not None:
-            sys.modules["rich"] = with_rich
 
 
 async def _until_signalled(
