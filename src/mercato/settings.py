@@ -143,6 +143,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     rate_limit_writes: Annotated[Positive, _doc("Writes a minute for each partner.")] = 100
     rate_limit_discovery: Annotated[Positive, _doc("Discovery requests a minute for each partner.")] = 60
 
+    stored_bytes_per_day: Annotated[
+        int,
+        _doc(
+            "Bytes that a partner may store in a day (UTC): a storefront by orders, and by validations that a store "
+            "does not answer; a merchant by new CatalogSets. Beyond, 429 until midnight. 0: no bound.",
+            ge=0,
+            le=2**50,
+        ),
+    ] = 4096 * MiB
+
     redis_url: Annotated[
         Secret | None,
         _doc(

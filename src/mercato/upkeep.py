@@ -16,6 +16,7 @@ from mercato.db.engine import Database, Write
 from mercato.db.errors import is_unavailable
 from mercato.orders import keys
 from mercato.orders.forgetting import forget_before
+from mercato.partners import storage
 from mercato.stores import queries as stores
 from mercato.webhooks import deliveries
 
@@ -93,6 +94,7 @@ class Upkeep(Struct, frozen=True):
             lambda tx: keys.prune(tx, now=now, limit=BATCH),
             lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH),
             lambda tx: forget_before(tx, before=customers_before, limit=BATCH),
+            lambda tx: storage.prune(tx, now=now, limit=BATCH),
             lambda tx: audit.prune(tx, before=audit_before, limit=BATCH),
         )
 

@@ -25,6 +25,7 @@ from mercato.clock import Clock, MakeId
 from mercato.db.engine import Database, Write
 from mercato.jobs import Done, Job, JobLost, Outcome, enqueue, fence
 from mercato.outbound.client import NotModified, Outbound, Pulled, PullFailed, PullLimits
+from mercato.partners.storage import StorageQuota
 from mercato.telemetry import Metrics, tracing
 from mercato.telemetry.acting import act_for
 from mercato.wire import Wire
@@ -135,6 +136,7 @@ class Ingest:
         clock: Clock,
         new_id: MakeId,
         on_finished: Listener,
+        quota: StorageQuota,
         metrics: Metrics | None = None,
     ) -> None:
         self._db = db
@@ -145,6 +147,7 @@ class Ingest:
         self._clock = clock
         self._new_id = new_id
         self._on_finished = on_finished
+        self._quota = quota
         self._metrics = metrics or Metrics()
 
     async def handle(self, job: Job[IngestJob]) -> Outcome:
@@ -215,7 +218,10 @@ class Ingest:
             assert current is not None
             return await self._unchanged(job, run, current, pulled, _warnings(result))
         with self._metrics.stage("store"):
-            return await self._switch(job, run, current, pulled, set_id, result)
+            try:
+                return await self._switch(job, run, current, pulled, set_id, result)
+            except errors.RateLimited as refused:
+                return await self._fail(job, run, (CatalogFault(message=refused.detail, path=""),))
 
     async def _unchanged(
         self,
@@ -243,6 +249,7 @@ class Ingest:
     ) -> Outcome:
         with self._metrics.stage("compress"):
             parts = await self._builder.compress(built)
+        parts |= {queries.COMPILED: built.compiled, queries.SEARCH: built.search}
         crash.point("catalog.built")
         now = self._clock()
         async with self._db.write() as tx:
@@ -259,9 +266,11 @@ class Ingest:
                 summary=msgspec.json.encode(built.summary),
                 source_url=run.callback_url,
                 source_etag=pulled.etag,
-                parts=parts | {queries.COMPILED: built.compiled, queries.SEARCH: built.search},
+                parts=parts,
                 now=now,
             )
+            size = sum(map(len, parts.values()))
+            await self._quota.take(tx, run.owner.partner_id, size, now=now)
             leaves = None if current is None else current.id
             if not await queries.switch(tx, run.owner.id, leaves=leaves, to=set_id, now=now):
                 raise JobLost("another run switched the owner")

@@ -56,6 +56,7 @@ from mercato.orders.results import already_placed, result_of, unreachable
 from mercato.orders.submission import Outcome, Submission, Submitter
 from mercato.orders.validation import RETRY_SECONDS, Checked, Validations
 from mercato.partners.model import Caller
+from mercato.partners.storage import ORDER_BYTES, StorageQuota
 from mercato.wire.unshown import unshown
 
 log = structlog.get_logger("mercato.orders")
@@ -86,6 +87,7 @@ class Placements(Struct, frozen=True):
     secrets: Sequence[bytes]
     seconds: float
     resend: timedelta
+    quota: StorageQuota
 
     async def place(
         self, caller: Caller, request: PlaceOrderRequest, *, key: str, trace: str, present: Present
@@ -216,7 +218,7 @@ class Placements(Struct, frozen=True):
 
     async def _ask_and_store(self, asked: Asked, begun: Unasked) -> Reply | Told:
         """Return the order that the store agreed to, or its no. Raises every other refusal."""
-        said = await self.validations.ask(begun.checked, asked.request, trace=asked.trace)
+        said = await self.validations.ask(asked.caller, begun.checked, asked.request, trace=asked.trace)
         crash.point("store.agreed")
         claim = begun.claim
         if not isinstance(said, Agreed):
@@ -254,6 +256,8 @@ class Placements(Struct, frozen=True):
         order = new_order(claim.holds or self.new_id(), asked, plan, now)
         url = plan.checked.store.webhook_url
         await queries.insert_order(tx, order, store_version=plan.checked.store.version)
+        size = ORDER_BYTES + len(order.content)
+        await self.quota.take(tx, asked.caller.partner_id, size, now=now)
         await audit(tx, "order", order.id, detail={"storeId": order.store_id})
         await keys.hold(tx, claim, order_id=order.id)
         if url is None:

@@ -18,6 +18,7 @@ from mercato.orders.review import Review, review
 from mercato.orders.tokens import Seal, Terms, digest_of
 from mercato.outbound.signing import target
 from mercato.partners.model import Caller
+from mercato.partners.storage import VALIDATION_BYTES, StorageQuota
 from mercato.stores.menus import Menus
 from mercato.stores.model import StoreRow
 from mercato.webhooks.calls import Called, StoreCall, StoreCalls
@@ -53,18 +54,19 @@ class Validations(Struct, frozen=True):
     calls: StoreCalls
     seal: Seal
     seconds: float
+    quota: StorageQuota
 
     async def validate(self, caller: Caller, order: OrderCore, *, trace: str) -> ValidateOrderResponse:
         """Return whether the order can be placed, and if so the token that places it.
 
         Raises StoreNotFound, CatalogSetNotFound, ValidationFailed for what is wrong with the request itself,
-        and StoreUnreachable when the store gave no usable answer.
+        StoreUnreachable when the store gave no usable answer, and RateLimited.
         """
         checked = await self.check_in_force(order)
         reasons = checked.review.reasons
         agreed: Agreed | None = None
         if not reasons:
-            said = await self.ask(checked, order, trace=trace)
+            said = await self.ask(caller, checked, order, trace=trace)
             if isinstance(said, Agreed):
                 agreed = said
             else:
@@ -93,9 +95,9 @@ class Validations(Struct, frozen=True):
         return Checked(store, catalog, found)
 
     async def ask(
-        self, checked: Checked, order: OrderCore | PlaceOrderRequest, *, trace: str
+        self, caller: Caller, checked: Checked, order: OrderCore | PlaceOrderRequest, *, trace: str
     ) -> Agreed | tuple[OrderError, ...]:
-        """Return what the store agrees to, or its reasons against it. Raises StoreUnreachable.
+        """Return what the store agrees to, or its reasons against it. Raises StoreUnreachable, RateLimited.
 
         A store without a webhook agrees to everything.
         """
@@ -120,12 +122,13 @@ class Validations(Struct, frozen=True):
             return judge.reply
         if called.error is None and isinstance(judge.reply, Refused):
             return judge.reply.errors
-        raise await self._unreachable(call, called)
+        raise await self._unreachable(caller, call, called)
 
-    async def _unreachable(self, call: StoreCall, called: Called) -> errors.StoreUnreachable:
+    async def _unreachable(self, caller: Caller, call: StoreCall, called: Called) -> errors.StoreUnreachable:
         """Return the refusal, having written its cause into the merchant's delivery log.
 
-        A call that was never made, because its store has been cut off, leaves nothing there.
+        A call that was never made, because its store has been cut off, leaves nothing there. Raises RateLimited if the
+        caller has stored all that it may.
         """
         refusal = errors.StoreUnreachable(
             "The store's system gave no usable answer; the merchant sees why in its delivery log. Try again.",
@@ -135,6 +138,8 @@ class Validations(Struct, frozen=True):
             return refusal
         now = self.clock()
         async with self.db.write() as tx:
+            size = VALIDATION_BYTES + len(call.body)
+            await self.quota.take(tx, caller.partner_id, size, now=now)
             await record(
                 tx,
                 delivery_id=self.new_id(),

@@ -37,6 +37,7 @@ from mercato.outbound.client import Outbound, PullLimits
 from mercato.outbound.document import NewDocument
 from mercato.partners.callers import Callers
 from mercato.partners.limits import Failures, Limiter
+from mercato.partners.storage import StorageQuota
 from mercato.partners.tokens import PURPOSE, Tokens
 from mercato.partners.vault import Vault
 from mercato.settings import Settings, SettingsError
@@ -119,6 +120,7 @@ def wired(
     compiled = CompiledCatalogs(db)
     limits = _pull_limits(settings)
     metrics = Metrics()
+    quota = StorageQuota(settings.stored_bytes_per_day if settings.rate_limits else 0)
     ingest = Ingest(
         db=db,
         outbound=outbound,
@@ -128,6 +130,7 @@ def wired(
         clock=now,
         new_id=clock.new_id,
         on_finished=StoreEvents(clock.new_id, refresh).finished,
+        quota=quota,
         metrics=metrics,
     )
     credentials = WebhookCredentials(db, feed, vault, now)
@@ -147,7 +150,7 @@ def wired(
         clock=now,
         metrics=metrics,
     )
-    ordering = _ordering(settings, db=db, now=now, vault=vault, menus=menus, calls=calls)
+    ordering = _ordering(settings, db=db, now=now, vault=vault, menus=menus, calls=calls, quota=quota)
     limiter = _limiter(settings, now)
     return Runtime(
         settings=settings,
@@ -178,6 +181,7 @@ def wired(
             settings.ingest_waiting_per_store,
             on_change=refresh,
             vault=vault,
+            quota=quota,
         ),
         discovery=Discovery(db, now),
         checker=Checker(outbound, builder, compiled, limits, settings.default_currency, new_document),
@@ -200,12 +204,19 @@ class _Ordering(Struct, frozen=True):
 
 
 def _ordering(
-    settings: Settings, *, db: Database, now: Clock, vault: Vault, menus: Menus, calls: StoreCalls
+    settings: Settings,
+    *,
+    db: Database,
+    now: Clock,
+    vault: Vault,
+    menus: Menus,
+    calls: StoreCalls,
+    quota: StorageQuota,
 ) -> _Ordering:
     changes = Changes(clock.new_id)
     seal = Seal(vault.derive(order_tokens.PURPOSE), clock.new_id)
     submitter = Submitter(db, now, clock.new_id, vault, calls, changes)
-    validations = Validations(db, now, clock.new_id, menus, calls, seal, settings.validate_seconds)
+    validations = Validations(db, now, clock.new_id, menus, calls, seal, settings.validate_seconds, quota)
     placements = Placements(
         db=db,
         clock=now,
@@ -217,6 +228,7 @@ def _ordering(
         secrets=vault.derive(placement.PURPOSE),
         seconds=settings.place_seconds,
         resend=timedelta(seconds=settings.place_resend_seconds),
+        quota=quota,
     )
     resender = Resender(db, now, submitter, changes, settings.place_seconds)
     return _Ordering(placements, Orders(db, now, changes), resender)

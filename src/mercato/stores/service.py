@@ -17,6 +17,7 @@ from mercato.db.engine import Database
 from mercato.geo.gazetteer import Location
 from mercato.outbound.urls import origin_of
 from mercato.partners.model import Caller
+from mercato.partners.storage import StorageQuota
 from mercato.partners.vault import Vault
 from mercato.stores import endpoints, places, queries, rules
 from mercato.stores.address import AddressRequest, address_of
@@ -52,6 +53,7 @@ class Stores(Struct, frozen=True):
     runs_waiting: int
     on_change: OnChange
     vault: Vault
+    quota: StorageQuota
 
     async def get(self, caller: Caller, store_id: UUID) -> Store:
         """Return the caller's store. Raises StoreNotFound."""
@@ -161,6 +163,7 @@ class Stores(Struct, frozen=True):
         store = await self.cache.get_own(caller, store_id)
         refuse([("/callbackUrl", uri_fault(callback_url, "callbackUrl"))])
         async with self.db.write() as tx:
+            await self.quota.check(tx, caller.partner_id, now=self.clock())
             run = await ingest.accept_notified(
                 tx,
                 Owner(id=store.onboarding_id, store_id=store.id, partner_id=store.partner_id),

@@ -19,6 +19,7 @@ from mercato.db.tables.partners import (
     partners,
     partners_one_for_each_name,
     signing_secrets,
+    stored_bytes,
     webhook_tokens,
 )
 from mercato.db.tables.stores import onboardings, onboardings_one_for_each_name, sold_out_items, stores
@@ -54,6 +55,7 @@ __all__ = [
     "store_cards",
     "store_search",
     "store_words",
+    "stored_bytes",
     "stores",
     "webhook_tokens",
     "write_probes",

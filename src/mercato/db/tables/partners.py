@@ -1,6 +1,6 @@
 """Organisations, their keys and their secrets."""
 
-from sqlalchemy import Column, ForeignKey, Index, LargeBinary, Table, Text
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
 
 from mercato.db.tables.base import metadata
 from mercato.db.types import Id, Instant
@@ -27,6 +27,16 @@ webhook_tokens = Table(
     Column("partner_id", Id, ForeignKey("partners.id"), primary_key=True),
     Column("origin", Text, primary_key=True),
     Column("token", LargeBinary, nullable=False),
+)
+
+# What a partner has stored in a day (its ordinal number, in UTC): see `partners.storage`.
+stored_bytes = Table(
+    "stored_bytes",
+    metadata,
+    Column("partner_id", Id, primary_key=True),
+    Column("day", Integer, primary_key=True),
+    Column("bytes", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 api_keys = Table(

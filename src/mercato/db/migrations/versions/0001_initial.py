@@ -424,6 +424,14 @@ def upgrade() -> None:
         postgresql_where=sa.text("paused_until > 0"),
     )
     op.create_table(
+        "stored_bytes",
+        sa.Column("partner_id", sa.Uuid(), nullable=False),
+        sa.Column("day", sa.Integer(), nullable=False),
+        sa.Column("bytes", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("partner_id", "day", name=op.f("pk_stored_bytes")),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
         "stores",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("onboarding_id", sa.Uuid(), nullable=False),
