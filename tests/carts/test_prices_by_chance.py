@@ -14,10 +14,8 @@ from tests.carts.chance import Chance, count
 from tests.carts.slow import verdict
 from tests.catalog.documents import compiled
 
-from mercato.carts import pricing
 from mercato.carts.changes import Menu, add_item, remove_item
 from mercato.carts.model import AddCartItemRequest, Cart, LineItem, PricedCart, RemoveCartItemRequest
-from mercato.carts.places import CART, in_cart
 from mercato.carts.pricing import MOST_FAULTS, price
 from mercato.clock import new_id
 
@@ -40,35 +38,14 @@ def check_price(seed: int, careless: float) -> bool:
     world = Chance(seed, careless=careless)
     lines = world.lines()
     menu, expected = menu_of(world), verdict(world.document, world.sold_out, lines)
-    got = price(
-        items := read(lines), places=in_cart(items), whole=CART, catalog=menu.catalog, sold_out=menu.sold_out
-    )
-    scale = 10**menu.catalog.scale
-    prices = [
-        None if unit is None else Fraction(unit * line.quantity, scale)
-        for unit, line in zip(got.units, items, strict=True)
-    ]
+    got = price(read(lines), catalog=menu.catalog, sold_out=menu.sold_out, new_id=new_id)
+    prices = [Fraction(line.amounts.total) if line.amounts else None for line in got.lines]
     assert prices == expected.prices
-    told = Counter((fault.code, str(fault.pointer)) for fault in got.faults)
+    told = Counter((error.code, str(error.pointer)) for error in (fault.error() for fault in got.faults))
     assert told.total() == min(len(expected.faults), MOST_FAULTS)
     assert told <= Counter(expected.faults)
-    assert expected.total is None or Fraction(got.total, scale) == expected.total
+    assert (None if got.total is None else Fraction(got.total, 10**menu.catalog.scale)) == expected.total
     return not expected.faults
-
-
-def check_plain(seed: int, careless: float) -> bool:
-    """Compare the one walk that knows no faults with the other, which looks at everything; tell whether it priced."""
-    world = Chance(seed, careless=careless)
-    menu, items = menu_of(world), read(world.lines())
-    asked: Any = {"places": in_cart(items), "whole": CART, "catalog": menu.catalog, "sold_out": menu.sold_out}
-    quick = price(items, **asked)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pricing, "_plain", lambda *_: None)
-        looked_at = price(items, **asked)
-    walked = pricing._plain(items, menu.catalog, menu.sold_out) is not None  # which way it went
-    assert msgspec.structs.replace(quick, as_sent=()) == msgspec.structs.replace(looked_at, as_sent=())
-    assert not (walked and (quick.faults or quick.overflows or quick.unavailable))
-    return walked
 
 
 def check_growth(seed: int) -> None:
@@ -154,17 +131,6 @@ def test_chance_makes_both_carts_that_can_be_bought_and_carts_that_cannot():
 @given(seeds, st.sampled_from([0.0, 0.3, 1.0]))
 def test_prices_and_faults_equal_those_of_the_slow_pricing(seed: int, careless: float):
     check_price(seed, careless)
-
-
-def test_one_walk_prices_some_carts_and_leaves_others_to_be_looked_at():
-    walked = sum(check_plain(seed, 0.3) for seed in range(300))
-    assert 15 < walked < 285
-
-
-@settings(QUICK, max_examples=500)
-@given(seeds, st.sampled_from([0.0, 0.3, 1.0]))
-def test_a_cart_costs_the_same_whether_it_is_walked_once_or_looked_at(seed: int, careless: float):
-    check_plain(seed, careless)
 
 
 @settings(QUICK, max_examples=300)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, NOWHERE, TEA, cafe, compiled
 
-from mercato.carts.changes import Menu, add_item, named, remove_item, update_item
+from mercato.carts.changes import Menu, add_item, get_catalog_ref, remove_item, update_item
 from mercato.carts.model import AddCartItemRequest, RemoveCartItemRequest, UpdateCartItemRequest
 from mercato.clock import new_id
 from mercato.errors import (
@@ -46,20 +46,20 @@ def menu(document: Json | None = None, *sold_out: str) -> Menu:
 def add(item: Json, cart: Json | None = None, *, by: Menu | None = None) -> Json:
     body = {"item": item, "cart": cart, "storeId": str(STORE), "catalogSetId": str(SET)}
     request = msgspec.convert(body, AddCartItemRequest)
-    named(request)
+    get_catalog_ref(request)
     return told(add_item(request, by or menu(), new_id))
 
 
 def remove(cart: Json, line_item_id: str, *, by: Menu | None = None) -> Json:
     request = msgspec.convert({"cart": cart, "lineItemId": line_item_id}, RemoveCartItemRequest)
-    named(request)
+    get_catalog_ref(request)
     return told(remove_item(request, by or menu(), new_id))
 
 
 def update(cart: Json, line_item_id: str, quantity: int, *, by: Menu | None = None) -> Json:
     body = {"cart": cart, "lineItemId": line_item_id, "quantity": quantity}
     request = msgspec.convert(body, UpdateCartItemRequest)
-    named(request)
+    get_catalog_ref(request)
     return told(update_item(request, by or menu(), new_id))
 
 
@@ -379,10 +379,10 @@ def test_for_an_empty_cart_the_requests_own_ids_win_and_default_to_the_carts():
     other = uuid4()
     for more, expected in (({}, (STORE, OLD_SET)), ({"storeId": other, "catalogSetId": SET}, (other, SET))):
         body = {"item": line(TEA), "cart": empty} | more
-        got = named(msgspec.convert(body, AddCartItemRequest))
+        got = get_catalog_ref(msgspec.convert(body, AddCartItemRequest))
         assert (got.store_id, got.catalog_set_id) == expected
     body = {"item": line(TEA), "cart": empty | {"lineItems": [line(TEA)]}, "storeId": other}
-    assert named(msgspec.convert(body, AddCartItemRequest)).store_id == STORE
+    assert get_catalog_ref(msgspec.convert(body, AddCartItemRequest)).store_id == STORE
 
 
 def test_a_new_cart_needs_a_store_and_a_set():
@@ -391,7 +391,7 @@ def test_a_new_cart_needs_a_store_and_a_set():
         ({"item": line(TEA), "storeId": STORE}, CatalogSetRequired),
     ):
         with pytest.raises(problem):
-            named(msgspec.convert(body, AddCartItemRequest))
+            get_catalog_ref(msgspec.convert(body, AddCartItemRequest))
 
 
 # --- bounds ---------------------------------------------------------------------------------------

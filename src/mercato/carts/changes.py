@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato import errors
-from mercato.carts.answer import answer
-from mercato.carts.lines import Path, find_same, get_path, has_empty_group, with_quantity
+from mercato.carts.faults import Origin
+from mercato.carts.lines import check_bounds, find_same, get_path, has_empty_group, with_quantity
 from mercato.carts.model import (
     MOST_QUANTITY,
     AddCartItemRequest,
@@ -18,15 +18,10 @@ from mercato.carts.model import (
     RemoveCartItemRequest,
     UpdateCartItemRequest,
 )
-from mercato.carts.places import CART, ITEM, Place, check_bounds, in_cart, pointer
-from mercato.carts.pricing import Priced, price, refuse
+from mercato.carts.pricing import MOST_FAULTS, UNAVAILABLE, Priced, price
 from mercato.catalog.model import CompiledCatalog
 from mercato.clock import MakeId
 from mercato.errors import OrderError, ValidationFailed
-
-Said = tuple[Place, str] | None
-"""A line whose quantity the request changes, and the pointer to where it says so."""
-
 
 _NO_STORE: Final = OrderError(
     code=errors.MissingStoreId.code,
@@ -40,7 +35,7 @@ _NO_SET: Final = OrderError(
 )
 
 
-class Named(Struct, frozen=True):
+class CatalogRef(Struct, frozen=True):
     """The store and the CatalogSet that a request names."""
 
     store_id: UUID
@@ -56,19 +51,21 @@ class Menu(Struct, frozen=True):
     sold_out: Collection[UUID]
 
 
-def named(request: AddCartItemRequest | RemoveCartItemRequest | UpdateCartItemRequest) -> Named:
-    """Return the store and set that the request is about, having checked the request's bounds.
+def get_catalog_ref(
+    request: AddCartItemRequest | RemoveCartItemRequest | UpdateCartItemRequest,
+) -> CatalogRef:
+    """Return the store and the set that the request is for; its bounds are checked first.
 
     Raises ValidationFailed, and for a new cart MissingStoreId or CatalogSetRequired.
     """
     cart = request.cart
     if cart is not None:
-        check_bounds(cart.line_items, in_cart(cart.line_items))
+        check_bounds(cart.line_items)
     if not isinstance(request, AddCartItemRequest):
-        return Named(request.cart.store_id, request.cart.catalog_set_id)
-    check_bounds([request.item], [ITEM])
+        return CatalogRef(request.cart.store_id, request.cart.catalog_set_id)
+    check_bounds([request.item], Origin(item=0))
     if cart is not None and cart.line_items:
-        return Named(cart.store_id, cart.catalog_set_id)
+        return CatalogRef(cart.store_id, cart.catalog_set_id)
     store_id = request.store_id or (None if cart is None else cart.store_id)
     set_id = request.catalog_set_id or (None if cart is None else cart.catalog_set_id)
     if store_id is None:
@@ -77,7 +74,7 @@ def named(request: AddCartItemRequest | RemoveCartItemRequest | UpdateCartItemRe
         )
     if set_id is None:
         raise errors.CatalogSetRequired(_NO_SET.message, errors=[_NO_SET])
-    return Named(store_id, set_id)
+    return CatalogRef(store_id, set_id)
 
 
 def add_item(request: AddCartItemRequest, menu: Menu, new_id: MakeId) -> PricedCart:
@@ -85,27 +82,15 @@ def add_item(request: AddCartItemRequest, menu: Menu, new_id: MakeId) -> PricedC
 
     Raises ItemUnavailable or ValidationFailed.
     """
+    item = request.item
     lines = list(request.cart.line_items) if request.cart is not None else []
-    places = in_cart(lines)
-    same = find_same(lines, request.item)
-    if same is None:
-        lines.append(request.item)
-        places.append(ITEM)
-        check_bounds(lines, places)
-        return _checked(lines, places, menu, new_id)
-    own: list[OrderError] = []
-    quantity = lines[same].quantity + request.item.quantity
-    if quantity > MOST_QUANTITY:
-        message = f"quantity together with the cart's may be at most {MOST_QUANTITY}."
-        own.append(OrderError(code=ValidationFailed.code, message=message, pointer="/item/quantity"))
-    else:
-        lines[same] = replace(lines[same], quantity=quantity)
-    if has_empty_group(request.item):
-        # Merging drops such a group, and with it the fault that the set lacks it.
-        own += price(
-            [request.item], places=[ITEM], whole=ITEM, catalog=menu.catalog, sold_out=menu.sold_out
-        ).faults
-    return _checked(lines, places, menu, new_id, said=(places[same], "/item/quantity"), own=own)
+    same = find_same(lines, item)
+    if same is not None:
+        return _merged(lines, same, item, menu, new_id)
+    origin = Origin(item=len(lines))
+    lines.append(item)
+    check_bounds(lines, origin)
+    return _allowed(_price(lines, menu, new_id), menu, origin)
 
 
 def remove_item(request: RemoveCartItemRequest, menu: Menu, new_id: MakeId) -> PricedCart:
@@ -125,60 +110,68 @@ def update_item(request: UpdateCartItemRequest, menu: Menu, new_id: MakeId) -> P
     if request.quantity == 0:
         return _removed(lines, request.line_item_id, menu, new_id)
     path = get_path(lines, request.line_item_id)
-    places = in_cart(lines)
-    said = (places[path[0]], "/quantity") if len(path) == 1 else None
-    return _checked(with_quantity(lines, path, request.quantity), places, menu, new_id, said=said)
+    origin = Origin(quantity=(path[0], "/quantity")) if len(path) == 1 else Origin()
+    return _allowed(_price(with_quantity(lines, path, request.quantity), menu, new_id), menu, origin)
+
+
+def _merged(lines: list[LineItem], index: int, item: LineItem, menu: Menu, new_id: MakeId) -> PricedCart:
+    """Return the cart with so many more of the line that is the same choice as the item."""
+    added: list[OrderError] = []
+    quantity = lines[index].quantity + item.quantity
+    if quantity > MOST_QUANTITY:
+        message = f"quantity together with the cart's may be at most {MOST_QUANTITY}."
+        added.append(OrderError(code=ValidationFailed.code, message=message, pointer="/item/quantity"))
+    else:
+        lines[index] = replace(lines[index], quantity=quantity)
+    if has_empty_group(item):
+        # Merging drops such a group, and with it the fault that the set lacks it.
+        added += [fault.error(Origin(item=0)) for fault in _price([item], menu, new_id).faults]
+    origin = Origin(quantity=(index, "/item/quantity"))
+    return _allowed(_price(lines, menu, new_id), menu, origin, added=added)
 
 
 def _removed(lines: Sequence[LineItem], line_item_id: UUID, menu: Menu, new_id: MakeId) -> PricedCart:
     path = get_path(lines, line_item_id)
-    rest = with_quantity(lines, path, 0)
-    # What stays is told by its place in the cart that is answered.
-    priced = _priced(rest, in_cart(rest), menu)
-    if priced.overflows:
-        refuse(_priced(rest, _left(in_cart(lines), path), menu).overflows)
-    return _answered(rest, priced, menu, new_id)
+    priced = _price(with_quantity(lines, path, 0), menu, new_id)
+    origin = Origin(removed=path[0]) if len(path) == 1 else Origin()
+    _refuse([fault.error(origin) for fault in priced.overflows])
+    # The faults of what stays are located in the cart that is answered.
+    return _answer(priced, menu, errors=tuple(fault.error() for fault in priced.faults[:MOST_FAULTS]))
 
 
-def _left(places: list[Place], path: Path) -> list[Place]:
-    """Return the places of the top-level lines that are left."""
-    return places[: path[0]] + places[path[0] + 1 :] if len(path) == 1 else places
+def _price(lines: Sequence[LineItem], menu: Menu, new_id: MakeId) -> Priced:
+    return price(lines, catalog=menu.catalog, sold_out=menu.sold_out, new_id=new_id)
 
 
-def _checked(
-    lines: Sequence[LineItem],
-    places: Sequence[Place],
-    menu: Menu,
-    new_id: MakeId,
-    *,
-    said: Said = None,
-    own: Sequence[OrderError] = (),
-) -> PricedCart:
-    """Return the cart as it is answered, or refuse all that is wrong with it; `own` are the new line's faults."""
-    priced = _priced(lines, places, menu)
-    faults = [_said_there(fault, said) for fault in (*priced.faults, *priced.overflows)]
-    listed = {(fault.code, fault.message) for fault in faults}
-    refuse([*faults, *(fault for fault in own if (fault.code, fault.message) not in listed)])
-    return _answered(lines, priced, menu, new_id)
+def _allowed(priced: Priced, menu: Menu, origin: Origin, *, added: Sequence[OrderError] = ()) -> PricedCart:
+    """Return the cart, or refuse all that is wrong with it; `added` are the faults of an item that was merged."""
+    if priced.faults or priced.overflows or added:
+        faults = [fault.error(origin) for fault in (*priced.faults, *priced.overflows)]
+        listed = {(fault.code, fault.message) for fault in faults}
+        _refuse([*faults, *(fault for fault in added if (fault.code, fault.message) not in listed)])
+    return _answer(priced, menu)
 
 
-def _priced(lines: Sequence[LineItem], places: Sequence[Place], menu: Menu) -> Priced:
-    return price(lines, places=places, whole=CART, catalog=menu.catalog, sold_out=menu.sold_out)
-
-
-def _answered(lines: Sequence[LineItem], priced: Priced, menu: Menu, new_id: MakeId) -> PricedCart:
-    return answer(
-        lines,
-        priced,
-        store_id=menu.store_id,
+def _answer(priced: Priced, menu: Menu, *, errors: tuple[OrderError, ...] = ()) -> PricedCart:
+    return PricedCart(
         catalog_set_id=menu.catalog_set_id,
-        catalog=menu.catalog,
-        new_id=new_id,
+        line_items=priced.lines,
+        store_id=menu.store_id,
+        amounts=priced.amounts,
+        errors=errors,
     )
 
 
-def _said_there(fault: OrderError, said: Said) -> OrderError:
-    """Return the fault of a quantity with the pointer to where the request says that quantity."""
-    if said is None or fault.pointer != pointer((said[0], "quantity", None)):
-        return fault
-    return replace(fault, pointer=said[1])
+def _refuse(faults: Sequence[OrderError]) -> None:
+    """Raise the problem that lists the faults, if there are any: 400 when something is unavailable, else 422."""
+    if not faults:
+        return
+    detail = faults[0].message if len(faults) == 1 else f"{len(faults)} faults in the cart: see errors."
+    unavailable = next((fault for fault in faults if fault.code == UNAVAILABLE), None)
+    listed = list(faults[:MOST_FAULTS])
+    if unavailable is None:
+        raise errors.ValidationFailed(detail, errors=listed)
+    # What decides the status is among what is listed.
+    raise errors.ItemUnavailable(
+        detail, errors=listed if unavailable in listed else [*listed[:-1], unavailable]
+    )

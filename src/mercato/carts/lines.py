@@ -1,15 +1,54 @@
-"""Lines as values: finding one at any depth, changing it, and telling whether two are the same choice."""
+"""Lines as values: counting them, finding one at any depth, changing it, and comparing two by their choices."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from mercato import errors
-from mercato.carts.model import CartModifierGroup, LineItem
+from mercato.carts.faults import AS_SENT, Origin, Path
+from mercato.carts.model import MOST_DEPTH, MOST_LINES, CartModifierGroup, LineItem
 
-Path = tuple[int, ...]
-"""From a cart to one of its lines: index, then (group, index) for every level below."""
+
+def check_bounds(lines: Sequence[LineItem], origin: Origin = AS_SENT) -> None:
+    """Refuse more lines than a cart may have, and modifiers nested too deep. Raises ValidationFailed.
+
+    It comes before everything else and stops at the first fault, so that all that follows is bounded.
+    """
+    count, level = 0, lines
+    for _ in range(MOST_DEPTH + 1):
+        count += len(level)
+        below: list[LineItem] = []
+        for line in level:
+            for group in line.modifier_groups:
+                below += group.line_items
+        if not below and count <= MOST_LINES:
+            return
+        if count > MOST_LINES:
+            break
+        level = below
+    _refuse_first(lines, origin)
+
+
+def _refuse_first(lines: Sequence[LineItem], origin: Origin) -> None:
+    """Raise for the first line, in the cart's order, that is too deep or too many."""
+    for count, path in enumerate(_paths(lines), start=1):
+        if len(path) > 2 * MOST_DEPTH + 1:
+            message = f"Modifiers may be nested at most {MOST_DEPTH} deep."
+            raise errors.ValidationFailed.at(origin.pointer(path), message)
+        if count > MOST_LINES:
+            at = path[:1] if path[0] == origin.item else ()
+            message = f"A cart may have at most {MOST_LINES} lines, modifiers included."
+            raise errors.ValidationFailed.at(origin.pointer(at), message)
+
+
+def _paths(lines: Sequence[LineItem], above: Path = ()) -> Iterator[Path]:
+    """Yield the path of each line, modifiers included, in the cart's order."""
+    for index, line in enumerate(lines):
+        path = (*above, index)
+        yield path
+        for number, group in enumerate(line.modifier_groups):
+            yield from _paths(group.line_items, (*path, number))
 
 
 def get_path(lines: Sequence[LineItem], line_item_id: UUID) -> Path:

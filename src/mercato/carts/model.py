@@ -39,7 +39,7 @@ NewQuantity = Annotated[
 ]
 
 
-# No line can hold itself, so that the collector need not look at them: thousands are remembered (`carts.known`).
+# No line can hold itself, so that the garbage collector needn't track them.
 
 
 class LineItem(Wire, gc=False):

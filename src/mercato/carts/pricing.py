@@ -1,23 +1,29 @@
-"""What a cart costs, and everything that is wrong with it, by one CatalogSet. Integers of minor units only.
+"""What a cart costs by one CatalogSet, and everything that is wrong with it. Integers of minor units only.
 
 A unit of a line costs the item's own price and what its modifiers cost, at every depth alike. A group's free
 units are its cheapest by the choices' own prices; modifiers of a free choice cost what they cost.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from mercato import errors
-from mercato.carts.known import Reading
-from mercato.carts.model import CartModifierGroup, LineItem
-from mercato.carts.places import Place, pointer
-from mercato.carts.plain import Walk, cheapest
+from mercato.carts.faults import Fault, Path
+from mercato.carts.model import (
+    CartAmounts,
+    CartModifierGroup,
+    LineItem,
+    LineItemAmounts,
+    PricedLineItem,
+    PricedModifierGroup,
+)
 from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
-from mercato.catalog.money import LEAST, MOST
-from mercato.errors import OrderError
+from mercato.catalog.money import LEAST, MOST, scaled
+from mercato.clock import MakeId
 
 UNAVAILABLE: Final = errors.ItemUnavailable.code
 REQUIRED: Final = errors.ModifierRequired.code
@@ -27,253 +33,277 @@ INVALID: Final = errors.ValidationFailed.code
 MOST_FAULTS: Final = 100
 """Faults listed in one refusal."""
 
-Chosen = list[tuple[int, CartModifierGroup]]
-"""What was chosen from one group, in as many parts as it was sent in, each with its index."""
+_Part = tuple[int, CartModifierGroup, PricedModifierGroup]
+"""One of the parts in which a line sends a group: its index, as it was sent, and as it is answered."""
 
 
-class Priced(msgspec.Struct, frozen=True):
-    """What became of the lines. `units`: what one unit of each costs, None when something in it can't be had.
+class Priced(Struct, frozen=True):
+    """Lines with prices and ids, and what they cost together: `total` is None when one of them has no price.
 
-    `unavailable` holds the identity (`id`) of every line, nested ones too, that has no price. `faults` are what
-    the set says against the cart; `overflows` are amounts that can't be written down at all. `as_sent` tells of
-    each line whether all below it can be answered as it was sent, ids included; `readings` are of those lines that
-    can be answered as they were answered before.
+    `faults` are what the CatalogSet allows no order for; `overflows` are amounts that 64 bits can't hold.
     """
 
-    units: tuple[int | None, ...]
-    total: int
-    faults: tuple[OrderError, ...]
-    overflows: tuple[OrderError, ...]
-    unavailable: frozenset[int]
-    as_sent: tuple[bool, ...]
-    readings: tuple[Reading | None, ...]
+    lines: list[PricedLineItem]
+    total: int | None
+    amounts: CartAmounts | UnsetType
+    faults: tuple[Fault, ...]
+    overflows: tuple[Fault, ...]
 
 
 def price(
-    lines: Sequence[LineItem],
-    *,
-    places: Iterable[Place],
-    whole: Place,
-    catalog: CompiledCatalog,
-    sold_out: Collection[UUID],
+    lines: Sequence[LineItem], *, catalog: CompiledCatalog, sold_out: Collection[UUID], new_id: MakeId
 ) -> Priced:
-    """Return what the lines cost and all that is wrong with them; nothing is raised.
+    """Price the lines and find all that is wrong with them; nothing is raised.
 
-    `places` says where each line stands in the request, `whole` where they stand together. The lines must have
-    been found to be within bounds (`check_bounds`).
+    The lines must be within bounds (`check_bounds`). Each keeps its id, except one that a line before it has already.
     """
-    found = _plain(lines, catalog, sold_out)
-    if found is not None:
-        return found
-    pricing = _Pricing(catalog, sold_out)
-    total = 0
-    units: list[int | None] = []
-    for line, place in zip(lines, places, strict=True):
-        unit = pricing.top(line, place)
-        units.append(unit)
-        if unit is not None:
-            pricing.check_range(unit * line.quantity, place)
-            total += unit * line.quantity
-    pricing.check_quantities(lines)
-    if not pricing.overflows:
-        pricing.check_range(total, whole)
+    pricing = _Pricing(catalog, sold_out, new_id)
+    priced: list[PricedLineItem] = []
+    limited: list[tuple[int, LineItem, CompiledItem]] = []
+    total, is_complete = 0, True
+    for index, line in enumerate(lines):
+        item = catalog.items.get(line.item_id.int)
+        if item is None:
+            priced.append(pricing.unknown_item(line, (index,)))
+            is_complete = False
+            continue
+        if item.maximum_quantity is not None:
+            limited.append((index, line, item))
+        answered, unit = pricing.line(line, item, item.price, (index,))
+        priced.append(answered)
+        if unit is None:
+            is_complete = False
+            continue
+        cost = unit * line.quantity
+        total += cost
+        if not LEAST <= cost <= MOST:
+            pricing.overflow((index,))
+    if limited:
+        pricing.check_quantities(limited)
+    if not LEAST <= total <= MOST and not pricing.overflows:
+        pricing.overflow(())
+    if len(set(pricing.ids)) != len(pricing.ids):
+        _replace_duplicate_ids(priced, set(), new_id)
+    amounts: CartAmounts | UnsetType = UNSET
+    if is_complete:
+        text = scaled(total, catalog.scale)
+        amounts = CartAmounts(currency=catalog.currency, sub_total=text, total=text)
     return Priced(
-        units=tuple(units),
-        total=total,
+        lines=priced,
+        total=total if is_complete else None,
+        amounts=amounts,
         faults=tuple(pricing.faults),
         overflows=tuple(pricing.overflows),
-        unavailable=frozenset(pricing.unavailable),
-        as_sent=(False,) * len(lines),
-        readings=(None,) * len(lines),
     )
 
 
-def _plain(lines: Sequence[LineItem], catalog: CompiledCatalog, sold_out: Collection[UUID]) -> Priced | None:
-    walk = Walk(catalog)
-    units = walk.units(lines, sold_out)
-    if units is None:
-        return None
-    total = sum([unit * line.quantity for unit, line in zip(units, lines, strict=True)])
-    if not LEAST <= total <= MOST:
-        return None
-    # Ids that are there twice are given anew, and which line keeps its own is for who writes them.
-    are_unique = len(set(walk.ids)) == len(walk.ids)
-    as_sent = tuple(walk.complete) if are_unique else (False,) * len(lines)
-    readings = tuple(walk.readings) if are_unique else (None,) * len(lines)
-    return Priced(tuple(units), total, (), (), frozenset(), as_sent, readings)
-
-
-def refuse(faults: Sequence[OrderError]) -> None:
-    """Raise the problem that lists the faults, if there are any: 400 when something can't be had, else 422."""
-    if not faults:
-        return
-    detail = faults[0].message if len(faults) == 1 else f"{len(faults)} faults in the cart: see errors."
-    gone = next((fault for fault in faults if fault.code == UNAVAILABLE), None)
-    listed = list(faults[:MOST_FAULTS])
-    if gone is None:
-        raise errors.ValidationFailed(detail, errors=listed)
-    # What decides the status is among what is listed.
-    raise errors.ItemUnavailable(detail, errors=listed if gone in listed else [*listed[:-1], gone])
-
-
 class _Pricing:
-    """One walk over a cart's lines."""
+    """One pass over a cart. `ids` are those of all its lines, as numbers: a UUID's own hash is Python code."""
 
-    def __init__(self, catalog: CompiledCatalog, sold_out: Collection[UUID]) -> None:
+    __slots__ = ("_groups", "_items", "_new_id", "_scale", "_sold_out", "faults", "ids", "overflows")
+
+    def __init__(self, catalog: CompiledCatalog, sold_out: Collection[UUID], new_id: MakeId) -> None:
         self._items = catalog.items
         self._groups = catalog.groups
-        self._sold_out = {item_id.int for item_id in sold_out}
-        self._tops: list[tuple[CompiledItem | None, Place]] = []
-        self.faults: list[OrderError] = []
-        self.overflows: list[OrderError] = []
-        self.unavailable: set[int] = set()
+        self._scale = catalog.scale
+        self._sold_out = {item_id.int for item_id in sold_out} if sold_out else set()
+        self._new_id = new_id
+        self.ids: list[int] = []
+        self.faults: list[Fault] = []
+        self.overflows: list[Fault] = []
 
-    def top(self, line: LineItem, place: Place) -> int | None:
-        """Return what one unit of a top-level line costs."""
-        item = self._items.get(line.item_id.int)
-        self._tops.append((item, place))
-        if item is None:
-            self._gone(line, f"Item {line.item_id} is not in the store's current CatalogSet.", place)
-            return None
-        if item.price is None:
-            # It is looked at all the same, so that all faults are told at once, but one line is one fault.
-            self._unit(line, item, 0, place)
-            if not self._is_out(line, item):
-                self._gone(line, f"{item.name or line.item_id} is not sold by itself.", place)
-            return None
-        return self._unit(line, item, item.price, place)
+    def line(
+        self, line: LineItem, item: CompiledItem, own: int | None, path: Path
+    ) -> tuple[PricedLineItem, int | None]:
+        """Return the line priced, and what a unit of it costs; None when something in it is unavailable.
 
-    def check_range(self, amount: int, place: Place) -> None:
-        """Note an amount that int64 minor units can't hold."""
-        if not LEAST <= amount <= MOST:
-            message = "The amount is out of range."
-            self.overflows.append(OrderError(code=INVALID, message=message, pointer=pointer(place)))
+        `own` is the item's own price where the line stands, None when it isn't sold by itself.
+        """
+        line_id = line.line_item_id or self._new_id()
+        self.ids.append(line_id.int)
+        unit = own
+        is_out = not item.available or line.item_id.int in self._sold_out
+        if is_out:
+            self._fault(UNAVAILABLE, f"{item.name or line.item_id} is sold out.", path)
+            unit = None
+        groups: list[PricedModifierGroup] = []
+        if line.modifier_groups or item.groups:
+            extra = self._modifiers(line, item, groups, path)
+            unit = None if unit is None or extra is None else unit + extra
+        if own is None and not is_out:
+            self._fault(UNAVAILABLE, f"{item.name or line.item_id} is not sold by itself.", path)
+        amounts: LineItemAmounts | UnsetType = UNSET
+        if unit is not None and len(path) == 1:
+            scale = self._scale
+            amounts = LineItemAmounts(
+                unit_price=scaled(unit, scale), total=scaled(unit * line.quantity, scale)
+            )
+        priced = PricedLineItem(
+            item_id=line.item_id,
+            modifier_groups=groups,
+            quantity=line.quantity,
+            line_item_id=line_id,
+            amounts=amounts,
+            unavailable=True if unit is None else UNSET,
+        )
+        return priced, unit
 
-    def check_quantities(self, lines: Sequence[LineItem]) -> None:
+    def unknown_item(self, line: LineItem, path: Path) -> PricedLineItem:
+        """Return a line of the cart whose item the CatalogSet lacks."""
+        self._fault(UNAVAILABLE, f"Item {line.item_id} is not in the store's current CatalogSet.", path)
+        return self._unpriced(line)
+
+    def check_quantities(self, lines: Sequence[tuple[int, LineItem, CompiledItem]]) -> None:
         """Note every item of which the cart has more units, over all top-level lines, than one may buy."""
         units: dict[Key, int] = {}
-        for line, (item, place) in zip(lines, self._tops, strict=True):
-            if item is not None and item.maximum_quantity is not None:
-                key = line.item_id.int
-                units[key] = had = units.get(key, 0) + line.quantity
-                if had > item.maximum_quantity:
-                    message = f"At most {item.maximum_quantity} of {item.name or line.item_id} can be bought."
-                    self._fault(INVALID, message, (place, "quantity", None))
+        for index, line, item in lines:
+            key = line.item_id.int
+            units[key] = count = units.get(key, 0) + line.quantity
+            if item.maximum_quantity is not None and count > item.maximum_quantity:
+                message = f"At most {item.maximum_quantity} of {item.name or line.item_id} can be bought."
+                self._fault(INVALID, message, (index,), "/quantity")
 
-    def _unit(self, line: LineItem, item: CompiledItem, own: int, place: Place) -> int | None:
-        """Return what one unit costs, given the item's own price where it stands."""
-        unit: int | None = own
-        if self._is_out(line, item):
-            self._gone(line, f"{item.name or line.item_id} is sold out.", place)
-            unit = None
-        if not line.modifier_groups and not item.groups:
-            return unit
-        chosen = _by_group(line)
+    def overflow(self, path: Path) -> None:
+        """Note an amount that int64 minor units can't hold."""
+        self.overflows.append(Fault(INVALID, "The amount is out of range.", path))
+
+    def _modifiers(
+        self, line: LineItem, item: CompiledItem, answered: list[PricedModifierGroup], path: Path
+    ) -> int | None:
+        """Return what the modifiers of one unit cost. The groups are added to `answered` as they were sent.
+
+        A group that is sent in parts is one group all the same.
+        """
+        chosen: dict[Key, list[_Part]] = {}
+        for number, part in enumerate(line.modifier_groups):
+            group = PricedModifierGroup(modifier_group_id=part.modifier_group_id, line_items=[])
+            answered.append(group)
+            chosen.setdefault(part.modifier_group_id.int, []).append((number, part, group))
+        total: int | None = 0
         for key, parts in chosen.items():
-            group = self._groups.get(key) if key in item.groups else None
-            extra = None if group is None else self._group(group, parts, place)
-            if group is None:
-                self._lacks_group(item, parts, place)
-            unit = None if unit is None or extra is None else unit + extra
-        for key in dict.fromkeys(item.groups):
-            if key not in chosen:
-                self._check_units(self._groups[key], 0, {}, (place, "modifierGroups", None))
-        if unit is None:
-            self.unavailable.add(id(line))
-        return unit
-
-    def _is_out(self, line: LineItem, item: CompiledItem) -> bool:
-        return not item.available or line.item_id.int in self._sold_out
-
-    def _group(self, group: CompiledGroup, parts: Chosen, place: Place) -> int | None:
-        """Return what the choices cost together; None when one of them can't be had."""
-        extra: int | None = 0
-        had = 0
-        bounded: dict[Key, tuple[int, int]] = {}
-        costs: list[tuple[int, int]] = []
-        for line, at in _lines(parts, place):
-            quantity, key = line.quantity, line.item_id.int
-            had += quantity
-            item, own = self._items.get(key), group.choices.get(key)
-            if own is None or item is None:
-                # Its units count all the same: the customer has chosen, and is told once that it is gone.
-                message = (
-                    f"{group.name or 'The group'} has no choice {line.item_id} in the current CatalogSet."
-                )
-                self._gone(line, message, at)
-                extra = None
+            extra = None
+            if key in item.groups:
+                extra = self._group(self._groups[key], parts, path)
             else:
-                # Most choices are nothing but themselves: looking once more costs as much as all the rest.
-                plain = item.available and not (item.groups or line.modifier_groups or key in self._sold_out)
-                unit = own if plain else self._unit(line, item, own, at)
-                extra = None if extra is None or unit is None else extra + quantity * unit
-                costs.append((own, quantity))
-            most = _most_of(item, group)
-            if most is not None:
-                bounded[key] = most, bounded.get(key, (most, 0))[1] + quantity
-        self._check_units(group, had, bounded, (place, "modifierGroups", parts[0][0]))
-        if group.free and extra is not None:
-            extra -= cheapest(costs, group.free)
-        return extra
+                self._unknown_group(item, parts, path)
+            total = None if total is None or extra is None else total + extra
+        for key in dict.fromkeys(item.groups):
+            if key not in chosen and self._groups[key].minimum > 0:
+                self._check_rules(self._groups[key], 0, {}, path, "/modifierGroups")
+        return total
 
-    def _check_units(
-        self, group: CompiledGroup, had: int, bounded: Mapping[Key, tuple[int, int]], where: Place
+    def _group(self, group: CompiledGroup, parts: Sequence[_Part], path: Path) -> int | None:
+        """Return what the choices of a group cost together."""
+        total: int | None = 0
+        units = 0
+        limited: dict[Key, int] = {}
+        costs: list[tuple[int, int]] = []
+        for number, part, answered in parts:
+            for index, choice in enumerate(part.line_items):
+                key, quantity = choice.item_id.int, choice.quantity
+                units += quantity
+                own, item, unit = group.choices.get(key), self._items.get(key), None
+                if own is None or item is None:
+                    # Its units count all the same: the customer chose it, and hears once that it is unavailable.
+                    name = group.name or "The group"
+                    message = f"{name} has no choice {choice.item_id} in the current CatalogSet."
+                    self._fault(UNAVAILABLE, message, (*path, number, index))
+                    priced = self._unpriced(choice)
+                elif item.groups or choice.modifier_groups or not item.available or key in self._sold_out:
+                    priced, unit = self.line(choice, item, own, (*path, number, index))
+                else:
+                    # Most choices have nothing below them: a call for each costs as much as all the rest.
+                    unit = own
+                    line_id = choice.line_item_id or self._new_id()
+                    self.ids.append(line_id.int)
+                    priced = PricedLineItem(
+                        item_id=choice.item_id, modifier_groups=[], quantity=quantity, line_item_id=line_id
+                    )
+                answered.line_items.append(priced)
+                total = None if total is None or unit is None else total + quantity * unit
+                if own is not None:
+                    costs.append((own, quantity))
+                if group.maximum_per_item is not None or (
+                    item is not None and item.maximum_quantity is not None
+                ):
+                    limited[key] = limited.get(key, 0) + quantity
+        if limited or units < group.minimum or (group.maximum is not None and units > group.maximum):
+            self._check_rules(group, units, limited, (*path, parts[0][0]))
+        if group.free and total is not None:
+            total -= _cheapest(costs, group.free)
+        return total
+
+    def _check_rules(
+        self, group: CompiledGroup, units: int, limited: Mapping[Key, int], path: Path, member: str = ""
     ) -> None:
-        """Note when a group has too few or too many units, or one choice (most, units) has; one fault a group."""
+        """Note when a group has too few or too many units, or one of its `limited` choices has; one fault a group."""
         name = group.name or "The group"
-        if had < group.minimum:
-            self._fault(REQUIRED, f"{name}: choose at least {group.minimum}, not {had}.", where)
-        elif group.maximum is not None and had > group.maximum:
-            self._fault(EXCEEDED, f"{name}: choose at most {group.maximum}, not {had}.", where)
+        if units < group.minimum:
+            self._fault(REQUIRED, f"{name}: choose at least {group.minimum}, not {units}.", path, member)
+        elif group.maximum is not None and units > group.maximum:
+            self._fault(EXCEEDED, f"{name}: choose at most {group.maximum}, not {units}.", path, member)
         else:
-            for most, units in bounded.values():
-                if units > most:
-                    message = f"{name}: choose at most {most} of one choice, not {units}."
-                    self._fault(EXCEEDED, message, where)
+            for key, count in limited.items():
+                item = self._items.get(key)
+                limits = (group.maximum_per_item, None if item is None else item.maximum_quantity)
+                most = min(limit for limit in limits if limit is not None)
+                if count > most:
+                    message = f"{name}: choose at most {most} of one choice, not {count}."
+                    self._fault(EXCEEDED, message, path, member)
                     return
 
-    def _lacks_group(self, item: CompiledItem, parts: Chosen, place: Place) -> None:
-        index, group = parts[0]
-        message = (
-            f"{item.name or 'The item'} has no modifier group {group.modifier_group_id} "
-            "in the current CatalogSet."
+    def _unknown_group(self, item: CompiledItem, parts: Sequence[_Part], path: Path) -> None:
+        number, group, _ = parts[0]
+        name = item.name or "The item"
+        message = f"{name} has no modifier group {group.modifier_group_id} in the current CatalogSet."
+        self._fault(UNAVAILABLE, message, (*path, number))
+        for _, part, answered in parts:
+            for line in part.line_items:
+                answered.line_items.append(self._unpriced(line, below=True))
+
+    def _unpriced(self, line: LineItem, *, unavailable: bool = True, below: bool = False) -> PricedLineItem:
+        """Return a line that can't be priced; `below`: nor can its modifiers."""
+        line_id = line.line_item_id or self._new_id()
+        self.ids.append(line_id.int)
+        return PricedLineItem(
+            item_id=line.item_id,
+            line_item_id=line_id,
+            quantity=line.quantity,
+            modifier_groups=[
+                PricedModifierGroup(
+                    modifier_group_id=group.modifier_group_id,
+                    line_items=[
+                        self._unpriced(choice, unavailable=below, below=below) for choice in group.line_items
+                    ],
+                )
+                for group in line.modifier_groups
+            ],
+            unavailable=unavailable or UNSET,
         )
-        self._fault(UNAVAILABLE, message, (place, "modifierGroups", index))
-        stack = [line for _, part in parts for line in part.line_items]
-        while stack:
-            line = stack.pop()
-            self.unavailable.add(id(line))
-            stack += [below for group in line.modifier_groups for below in group.line_items]
 
-    def _gone(self, line: LineItem, message: str, place: Place) -> None:
-        self.unavailable.add(id(line))
-        self._fault(UNAVAILABLE, message, place)
-
-    def _fault(self, code: str, message: str, place: Place) -> None:
-        # What can't be had is at most a few per line, and decides the status; broken rules may be any number.
+    def _fault(self, code: str, message: str, path: Path, member: str = "") -> None:
+        # What is unavailable is at most a few per line, and decides the status; broken rules may be any number.
         if code == UNAVAILABLE or len(self.faults) < MOST_FAULTS:
-            self.faults.append(OrderError(code=code, message=message, pointer=pointer(place)))
+            self.faults.append(Fault(code, message, path, member))
 
 
-def _by_group(line: LineItem) -> dict[Key, Chosen]:
-    """Return what was chosen from each group: a group that is sent in parts is one group all the same."""
-    chosen: dict[Key, Chosen] = {}
-    for index, group in enumerate(line.modifier_groups):
-        chosen.setdefault(group.modifier_group_id.int, []).append((index, group))
-    return chosen
+def _cheapest(costs: list[tuple[int, int]], free: int) -> int:
+    """Return what the cheapest units cost, given (price of a unit, units)."""
+    waived = 0
+    for own, quantity in sorted(costs):
+        units = min(free, quantity)
+        waived += units * own
+        free -= units
+    return waived
 
 
-def _lines(parts: Chosen, place: Place) -> Iterator[tuple[LineItem, Place]]:
-    """Yield the choices, each with its place in the request."""
-    for index, part in parts:
-        where = place, "modifierGroups", index
-        for number, line in enumerate(part.line_items):
-            yield line, (where, "lineItems", number)
-
-
-def _most_of(item: CompiledItem | None, group: CompiledGroup) -> int | None:
-    """Return how many units of the item the group may have, by its own maximum or the item's."""
-    own = None if item is None else item.maximum_quantity
-    if own is None or group.maximum_per_item is None:
-        return group.maximum_per_item if own is None else own
-    return min(own, group.maximum_per_item)
+def _replace_duplicate_ids(lines: list[PricedLineItem], seen: set[int], new_id: MakeId) -> None:
+    """Give a new id to every line that has the id of one before it."""
+    for index, line in enumerate(lines):
+        line_id = line.line_item_id
+        while line_id.int in seen:
+            line_id = new_id()
+        seen.add(line_id.int)
+        lines[index] = replace(line, line_item_id=line_id)
+        for group in line.modifier_groups:
+            _replace_duplicate_ids(group.line_items, seen, new_id)

@@ -102,7 +102,7 @@ class CompiledHours(msgspec.Struct, frozen=True, array_like=True):
         return self.windows is None or any(start <= second < end for start, end in self.windows)
 
 
-class CompiledCatalog(msgspec.Struct, frozen=True, weakref=True):
+class CompiledCatalog(msgspec.Struct, frozen=True):
     """A CatalogSet as pricing reads it: everything by Key, every amount in minor units of the currency.
 
     `reaches` lists the distinct answers to "through which catalogs can an item be bought?": one bit for each of

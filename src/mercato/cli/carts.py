@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 from typing import Final
 
+from mercato.carts.lines import check_bounds
 from mercato.carts.model import LineItem
-from mercato.carts.places import CART, check_bounds, in_cart
 from mercato.carts.pricing import price
 from mercato.catalog.model import CompiledCatalog
 from mercato.catalog.money import scaled
 from mercato.cli.failures import UnusableError
 from mercato.cli.sources import read_file
+from mercato.clock import new_id
 from mercato.errors import OrderError, Problem
 from mercato.settings import MiB
 from mercato.wire import Decoder, Wire
@@ -46,7 +47,7 @@ def compare_carts(files: Iterable[str], before: CompiledCatalog, after: Compiled
 def _compared(file: str, before: CompiledCatalog, after: CompiledCatalog) -> CartChange:
     try:
         lines = _read(read_file(file, most=MiB)).line_items
-        check_bounds(lines, in_cart(lines))
+        check_bounds(lines)
     except Problem as problem:
         raise UnusableError(f"{file} holds no cart: {problem.detail}") from None
     old, _ = _priced(lines, before)
@@ -55,6 +56,8 @@ def _compared(file: str, before: CompiledCatalog, after: CompiledCatalog) -> Car
 
 
 def _priced(lines: list[LineItem], catalog: CompiledCatalog) -> tuple[str | None, list[OrderError]]:
-    priced = price(lines, places=in_cart(lines), whole=CART, catalog=catalog, sold_out=())
-    faults = [*priced.faults, *priced.overflows]
-    return (None, faults) if faults else (f"{scaled(priced.total, catalog.scale)} {catalog.currency}", [])
+    priced = price(lines, catalog=catalog, sold_out=(), new_id=new_id)
+    faults = [fault.error() for fault in (*priced.faults, *priced.overflows)]
+    if faults or priced.total is None:
+        return None, faults
+    return f"{scaled(priced.total, catalog.scale)} {catalog.currency}", []

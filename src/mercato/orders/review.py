@@ -3,16 +3,14 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Final, cast
-from uuid import UUID
+from typing import Final
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct
 
 from mercato import errors
-from mercato.carts.answer import Ids, amounts_of, cart_amounts
-from mercato.carts.known import Reading
-from mercato.carts.model import CartModifierGroup, LineItem, LineItemAmounts
-from mercato.carts.places import CART, check_bounds, in_cart, pointer
+from mercato.carts.faults import AS_SENT
+from mercato.carts.lines import check_bounds
+from mercato.carts.model import LineItem, PricedLineItem
 from mercato.carts.pricing import Priced, price
 from mercato.catalog.model import CompiledCatalog
 from mercato.catalog.money import scaled
@@ -68,11 +66,10 @@ def review(
     Raises InvalidRequest or ValidationFailed for all that is wrong with the request itself, at once.
     """
     lines = order.cart.line_items
-    places = in_cart(lines)
-    check_bounds(lines, places)
+    check_bounds(lines)
     asked, faults = read(order, catalog.currency, catalog.scale, now)
     sold_out = frozenset(store.unavailable_at(asked.at))
-    priced = price(lines, places=places, whole=CART, catalog=catalog, sold_out=sold_out)
+    priced = price(lines, catalog=catalog, sold_out=sold_out, new_id=new_id)
     sums = _sums(priced, catalog, asked.tip)
     faults += [Found(fault.pointer, fault.message, form=False) for fault in _out_of_range(priced, sums)]
     if faults:
@@ -83,7 +80,12 @@ def review(
         currency=catalog.currency,
         lines=tuple(lines),
         fulfillment=asked.fulfillment,
-        cart=_cart(lines, priced, store=store, catalog=catalog, new_id=new_id),
+        cart=OrderCart(
+            catalog_set_id=store.catalog_set_id,
+            line_items=_order_lines(priced.lines, catalog),
+            store_id=store.id,
+            amounts=priced.amounts,
+        ),
         sums=sums,
         reasons=tuple(islice(reasons, MOST_REASONS)),
         total=asked.total,
@@ -91,7 +93,7 @@ def review(
 
 
 def _sums(priced: Priced, catalog: CompiledCatalog, tip: int) -> Sums | None:
-    if None in priced.units:
+    if priced.total is None:
         return None
     return Sums(currency=catalog.currency, scale=catalog.scale, sub_total=priced.total, tip=tip)
 
@@ -99,7 +101,7 @@ def _sums(priced: Priced, catalog: CompiledCatalog, tip: int) -> Sums | None:
 def _out_of_range(priced: Priced, sums: Sums | None) -> Sequence[OrderError]:
     """Return the amounts that can't be written down; the tip's share in it only when the cart alone has none."""
     if priced.overflows or sums is None:
-        return priced.overflows
+        return [fault.error() for fault in priced.overflows]
     try:
         sums.check_range()
     except ValidationFailed as fault:
@@ -122,7 +124,7 @@ def _reasons(
     """Yield every reason against the order: its content, then the store, then how it is handed over."""
     if not lines:
         yield _reason(errors.CartEmpty, "The cart has no line items.", "/cart/lineItems")
-    yield from priced.faults
+    yield from (fault.error() for fault in priced.faults)
     if reason_at(store, catalog, asked.at) is not AvailabilityReason.OPEN:
         closed = availability_of(store, catalog, asked.at)
         scheduled = asked.fulfillment.schedule_type is ScheduleType.SCHEDULED
@@ -143,13 +145,13 @@ def _unsold(
     local = at.astimezone(zone(store.timezone))
     if not catalog.is_open(local):
         return
-    told = {fault.pointer for fault in priced.faults if fault.code == errors.ItemUnavailable.code}
-    for line, place in zip(lines, in_cart(lines), strict=True):
+    unavailable = {fault.path for fault in priced.faults if fault.code == errors.ItemUnavailable.code}
+    for index, line in enumerate(lines):
         item = catalog.items.get(line.item_id.int)
-        if item is not None and not catalog.is_sold(item, local) and (where := pointer(place)) not in told:
+        if item is not None and not catalog.is_sold(item, local) and (index,) not in unavailable:
             name = item.name or line.item_id
             message = f"{name} is not on offer on {local:%A} at {local:%H:%M:%S}, the store's time."
-            yield _reason(errors.ItemUnavailable, message, where)
+            yield _reason(errors.ItemUnavailable, message, AS_SENT.pointer((index,)))
 
 
 def _mode(fulfillment: Fulfillment, store: StoreRow) -> Iterator[OrderError]:
@@ -193,73 +195,23 @@ def _reason(kind: type[errors.Problem], message: str, at: str | None) -> OrderEr
 # --- the cart as it is answered -------------------------------------------------------------------
 
 
-def _cart(
-    lines: Sequence[LineItem], priced: Priced, *, store: StoreRow, catalog: CompiledCatalog, new_id: MakeId
-) -> OrderCart:
-    write = _Writer(priced.unavailable, catalog, new_id).top
-    return OrderCart(
-        catalog_set_id=store.catalog_set_id,
-        line_items=tuple(
-            write(line, unit, reading, scale=catalog.scale, as_sent=as_sent)
-            for line, unit, reading, as_sent in zip(
-                lines, priced.units, priced.readings, priced.as_sent, strict=True
-            )
-        ),
-        store_id=store.id,
-        amounts=cart_amounts(priced, catalog),
-    )
-
-
-class _Writer:
-    """Writes lines as `carts.answer` does, with their names."""
-
-    def __init__(self, unavailable: frozenset[int], catalog: CompiledCatalog, new_id: MakeId) -> None:
-        self._unavailable = unavailable
-        self._items = catalog.items
-        self._id = Ids(new_id).give
-
-    def top(
-        self, line: LineItem, unit: int | None, reading: Reading | None, *, scale: int, as_sent: bool
-    ) -> OrderLine:
-        """Return a line of the cart itself."""
-        written = None if reading is None else reading.written.get(OrderLine)
-        if written is None:
-            written = self.line(line, amounts_of(unit, line.quantity, scale), as_sent=as_sent)
-            if reading is not None:
-                reading.written[OrderLine] = written
-        return cast("OrderLine", written)
-
-    def line(
-        self, line: LineItem, amounts: LineItemAmounts | UnsetType = UNSET, *, as_sent: bool = False
-    ) -> OrderLine:
-        item = self._items.get(line.item_id.int)
-        write = self._group_as_sent if as_sent else self._group
-        return OrderLine(
+def _order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tuple[OrderLine, ...]:
+    """Return the lines with the names of their items."""
+    named = []
+    for line in lines:
+        groups = []
+        for group in line.modifier_groups:
+            below = _order_lines(group.line_items, catalog)
+            groups.append(OrderModifierGroup(modifier_group_id=group.modifier_group_id, line_items=below))
+        item = catalog.items.get(line.item_id.int)
+        order_line = OrderLine(
             item_id=line.item_id,
-            line_item_id=self._id(line.line_item_id),
+            line_item_id=line.line_item_id,
             quantity=line.quantity,
-            modifier_groups=tuple(map(write, line.modifier_groups)) if line.modifier_groups else (),
+            modifier_groups=tuple(groups),
             name=UNSET if item is None else item.name or UNSET,
-            amounts=amounts,
-            unavailable=True if id(line) in self._unavailable else UNSET,
+            amounts=line.amounts,
+            unavailable=line.unavailable,
         )
-
-    def _group(self, group: CartModifierGroup) -> OrderModifierGroup:
-        return OrderModifierGroup(
-            modifier_group_id=group.modifier_group_id, line_items=tuple(map(self.line, group.line_items))
-        )
-
-    def _group_as_sent(self, group: CartModifierGroup) -> OrderModifierGroup:
-        """Return a group whose choices have ids of their own, and nothing below them."""
-        items = self._items
-        choices = [
-            OrderLine(
-                item_id=choice.item_id,
-                line_item_id=cast("UUID", choice.line_item_id),
-                quantity=choice.quantity,
-                modifier_groups=(),
-                name=items[choice.item_id.int].name or UNSET,
-            )
-            for choice in group.line_items
-        ]
-        return OrderModifierGroup(modifier_group_id=group.modifier_group_id, line_items=tuple(choices))
+        named.append(order_line)
+    return tuple(named)

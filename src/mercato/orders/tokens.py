@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Struct
 
 from mercato import mac
-from mercato.carts.known import LINES
 from mercato.carts.model import LineItem
 from mercato.clock import MakeId, rfc3339
 from mercato.errors import OrderError, OrderTokenInvalid
@@ -197,10 +196,7 @@ def _cart(lines: Sequence[LineItem]) -> bytes:
     """Return the lines as bytes, the same however the same choices are ordered or split."""
     units: dict[bytes, int] = {}
     for line in lines:
-        known = LINES.find(line)
-        choice = _choice(line) if known is None or known.choice is None else known.choice
-        if known is not None:
-            known.choice = choice
+        choice = _choice(line)
         units[choice] = units.get(choice, 0) + line.quantity
     return _units(units)
 

@@ -1,8 +1,14 @@
 """The cart helpers of the Marketfront surface: nothing of a cart is kept, everything comes from the request."""
 
 from mercato import errors
-from mercato.carts.changes import Menu, Named, add_item, named, remove_item, update_item
-from mercato.carts.known import reader
+from mercato.carts.changes import (
+    CatalogRef,
+    Menu,
+    add_item,
+    get_catalog_ref,
+    remove_item,
+    update_item,
+)
 from mercato.carts.model import (
     AddCartItemRequest,
     PricedCart,
@@ -21,7 +27,6 @@ CARTS = "/v1/marketfront/carts"
     CARTS + "/add",
     summary="Add item to cart",
     takes=AddCartItemRequest,
-    reader=reader(AddCartItemRequest),
     returns=PricedCart,
     rate=Rate.READ,
     problems=(
@@ -38,7 +43,7 @@ async def add_cart_item(call: Call[AddCartItemRequest, None]) -> PricedCart:
     A line with the same item and modifiers gets more units, any other item a line of its own. A cart of an earlier
     CatalogSet comes back with the current one.
     """
-    menu = await _menu(call.app, named(call.body))
+    menu = await _menu(call.app, get_catalog_ref(call.body))
     return add_item(call.body, menu, call.app.new_id)
 
 
@@ -46,7 +51,6 @@ async def add_cart_item(call: Call[AddCartItemRequest, None]) -> PricedCart:
     CARTS + "/remove",
     summary="Remove item from cart",
     takes=RemoveCartItemRequest,
-    reader=reader(RemoveCartItemRequest),
     returns=PricedCart,
     rate=Rate.READ,
     problems=(errors.StoreNotFound, errors.CatalogSetNotFound, errors.LineItemNotFound),
@@ -56,7 +60,7 @@ async def remove_cart_item(call: Call[RemoveCartItemRequest, None]) -> PricedCar
 
     What can't be had any more of the rest is marked `unavailable`; the cart has no `amounts` until it is gone.
     """
-    menu = await _menu(call.app, named(call.body))
+    menu = await _menu(call.app, get_catalog_ref(call.body))
     return remove_item(call.body, menu, call.app.new_id)
 
 
@@ -64,7 +68,6 @@ async def remove_cart_item(call: Call[RemoveCartItemRequest, None]) -> PricedCar
     CARTS + "/update",
     summary="Update item quantity",
     takes=UpdateCartItemRequest,
-    reader=reader(UpdateCartItemRequest),
     returns=PricedCart,
     rate=Rate.READ,
     problems=(
@@ -76,13 +79,13 @@ async def remove_cart_item(call: Call[RemoveCartItemRequest, None]) -> PricedCar
 )
 async def update_cart_item(call: Call[UpdateCartItemRequest, None]) -> PricedCart:
     """Give a line, a modifier's too, another quantity and return the cart priced. 0 removes the line."""
-    menu = await _menu(call.app, named(call.body))
+    menu = await _menu(call.app, get_catalog_ref(call.body))
     return update_item(call.body, menu, call.app.new_id)
 
 
-async def _menu(app: Runtime, asked: Named) -> Menu:
+async def _menu(app: Runtime, ref: CatalogRef) -> Menu:
     """Return what the store sells now. Raises StoreNotFound; CatalogSetNotFound for a set never its own."""
-    menus, ids = app.menus, (asked.store_id, asked.catalog_set_id)
+    menus, ids = app.menus, (ref.store_id, ref.catalog_set_id)
     store, catalog = menus.cached(*ids) or await menus.get(*ids)
     sold_out = frozenset(store.unavailable_at(app.clock())) if store.sold_out else frozenset()
     return Menu(store.id, store.catalog_set_id, catalog, sold_out)

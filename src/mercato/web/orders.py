@@ -7,7 +7,6 @@ from uuid import UUID
 from msgspec import Meta
 
 from mercato import errors
-from mercato.carts.known import reader
 from mercato.errors import Problem
 from mercato.orders.keys import Reply
 from mercato.orders.model import (
@@ -79,7 +78,6 @@ def _key(head: Head) -> str:
     summary="Validate order",
     takes=OrderCore,
     body_limit=MOST_BYTES,
-    reader=reader(OrderCore),
     returns=ValidateOrderResponse,
     rate=Rate.READ,
     problems=(errors.StoreNotFound, errors.CatalogSetNotFound, errors.StoreUnreachable),
@@ -100,7 +98,6 @@ async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
     summary="Place order",
     takes=PlaceOrderRequest,
     body_limit=MOST_BYTES,
-    reader=reader(PlaceOrderRequest),
     returns=Order,
     status=201,
     reply_headers=("Location", "Idempotent-Replayed"),

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
+from mercato import clock
 from mercato.carts.model import LineItem
-from mercato.carts.places import CART, in_cart
 from mercato.carts.pricing import price
 from mercato.certify.model import Failed, Skipped
 from mercato.certify.storefront.bench import Bench
@@ -122,10 +122,9 @@ async def _no_faults(bench: Bench, name: str, *, gone: bool) -> str:
         lines = lines_of(body_of(call)) or _added(body_of(call))
         found = price(
             lines,
-            places=in_cart(lines),
-            whole=CART,
             catalog=shop.catalog,
             sold_out={one.item_id for one in shop.store.sold_out},
+            new_id=clock.new_id,
         )
         faults = [one for one in found.faults if (one.code == ItemUnavailable.code) is gone]
         if faults:

@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from mercato import clock, errors
-from mercato.carts.changes import Menu, Named, add_item, named, remove_item, update_item
+from mercato.carts.changes import CatalogRef, Menu, add_item, get_catalog_ref, remove_item, update_item
 from mercato.carts.model import AddCartItemRequest, RemoveCartItemRequest, UpdateCartItemRequest
 from mercato.certify.shop import Shop
 from mercato.certify.storefront.menus import OLD_SET
@@ -127,17 +127,17 @@ class Selling:
     def add(self, request: Request) -> Answer:
         """Return the cart with an item in it."""
         asked = _add(request.body)
-        return _json(add_item(asked, self._menu(named(asked)), clock.new_id))
+        return _json(add_item(asked, self._menu(get_catalog_ref(asked)), clock.new_id))
 
     def remove(self, request: Request) -> Answer:
         """Return the cart without a line."""
         asked = _remove(request.body)
-        return _json(remove_item(asked, self._menu(named(asked)), clock.new_id))
+        return _json(remove_item(asked, self._menu(get_catalog_ref(asked)), clock.new_id))
 
     def update(self, request: Request) -> Answer:
         """Return the cart with another quantity."""
         asked = _update(request.body)
-        return _json(update_item(asked, self._menu(named(asked)), clock.new_id))
+        return _json(update_item(asked, self._menu(get_catalog_ref(asked)), clock.new_id))
 
     # --- orders -----------------------------------------------------------------------------------
 
@@ -226,7 +226,7 @@ class Selling:
         now = clock.now()
         return shop, review(order, store=shop.store, catalog=shop.catalog, now=now, new_id=clock.new_id)
 
-    def _menu(self, asked: Named) -> Menu:
+    def _menu(self, asked: CatalogRef) -> Menu:
         shop = self._shop(str(asked.store_id))
         self._check_set(shop, asked.catalog_set_id)
         out = frozenset(shop.store.unavailable_at(clock.now()))
