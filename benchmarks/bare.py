@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import msgspec
 import uvloop
+from msgspec import UNSET, UnsetType
 
 from mercato.web.server import serving
 
@@ -49,35 +50,70 @@ OF_UNCHANGED = frozenset({b"etag", b"vary", b"cache-control", b"x-request-id"})
 """The headers of a 304."""
 
 
-def cart(prices: bytes) -> Any:
-    """Return an application that adds an item to a cart and prices it, in cents, with a plain dictionary."""
-    cents: dict[str, int] = msgspec.json.decode(prices)
+class Amounts(msgspec.Struct, rename="camel", omit_defaults=True):
+    unit_price: str | UnsetType = UNSET
+    currency: str | UnsetType = UNSET
+    sub_total: str | UnsetType = UNSET
+    total: str = ""
 
-    def price(line: Any) -> int:
-        total = cents[line["itemId"]]
-        for group in line["modifierGroups"]:
-            for below in group["lineItems"]:
-                total += below["quantity"] * price(below)
+
+class Line(msgspec.Struct, rename="camel", gc=False):
+    item_id: str
+    modifier_groups: list["Group"]
+    quantity: int
+    line_item_id: str | None = None
+    amounts: Amounts | UnsetType = UNSET
+
+
+class Group(msgspec.Struct, rename="camel", gc=False):
+    modifier_group_id: str
+    line_items: list[Line]
+
+
+class Cart(msgspec.Struct, rename="camel"):
+    catalog_set_id: str
+    line_items: list[Line]
+    store_id: str
+    amounts: Amounts | UnsetType = UNSET
+    errors: tuple[()] = ()
+
+
+class AddItem(msgspec.Struct, rename="camel"):
+    item: Line
+    cart: Cart
+
+
+def cart(prices: bytes) -> Any:
+    """Return a typed application that adds an item to a cart and prices it, in cents, from a dictionary of prices."""
+    cents: dict[str, int] = msgspec.json.decode(prices)
+    decode = msgspec.json.Decoder(AddItem).decode
+    encode = msgspec.json.Encoder().encode
+
+    def price(line: Line) -> int:
+        total = cents[line.item_id]
+        for group in line.modifier_groups:
+            for below in group.line_items:
+                total += below.quantity * price(below)
         return total
 
-    def identify(line: Any) -> None:
-        line["lineItemId"] = str(uuid4())
-        for group in line["modifierGroups"]:
-            for below in group["lineItems"]:
+    def identify(line: Line) -> None:
+        line.line_item_id = str(uuid4())
+        for group in line.modifier_groups:
+            for below in group.line_items:
                 identify(below)
 
     async def answer(body: bytes) -> bytes:
-        request = msgspec.json.decode(body)
-        cart, item, sub_total = request["cart"], request["item"], 0
-        identify(item)
-        cart["lineItems"].append(item)
-        for line in cart["lineItems"]:
+        request = decode(body)
+        cart, sub_total = request.cart, 0
+        identify(request.item)
+        cart.line_items.append(request.item)
+        for line in cart.line_items:
             unit = price(line)
-            total = unit * line["quantity"]
+            total = unit * line.quantity
             sub_total += total
-            line["amounts"] = {"unitPrice": text(unit), "total": text(total)}
-        cart["amounts"] = {"currency": "USD", "subTotal": text(sub_total), "total": text(sub_total)}
-        return msgspec.json.encode(cart)
+            line.amounts = Amounts(unit_price=text(unit), total=text(total))
+        cart.amounts = Amounts(currency="USD", sub_total=text(sub_total), total=text(sub_total))
+        return encode(cart)
 
     return answering(answer)
 
