@@ -287,6 +287,23 @@ def test_every_line_has_an_id_the_callers_if_it_is_unique():
     assert len({one["lineItemId"] for one in (cake, tea, milk, added)}) == 4
 
 
+def test_an_id_that_is_there_twice_stays_with_the_first_also_where_a_group_is_sent_in_parts():
+    document = cafe()
+    sizes = "99999999-9999-5999-8999-999999999990"
+    document["modifierGroups"][sizes] = {"itemIds": [CAKE]}
+    document["items"][TEA]["modifierGroupIds"] = [EXTRAS, sizes]
+    twice = str(uuid4())
+    parts = (
+        extras(line(MILK)),
+        group(sizes, line(CAKE, lineItemId=twice)),
+        extras(line(LEMON, lineItemId=twice)),
+    )
+    (tea,) = add(line(TEA, 1, *parts), by=menu(document))["lineItems"]
+    assert [part["modifierGroupId"] for part in tea["modifierGroups"]] == [EXTRAS, sizes, EXTRAS]
+    _, cake, lemon = [part["lineItems"][0]["lineItemId"] for part in tea["modifierGroups"]]
+    assert cake == twice != lemon
+
+
 def test_remove_and_update_find_a_line_at_any_depth():
     cart = add(line(TEA, 1, extras(line(MILK), line(LEMON))))
     milk = cart["lineItems"][0]["modifierGroups"][0]["lineItems"][0]["lineItemId"]

@@ -86,11 +86,11 @@ def add_item(request: AddCartItemRequest, menu: Menu, new_id: MakeId) -> PricedC
     lines = list(request.cart.line_items) if request.cart is not None else []
     same = find_same(lines, item)
     if same is not None:
-        return _merged(lines, same, item, menu, new_id)
+        return _merge(lines, same, item, menu, new_id)
     origin = Origin(item=len(lines))
     lines.append(item)
     check_bounds(lines, origin)
-    return _allowed(_price(lines, menu, new_id), menu, origin)
+    return _accept(_price(lines, menu, new_id), menu, origin)
 
 
 def remove_item(request: RemoveCartItemRequest, menu: Menu, new_id: MakeId) -> PricedCart:
@@ -98,7 +98,7 @@ def remove_item(request: RemoveCartItemRequest, menu: Menu, new_id: MakeId) -> P
 
     Raises LineItemNotFound; ValidationFailed only for amounts that are out of range.
     """
-    return _removed(request.cart.line_items, request.line_item_id, menu, new_id)
+    return _remove(request.cart.line_items, request.line_item_id, menu, new_id)
 
 
 def update_item(request: UpdateCartItemRequest, menu: Menu, new_id: MakeId) -> PricedCart:
@@ -108,13 +108,13 @@ def update_item(request: UpdateCartItemRequest, menu: Menu, new_id: MakeId) -> P
     """
     lines = request.cart.line_items
     if request.quantity == 0:
-        return _removed(lines, request.line_item_id, menu, new_id)
+        return _remove(lines, request.line_item_id, menu, new_id)
     path = get_path(lines, request.line_item_id)
     origin = Origin(quantity=(path[0], "/quantity")) if len(path) == 1 else Origin()
-    return _allowed(_price(with_quantity(lines, path, request.quantity), menu, new_id), menu, origin)
+    return _accept(_price(with_quantity(lines, path, request.quantity), menu, new_id), menu, origin)
 
 
-def _merged(lines: list[LineItem], index: int, item: LineItem, menu: Menu, new_id: MakeId) -> PricedCart:
+def _merge(lines: list[LineItem], index: int, item: LineItem, menu: Menu, new_id: MakeId) -> PricedCart:
     """Return the cart with so many more of the line that is the same choice as the item."""
     added: list[OrderError] = []
     quantity = lines[index].quantity + item.quantity
@@ -127,10 +127,10 @@ def _merged(lines: list[LineItem], index: int, item: LineItem, menu: Menu, new_i
         # Merging drops such a group, and with it the fault that the set lacks it.
         added += [fault.error(Origin(item=0)) for fault in _price([item], menu, new_id).faults]
     origin = Origin(quantity=(index, "/item/quantity"))
-    return _allowed(_price(lines, menu, new_id), menu, origin, added=added)
+    return _accept(_price(lines, menu, new_id), menu, origin, added=added)
 
 
-def _removed(lines: Sequence[LineItem], line_item_id: UUID, menu: Menu, new_id: MakeId) -> PricedCart:
+def _remove(lines: Sequence[LineItem], line_item_id: UUID, menu: Menu, new_id: MakeId) -> PricedCart:
     path = get_path(lines, line_item_id)
     priced = _price(with_quantity(lines, path, 0), menu, new_id)
     origin = Origin(removed=path[0]) if len(path) == 1 else Origin()
@@ -143,7 +143,7 @@ def _price(lines: Sequence[LineItem], menu: Menu, new_id: MakeId) -> Priced:
     return price(lines, catalog=menu.catalog, sold_out=menu.sold_out, new_id=new_id)
 
 
-def _allowed(priced: Priced, menu: Menu, origin: Origin, *, added: Sequence[OrderError] = ()) -> PricedCart:
+def _accept(priced: Priced, menu: Menu, origin: Origin, *, added: Sequence[OrderError] = ()) -> PricedCart:
     """Return the cart, or refuse all that is wrong with it; `added` are the faults of an item that was merged."""
     if priced.faults or priced.overflows or added:
         faults = [fault.error(origin) for fault in (*priced.faults, *priced.overflows)]

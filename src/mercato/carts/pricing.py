@@ -64,12 +64,12 @@ def price(
     for index, line in enumerate(lines):
         item = catalog.items.get(line.item_id.int)
         if item is None:
-            priced.append(pricing.unknown_item(line, (index,)))
+            priced.append(pricing.mark_unknown(line, (index,)))
             is_complete = False
             continue
         if item.maximum_quantity is not None:
             limited.append((index, line, item))
-        answered, unit = pricing.line(line, item, item.price, (index,))
+        answered, unit = pricing.price_line(line, item, item.price, (index,))
         priced.append(answered)
         if unit is None:
             is_complete = False
@@ -77,11 +77,11 @@ def price(
         cost = unit * line.quantity
         total += cost
         if not LEAST <= cost <= MOST:
-            pricing.overflow((index,))
+            pricing.note_overflow((index,))
     if limited:
         pricing.check_quantities(limited)
     if not LEAST <= total <= MOST and not pricing.overflows:
-        pricing.overflow(())
+        pricing.note_overflow(())
     if len(set(pricing.ids)) != len(pricing.ids):
         _replace_duplicate_ids(priced, set(), new_id)
     amounts: CartAmounts | UnsetType = UNSET
@@ -112,7 +112,7 @@ class _Pricing:
         self.faults: list[Fault] = []
         self.overflows: list[Fault] = []
 
-    def line(
+    def price_line(
         self, line: LineItem, item: CompiledItem, own: int | None, path: Path
     ) -> tuple[PricedLineItem, int | None]:
         """Return the line priced, and what a unit of it costs; None when something in it is unavailable.
@@ -124,14 +124,14 @@ class _Pricing:
         unit = own
         is_out = not item.available or line.item_id.int in self._sold_out
         if is_out:
-            self._fault(UNAVAILABLE, f"{item.name or line.item_id} is sold out.", path)
+            self._note_fault(UNAVAILABLE, f"{item.name or line.item_id} is sold out.", path)
             unit = None
         groups: list[PricedModifierGroup] = []
         if line.modifier_groups or item.groups:
-            extra = self._modifiers(line, item, groups, path)
+            extra = self._price_modifiers(line, item, groups, path)
             unit = None if unit is None or extra is None else unit + extra
         if own is None and not is_out:
-            self._fault(UNAVAILABLE, f"{item.name or line.item_id} is not sold by itself.", path)
+            self._note_fault(UNAVAILABLE, f"{item.name or line.item_id} is not sold by itself.", path)
         amounts: LineItemAmounts | UnsetType = UNSET
         if unit is not None and len(path) == 1:
             scale = self._scale
@@ -148,10 +148,10 @@ class _Pricing:
         )
         return priced, unit
 
-    def unknown_item(self, line: LineItem, path: Path) -> PricedLineItem:
+    def mark_unknown(self, line: LineItem, path: Path) -> PricedLineItem:
         """Return a line of the cart whose item the CatalogSet lacks."""
-        self._fault(UNAVAILABLE, f"Item {line.item_id} is not in the store's current CatalogSet.", path)
-        return self._unpriced(line)
+        self._note_fault(UNAVAILABLE, f"Item {line.item_id} is not in the store's current CatalogSet.", path)
+        return self._copy_unpriced(line)
 
     def check_quantities(self, lines: Sequence[tuple[int, LineItem, CompiledItem]]) -> None:
         """Note every item of which the cart has more units, over all top-level lines, than one may buy."""
@@ -161,13 +161,13 @@ class _Pricing:
             units[key] = count = units.get(key, 0) + line.quantity
             if item.maximum_quantity is not None and count > item.maximum_quantity:
                 message = f"At most {item.maximum_quantity} of {item.name or line.item_id} can be bought."
-                self._fault(INVALID, message, (index,), "/quantity")
+                self._note_fault(INVALID, message, (index,), "/quantity")
 
-    def overflow(self, path: Path) -> None:
+    def note_overflow(self, path: Path) -> None:
         """Note an amount that int64 minor units can't hold."""
         self.overflows.append(Fault(INVALID, "The amount is out of range.", path))
 
-    def _modifiers(
+    def _price_modifiers(
         self, line: LineItem, item: CompiledItem, answered: list[PricedModifierGroup], path: Path
     ) -> int | None:
         """Return what the modifiers of one unit cost. The groups are added to `answered` as they were sent.
@@ -183,16 +183,16 @@ class _Pricing:
         for key, parts in chosen.items():
             extra = None
             if key in item.groups:
-                extra = self._group(self._groups[key], parts, path)
+                extra = self._price_group(self._groups[key], parts, path)
             else:
-                self._unknown_group(item, parts, path)
+                self._mark_unknown_group(item, parts, path)
             total = None if total is None or extra is None else total + extra
         for key in dict.fromkeys(item.groups):
             if key not in chosen and self._groups[key].minimum > 0:
                 self._check_rules(self._groups[key], 0, {}, path, "/modifierGroups")
         return total
 
-    def _group(self, group: CompiledGroup, parts: Sequence[_Part], path: Path) -> int | None:
+    def _price_group(self, group: CompiledGroup, parts: Sequence[_Part], path: Path) -> int | None:
         """Return what the choices of a group cost together."""
         total: int | None = 0
         units = 0
@@ -207,10 +207,10 @@ class _Pricing:
                     # Its units count all the same: the customer chose it, and hears once that it is unavailable.
                     name = group.name or "The group"
                     message = f"{name} has no choice {choice.item_id} in the current CatalogSet."
-                    self._fault(UNAVAILABLE, message, (*path, number, index))
-                    priced = self._unpriced(choice)
+                    self._note_fault(UNAVAILABLE, message, (*path, number, index))
+                    priced = self._copy_unpriced(choice)
                 elif item.groups or choice.modifier_groups or not item.available or key in self._sold_out:
-                    priced, unit = self.line(choice, item, own, (*path, number, index))
+                    priced, unit = self.price_line(choice, item, own, (*path, number, index))
                 else:
                     # Most choices have nothing below them: a call for each costs as much as all the rest.
                     unit = own
@@ -239,9 +239,9 @@ class _Pricing:
         """Note when a group has too few or too many units, or one of its `limited` choices has; one fault a group."""
         name = group.name or "The group"
         if units < group.minimum:
-            self._fault(REQUIRED, f"{name}: choose at least {group.minimum}, not {units}.", path, member)
+            self._note_fault(REQUIRED, f"{name}: choose at least {group.minimum}, not {units}.", path, member)
         elif group.maximum is not None and units > group.maximum:
-            self._fault(EXCEEDED, f"{name}: choose at most {group.maximum}, not {units}.", path, member)
+            self._note_fault(EXCEEDED, f"{name}: choose at most {group.maximum}, not {units}.", path, member)
         else:
             for key, count in limited.items():
                 item = self._items.get(key)
@@ -249,19 +249,21 @@ class _Pricing:
                 most = min(limit for limit in limits if limit is not None)
                 if count > most:
                     message = f"{name}: choose at most {most} of one choice, not {count}."
-                    self._fault(EXCEEDED, message, path, member)
+                    self._note_fault(EXCEEDED, message, path, member)
                     return
 
-    def _unknown_group(self, item: CompiledItem, parts: Sequence[_Part], path: Path) -> None:
+    def _mark_unknown_group(self, item: CompiledItem, parts: Sequence[_Part], path: Path) -> None:
         number, group, _ = parts[0]
         name = item.name or "The item"
         message = f"{name} has no modifier group {group.modifier_group_id} in the current CatalogSet."
-        self._fault(UNAVAILABLE, message, (*path, number))
+        self._note_fault(UNAVAILABLE, message, (*path, number))
         for _, part, answered in parts:
             for line in part.line_items:
-                answered.line_items.append(self._unpriced(line, below=True))
+                answered.line_items.append(self._copy_unpriced(line, below=True))
 
-    def _unpriced(self, line: LineItem, *, unavailable: bool = True, below: bool = False) -> PricedLineItem:
+    def _copy_unpriced(
+        self, line: LineItem, *, unavailable: bool = True, below: bool = False
+    ) -> PricedLineItem:
         """Return a line that can't be priced; `below`: nor can its modifiers."""
         line_id = line.line_item_id or self._new_id()
         self.ids.append(line_id.int)
@@ -273,7 +275,8 @@ class _Pricing:
                 PricedModifierGroup(
                     modifier_group_id=group.modifier_group_id,
                     line_items=[
-                        self._unpriced(choice, unavailable=below, below=below) for choice in group.line_items
+                        self._copy_unpriced(choice, unavailable=below, below=below)
+                        for choice in group.line_items
                     ],
                 )
                 for group in line.modifier_groups
@@ -281,7 +284,7 @@ class _Pricing:
             unavailable=unavailable or UNSET,
         )
 
-    def _fault(self, code: str, message: str, path: Path, member: str = "") -> None:
+    def _note_fault(self, code: str, message: str, path: Path, member: str = "") -> None:
         # What is unavailable is at most a few per line, and decides the status; broken rules may be any number.
         if code == UNAVAILABLE or len(self.faults) < MOST_FAULTS:
             self.faults.append(Fault(code, message, path, member))
