@@ -18,8 +18,7 @@ from mercato.errors import Problem
 from mercato.settings import Settings
 from mercato.telemetry import Metrics
 from mercato.web.app import document, operations
-from mercato.web.explained import explained
-from mercato.web.explained.model import PLACEHOLDERS
+from mercato.web.error_pages import PLACEHOLDERS, error_page
 from mercato.web.openapi import problems_of
 from mercato.web.operations import Access, Operation
 
@@ -278,7 +277,7 @@ def _error(kind: type[Problem]) -> str:
     others = [one for one in operations() if kind in problems_of(one) and one not in those]
     where = [text for text in (phrase, _summaries(others)) if text]
     again = "A retry can succeed." if kind.retryable else "A retry alone does not help."
-    said = explained()[kind.code]
+    said = error_page(kind.code)
     return (
         f"## {kind.code}\n\n{kind.status}, category `{kind.category}`. {kind.title}. {again}\n\n"
         f"**Cause.** {said.cause}\n\n**What to do.** {said.remedy}\n\nAnswered by {'; '.join(where)}.\n\n"

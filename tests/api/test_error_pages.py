@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 from collections.abc import AsyncIterator
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,9 @@ from tests.databases import only_sqlite, sqlite_template
 from tests.service import Merchant, Service, merchant, service
 
 from mercato import errors
-from mercato.web.explained import explained
-from mercato.web.explained.model import PLACEHOLDERS
+from mercato.web.error_pages import PLACEHOLDERS, error_page
 
-PAGES = explained()
+PAGES = {kind.code: error_page(kind.code) for kind in errors.every()}
 ARRANGED = [code for code, page in PAGES.items() if page.arranged]
 
 needs_a_shell = pytest.mark.skipif(
@@ -91,8 +91,16 @@ async def test_a_fault_of_ours_is_told_as_the_page_says(
     assert await provoked("INTERNAL_ERROR", here, tmp_path) == ["INTERNAL_ERROR"]
 
 
-def test_every_code_is_explained_and_every_example_is_run():
-    assert sorted(PAGES) == sorted(kind.code for kind in errors.every())
+def test_every_code_has_one_page_and_every_example_is_run():
+    folder = resources.files("mercato.web.error_pages")
+    pages = {
+        file.name.removesuffix(".md"): file.read_text()
+        for file in folder.iterdir()
+        if file.name.endswith(".md")
+    }
+    assert sorted(pages) == sorted(kind.code for kind in errors.every())
+    for code, text in pages.items():
+        assert f"# {code}\n" in text, f"{code}.md has the title of another code"
     assert set(ARRANGED) == {"SERVICE_UNAVAILABLE", "INTERNAL_ERROR"}
 
 

@@ -12,6 +12,7 @@ from mercato.errors import Problem
 from mercato.settings import Settings
 from mercato.telemetry import METRICS_TYPE
 from mercato.telemetry.exposition import is_loopback
+from mercato.web.error_pages.render import STYLE, as_html, as_markdown
 from mercato.web.operations import Access, Answer, Call, Operations
 from mercato.web.problems import prefers_markdown
 from mercato.web.security_headers import LASTS, NOSNIFF, naming_itself, reference_page, static_page
@@ -115,11 +116,9 @@ async def error_page(call: Call[None, None]) -> Answer:
     kind = _kinds().get(call.texts["errorCode"].upper())
     if kind is None:
         raise errors.NotFound("There is no such error code. /openapi.json names those of each operation.")
-    from mercato.web.explained import pages  # the texts are read when somebody asks for them
-
     markdown = prefers_markdown(call.headers.get(b"accept", b""))
-    text = (pages.as_markdown if markdown else pages.as_html)(kind, call.head.base_url)
-    headers = (*naming_itself(call.app.settings), *static_page(pages.STYLE), (b"vary", b"Accept"))
+    text = (as_markdown if markdown else as_html)(kind, call.head.base_url)
+    headers = (*naming_itself(call.app.settings), *static_page(STYLE), (b"vary", b"Accept"))
     return Answer(raw=text.encode(), media_type=MARKDOWN if markdown else HTML, headers=headers)
 
 

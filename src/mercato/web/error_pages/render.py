@@ -5,8 +5,7 @@ import re
 from typing import Final
 
 from mercato.errors import Problem
-from mercato.web.explained import explained
-from mercato.web.explained.model import Explained
+from mercato.web.error_pages import ErrorPage, error_page
 
 STYLE: Final = (
     "body{font:1rem/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 "
@@ -26,7 +25,7 @@ _CODE: Final = re.compile(r"`([^`]+)`")
 
 def as_markdown(kind: type[Problem], base_url: str) -> str:
     """Return the page of the service at this URL for who reads Markdown."""
-    said = explained()[kind.code]
+    said = error_page(kind.code)
     return (
         f"# {kind.code}\n\n{kind.title}.\n\n{_facts(kind)}\n\n## Cause\n\n{said.cause}\n\n"
         f"## What to do\n\n{said.remedy}\n\n## Try it\n\n{_example(said, base_url)}\n\n{AFTER}\n"
@@ -35,7 +34,7 @@ def as_markdown(kind: type[Problem], base_url: str) -> str:
 
 def as_html(kind: type[Problem], base_url: str) -> str:
     """Return the page of the service at this URL for a browser; it loads nothing."""
-    said = explained()[kind.code]
+    said = error_page(kind.code)
     names = "".join(
         f"<li><code>${name}</code>: {_html(words)}</li>" for name, words in _names(said, base_url)
     )
@@ -50,18 +49,18 @@ def as_html(kind: type[Problem], base_url: str) -> str:
     )
 
 
-def _example(said: Explained, base_url: str) -> str:
+def _example(said: ErrorPage, base_url: str) -> str:
     names = "\n".join(f"- `${name}`: {words}" for name, words in _names(said, base_url))
     return f"{_before(said)}\n\n{names}\n\n```sh\n{said.example}```"
 
 
-def _names(said: Explained, base_url: str) -> list[tuple[str, str]]:
+def _names(said: ErrorPage, base_url: str) -> list[tuple[str, str]]:
     """Return the names that the example uses; where the service is, is known here."""
     here = {"URL": f"where the service is, here `{base_url}`"}
     return list((said.placeholders | here).items())
 
 
-def _before(said: Explained) -> str:
+def _before(said: ErrorPage) -> str:
     parts = (said.arranged, RUN_IN, THROW_AWAY if said.makes_store else None)
     return " ".join(part for part in parts if part)
 

@@ -1,0 +1,75 @@
+"""The page of each error code: one Markdown file per code, read when it is first asked for.
+
+A file has the sections Cause, What to do and Try it. The last one holds the example, and before it what has to be
+arranged first if no command can bring it about. A head between two lines of `---` says `store: live` where the
+example needs a throw-away store; `store.sh` is put around its commands then. `answer: STATUS BODY` is what that
+store's webhook answers, `seconds: N` how late.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Final
+
+from msgspec import Struct
+
+PLACEHOLDERS: Final[Mapping[str, str]] = {
+    "URL": "where the service is, without a slash at the end",
+    "KEY": 'a Commerce key: `mercato partner create "My POS" --kind commerce`',
+    "SHOP_KEY": 'a marketfront key: `mercato partner create "My Shop" --kind marketfront`',
+    "DATA": "the data directory of the service: `./data`, unless `MERCATO_DATA_DIR` says otherwise",
+}
+"""The variables of the examples, in the order in which they are explained. Start here ends with the first three."""
+
+_VARIABLE: Final = re.compile(r"\$([A-Z_]+)")
+_PAGE: Final = re.compile(
+    r"(?:---\n(?P<head>.*?)---\n\n)?# (?P<code>\w+)\n\n## Cause\n\n(?P<cause>.+?)\n\n"
+    r"## What to do\n\n(?P<remedy>.+?)\n\n## Try it\n\n(?:(?P<arranged>[^`\n].*?)\n\n)?```sh\n(?P<example>.+)```\n",
+    re.DOTALL,
+)
+
+
+class ErrorPage(Struct, frozen=True, kw_only=True):
+    """What a code's page says."""
+
+    cause: str
+    remedy: str
+    example: str
+    arranged: str | None
+    makes_store: bool
+
+    @property
+    def placeholders(self) -> dict[str, str]:
+        """Return the variables that the example uses, and what each stands for."""
+        used = set(_VARIABLE.findall(self.example))
+        return {name: words for name, words in PLACEHOLDERS.items() if name in used}
+
+
+@cache
+def error_page(code: str) -> ErrorPage:
+    """Return the page of an error code. Raises FileNotFoundError."""
+    page = _PAGE.fullmatch(_read(f"{code}.md"))
+    assert page is not None, f"{code}.md has a head, a title and three sections"
+    head = dict(line.split(": ", 1) for line in (page["head"] or "").splitlines())
+    example = page["example"]
+    return ErrorPage(
+        cause=page["cause"],
+        remedy=page["remedy"],
+        example=_with_store(example, head) if "store" in head else example,
+        arranged=page["arranged"],
+        makes_store="store" in head,
+    )
+
+
+def _with_store(commands: str, head: Mapping[str, str]) -> str:
+    status, _, body = head.get("answer", "200 {}").partition(" ")
+    # Between double quotes of Python, in single quotes of the shell.
+    answer = body.replace('"', '\\"').replace("'", "'\\''")
+    wait = f"        time.sleep({head['seconds']})\n" if "seconds" in head else ""
+    text = _read("store.sh").replace("{wait}", wait).replace("{status}", status).replace("{answer}", answer)
+    return text.replace("{commands}\n", commands)
+
+
+def _read(name: str) -> str:
+    return resources.files(__name__).joinpath(name).read_text("utf-8")
