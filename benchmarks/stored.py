@@ -1,7 +1,8 @@
 """What an order stores, table by table: `python -m benchmarks.stored`, on SQLite, with partners that answer.
 
-Each order has five lines with modifiers, is validated three times, placed, and moved on four times; every event is
-delivered. Bytes are those of whole pages, indices included.
+Each order is validated three times, placed, and moved on four times; every event is delivered. One kind has five lines
+with modifiers, the cart as it was answered; the other as many lines as an order may have, 200 with their modifiers.
+Bytes are those of whole pages, indices included.
 """
 
 import json
@@ -9,14 +10,15 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
 from benchmarks.load import Server, bare, encoded
-from benchmarks.trade import PLACE, VALIDATE, trading
+from benchmarks.trade import PLACE, VALIDATE, Trade, trading
 
-ORDERS: Final = 200
+ORDERS: Final = 100
 VALIDATIONS: Final = 3
 MOVES: Final = (
     {"status": "confirmed"},
@@ -27,26 +29,59 @@ MOVES: Final = (
 DRAINED_SECONDS: Final = 120
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What orders of one kind store: bytes of each by table, and of its request."""
+
+    kind: str
+    request: int
+    tables: dict[str, float]
+
+    @property
+    def stored(self) -> float:
+        return sum(self.tables.values())
+
+    @property
+    def ratio(self) -> float:
+        return self.stored / self.request
+
+
 def main() -> None:
+    """Print a table of each kind of order."""
+    for measured in measure():
+        print(
+            f"{measured.kind}: a request of {measured.request:,} bytes stores {measured.stored:,.0f}, "
+            f"{measured.ratio:.2f} times as many; for each of {ORDERS} orders:"
+        )
+        for table, size in sorted(measured.tables.items(), key=lambda one: -one[1]):
+            print(f"| `{table}` | {size:,.0f} |")
+
+
+def measure() -> list[Measured]:
+    """Place orders of each kind, and return what they store."""
     with (
         bare("static", encoded(b"{}")) as events,
         trading(event_url=f"http://127.0.0.1:{events.port}/events") as trade,
     ):
-        order = trade.order()
+        return [
+            _measured(trade, "five lines", trade.order()),
+            _measured(trade, "200 lines", trade.large_order()),
+        ]
+
+
+def _measured(trade: Trade, kind: str, order: Any) -> Measured:
+    before = _sizes_after(trade, order, 1)
+    after = _sizes_after(trade, order, ORDERS)
+    grown = {table: (size - before.get(table, 0)) / ORDERS for table, size in after.items()}
+    request = len(json.dumps(order, separators=(",", ":")))
+    return Measured(kind, request, {table: size for table, size in grown.items() if size})
+
+
+def _sizes_after(trade: Trade, order: Any, count: int) -> dict[str, int]:
+    for _ in range(count):
         place(trade.server, trade.front_key, trade.commerce_key, order)
-        drain(trade.server)
-        before = sizes(trade.server)
-        for _ in range(ORDERS):
-            place(trade.server, trade.front_key, trade.commerce_key, order)
-        drain(trade.server)
-        after = sizes(trade.server)
-    print(
-        f"The request has {len(json.dumps(order, separators=(',', ':'))):,} bytes; stored for each of {ORDERS} orders:"
-    )
-    for table in sorted(after, key=lambda name: before.get(name, 0) - after[name]):
-        grown = (after[table] - before.get(table, 0)) / ORDERS
-        if grown:
-            print(f"| `{table}` | {grown:,.0f} |")
+    drain(trade.server)
+    return sizes(trade.server)
 
 
 def place(server: Server, front_key: str, commerce_key: str, order: Any) -> None:

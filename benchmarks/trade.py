@@ -22,6 +22,7 @@ PLACE = "/v1/marketfront/orders/place"
 
 LINES = 5
 CHOICES = 2
+LARGE = 40
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,17 @@ class Trade:
         return body
 
     def order(self) -> Any:
-        """Return an order of five lines with modifiers."""
-        cart = self.call(CARTS, self.add())
+        """Return an order of five lines with modifiers, the cart as it was answered."""
+        return self._ordered(self.call(CARTS, self.add()))
+
+    def large_order(self) -> Any:
+        """Return an order of as many lines as one may have, modifiers included, with no more than it needs of each."""
+        ids = {"storeId": self.store["storeId"], "catalogSetId": self.store["catalogSetId"]}
+        lines = [self._line(item) for item in list(self.catalog["items"])[:LARGE]]
+        return self._ordered({"lineItems": lines, **ids})
+
+    @staticmethod
+    def _ordered(cart: Any) -> Any:
         return {
             "cart": cart,
             "clientContext": {"ip": "203.0.113.7", "userAgent": "shop/1.0"},
