@@ -162,7 +162,14 @@ async def test_a_storefront_finds_prices_validates_places_and_follows(pos: Both,
     await pos.update_order_status(placed.order_id, types.OrderStatusUpdate(state="completed"))
     closed = await front.wait_until_closed(placed.order_id, timeout=60)
     assert (closed.state, closed.status) == ("completed", "ready")
-    assert await pos.get_order(placed.order_id) == closed
+    theirs = await pos.get_order(placed.order_id)
+    names = [name for name in types.Order.__struct_fields__ if name != "cart"]
+    assert [getattr(theirs, name) for name in names] == [getattr(closed, name) for name in names]
+    assert [line.line_item_id for line in theirs.cart.line_items] == [
+        line.line_item_id for line in closed.cart.line_items
+    ]
+    # The merchant also reads the ids of its own document.
+    assert all(line.partner_item_id for line in theirs.cart.line_items)
     entries = (await front.get_marketfront_order_timeline(placed.order_id)).entries
     assert len(entries) == len((await pos.get_order_timeline(placed.order_id)).entries) > 2
 

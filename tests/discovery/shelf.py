@@ -76,6 +76,7 @@ def store(store_id: UUID, name: str, at: tuple[float, float] | None, **options: 
         address=Address(),
         latitude=at[0] if at else None,
         longitude=at[1] if at else None,
+        version=1,
         timezone_given=True,
         logo_url=None,
         webhook_url=None,
