@@ -11,7 +11,7 @@ from aiohttp import web
 from tests.certify.receivers import BUGS, Verifying
 
 from mercato.certify.storefront.drivers import Ended
-from mercato.certify.storefront.menus import GONE, OLD_SET, SET
+from mercato.certify.storefront.menus import GONE, SET
 from mercato.certify.storefront.network import Network
 from mercato.certify.storefront.plays import UNKNOWN
 from mercato.testing import Received, Reply, StorefrontDouble
@@ -29,6 +29,7 @@ class Shop(Verifying, StorefrontDouble):
         super().__init__(**options)
         self.times: Counter[str] = Counter()
         self.newest_kept: dict[str, Any] = {}
+        self.old_set: str | None = None
 
     def routes(self, app: web.Application) -> None:
         super().routes(app)
@@ -61,6 +62,7 @@ class InProcess:
             shop = self.shops.get(network.base)
             if shop is None:
                 shop = self.shops[network.base] = self.kind(api=network.base, key=key)
+                shop.old_set = network.shops[0].old_set
             await stack.enter_async_context(shop)
             try:
                 await shop.buy(len(shop.purchases) + 1, follow=shop.followed)
@@ -246,7 +248,7 @@ class Hammers(Shop):
 class KeepsOldSets(Shop):
     def order_of(self, store: Any, cart: Any, number: int) -> dict[str, Any]:
         order = super().order_of(store, cart, number)
-        order["cart"] = order["cart"] | {"catalogSetId": str(OLD_SET)}
+        order["cart"] = order["cart"] | {"catalogSetId": self.old_set}
         return order
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import aiohttp
 import pytest
 from tests.certify.receivers import SECRET
 from tests.certify.storefronts import MUTANTS, UNMUTATED, InProcess, Shop
@@ -12,6 +13,7 @@ from tests.certify.storefronts import MUTANTS, UNMUTATED, InProcess, Shop
 from mercato.certify.model import Outcome, Verdict
 from mercato.certify.storefront.drivers import CommandDriver, Ended, HandDriver
 from mercato.certify.storefront.network import Network
+from mercato.certify.storefront.service import Service
 from mercato.certify.storefront.suite import STOREFRONT
 from mercato.certify.storefront.visit import StorefrontOptions, certify_storefront
 from mercato.testing.caller import Answer
@@ -174,6 +176,8 @@ async def test_a_person_is_asked_to_buy_and_may_stop():
 async def test_a_command_has_ended_when_it_has_whatever_it_leaves_running():
     """A storefront's own server may have been started by it, in the background: it holds the output open."""
     driver = CommandDriver("sleep 60 & echo bought", seconds=5.0)
-    network = Network((), key=KEY, script={}, is_later=False)
-    ended = await driver.buy(network, KEY, "", "nothing goes wrong")
+    service = Service("http://127.0.0.1:9", KEY, ())
+    async with aiohttp.ClientSession() as session:
+        network = Network(service, session, key=KEY, script={}, is_later=False)
+        ended = await driver.buy(network, KEY, "", "nothing goes wrong")
     assert ended == Ended(crashed=False, words="bought")

@@ -1,7 +1,7 @@
 """What the certifier's orders are made of: a catalog, and a store that sells it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final
@@ -17,7 +17,6 @@ from mercato.catalog.build import Built
 from mercato.catalog.compile import unpack
 from mercato.catalog.lint import lint
 from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
-from mercato.catalog.served import with_ids
 from mercato.orders.amounts import Sums, wire
 from mercato.orders.partner_ids import with_partner_ids
 from mercato.orders.request import ClientContext, Customer, Fulfillment, OrderCore, ValidateAmounts
@@ -49,14 +48,14 @@ class Draft:
 
 @dataclass(frozen=True)
 class Shop:
-    """A store and its compiled catalog. `is_theirs`: the catalog is the one of who is certified. `body` is
-    the CatalogSet as it is served.
+    """A store and its compiled catalog. `is_theirs`: the catalog is the one of who is certified. `old_set`
+    is the id of a CatalogSet that it had before, if it had one.
     """
 
     store: StoreRow
     catalog: CompiledCatalog
     is_theirs: bool
-    body: bytes = field(default=b"", repr=False)
+    old_set: str | None = None
 
     @cached_property
     def offers(self) -> tuple[LineItem, ...]:
@@ -193,7 +192,6 @@ def shop_of(
     is_theirs: bool,
     name: str = "Certification",
     sold_out: Sequence[UUID] = (),
-    paused: bool = False,
 ) -> Shop | None:
     """Return a shop that sells what the document has; None when the document is not valid."""
     _, built = lint(document, default_currency="USD", most_bytes=1 << 40, onboarding_id=onboarding_id)
@@ -207,10 +205,8 @@ def shop_of(
         onboarding_id=onboarding_id,
         name=name,
         sold_out=sold_out,
-        paused=paused,
     )
-    body = with_ids(built.body, catalog_set_id=store.catalog_set_id, store_id=store_id)
-    return Shop(store, unpack(built.compiled), is_theirs, body)
+    return Shop(store, unpack(built.compiled), is_theirs)
 
 
 def _store(
@@ -222,7 +218,6 @@ def _store(
     onboarding_id: UUID,
     name: str,
     sold_out: Sequence[UUID],
-    paused: bool,
 ) -> StoreRow:
     return StoreRow(
         id=store_id,
@@ -246,7 +241,7 @@ def _store(
         pickup_allowed=True,
         minimum_order_amount=None,
         minimum_order_currency=None,
-        paused=paused,
+        paused=False,
         pause_reason=None,
         resume_at=None,
         created_at=_OPENED,

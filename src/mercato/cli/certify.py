@@ -140,7 +140,7 @@ def storefront(
     report: ReportFile = None,
     data_dir: DataDir = None,
 ) -> int:
-    """Let a storefront buy at a service that follows a script, send it events, and judge what it does.
+    """Let a storefront buy at a service that injects faults, send it events, and judge what it does.
 
     Nothing is ordered anywhere: the service is this command. With --command it takes less than a minute, with --listen
     as long as somebody places orders. Exit code 0: all passed; 1: some failed; 2: there is nothing to look at.
@@ -172,6 +172,10 @@ def storefront(
         target = (
             address(event_url) if command is None and listen is None else f"{target}, {address(event_url)}"
         )
+    from mercato.telemetry import configure_logs
+
+    # The service that runs in this process logs nothing unless it fails.
+    configure_logs(level="error", form="console")
     telling = Telling(STOREFRONT, "storefront", target, json=json, report=report, data_dir=data_dir)
     return telling.of(certify_storefront(options, checks, telling.told))
 

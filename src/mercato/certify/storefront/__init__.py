@@ -1,1 +1,1 @@
-"""Checks of a storefront: it buys at a service that follows a script, and what it sends is looked at."""
+"""Checks of a storefront: it buys at the real service, behind a proxy that injects faults."""

@@ -1,11 +1,10 @@
-"""The shops of the scripted service: what can be bought there, behind what cannot."""
+"""The stores that a certified storefront finds: what can be bought there, behind what can't."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 from uuid import UUID, uuid5
-
-from msgspec.structs import replace
 
 from mercato import clock
 from mercato.certify.shop import Shop, item, shop_of
@@ -19,9 +18,6 @@ NAME: Final = "Harbour Ramen"
 def _id(name: str) -> str:
     return str(uuid5(_MAKER, name))
 
-
-OLD_SET: Final = UUID(_id("an older set"))
-"""What every shop sold before: a cart that names it is taken for one of the current set."""
 
 GONE: Final = _id("gone")
 SOLD_OUT: Final = UUID(_id("sold out"))
@@ -77,35 +73,51 @@ def menu(currency: str = "USD", trap: Trap = Trap.NONE) -> dict[str, Any]:
     }
 
 
-def shop(name: str = NAME, *, currency: str = "USD", trap: Trap = Trap.NONE) -> Shop:
-    """Return a shop that sells it."""
-    made = shop_of(
-        as_json(menu(currency, trap)),
-        store_id=clock.new_id(),
-        partner_store_id=name,
-        timezone="UTC",
-        onboarding_id=clock.new_id(),
-        is_theirs=False,
-        name=name,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A store that a purchase finds. With an `old_document` it sold something else before."""
+
+    name: str = NAME
+    document: dict[str, Any]
+    old_document: dict[str, Any] | None = None
+    sold_out: tuple[UUID, ...] = ()
+    is_paused: bool = False
+
+
+def offer(*, currency: str = "USD", trap: Trap = Trap.NONE) -> Offer:
+    """Return a store that has changed its menu once."""
+    document = menu(currency, trap)
+    old_sections = [section | {"name": "Soups"} for section in document["sections"]]
+    return Offer(
+        document=document,
+        old_document=document | {"sections": old_sections},
         sold_out=(SOLD_OUT,) if trap is Trap.GONE else (),
     )
-    assert made is not None, "the menu is valid"
-    return made
 
 
-def street() -> Sequence[Shop]:
-    """Return more shops than fit on a page; those that are open come last by their names."""
-    only = shop("Corner")
+def street() -> Sequence[Offer]:
+    """Return more stores than fit on a page; those that are open come last by their names."""
+    document = menu()
     return [
-        Shop(
-            replace(only.store, id=clock.new_id(), name=f"Corner {number:03}", paused=number < CLOSED),
-            only.catalog,
-            is_theirs=False,
-            body=only.body,
-        )
-        for number in range(CLOSED + 5)
+        Offer(name=f"Corner {number:03}", document=document, is_paused=number < CLOSED)
+        for number in range(CLOSED + 2)
     ]
 
 
-CLOSED: Final = 130
-"""Shops before the first that is open: more than the largest page has."""
+CLOSED: Final = 101
+"""Stores before the first that is open: more than the largest page has."""
+
+
+def shop() -> Shop:
+    """Return a store that nobody runs; events are about its orders."""
+    made = shop_of(
+        as_json(menu()),
+        store_id=clock.new_id(),
+        partner_store_id=NAME,
+        timezone="UTC",
+        onboarding_id=clock.new_id(),
+        is_theirs=False,
+        name=NAME,
+    )
+    assert made is not None, "the menu is valid"
+    return made

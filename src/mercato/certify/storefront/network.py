@@ -1,20 +1,24 @@
-"""A service for one purchase: the real types, prices and refusals, and a script of what goes wrong."""
+"""A proxy before the real service: it writes down what a storefront asks, and lets go wrong what a script says."""
 
 import asyncio
 import math
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from time import monotonic
 from typing import Any, Final
 
+import aiohttp
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
+from yarl import URL
 
-from mercato import clock, errors
+from mercato import clock
 from mercato.certify.grown import grown
+from mercato.certify.shop import Shop
+from mercato.certify.storefront.service import Service
 from mercato.errors import Problem
 from mercato.web.problems import Context, members_of, render
 from mercato.wire import as_json
@@ -25,6 +29,13 @@ MOST_CALLS: Final = 5000
 
 DROPPED: Final = 0
 """The status of a call whose connection was closed without an answer."""
+
+FRONT: Final = "/v1/marketfront"
+
+_OF_ONE_CONNECTION: Final = frozenset(
+    {"connection", "content-length", "date", "keep-alive", "server", "transfer-encoding", "upgrade"}
+)
+"""Headers that are not passed on, in either direction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,21 +69,20 @@ class Call:
 class Answer:
     """What is answered."""
 
-    status: int = HTTPStatus.OK
+    status: int
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What happens once, in place of the answer or after it is made. `problem` is made at the moment it is told.
+    """What happens once: a problem in place of the service's answer, or a change of the answer's value.
 
-    `after`: the operation is done first. `drop`: the connection is closed without an answer. `seconds` pass before.
+    `drop`: the connection is closed without an answer. `seconds` pass before it.
     """
 
     problem: Callable[[], Problem] | None = None
     change: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-    after: bool = False
     drop: bool = False
     seconds: float = 0.0
 
@@ -80,40 +90,32 @@ class Turn:
 Script = Mapping[str, Sequence[Turn]]
 """What happens at an operation, call by call; `*` is at every call, for ever."""
 
-Handler = Callable[["Request"], Answer]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A request that an operation answers. `ids` are those of its path."""
-
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
-    ids: tuple[str, ...]
-    base: str
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Which requests are an operation's."""
-
-    operation: str
-    method: str
-    path: re.Pattern[str]
-    handler: Handler
-
-
-def route(operation: str, method: str, path: str, handler: Handler) -> Route:
-    """Return a route; `{}` in the path stands for an id."""
-    return Route(operation, method, re.compile(re.escape(path).replace(r"\{\}", "([^/]+)")), handler)
+OPERATIONS: Final = tuple(
+    (operation, method, re.compile(FRONT + path.replace("{}", "[^/]+")))
+    for operation, method, path in (
+        ("discover", "POST", "/stores/discover"),
+        ("store", "GET", "/stores/{}"),
+        ("availability", "GET", "/stores/{}/availability"),
+        ("catalog", "GET", "/catalog-sets/{}"),
+        ("cart", "POST", "/carts/(add|remove|update)"),
+        ("validate", "POST", "/orders/validate"),
+        ("place", "POST", "/orders/place"),
+        ("timeline", "GET", "/orders/{}/timeline"),
+        ("order", "GET", "/orders/{}"),
+    )
+)
+"""By their names in scripts and checks: method and path."""
 
 
 class Network:
-    """Answers, and writes down what it was asked."""
+    """Passes requests on to the service, and writes down what it was asked."""
 
-    def __init__(self, routes: Sequence[Route], *, key: str, script: Script, is_later: bool) -> None:
-        """`is_later`: all that is answered has members that nobody knows yet."""
-        self._routes = routes
+    def __init__(
+        self, service: Service, session: aiohttp.ClientSession, *, key: str, script: Script, is_later: bool
+    ) -> None:
+        """`key` is the storefront's key here. `is_later`: all answers have members that nobody knows yet."""
+        self._service = service
+        self._session = session
         self._key = key
         self._always = tuple(script.get("*", ()))
         self._turns = {name: deque(turns) for name, turns in script.items()}
@@ -122,6 +124,11 @@ class Network:
         self.news = asyncio.Event()
         self.under_way = 0
         self.base = ""
+
+    @property
+    def shops(self) -> Sequence[Shop]:
+        """Return the stores of the service."""
+        return self._service.shops
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -140,86 +147,82 @@ class Network:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         began = monotonic()
         body = await request.read()
-        found = self._find(request.method, request.path)
-        operation = found[0].operation if found is not None else "unknown"
-        headers = {name.lower(): text for name, text in request.headers.items()}
-        turn = self._turn(operation)
-        answer = self._answered(request, found, headers, body, turn)
+        operation = _operation_of(request.method, request.path)
+        call = Call(
+            operation=operation,
+            method=request.method,
+            path=request.path_qs,
+            headers={name.lower(): text for name, text in request.headers.items()},
+            body=body,
+            began=began,
+            ended=math.inf,
+            status=DROPPED,
+            answer_headers={},
+            answer=b"",
+        )
         number = len(self._calls)
         # Written down now: who hangs up before the answer has asked all the same.
-        self._note(number, request, operation, headers, body, began, ended=math.inf)
+        self._note(number, call)
+        turn = self._turn(operation)
+        answer = await self._answer(request, call, turn)
         await asyncio.sleep(turn.seconds)
-        dropped = turn.drop and request.transport is not None
-        told = None if dropped else answer
-        self._note(number, request, operation, headers, body, began, ended=monotonic(), answer=told)
-        if dropped:
-            assert request.transport is not None
+        if turn.drop and request.transport is not None:
+            self._note(number, replace(call, ended=monotonic()))
             request.transport.abort()
-        return web.Response(
-            status=answer.status, headers=[*answer.headers, *_LIMITS], body=answer.body or None
-        )
-
-    def _note(
-        self,
-        number: int,
-        request: web.Request,
-        operation: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        began: float,
-        *,
-        ended: float,
-        answer: Answer | None = None,
-    ) -> None:
-        if number < MOST_CALLS:
-            self._calls[number] = Call(
-                operation=operation,
-                method=request.method,
-                path=request.path_qs,
-                headers=headers,
-                body=body,
-                began=began,
-                ended=ended,
-                status=DROPPED if answer is None else answer.status,
-                answer_headers={} if answer is None else dict(answer.headers),
-                answer=b"" if answer is None else answer.body,
+        else:
+            answered = replace(
+                call,
+                ended=monotonic(),
+                status=answer.status,
+                answer_headers=dict(answer.headers),
+                answer=answer.body,
             )
+            self._note(number, answered)
+        return web.Response(status=answer.status, headers=answer.headers, body=answer.body or None)
 
-    def _answered(
-        self,
-        request: web.Request,
-        found: tuple[Route, tuple[str, ...]] | None,
-        headers: Mapping[str, str],
-        body: bytes,
-        turn: Turn,
-    ) -> Answer:
+    def _note(self, number: int, call: Call) -> None:
+        if number < MOST_CALLS:
+            self._calls[number] = call
+
+    async def _answer(self, request: web.Request, call: Call, turn: Turn) -> Answer:
+        if turn.problem is not None:
+            answer = self._problem(turn.problem(), call, turn)
+        else:
+            answer = await self._passed_on(request, call)
+            if turn.change is not None and answer.status == HTTPStatus.OK:
+                answer = _changed(answer, turn.change)
+        return _changed(answer, grown) if self._is_later else answer
+
+    async def _passed_on(self, request: web.Request, call: Call) -> Answer:
+        """Return the service's answer: it knows the storefront by another key."""
+        passed = request.headers.copy()
+        for name in (*_OF_ONE_CONNECTION, hdrs.ACCEPT_ENCODING):
+            passed.popall(name, None)
+        scheme, _, key = call.headers.get("authorization", "").partition(" ")
+        if key.strip() == self._key:
+            passed[hdrs.AUTHORIZATION] = f"{scheme} {self._service.key}"
+        async with self._session.request(
+            request.method,
+            URL(self._service.base + request.raw_path, encoded=True),
+            headers=passed,
+            data=call.body or None,
+            allow_redirects=False,
+            skip_auto_headers=(hdrs.CONTENT_TYPE, hdrs.USER_AGENT, hdrs.ACCEPT_ENCODING),
+        ) as reply:
+            headers = tuple(
+                (name, text) for name, text in reply.headers.items() if name.lower() not in _OF_ONE_CONNECTION
+            )
+            return Answer(status=reply.status, headers=headers, body=await reply.read())
+
+    def _problem(self, problem: Problem, call: Call, turn: Turn) -> Answer:
         context = Context(
             base_url=self.base,
-            request_id=headers.get("x-request-id", "") or clock.new_id().hex,
+            request_id=call.headers.get("x-request-id", "") or clock.new_id().hex,
             trace_id=clock.new_id().hex,
-            accept=headers.get("accept", "").encode("latin-1", "replace"),
+            accept=call.headers.get("accept", "").encode("latin-1", "replace"),
         )
-        try:
-            self._check(request, found, headers)
-            if turn.problem is not None and not turn.after:
-                raise turn.problem()
-            assert found is not None, "it was checked"
-            asked = Request(headers=headers, body=body, ids=found[1], base=self.base)
-            answer = found[0].handler(asked)
-            if turn.problem is not None:
-                raise turn.problem()
-        except Problem as problem:
-            answer = self._refusal(problem, context, turn)
-        else:
-            if turn.change is not None:
-                answer = _with(answer, as_json(turn.change(msgspec.json.decode(answer.body))))
-        if self._is_later and answer.body:
-            answer = _with(answer, as_json(grown(msgspec.json.decode(answer.body))))
-        return answer
-
-    def _refusal(self, problem: Problem, context: Context, turn: Turn) -> Answer:
         status, headers, body = render(problem, context)
-        if turn.change is not None and turn.problem is not None:
+        if turn.change is not None:
             members = turn.change(members_of(problem, context))
             status, body = members["status"], as_json(members)
         return Answer(
@@ -227,29 +230,6 @@ class Network:
             headers=tuple((name.decode(), text.decode()) for name, text in headers),
             body=body,
         )
-
-    def _check(
-        self, request: web.Request, found: tuple[Route, tuple[str, ...]] | None, headers: Mapping[str, str]
-    ) -> None:
-        """Refuse what is not for anybody: another path, another method, another key."""
-        if found is None:
-            methods = {one.method for one in self._routes if one.path.fullmatch(request.path)}
-            if methods:
-                raise errors.MethodNotAllowed(request.method, methods)
-            raise errors.NotFound(f"There is nothing at {request.path}.")
-        if request.can_read_body and not _is_json(headers):
-            raise errors.UnsupportedMediaType("Send the body as application/json.")
-        scheme, _, key = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or key.strip() != self._key:
-            raise errors.Unauthenticated("Send the key as Authorization: Bearer …", sent=bool(key))
-
-    def _find(self, method: str, path: str) -> tuple[Route, tuple[str, ...]] | None:
-        method = "GET" if method == "HEAD" else method
-        for one in self._routes:
-            match = one.path.fullmatch(path)
-            if match is not None and one.method == method:
-                return one, match.groups()
-        return None
 
     def _turn(self, operation: str) -> Turn:
         if self._always:
@@ -259,16 +239,19 @@ class Network:
 
 
 _HONEST: Final = Turn()
-_LIMITS: Final = (("X-RateLimit-Limit", "1000"), ("X-RateLimit-Remaining", "990"))
 
 
-def _is_json(headers: Mapping[str, str]) -> bool:
-    kind = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    return kind == "application/json"
+def _operation_of(method: str, path: str) -> str:
+    """Return the operation's name. The first that fits counts: an order's id is not `validate`."""
+    method = "GET" if method == "HEAD" else method
+    return next(
+        (name for name, verb, known in OPERATIONS if verb == method and known.fullmatch(path)), "unknown"
+    )
 
 
-def _with(answer: Answer, body: bytes) -> Answer:
-    return Answer(status=answer.status, headers=answer.headers, body=body)
+def _changed(answer: Answer, change: Callable[[Any], Any]) -> Answer:
+    value = _value(answer.body)
+    return answer if value is None else replace(answer, body=as_json(change(value)))
 
 
 def _value(body: bytes) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from mercato import errors
 from mercato.certify.shop import Shop
 from mercato.certify.storefront.drivers import Ended
-from mercato.certify.storefront.menus import Trap, shop, street
+from mercato.certify.storefront.menus import Offer, Trap, offer, street
 from mercato.certify.storefront.network import Call, Script, Turn
 from mercato.errors import OrderError
 
@@ -18,9 +18,9 @@ UNKNOWN: Final = "WEATHER_TOO_BAD"
 """A reason that nobody knows yet."""
 
 
-def one() -> Sequence[Shop]:
-    """Return the usual shop."""
-    return (shop(),)
+def one() -> Sequence[Offer]:
+    """Return the usual store."""
+    return (offer(),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Play:
     """One staged purchase. `times`: how often it is bought there; `slow`: how many of the pace's long waits pass."""
 
     words: str
-    shops: Callable[[], Sequence[Shop]] = one
+    offers: Callable[[], Sequence[Offer]] = one
     script: Script = field(default_factory=dict)
     is_later: bool = False
     times: int = 1
@@ -125,8 +125,8 @@ PLAYS: Final[Mapping[str, Play]] = {
     ),
     "limited": Play(words="too many requests", script={"validate": (Turn(problem=_limited),)}),
     "validate-busy": Play(words="validation is busy once", script={"validate": (Turn(problem=_busy),)}),
-    "traps": Play(words="some items can't be had", shops=lambda: (shop(trap=Trap.GONE),)),
-    "choices": Play(words="an item needs a choice", shops=lambda: (shop(trap=Trap.CHOICE),)),
+    "traps": Play(words="some items can't be had", offers=lambda: (offer(trap=Trap.GONE),)),
+    "choices": Play(words="an item needs a choice", offers=lambda: (offer(trap=Trap.CHOICE),)),
     "later": Play(words="answers of a later version", is_later=True),
     "refused": Play(
         words="the store says no",
@@ -147,9 +147,9 @@ PLAYS: Final[Mapping[str, Play]] = {
     "declined": Play(words="the card is declined", script={"place": (Turn(problem=_declined),) * 9}),
     "different": Play(words="the total has changed", script={"place": (Turn(problem=_different),) * 9}),
     "locked-out": Play(words="the key is not known", script={"*": (Turn(problem=_unknown_key),)}),
-    "street": Play(words="there are many stores", shops=street, names_store=False),
-    "dinars": Play(words="in dinars, with three decimals", shops=lambda: (shop(currency="KWD"),)),
-    "yen": Play(words="in yen, without decimals", shops=lambda: (shop(currency="JPY"),)),
+    "street": Play(words="there are many stores", offers=street, names_store=False),
+    "dinars": Play(words="in dinars, with three decimals", offers=lambda: (offer(currency="KWD"),)),
+    "yen": Play(words="in yen, without decimals", offers=lambda: (offer(currency="JPY"),)),
     "follow-limited": Play(
         words="the order is followed, and then: too many requests",
         script={"order": (Turn(problem=_limited),) * 3},

@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
+import aiohttp
 from aiohttp import web
 
 from mercato.certify.model import Skipped, UnusableTargetError
 from mercato.certify.storefront.drivers import Driver
 from mercato.certify.storefront.network import Network, Turn
 from mercato.certify.storefront.plays import PLAYS, Play, Played
-from mercato.certify.storefront.selling import Selling
+from mercato.certify.storefront.service import selling
 
 HOST: Final = "127.0.0.1"
 
@@ -53,15 +54,17 @@ class Stage:
 
     async def _play(self, play: Play, driver: Driver) -> Played:
         async with self._places:
-            shops = play.shops()
             script = {"place": (Turn(seconds=self._slow),)} if play.is_slow else play.script
-            network = Network(Selling(shops).routes(), key=self._key, script=script, is_later=play.is_later)
-            store_id = str(shops[0].store.id) if play.names_store else ""
-            async with self._put_on(network):
-                for number in range(play.times):
-                    words = play.words if not number else f"{play.words}, once more"
-                    ended = await driver.buy(network, self._key, store_id, words)
-            return Played(calls=network.calls, ended=ended, shops=shops, key=self._key, is_kept=driver.keeps)
+            async with selling(play.offers()) as service, aiohttp.ClientSession() as session:
+                network = Network(service, session, key=self._key, script=script, is_later=play.is_later)
+                store_id = str(service.shops[0].store.id) if play.names_store else ""
+                async with self._put_on(network):
+                    for number in range(play.times):
+                        words = play.words if not number else f"{play.words}, once more"
+                        ended = await driver.buy(network, self._key, store_id, words)
+            return Played(
+                calls=network.calls, ended=ended, shops=service.shops, key=self._key, is_kept=driver.keeps
+            )
 
     @asynccontextmanager
     async def _put_on(self, network: Network) -> AsyncIterator[None]:
