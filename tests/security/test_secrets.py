@@ -44,7 +44,6 @@ HARMLESS = {
     "cli.secrets.Entries.secrets": "entries, which hide their own",
     "orders.keys.Claim.key": "an Idempotency-Key opens nothing",
     "orders.keys.Reply.headers": "of the answer, which has no credentials",
-    "outbound.kept.Way.key": "of a pool of connections: a host and a port",
     "outbound.outcomes.Reply.body": "what a partner's server answered",
     "partners.accounts.NewPartner.keys": "keys, which hide their own text",
     "partners.model.Partner.has_webhook_token": "yes or no",

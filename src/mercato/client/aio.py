@@ -60,11 +60,11 @@ class AsyncTransport:
     def _opened(self) -> "ClientSession":
         import aiohttp
 
-        from mercato.outbound.silent import SilentConnector
+        from mercato.outbound.pool import ConnectionPool
 
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=SilentConnector(), auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
+                connector=ConnectionPool(), auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
             )
         return self._session
 

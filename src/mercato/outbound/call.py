@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import aiohttp
-from aiohttp import ClientSession, ClientTimeout, StreamReader, hdrs
-from aiohttp.connector import Connection
+from aiohttp import ClientResponse, ClientSession, ClientTimeout, hdrs
 from msgspec.structs import replace
-from multidict import CIMultiDictProxy
 from yarl import URL
 
 from mercato.clock import Clock
@@ -18,8 +16,8 @@ from mercato.outbound.body import BodyReader, BodyRefused, coding_of
 from mercato.outbound.connection import connection_failure
 from mercato.outbound.faults import Failure, Fault, body_failure, url_failure
 from mercato.outbound.guard import AddressPolicy, UrlRefused, check_url
-from mercato.outbound.kept import Connector, Way, ask, give_back, was_kept
 from mercato.outbound.outcomes import CallFailed, Reply
+from mercato.outbound.pool import connection_was_reused
 from mercato.outbound.waits import retry_after
 
 CONNECT_SECONDS = 5.0
@@ -117,7 +115,7 @@ class _Call:
 
     def _was_stale(self, error: aiohttp.ClientError) -> bool:
         dropped = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
-        return dropped and was_kept.get() and self.head is None
+        return dropped and connection_was_reused.get() and self.head is None
 
     def _stopped(self, error: aiohttp.ClientError) -> _Stopped:
         failure = connection_failure(
@@ -126,30 +124,16 @@ class _Call:
         return _Stopped(replace(failure, status=self.status))
 
     async def _exchange(self, target: URL) -> Reply:
-        session = self.caller.session
         headers = {hdrs.ACCEPT_ENCODING: "identity", hdrs.USER_AGENT: USER_AGENT, **self.headers}
-        assert isinstance(session.connector, Connector)
-        kept = await session.connector.find_kept(target)
-        if kept is not None:
-            return await self._exchange_over(*kept, headers)
-        async with session.post(
+        async with self.caller.session.post(
             target, data=self.body, headers=headers, timeout=_TIMEOUT, allow_redirects=False
         ) as response:
-            return await self._read(response.status, response.headers, response.content)
+            return await self._read(response)
 
-    async def _exchange_over(self, way: Way, connection: Connection, headers: Mapping[str, str]) -> Reply:
-        try:
-            message, content = await ask(way, connection, headers=headers, body=self.body)
-            reply = await self._read(message.code, message.headers, content)
-        except BaseException:
-            connection.close()
-            raise
-        give_back(connection)
-        return reply
-
-    async def _read(self, status: int, headers: CIMultiDictProxy[str], content: StreamReader) -> Reply:
+    async def _read(self, response: ClientResponse) -> Reply:
+        headers, content = response.headers, response.content
         self.head = head = Reply(
-            status=status,
+            status=response.status,
             content_type=headers.get(hdrs.CONTENT_TYPE),
             retry_after=retry_after(headers.get(hdrs.RETRY_AFTER), self.caller.clock),
             body=b"",

@@ -12,7 +12,7 @@ from mercato.outbound.agent import USER_AGENT
 from mercato.outbound.call import Caller
 from mercato.outbound.document import Document, NewDocument
 from mercato.outbound.guard import AddressPolicy, GuardedResolver, SystemResolver, socket_factory
-from mercato.outbound.kept import Connector
+from mercato.outbound.pool import ConnectionPool
 from mercato.outbound.pull import Puller
 
 CONNECTIONS = 512  # at once; one file descriptor each
@@ -75,7 +75,7 @@ def _pool(
     per_host: int,
 ) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=Connector(
+        connector=ConnectionPool(
             resolver=resolver,
             socket_factory=socket_factory(policy),
             ssl=tls or True,

@@ -1,4 +1,4 @@
-"""Calls over a connection that is kept: they go out on a way of their own, and come to what a first call comes to."""
+"""Calls over a connection that was used before: they end as a first call does."""
 
 import asyncio
 import gzip
@@ -139,7 +139,7 @@ async def test_what_a_server_says_unasked_is_no_answer_to_the_next_call(
 async def test_no_header_becomes_two(private: Outbound, value: str) -> None:
     async with serve(FIRST) as server:
         await came_of(private, server.url, 30.0)
-        with pytest.raises(ValueError, match="line break"):
+        with pytest.raises(ValueError, match="headers"):
             await private.post(server.url, headers={"X": value}, body=b"{}", timeout=30)
     assert len(server.requests) == 1
 
