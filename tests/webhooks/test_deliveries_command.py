@@ -17,7 +17,8 @@ from mercato.db.engine import Database
 from mercato.db.tables import deliveries, delivery_attempts, endpoints, jobs
 from mercato.partners.model import Surface
 from mercato.webhooks import queries
-from mercato.webhooks.deliveries import ORDER_VALIDATE, push, record
+from mercato.webhooks.deliveries import push, record
+from mercato.webhooks.event_types import EventType
 from mercato.webhooks.model import Called, DeliveryStatus
 
 __all__ = ["fresh", "shell"]
@@ -91,7 +92,7 @@ class Sent:
         async with Database.open(self.url) as db, db.write() as tx:
             await record(
                 tx, delivery_id=self.question, partner_id=self.partner, store_id=new_id(), order_id=None,
-                type=ORDER_VALIDATE, webhook_id=new_id(), url=URL, body=b"{}", traceparent="",
+                type=EventType.ORDER_VALIDATE, webhook_id=new_id(), url=URL, body=b"{}", traceparent="",
                 attempts=[called], status=DeliveryStatus.FAILED, now=clock.now(),
             )  # fmt: skip
             await queries.insert_failing(tx, self.partner, URL, since=clock.now())

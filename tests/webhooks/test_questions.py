@@ -13,7 +13,7 @@ from tests.webhooks.receiver import receiving, reply
 from mercato import errors
 from mercato.clock import new_id
 from mercato.webhooks import deliveries
-from mercato.webhooks.deliveries import ORDER_PLACE, ORDER_VALIDATE
+from mercato.webhooks.event_types import EventType
 from mercato.webhooks.model import Called, DeliveryStatus
 from mercato.wire import as_json
 
@@ -35,7 +35,7 @@ async def record(house: House, *attempts: Called, **changes: Any) -> UUID:
         "partner_id": house.partner.id,
         "store_id": new_id(),
         "order_id": None,
-        "type": ORDER_PLACE,
+        "type": EventType.ORDER_PLACE,
         "webhook_id": new_id(),
         "url": URL,
         "body": BODY,
@@ -97,7 +97,7 @@ async def test_further_attempts_are_added_to_the_orders_question_and_end_it(hous
     async with house.db.write() as tx:
         found = await deliveries.find_recorded(tx, order)
         assert found == delivery
-        assert await deliveries.find_recorded(tx, order, ORDER_VALIDATE) is None
+        assert await deliveries.find_recorded(tx, order, EventType.ORDER_VALIDATE) is None
         await deliveries.record_attempts(
             tx,
             found,
@@ -132,7 +132,10 @@ async def test_attempts_of_a_question_that_was_pruned_go_nowhere(house: House) -
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [(ORDER_VALIDATE, "A validation is not sent again"), (ORDER_PLACE, "sent again by the service itself")],
+    [
+        (EventType.ORDER_VALIDATE, "A validation is not sent again"),
+        (EventType.ORDER_PLACE, "sent again by the service itself"),
+    ],
 )
 @pytest.mark.parametrize("status", [DeliveryStatus.PENDING, DeliveryStatus.FAILED])
 async def test_a_question_is_not_redelivered_and_the_problem_says_why(
@@ -150,7 +153,7 @@ async def test_deliveries_are_listed_by_their_order(house: House) -> None:
     asked = await record(house, attempt(house), order_id=order)
     pushed = await house.push("http://127.0.0.1:9/hooks", order_id=order)
     await house.push("http://127.0.0.1:9/hooks", order_id=other)
-    await record(house, attempt(house), type=ORDER_VALIDATE)
+    await record(house, attempt(house), type=EventType.ORDER_VALIDATE)
     assert await listed(house, order_id=order) == [pushed, asked]
     assert await listed(house, order_id=order, type="order.place") == [asked]
     assert await listed(house, order_id=new_id()) == []

@@ -1,22 +1,20 @@
 """Webhooks as their receiver gets them: who signed, how fresh, and what they say, typed."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from mercato import clock
-from mercato.catalog.wire import CatalogSyncWebhookData
 from mercato.client.errors import MercatoError
-from mercato.orders.wire import CancelledData, OrderEventData, PlaceData, ValidateData
+from mercato.events import PAYLOADS, Payload
 from mercato.webhooks import signatures
 from mercato.webhooks.explain import Secret, Webhook, Whose, explain
 from mercato.webhooks.findings import ERROR, SignatureExplanation
 from mercato.webhooks.trials import Message, find_right
-from mercato.webhooks.wire import EndpointChangedData
 from mercato.webhooks.words import TOLERANCE
 from mercato.wire import Wire
 
@@ -27,26 +25,7 @@ class UnknownData(Wire):
     raw: msgspec.Raw
 
 
-EventData: TypeAlias = (
-    ValidateData
-    | PlaceData
-    | CancelledData
-    | CatalogSyncWebhookData
-    | OrderEventData
-    | EndpointChangedData
-    | UnknownData
-)
-
-_KINDS: Final[Mapping[str, type[EventData]]] = {
-    "order.validate": ValidateData,
-    "order.place": PlaceData,
-    "order.cancelled": CancelledData,
-    "order.created": OrderEventData,
-    "order.updated": OrderEventData,
-    "catalog.sync.succeeded": CatalogSyncWebhookData,
-    "catalog.sync.failed": CatalogSyncWebhookData,
-    "endpoint.changed": EndpointChangedData,
-}
+EventData: TypeAlias = Payload | UnknownData
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +121,7 @@ def _signed_id(webhook: Webhook, secrets: Sequence[Secret]) -> str | None:
 def _event(id_: str, body: bytes) -> Event:
     try:
         envelope = msgspec.json.decode(body, type=_Envelope)
-        kind = _KINDS.get(envelope.type)
+        kind = PAYLOADS.get(envelope.type)
         data = (
             UnknownData(raw=envelope.data) if kind is None else msgspec.json.decode(envelope.data, type=kind)
         )

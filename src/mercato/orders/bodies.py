@@ -1,7 +1,6 @@
 """What stores and storefronts are told about an order, as the bytes and data of webhooks."""
 
 from datetime import datetime
-from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -14,10 +13,8 @@ from mercato.orders.request import OrderCore, PlaceOrderRequest
 from mercato.orders.review import Review
 from mercato.orders.wire import CancelledData, OrderEventData, OrderTold, PlaceData, ValidateData
 from mercato.stores.model import StoreRow
+from mercato.webhooks.event_types import EventType
 from mercato.webhooks.model import envelope
-
-VALIDATE: Final = "order.validate"
-PLACE: Final = "order.place"
 
 
 def validate_body(
@@ -41,7 +38,7 @@ def validate_body(
             customer=order.customer or UNSET,
         ),
     )
-    return envelope(VALIDATE, occurred_at=now, data=data)
+    return envelope(EventType.ORDER_VALIDATE, occurred_at=now, data=data)
 
 
 def place_body(row: OrderRow, *, payment: msgspec.Raw | UnsetType, now: datetime) -> bytes:
@@ -53,7 +50,7 @@ def place_body(row: OrderRow, *, payment: msgspec.Raw | UnsetType, now: datetime
         order=_stored(row),
         payment=UNSET if payment is UNSET or bytes(payment).strip() == b"null" else payment,
     )
-    return envelope(PLACE, occurred_at=now, data=data)
+    return envelope(EventType.ORDER_PLACE, occurred_at=now, data=data)
 
 
 def cancelled_data(row: OrderRow) -> CancelledData:

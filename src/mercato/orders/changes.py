@@ -16,10 +16,7 @@ from mercato.orders.record import Actor, OrderRow, StoreAnswer
 from mercato.partners.accounts import find_event_url
 from mercato.partners.model import Surface
 from mercato.webhooks.deliveries import ORDER_CANCELLED, push
-
-CREATED: Final = "order.created"
-UPDATED: Final = "order.updated"
-CANCELLED: Final = "order.cancelled"
+from mercato.webhooks.event_types import EventType
 
 STORE_UNREACHABLE: Final = "STORE_UNREACHABLE"
 """The reason of a cancel when no attempt has reached the store."""
@@ -134,7 +131,7 @@ class Changes(Struct, frozen=True):
             order_id=order.id,
             base_url=url,
             suffix=ORDER_CANCELLED,
-            type=CANCELLED,
+            type=EventType.ORDER_CANCELLED,
             webhook_id=self.new_id(),
             data=cancelled_data(changed),
             order_content=changed.content,
@@ -155,7 +152,7 @@ class Changes(Struct, frozen=True):
             order_id=order.id,
             base_url=url,
             suffix="",
-            type=CREATED if order.sequence == 1 else UPDATED,
+            type=EventType.ORDER_CREATED if order.sequence == 1 else EventType.ORDER_UPDATED,
             webhook_id=self.new_id(),
             data=event_data(order),
             order_content=order.content,

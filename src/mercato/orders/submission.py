@@ -24,7 +24,8 @@ from mercato.orders.replies import Fault, PlaceJudge, PlaceSaid, Refused
 from mercato.outbound.signing import target
 from mercato.partners.vault import Vault
 from mercato.webhooks.calls import Called, StoreCall, StoreCalls
-from mercato.webhooks.deliveries import ORDER_PLACE, find_recorded, record, record_attempts
+from mercato.webhooks.deliveries import find_recorded, record, record_attempts
+from mercato.webhooks.event_types import EventType
 from mercato.webhooks.model import DeliveryStatus, masked
 from mercato.wire.unshown import unshown
 
@@ -221,7 +222,7 @@ class Submitter(Struct, frozen=True):
             partner_id=submission.partner_id,
             store_id=submission.store_id,
             order_id=submission.order_id,
-            type=ORDER_PLACE,
+            type=EventType.ORDER_PLACE,
             webhook_id=submission.order_id,
             url=target(submission.base_url, PLACE),
             body=without_payment(submission.body),

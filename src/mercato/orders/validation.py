@@ -22,7 +22,8 @@ from mercato.partners.storage import VALIDATION_BYTES, StorageQuota
 from mercato.stores.menus import Menus
 from mercato.stores.model import StoreRow
 from mercato.webhooks.calls import Called, StoreCall, StoreCalls
-from mercato.webhooks.deliveries import ORDER_VALIDATE, record
+from mercato.webhooks.deliveries import record
+from mercato.webhooks.event_types import EventType
 from mercato.webhooks.model import DeliveryStatus
 from mercato.wire import instant
 
@@ -146,7 +147,7 @@ class Validations(Struct, frozen=True):
                 partner_id=call.partner_id,
                 store_id=call.store_id,
                 order_id=None,
-                type=ORDER_VALIDATE,
+                type=EventType.ORDER_VALIDATE,
                 webhook_id=call.webhook_id,
                 url=call.url,
                 body=call.body,

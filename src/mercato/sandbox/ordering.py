@@ -12,6 +12,7 @@ from mercato.testing import menus, till
 from mercato.testing.caller import Answer, Caller
 from mercato.testing.kitchen import ORDERS as MERCHANT_ORDERS
 from mercato.testing.kitchen import STEPS
+from mercato.webhooks.event_types import EventType
 
 ORDERS: Final = "/v1/marketfront/orders"
 
@@ -79,7 +80,7 @@ async def follow(scene: Scene) -> None:
         "Every step arrives as an event",
         f"{len(events)} events, numbered in order",
         holds=seen == WAY
-        and [event["type"] for event in events] == ["order.created", *["order.updated"] * 4],
+        and [event["type"] for event in events] == [EventType.ORDER_CREATED, *[EventType.ORDER_UPDATED] * 4],
     )
     mine = (await scene.front.get(f"{ORDERS}/{order_id}")).json()
     theirs = (await scene.partner.get(f"{MERCHANT_ORDERS}/{order_id}")).json()

@@ -1,8 +1,11 @@
 """What follows from the end of a catalog run, in the transaction that ends it: fresh caches, and the event."""
 
+from typing import Final
+
 from msgspec import Struct
 
 from mercato.catalog.ingest import Finished
+from mercato.catalog.runs import RunStatus
 from mercato.catalog.wire import CatalogSyncWebhookData
 from mercato.clock import MakeId
 from mercato.db.engine import Write
@@ -11,6 +14,12 @@ from mercato.stores import places, queries
 from mercato.stores.changes import OnChange, changed
 from mercato.telemetry import tracing
 from mercato.webhooks.deliveries import CATALOG_SYNC, push
+from mercato.webhooks.event_types import EventType
+
+SYNC_EVENTS: Final = {
+    RunStatus.SUCCEEDED: EventType.CATALOG_SYNC_SUCCEEDED,
+    RunStatus.FAILED: EventType.CATALOG_SYNC_FAILED,
+}
 
 
 class StoreEvents(Struct, frozen=True):
@@ -36,7 +45,7 @@ class StoreEvents(Struct, frozen=True):
             store_id=run.owner.store_id,
             base_url=store.webhook_url,
             suffix=CATALOG_SYNC,
-            type=f"catalog.sync.{finished.status.value}",
+            type=SYNC_EVENTS[finished.status],
             webhook_id=run.id,
             data=CatalogSyncWebhookData(
                 catalog_ingest_id=run.id,

@@ -21,6 +21,7 @@ from mercato.testing.inbox import Received
 from mercato.testing.journal import MOST_KEPT
 from mercato.testing.page import add_pages
 from mercato.testing.prices import UnknownItemError, items_of
+from mercato.webhooks.event_types import EventType
 
 DECLINED_CARD: Final = "tok_sandbox_declined"
 """The card token that the bank declines."""
@@ -199,7 +200,7 @@ class MerchantDouble(Hosting):
 
     def take_event(self, event: Any) -> None:
         """Do what an event asks for."""
-        if event.get("type") == "order.cancelled":
+        if event.get("type") == EventType.ORDER_CANCELLED:
             self.cancelled.add(event["data"]["orderId"])
 
     def next_number(self) -> str:

@@ -1,6 +1,6 @@
 """Deliveries from outside: pushed in the transaction that makes them necessary, read and sent again."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -16,6 +16,7 @@ from mercato.jobs import enqueue
 from mercato.outbound.signing import target
 from mercato.partners.model import Caller, Surface
 from mercato.webhooks import queries, removal, sending
+from mercato.webhooks.event_types import EventType
 from mercato.webhooks.model import (
     Called,
     DeliverJob,
@@ -36,15 +37,12 @@ CATALOG_SYNC: Final = "catalog-sync"
 ORDER_CANCELLED: Final = "order-cancelled"
 ENDPOINT_CHANGED: Final = "endpoint-changed"
 
-ORDER_VALIDATE: Final = "order.validate"
-ORDER_PLACE: Final = "order.place"
-
-QUESTIONS: Final = {
-    ORDER_VALIDATE: (
+QUESTIONS: Final[Mapping[str, str]] = {
+    EventType.ORDER_VALIDATE: (
         "A validation is not sent again: the cart it was about has gone on since, and nobody waits for the answer. "
         "The next validation of the storefront calls the store anew."
     ),
-    ORDER_PLACE: (
+    EventType.ORDER_PLACE: (
         "An order is sent again by the service itself, for 10 minutes while the store has not answered, "
         "and cancelled after that; see how the order stands with GET /v1/commerce/orders/{orderId}."
     ),
@@ -128,7 +126,7 @@ async def record(
     order_content: bytes = b"",
     once: bool = False,
 ) -> bool:
-    """Write a question to a store (`ORDER_VALIDATE`, `ORDER_PLACE`), which others ask, into its partner's log.
+    """Write a question to a store (`order.validate`, `order.place`), which others ask, into its partner's log.
 
     `body` is what the partner may read again: without the payment. A pending one is ended by
     `record_attempts`; nothing here makes an attempt of it. With `once` nothing is written, and False returned, if
@@ -183,7 +181,7 @@ async def record_attempts(
 async def find_recorded(
     tx: Read,
     order_id: UUID,
-    type: str = ORDER_PLACE,  # noqa: A002  # the envelope's own word
+    type: str = EventType.ORDER_PLACE,  # noqa: A002  # the envelope's own word
 ) -> UUID | None:
     """Return the delivery under which an order's question was recorded."""
     return await queries.find_of_order(tx, order_id, type)
@@ -289,7 +287,7 @@ async def delete_of_partner(tx: Write, partner_id: UUID, *, most: int) -> int:
 
 async def list_validations(tx: Read, *, after: UUID | None, most: int) -> list[tuple[UUID, bytes]]:
     """Return id and body of the validations in the log, by id: there is no order yet that they could be found by."""
-    rows = await removal.list_not_delivered(tx, ORDER_VALIDATE, after=after, most=most)
+    rows = await removal.list_not_delivered(tx, EventType.ORDER_VALIDATE, after=after, most=most)
     return [(row.id, decompress(row.body)) for row in rows]
 
 

@@ -1,7 +1,6 @@
 """The event that says that an address which a partner is called at has changed."""
 
 from datetime import datetime
-from typing import Final
 from uuid import UUID
 
 from mercato.clock import MakeId
@@ -9,9 +8,8 @@ from mercato.db.engine import Write
 from mercato.outbound.urls import origin_of
 from mercato.partners.model import Surface
 from mercato.webhooks.deliveries import ENDPOINT_CHANGED, push
+from mercato.webhooks.event_types import EventType
 from mercato.webhooks.wire import EndpointChangedData
-
-TYPE: Final = "endpoint.changed"
 
 
 async def announce_change(
@@ -38,7 +36,7 @@ async def announce_change(
         store_id=data.store_id if isinstance(data.store_id, UUID) else None,
         base_url=base_url,
         suffix=ENDPOINT_CHANGED if event_url is None else "",
-        type=TYPE,
+        type=EventType.ENDPOINT_CHANGED,
         webhook_id=event_id,
         data=data,
         occurred_at=now,

@@ -11,11 +11,10 @@ from mercato.certify.merchant import judging
 from mercato.certify.merchant.reply import read
 from mercato.certify.sending import Message, Receiver, Reply, Sender
 from mercato.certify.shop import Draft, Shop
-from mercato.orders.bodies import PLACE as PLACED
-from mercato.orders.bodies import VALIDATE as ASKED
 from mercato.orders.request import Fulfillment, PickupFulfillment, ScheduleType
 from mercato.orders.wire import PlaceData, ValidateData
 from mercato.outbound.outcomes import Pulled
+from mercato.webhooks.event_types import EventType
 from mercato.webhooks.model import envelope
 from mercato.wire import as_json
 
@@ -65,7 +64,7 @@ class Bench(Sender):
         order = (draft or self.plain()).order
         store = self.of.shop.store
         data = ValidateData(store_id=store.id, partner_store_id=store.partner_store_id, order=order)
-        body = envelope(ASKED, occurred_at=clock.now(), data=data)
+        body = envelope(EventType.ORDER_VALIDATE, occurred_at=clock.now(), data=data)
         return Message(suffix=VALIDATE, body=body, webhook_id=str(clock.new_id()))
 
     def placement(self, draft: Draft, *, payment: Any = UNSET) -> Message:
@@ -78,7 +77,7 @@ class Bench(Sender):
             order=draft.order,
             payment=UNSET if payment is UNSET else msgspec.Raw(as_json(payment)),
         )
-        body = envelope(PLACED, occurred_at=clock.now(), data=data)
+        body = envelope(EventType.ORDER_PLACE, occurred_at=clock.now(), data=data)
         return Message(suffix=PLACE, body=body, webhook_id=str(order_id))
 
     def event(self, suffix: str, kind: str, data: Any, *, webhook_id: str | None = None) -> Message:

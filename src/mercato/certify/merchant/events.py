@@ -17,7 +17,9 @@ from mercato.certify.statuses import acknowledged, not_believed
 from mercato.certify.suite import Group
 from mercato.clock import new_id
 from mercato.orders.wire import CancelledData
+from mercato.stores.events import SYNC_EVENTS
 from mercato.webhooks.deliveries import CATALOG_SYNC, ORDER_CANCELLED
+from mercato.webhooks.event_types import EventType
 
 SUCCEEDED: Final = "merchant.events.catalog-sync-succeeded"
 CANCELLED: Final = "merchant.events.order-cancelled"
@@ -179,8 +181,7 @@ def _sync(bench: Bench, *, failed: bool = False) -> Message:
         status=RunStatus.FAILED if failed else RunStatus.SUCCEEDED,
         errors=(fault,) if failed else (),
     )
-    kind = f"catalog.sync.{data.status.value}"
-    return bench.event(CATALOG_SYNC, kind, data, webhook_id=str(run_id))
+    return bench.event(CATALOG_SYNC, SYNC_EVENTS[data.status], data, webhook_id=str(run_id))
 
 
 async def _cancelled(bench: Bench, order_id: UUID) -> Message:
@@ -192,4 +193,4 @@ async def _cancelled(bench: Bench, order_id: UUID) -> Message:
         cancel_reason="STORE_UNREACHABLE",
         order=draft.order,
     )
-    return bench.event(ORDER_CANCELLED, "order.cancelled", data)
+    return bench.event(ORDER_CANCELLED, EventType.ORDER_CANCELLED, data)

@@ -20,6 +20,7 @@ from mercato.orders.model import Order, OrderState, OrderStatus
 from mercato.orders.partner_ids import without_partner_ids
 from mercato.orders.request import PickupFulfillment, ScheduleType
 from mercato.orders.wire import OrderEventData
+from mercato.webhooks.event_types import EventType
 from mercato.webhooks.model import envelope
 from mercato.wire import instant
 
@@ -92,7 +93,7 @@ class Bench(Sender):
             sequence=sequence,
             order=order,
         )
-        name = kind or ("order.created" if sequence == 1 else "order.updated")
+        name = kind or (EventType.ORDER_CREATED if sequence == 1 else EventType.ORDER_UPDATED)
         body = envelope(name, occurred_at=clock.now(), data=data)
         return Message(suffix="", body=body, webhook_id=str(clock.new_id()))
 
