@@ -66,6 +66,8 @@ lock: $(VENV)/.dev ## renew the hashes after a change of constraints.txt or of w
 	$(LOCK) requirements.lock pyproject.toml requirements-build.txt
 	$(LOCK) requirements-dev.lock requirements-dev.txt requirements-clients.txt
 	$(LOCK) requirements-docs.lock requirements-docs.txt
+	$(LOCK) requirements-build.lock requirements-build.txt
+	$(LOCK) requirements-image.lock --extra otel --extra redis pyproject.toml
 
 sbom: $(VENV)/.dev ## what a release is made of, as CycloneDX, in dist/
 	$(BIN)/python -m tests.sbom dist

@@ -133,6 +133,22 @@ def test_the_image_is_made_of_files_that_there_are_and_starts_a_command():
     assert 'CMD ["serve"]' in lines
 
 
+def test_every_package_of_the_image_is_held_to_its_hash_and_those_of_the_extras_are_among_them():
+    text = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
+    commands = [one for line in text.splitlines() if line.startswith("RUN") for one in line.split("&&")]
+    installs = [one for one in commands if re.search(r"pip (install|wheel)", one)]
+    assert len(installs) == 4
+    for one in installs:
+        assert "--require-hashes" in one or "--no-deps --no-build-isolation" in one or "--no-index" in one, (
+            one
+        )
+    locked = set(
+        re.findall(r"^([\w.-]+)==", (DEPLOY.parent / "requirements-image.lock").read_text(), re.MULTILINE)
+    )
+    assert {"granian", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http", "redis"} <= locked
+    assert not {"pytest", "hatchling"} & locked
+
+
 def test_every_line_of_what_is_deployed_stands_under_a_comment():
     for name in ("Dockerfile", "mercato.service"):
         for block in (DEPLOY / name).read_text().split("\n\n"):
