@@ -12,6 +12,8 @@ from mercato.db.errors import UnusableUrl
 from mercato.db.migrate import migrate
 from mercato.db.pooler import refuse_pooler
 from mercato.db.postgresql import driver_url
+from mercato.db.url import refuse_pooled_replica
+from mercato.settings import Secret, Settings
 
 pytestmark = only_postgresql
 
@@ -64,6 +66,16 @@ async def test_a_pooler_in_transaction_mode_is_refused_before_anything_is_change
     async with pooled(database_url, monkeypatch, session=False):
         with pytest.raises(UnusableUrl, match="pool_mode=transaction"):
             await migrate(database_url)
+
+
+async def test_a_pooler_before_the_replica_is_refused_by_the_name_of_its_setting(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    settings = Settings(database_url=Secret(database_url), database_replica_url=Secret(database_url))
+    await refuse_pooled_replica(settings)
+    async with pooled(database_url, monkeypatch, session=False):
+        with pytest.raises(UnusableUrl, match="of MERCATO_DATABASE_REPLICA_URL is behind a pooler"):
+            await refuse_pooled_replica(settings)
 
 
 async def test_a_pooler_that_drops_the_settings_of_a_session_is_refused_too(

@@ -176,8 +176,9 @@ async def _migrate_alone(settings: Settings, _stop: asyncio.Event) -> None:
 async def _migrate(settings: Settings) -> str | None:
     """Bring the database to this version's schema; return the revision it was at, None if it is new."""
     from mercato.db.migrate import migrate as migrate_database
-    from mercato.db.url import database_url
+    from mercato.db.url import database_url, refuse_pooled_replica
 
+    await refuse_pooled_replica(settings)
     if settings.database_url is None:
         try:
             settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

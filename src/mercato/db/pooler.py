@@ -5,27 +5,27 @@ PgBouncer in transaction mode they would fail one by one, some without a word, s
 """
 
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Final
 
 from mercato.db.errors import UnusableUrl
 from mercato.db.postgresql import CONNECT_SECONDS, driver_url
 
-REFUSAL = (
-    "The database is behind a pooler in transaction mode, such as PgBouncer with pool_mode=transaction: it gives a "
-    "session's server to others after each transaction. Mercato has pools of its own and needs whole sessions: let "
-    "MERCATO_DATABASE_URL name PostgreSQL itself."
+REFUSAL: Final = (
+    "The database of <setting> is behind a pooler in transaction mode, such as PgBouncer with pool_mode=transaction: "
+    "it gives a session's server to others after each transaction. Mercato has pools of its own and needs whole "
+    "sessions: let <setting> name PostgreSQL itself."
 )
 
 
-LOSES_SETTINGS = (
-    "The database is behind a pooler that refuses or drops the settings of a session (PgBouncer does both): time-outs "
-    "and read-only sessions would not hold. Let MERCATO_DATABASE_URL name PostgreSQL itself."
+LOSES_SETTINGS: Final = (
+    "The database of <setting> is behind a pooler that refuses or drops the settings of a session (PgBouncer does "
+    "both): time-outs and read-only sessions would not hold. Let <setting> name PostgreSQL itself."
 )
 _SETTING = "enable_seqscan"
 
 
-async def refuse_pooler(url: str) -> None:
-    """Return if sessions keep their server and settings, or nobody answers. Raises UnusableUrl."""
+async def refuse_pooler(url: str, setting: str = "MERCATO_DATABASE_URL") -> None:
+    """Return if sessions keep their server and settings, or nobody answers. Raises UnusableUrl, naming the setting."""
     import asyncpg
 
     try:
@@ -37,9 +37,9 @@ async def refuse_pooler(url: str) -> None:
                 return
             second = await _session(stack, url)
             if await _server(second) == pid:
-                raise UnusableUrl(REFUSAL)
+                raise UnusableUrl(REFUSAL.replace("<setting>", setting))
             if not await _keeps_settings(stack, url):
-                raise UnusableUrl(LOSES_SETTINGS)
+                raise UnusableUrl(LOSES_SETTINGS.replace("<setting>", setting))
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
         return  # whoever connects next says what is wrong
 

@@ -3,7 +3,9 @@
 from datetime import timedelta
 from typing import Final
 
+from mercato.db import postgresql
 from mercato.db.engine import Database
+from mercato.db.pooler import refuse_pooler
 from mercato.settings import Settings
 
 FILE: Final = "mercato.db"
@@ -26,3 +28,9 @@ def open_database(settings: Settings) -> Database:
         statement_timeout=timedelta(seconds=settings.database_statement_seconds),
         replica_url=None if settings.database_replica_url is None else settings.database_replica_url.reveal(),
     )
+
+
+async def refuse_pooled_replica(settings: Settings) -> None:
+    """Return if no pooler is in front of the replica, or there is none. Raises UnusableUrl."""
+    if settings.database_replica_url is not None and postgresql.is_url(database_url(settings)):
+        await refuse_pooler(settings.database_replica_url.reveal(), "MERCATO_DATABASE_REPLICA_URL")
