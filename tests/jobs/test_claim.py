@@ -8,6 +8,7 @@ from sqlalchemy import BigInteger, insert, type_coerce, update
 from tests.databases import only_postgresql
 from tests.jobs.support import Log, Note, handler, job_of, nothing, put, rows, states, take, texts, working
 
+from mercato import clock
 from mercato.db.clock import now_ms
 from mercato.db.engine import Database, Write
 from mercato.db.tables import jobs
@@ -86,6 +87,34 @@ async def test_a_clock_that_is_set_back_holds_no_waiting_job(db: Database) -> No
         assert await moves.move_due(tx) == 0
         assert await moves.move_stranded(tx) == 1
         assert await moves.move_stranded(tx) == 0
+    assert texts(await take(db)) == ["a"]
+
+
+@pytest.mark.parametrize("again", [True, False])
+async def test_a_clock_that_is_set_back_by_less_than_a_jobs_age_holds_none_that_was_put_back(
+    db: Database, again: bool
+) -> None:
+    await put(db, "a")
+    hour = 3_600_000
+    async with db.write() as tx:
+        # It is two hours old.
+        long_ago = type_coerce(jobs.c.enqueued_at - 2 * hour, BigInteger)
+        await tx.execute(update(jobs).values(enqueued_at=long_ago))
+    (claimed,) = await take(db)
+    if again:
+        async with db.write() as tx:
+            due = clock.now() + timedelta(minutes=10)
+            await queries.settle_again(tx, job_of(claimed), Again(due))
+    else:
+        await fail(db, claimed, timedelta(minutes=10))
+    async with db.write() as tx:
+        assert await moves.move_stranded(tx) == 0
+        # As if the clock had been an hour ahead until now.
+        later = {"run_at": jobs.c.run_at + hour, "enqueued_at": jobs.c.enqueued_at + hour}
+        await tx.execute(
+            update(jobs).values({name: type_coerce(value, BigInteger) for name, value in later.items()})
+        )
+        assert await moves.move_stranded(tx) == 1
     assert texts(await take(db)) == ["a"]
 
 

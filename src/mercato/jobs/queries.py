@@ -282,7 +282,8 @@ def _back(at: datetime | timedelta) -> Update:
     else:
         due = now_ms() + bindparam("delay", at // _MILLISECOND, type_=Integer)
     state = case((due > now_ms(), literal_column("'waiting'", Text)), else_=literal_column("'ready'", Text))
-    return update(jobs).values(**IDLE, run_at=due, state=state)
+    # What waits was put here when it was put back: `move_stranded` tells by that whether the clock was set back since.
+    return update(jobs).values(**IDLE, run_at=due, state=state, enqueued_at=now_ms())
 
 
 async def _settle(tx: Write, job: Job[Any], change: Any) -> None:

@@ -18,6 +18,7 @@ jobs = Table(
     Column("payload", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("run_at", Instant, nullable=False),
+    # When it was enqueued, or put back for another try.
     Column("enqueued_at", Instant, nullable=False),
     # Every claim adds one: it is the fencing token of the worker that made the claim.
     Column("attempt", Integer, nullable=False, server_default=text("0")),
