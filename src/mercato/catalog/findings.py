@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
+from unicodedata import category
 
 from mercato.catalog.model import CatalogFault, CatalogWarning
 from mercato.catalog.rules import Rule
@@ -22,10 +23,8 @@ _SHOWN: Final = 80
 _LONGEST_PATH: Final = 2_000
 """Characters of a pointer."""
 
-_CONTROL: Final = dict.fromkeys(
-    (*range(0x20), *range(0x7F, 0xA0), *range(0xD800, 0xE000)), "\N{REPLACEMENT CHARACTER}"
-)
-"""Control characters and halves of surrogate pairs."""
+_JOINERS: Final = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
+"""They make one emoji of several, and shape letters."""
 
 
 def escape(step: str) -> str:
@@ -116,8 +115,17 @@ def quoted(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Return the text without what a text column, a terminal or a log cannot hold."""
-    return text if text.isprintable() else text.translate(_CONTROL)
+    """Return the text without what a text column, a terminal or a log can't show as it is.
+
+    Control characters, halves of surrogate pairs, separators of lines and marks of direction are replaced.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if _can_be_shown(one) else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
+def _can_be_shown(character: str) -> bool:
+    return character.isprintable() or character in _JOINERS or category(character) == "Zs"
 
 
 def _place(path: str) -> str:
