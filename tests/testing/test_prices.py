@@ -16,7 +16,7 @@ from mercato.carts.pricing import price
 from mercato.catalog.compile import unpack
 from mercato.clock import new_id
 from mercato.testing import menus, shopper
-from mercato.testing.prices import Menu, UnknownItemError
+from mercato.testing.prices import Menu, UnknownItemError, UntoldItemError
 from mercato.testing.till import faults_of, spoiled, total_of, with_tax
 
 DOCUMENTS = {"pizzeria": menus.pizzeria(), "ramen": menus.ramen_house(), "grocery": menus.grocery()}
@@ -96,6 +96,33 @@ def test_ids_that_are_no_uuids_are_not_all_known_without_the_onboarding() -> Non
     assert menu.is_whole
     (item,) = menu.items
     assert menu.sub_total([line(item)]) == Decimal("4.00")
+
+
+def test_without_the_onboarding_lines_are_priced_by_the_ids_of_the_document() -> None:
+    menu = Menu.of(
+        {
+            "items": {"soup": {"basePrice": "4.00"}, "salt": {"basePrice": "1.00"}},
+            "modifierGroups": {"size": {"priceOverrides": {"salt": "0.75"}}},
+        }
+    )
+
+    def named(item: str, quantity: int, *groups: Any) -> dict[str, Any]:
+        return line(str(uuid4()), quantity, *groups) | {"partnerItemId": item}
+
+    size = {
+        "modifierGroupId": str(uuid4()),
+        "partnerModifierGroupId": "size",
+        "lineItems": [named("salt", 2)],
+    }
+    assert menu.sub_total([named("soup", 2, size)]) == Decimal("11.00")
+    with pytest.raises(UnknownItemError, match="There is no cake here") as unknown:
+        menu.sub_total([named("cake", 1)])
+    assert not isinstance(unknown.value, UntoldItemError)
+    # An item is no group, and one that says nothing of the document may be any.
+    with pytest.raises(UnknownItemError, match="There is no soup here"):
+        menu.sub_total([named("soup", 1, {**size, "partnerModifierGroupId": "soup"})])
+    with pytest.raises(UntoldItemError):
+        menu.sub_total([line(str(uuid4()))])
 
 
 @pytest.mark.parametrize("member", ["total", "subTotal", "taxes"])

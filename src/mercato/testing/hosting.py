@@ -10,7 +10,7 @@ from aiohttp import web
 
 from mercato.testing import shelf
 from mercato.testing.double import Double, Reply
-from mercato.testing.prices import UnknownItemError
+from mercato.testing.prices import UntoldItemError
 from mercato.testing.shelf import Shelf
 
 CATALOG: Final = "/catalog.json"
@@ -36,15 +36,13 @@ class Hosting(Double):
         self._shelf.known_as(onboarding_id)
 
     def sub_total_of(self, order: Mapping[str, Any]) -> Decimal | None:
-        """Return what the items cost by the hosted catalogs, None without any. Raises UnknownItemError."""
+        """Return what the items cost by the hosted catalogs, None if that can't be known. Raises UnknownItemError."""
         menu = self._shelf.menu
         if not menu.items:
             return None
         try:
             return menu.sub_total(order["cart"]["lineItems"])
-        except UnknownItemError:
-            if menu.is_whole:
-                raise
+        except UntoldItemError:
             return None
 
     async def serve_document(self, request: web.Request) -> web.StreamResponse:

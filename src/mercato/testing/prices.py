@@ -22,16 +22,22 @@ class UnknownItemError(Exception):
         self.pointer = pointer
 
 
+class UntoldItemError(UnknownItemError):
+    """The service made this id, and the line doesn't say of which of the document's: it may be in one of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Menu:
     """Items and groups of a document, or of several, by the ids that carts name them by.
 
     `is_whole` tells whether every id is known: ids that are no UUIDs are replaced by the service with such as
-    follow from the onboarding's.
+    follow from the onboarding's. Without that, lines are known by `partnerItemId` and groups by
+    `partnerModifierGroupId`, the ids of the documents; `own` has the ids of here by those.
     """
 
     items: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    own: Mapping[str, str] = field(default_factory=dict)
     is_whole: bool = True
 
     @classmethod
@@ -48,6 +54,7 @@ class Menu:
         return cls(
             {served(id_): item for id_, item in items.items()},
             {served(id_): _group(group, served) for id_, group in groups.items()},
+            {id_: served(id_) for id_ in (*items, *groups)},
             whole,
         )
 
@@ -55,11 +62,12 @@ class Menu:
         return Menu(
             {**self.items, **other.items},
             {**self.groups, **other.groups},
+            {**self.own, **other.own},
             self.is_whole and other.is_whole,
         )
 
     def sub_total(self, lines: Iterable[Mapping[str, Any]]) -> Decimal:
-        """Return what the lines cost. Raises UnknownItemError."""
+        """Return what the lines cost. Raises UnknownItemError, and UntoldItemError where that isn't certain."""
         return sum(
             (
                 self.unit_price(line, f"/cart/lineItems/{at}") * line["quantity"]
@@ -70,36 +78,49 @@ class Menu:
 
     def unit_price(self, line: Mapping[str, Any], pointer: str = "") -> Decimal:
         """Return what one unit of a line costs with its modifiers. Raises UnknownItemError."""
-        return _decimal(self._item(line, pointer).get("basePrice")) + self._modifiers(line, pointer)
+        return _decimal(self._item(line, pointer)[1].get("basePrice")) + self._modifiers(line, pointer)
 
     def _modifiers(self, line: Mapping[str, Any], pointer: str) -> Decimal:
         chosen: dict[str, list[tuple[Mapping[str, Any], str]]] = {}
         for at, part in enumerate(line.get("modifierGroups") or ()):
             for within, choice in enumerate(part["lineItems"]):
                 where = f"{pointer}/modifierGroups/{at}/lineItems/{within}"
-                chosen.setdefault(part["modifierGroupId"].lower(), []).append((choice, where))
-        return sum((self._group_price(id_, choices, pointer) for id_, choices in chosen.items()), Decimal(0))
+                id_ = self._id(self.groups, part, "modifierGroupId", pointer)
+                chosen.setdefault(id_, []).append((choice, where))
+        return sum(
+            (self._group_price(self.groups[id_], choices) for id_, choices in chosen.items()), Decimal(0)
+        )
 
-    def _group_price(self, id_: str, choices: list[tuple[Mapping[str, Any], str]], pointer: str) -> Decimal:
+    def _group_price(self, group: Mapping[str, Any], choices: list[tuple[Mapping[str, Any], str]]) -> Decimal:
         """Return what the choices of one group cost: its cheapest units are free, not what is chosen for them."""
-        group = self.groups.get(id_)
-        if group is None:
-            raise UnknownItemError(id_, pointer)
         overrides = group.get("priceOverrides") or {}
         own: list[Decimal] = []
         rest = Decimal(0)
         for choice, where in choices:
-            item = self._item(choice, where)
-            price = _decimal(overrides.get(choice["itemId"].lower(), item.get("basePrice")))
+            id_, item = self._item(choice, where)
+            price = _decimal(overrides.get(id_, item.get("basePrice")))
             own += [price] * choice["quantity"]
             rest += self._modifiers(choice, where) * choice["quantity"]
         return sum(sorted(own)[group.get("freeQuantity") or 0 :], rest)
 
-    def _item(self, line: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
-        item = self.items.get(line["itemId"].lower())
-        if item is None:
-            raise UnknownItemError(line["itemId"], f"{pointer}/itemId")
-        return item
+    def _item(self, line: Mapping[str, Any], pointer: str) -> tuple[str, Mapping[str, Any]]:
+        """Return an item's id here, and the item."""
+        id_ = self._id(self.items, line, "itemId", f"{pointer}/itemId")
+        return id_, self.items[id_]
+
+    def _id(self, known: Mapping[str, Any], part: Mapping[str, Any], member: str, pointer: str) -> str:
+        id_: str = part[member].lower()
+        if id_ in known:
+            return id_
+        if self.is_whole:
+            raise UnknownItemError(part[member], pointer)
+        partners = part.get(f"partner{member[0].upper()}{member[1:]}")
+        if partners is None:
+            raise UntoldItemError(part[member], pointer)
+        own = self.own.get(partners)
+        if own is None or own not in known:
+            raise UnknownItemError(partners, pointer)
+        return own
 
 
 def items_of(
