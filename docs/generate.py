@@ -261,8 +261,8 @@ def _errors_page() -> str:
 
 EXAMPLES: Final = (
     "Each code has an example that provokes it, to be pasted into bash against a service of your own; the "
-    "tests run every one of them. [Start here](../start-here.md) ends with such a service, and with the "
-    "first three of the names that the examples use:"
+    "tests run every one of them. [Start here](../start-here.md) ends with such a service, and with a "
+    "file `env.sh` that sets the first three of the names that the examples use:"
 )
 
 

@@ -91,13 +91,26 @@ class Reader:
         self.read.append(page.name)
 
     def reads_apart(self, page: Path) -> None:
-        """Read a page that goes on from what the desk has now; what it starts and sets is gone afterwards."""
-        state, before = (self.desk / ".state").read_bytes(), list(self._running)
+        """Read a page in a new shell; what it starts, sets and writes is gone afterwards."""
+        running = list(self._running)
+        there = {path: path.read_bytes() if path.is_file() else None for path in self.desk.iterdir()}
+        (self.desk / ".state").write_bytes(b"")
         try:
             self.reads(page)
         finally:
-            self._stop([process for process in self._running if process not in before])
-            (self.desk / ".state").write_bytes(state)
+            self._stop([process for process in self._running if process not in running])
+            self._restore(there)
+
+    def _restore(self, there: dict[Path, bytes | None]) -> None:
+        """Remove from the desk what was not there; write the files that were anew if they have changed."""
+        for path in set(self.desk.iterdir()) - set(there):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        for path, content in there.items():
+            if content is not None and not (path.is_file() and path.read_bytes() == content):
+                path.write_bytes(content)
 
     def leaves(self) -> None:
         """Stop everything that runs."""

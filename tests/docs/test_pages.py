@@ -40,14 +40,6 @@ PAGES = (
     "test-without-the-other-side.md",
     "certify.md",
 )
-GOES_ON_FROM = {
-    "redeliver-a-webhook.md": "verify-a-webhook.md",
-    "price-a-cart.md": "find-stores.md",
-    "place-an-order.md": "price-a-cart.md",
-    "follow-an-order.md": "place-an-order.md",
-    "take-orders.md": "place-an-order.md",
-}
-
 pytestmark = pytest.mark.skipif(
     tools() is not None, reason=f"a reader needs {tools()}, which is not installed"
 )
@@ -78,16 +70,7 @@ def test_start_here(reader: Reader) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_how_to(reader: Reader, page: str) -> None:
-    read(reader, page)
-
-
-def read(reader: Reader, page: str) -> None:
-    """Read a page, and before it those that it goes on from, unless the reader knows them."""
-    if page in reader.read:
-        return
-    before = GOES_ON_FROM.get(page)
-    if before is not None:
-        read(reader, before)
+    """Each by itself: in a new shell, with the files that Start here has made and no others."""
     reader.reads_apart(HOW_TO / page)
 
 

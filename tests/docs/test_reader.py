@@ -49,10 +49,15 @@ def test_what_is_set_in_one_block_is_there_in_the_next(reader: Reader, tmp_path:
     )
 
 
-def test_a_page_read_apart_leaves_nothing_in_the_shell(reader: Reader, tmp_path: Path) -> None:
-    reader.reads_apart(page(tmp_path, "```sh\nexport A=1\n```\n"))
+def test_a_page_read_apart_begins_with_an_empty_shell_and_leaves_nothing(
+    reader: Reader, tmp_path: Path
+) -> None:
+    reader.reads(page(tmp_path, "```sh\nexport A=1; echo a > kept.txt\n```\n"))
     with pytest.raises(AssertionError, match="A: unbound variable"):
-        reader.reads(page(tmp_path, "```sh\necho $A\n```\n"))
+        reader.reads_apart(
+            page(tmp_path, "```sh\necho b > kept.txt; mkdir -p d; touch d/new.txt; echo $A\n```\n")
+        )
+    reader.reads(page(tmp_path, "```sh\necho $A; cat kept.txt; ls -d d || true\n```\n\n```text\n1\na\n```\n"))
 
 
 def test_a_question_is_asked_again_and_an_order_is_not(reader: Reader, tmp_path: Path) -> None:
