@@ -40,7 +40,6 @@ HARMLESS = {
     "cli.offboarding.Deletion.keys": "how many there are",
     "geo.layout.Header.keys": "of the index of places: how many there are",
     "offboarding.Holdings.keys": "the same",
-    "geo.layout.Header.keys": "how many names of places there are",
     "cli.partners.Entry.has_webhook_token": "yes or no",
     "cli.secrets.Entries.secrets": "entries, which hide their own",
     "orders.keys.Claim.key": "an Idempotency-Key opens nothing",
