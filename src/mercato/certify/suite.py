@@ -21,6 +21,33 @@ class Group(Generic[B]):
         self._needs = needs
         self.checks: list[Check[B]] = []
 
+    def add(
+        self,
+        name: str,
+        title: str,
+        *,
+        run: Run[B],
+        proves: str,
+        advice: str,
+        section: str | None = None,
+        needs: str | tuple[str, ...] | None = None,
+    ) -> None:
+        """Add a check."""
+        identity = f"{self.name}.{name}"
+        wanted = self._needs if needs is None else needs
+        named = (wanted,) if isinstance(wanted, str) else wanted
+        self.checks.append(
+            Check(
+                id=identity,
+                title=title,
+                proves=proves,
+                section=section or self._section,
+                advice=advice,
+                needs=tuple(one for one in named if one not in {identity, ""}),
+                run=run,
+            )
+        )
+
     def check(
         self,
         name: str,
@@ -34,20 +61,7 @@ class Group(Generic[B]):
         """Return a decorator: the function becomes the check of that name."""
 
         def add(run: Run[B]) -> Run[B]:
-            identity = f"{self.name}.{name}"
-            wanted = self._needs if needs is None else needs
-            named = (wanted,) if isinstance(wanted, str) else wanted
-            self.checks.append(
-                Check(
-                    id=identity,
-                    title=title,
-                    proves=proves,
-                    section=section or self._section,
-                    advice=advice,
-                    needs=tuple(one for one in named if one not in {identity, ""}),
-                    run=run,
-                )
-            )
+            self.add(name, title, run=run, proves=proves, advice=advice, section=section, needs=needs)
             return run
 
         return add

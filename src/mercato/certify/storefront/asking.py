@@ -5,7 +5,7 @@ from typing import Final
 from mercato.certify.model import Failed
 from mercato.certify.storefront.bench import Bench
 from mercato.certify.storefront.buying import PLACED
-from mercato.certify.storefront.looking import bought
+from mercato.certify.storefront.looking import after, bought
 from mercato.certify.storefront.network import Call
 from mercato.certify.suite import Group
 from mercato.plurals import count_of
@@ -103,16 +103,14 @@ async def media_type(bench: Bench) -> str:
     return f"{len(calls)} bodies"
 
 
-@group.check(
+group.add(
     "later-version",
     "Members that are new are passed over",
+    run=after("later", bought),
     section="Decisions 11",
     proves="the service can add to what it answers",
     advice="Read the members that you know and pass over all others: new ones may come at any time.",
 )
-async def later_version(bench: Bench) -> str:
-    """Buy at a service that answers more than is known."""
-    return await bought(bench, "later")
 
 
 @group.check(

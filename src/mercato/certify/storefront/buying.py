@@ -5,9 +5,9 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from mercato.carts.lines import choice_of
-from mercato.certify.model import Failed, Skipped
+from mercato.certify.model import Failed, Run, Skipped
 from mercato.certify.storefront.bench import Bench
-from mercato.certify.storefront.looking import body_of, bought, lines_of, member
+from mercato.certify.storefront.looking import after, body_of, bought, lines_of, member
 from mercato.certify.storefront.network import DROPPED, Call
 from mercato.certify.storefront.plays import Played
 from mercato.certify.suite import Group
@@ -24,6 +24,83 @@ group: Final = Group[Bench](
     section="Specification 4; decisions 8",
     needs=PLACED,
 )
+
+
+# --- what was validated, and what was placed ------------------------------------------------------
+
+
+def _before(played: Played) -> tuple[Call, Call] | None:
+    """Return the first placement and the last validation before it, None if there was none."""
+    place = played.of("place")[0]
+    before = [one for one in played.of("validate") if one.ended <= place.began]
+    return (before[-1], place) if before else None
+
+
+def _other_items(played: Played) -> str | None:
+    pair = _before(played)
+    if pair is None:
+        return None
+    asked, sent = (body_of(call) for call in pair)
+    if _choices(asked) != _choices(sent):
+        return "Other items are placed than were validated."
+    if member(asked, "fulfillment", "mode") != member(sent, "fulfillment", "mode"):
+        return "Another mode of fulfilment is placed than was validated."
+    return None
+
+
+def _other_total(played: Played) -> str | None:
+    return _other_amount(played, "total", missing=None)
+
+
+def _other_tip(played: Played) -> str | None:
+    return _other_amount(played, "tip", missing="0")
+
+
+def _other_amount(played: Played, name: str, *, missing: str | None) -> str | None:
+    """Return what is wrong with an amount of the placement, which may be `missing` and then counts as that."""
+    pair = _before(played)
+    right = None if pair is None else member(pair[0].said(), "order", "amounts", name)
+    if pair is None or right is None:
+        return None
+    sent = member(body_of(pair[1]), "amounts", name) or missing
+    if sent is None or _is_amount(sent, right):
+        return None
+    return f"`amounts.{name}` is {sent!r}, validation said {right!r}."
+
+
+def _other_token(played: Played) -> str | None:
+    pair = _before(played)
+    assert pair is not None, "it was validated first"
+    right = member(pair[0].said(), "validatedOrderToken")
+    same = member(body_of(pair[1]), "validatedOrderToken") == right
+    return None if same else "`validatedOrderToken` is not the one that validation answered."
+
+
+def _is_amount(text: Any, right: str) -> bool:
+    try:
+        return isinstance(text, str) and Decimal(text) == Decimal(right)
+    except InvalidOperation:
+        return False
+
+
+def _choices(document: Any) -> list[Any]:
+    return sorted((line.quantity, repr(choice_of(line))) for line in lines_of(document))
+
+
+def _compared(look: Callable[[Played], str | None], words: str) -> Run[Bench]:
+    """Return a check that finds no fault between what was validated and what was placed."""
+
+    def judge(bench: Bench, played: Played) -> str:
+        bench.show(_before(played) or ())
+        fault = look(played)
+        if fault is not None:
+            raise Failed(fault)
+        return words
+
+    return after("plain", judge)
+
+
+# --- the checks ---
 
 
 @group.check(
@@ -104,53 +181,45 @@ async def validated_first(bench: Bench) -> str:
     return "validated, then placed"
 
 
-@group.check(
+group.add(
     "same-order",
     "What is placed is what was validated",
+    run=_compared(_other_items, "the same items, handed over in the same way"),
     needs=FIRST,
     proves="nothing is added on the way to the till",
     advice="Place the cart and the fulfilment that were validated. After any change, validate again.",
 )
-async def same_order(bench: Bench) -> str:
-    """Compare carts and fulfilment."""
-    return await _compared(bench, _other_items, "the same items, handed over in the same way")
 
 
-@group.check(
+group.add(
     "total",
     "The total is the one that was validated",
+    run=_compared(_other_total, "as validated, or left out"),
     needs=FIRST,
     proves="amounts are passed on, not computed anew",
     advice="Send `amounts.total` as validation answered it, or leave it out. A text stays a text: no number, no "
     "rounding.",
 )
-async def total(bench: Bench) -> str:
-    """Compare what the order says that it costs."""
-    return await _compared(bench, _other_total, "as validated, or left out")
 
 
-@group.check(
+group.add(
     "tip",
     "The tip is the one that was validated",
+    run=_compared(_other_tip, "as validated"),
     needs=FIRST,
     proves="a tip is not lost, nor added after the customer agreed",
     advice="Send the same `amounts.tip` to Validate order and to Place order.",
 )
-async def tip(bench: Bench) -> str:
-    """Compare the tips."""
-    return await _compared(bench, _other_tip, "as validated")
 
 
-@group.check(
+group.add(
     "token",
     "The token of the validation is sent",
+    run=_compared(_other_token, "the same token"),
     needs=(FIRST, "storefront.order.same-order", "storefront.order.total", "storefront.order.tip"),
     proves="what was shown is what is ordered: the store is not asked anew",
     advice="Send `validatedOrderToken` of the answer that the customer has seen, unchanged.",
 )
-async def token(bench: Bench) -> str:
-    """Compare the tokens."""
-    return await _compared(bench, _other_token, "the same token")
 
 
 @group.check(
@@ -204,95 +273,21 @@ async def new_key(bench: Bench) -> str:
     return f"{len(keys)} orders, as many keys"
 
 
-@group.check(
+group.add(
     "three-decimals",
     "Three decimals stay three decimals",
+    run=after("dinars", bought),
     section="Decisions 1",
     proves="amounts are texts at the currency's own scale",
     advice="Keep amounts as the texts that they came in; never round them to two decimals.",
 )
-async def three_decimals(bench: Bench) -> str:
-    """Buy in dinars."""
-    return await bought(bench, "dinars")
 
 
-@group.check(
+group.add(
     "no-decimals",
     "Yen have no decimals",
+    run=after("yen", bought),
     section="Decisions 1",
     proves="amounts are texts at the currency's own scale",
     advice="Keep amounts as the texts that they came in; do not divide by 100.",
 )
-async def no_decimals(bench: Bench) -> str:
-    """Buy in yen."""
-    return await bought(bench, "yen")
-
-
-# --- what was validated, and what was placed ------------------------------------------------------
-
-
-def _before(played: Played) -> tuple[Call, Call] | None:
-    """Return the first placement and the last validation before it, None if there was none."""
-    place = played.of("place")[0]
-    before = [one for one in played.of("validate") if one.ended <= place.began]
-    return (before[-1], place) if before else None
-
-
-async def _compared(bench: Bench, look: Callable[[Played], str | None], words: str) -> str:
-    played = await bench.played("plain")
-    bench.show(_before(played) or ())
-    fault = look(played)
-    if fault is not None:
-        raise Failed(fault)
-    return words
-
-
-def _other_items(played: Played) -> str | None:
-    pair = _before(played)
-    if pair is None:
-        return None
-    asked, sent = (body_of(call) for call in pair)
-    if _choices(asked) != _choices(sent):
-        return "Other items are placed than were validated."
-    if member(asked, "fulfillment", "mode") != member(sent, "fulfillment", "mode"):
-        return "Another mode of fulfilment is placed than was validated."
-    return None
-
-
-def _other_total(played: Played) -> str | None:
-    return _other_amount(played, "total", missing=None)
-
-
-def _other_tip(played: Played) -> str | None:
-    return _other_amount(played, "tip", missing="0")
-
-
-def _other_amount(played: Played, name: str, *, missing: str | None) -> str | None:
-    """Return what is wrong with an amount of the placement, which may be `missing` and then counts as that."""
-    pair = _before(played)
-    right = None if pair is None else member(pair[0].said(), "order", "amounts", name)
-    if pair is None or right is None:
-        return None
-    sent = member(body_of(pair[1]), "amounts", name) or missing
-    if sent is None or _is_amount(sent, right):
-        return None
-    return f"`amounts.{name}` is {sent!r}, validation said {right!r}."
-
-
-def _other_token(played: Played) -> str | None:
-    pair = _before(played)
-    assert pair is not None, "it was validated first"
-    right = member(pair[0].said(), "validatedOrderToken")
-    same = member(body_of(pair[1]), "validatedOrderToken") == right
-    return None if same else "`validatedOrderToken` is not the one that validation answered."
-
-
-def _is_amount(text: Any, right: str) -> bool:
-    try:
-        return isinstance(text, str) and Decimal(text) == Decimal(right)
-    except InvalidOperation:
-        return False
-
-
-def _choices(document: Any) -> list[Any]:
-    return sorted((line.quantity, repr(choice_of(line))) for line in lines_of(document))

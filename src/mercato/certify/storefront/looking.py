@@ -1,18 +1,28 @@
 """Parts that several checks of a storefront's purchases share."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from mercato.carts.model import LineItem
-from mercato.certify.model import Failed
+from mercato.certify.model import Failed, Run
 from mercato.certify.storefront.bench import Bench
 from mercato.certify.storefront.network import Call
+from mercato.certify.storefront.plays import Played
 
 
-async def bought(bench: Bench, name: str) -> str:
-    """Tell whether an order was placed in a play. Raises Failed when none was."""
-    played = await bench.played(name)
+def after(name: str, look: Callable[[Bench, Played], str]) -> Run[Bench]:
+    """Return a check that looks at what came of a staged purchase."""
+
+    async def run(bench: Bench) -> str:
+        return look(bench, await bench.played(name))
+
+    return run
+
+
+def bought(bench: Bench, played: Played) -> str:
+    """Tell whether an order was placed. Raises Failed when none was."""
     bench.show(played.of("validate", "place") or played.calls)
     if not played.placed:
         raise Failed(f"No order was placed. {played.ended.words}".strip())

@@ -7,8 +7,9 @@ from typing import Final
 from mercato.certify.model import Failed, Skipped
 from mercato.certify.storefront.bench import Bench
 from mercato.certify.storefront.buying import PLACED
+from mercato.certify.storefront.looking import after
 from mercato.certify.storefront.network import Call
-from mercato.certify.storefront.plays import WAIT
+from mercato.certify.storefront.plays import WAIT, Played
 from mercato.certify.suite import Group
 from mercato.plurals import count_of
 
@@ -31,15 +32,44 @@ _AGAIN: Final = (
 )
 
 
-@group.check(
+def _again(bench: Bench, played: Played) -> str:
+    calls = played.of("place")
+    bench.show(calls)
+    if not calls:
+        raise Failed("No order was sent.")
+    if len(calls) == 1:
+        raise Failed("It gave up after the first attempt.")
+    return count_of(len(calls), "attempt")
+
+
+def _joined(bench: Bench, played: Played) -> str:
+    """Tell whether an order was sent again with its key, until it was there."""
+    _again(bench, played)
+    keys = {call.headers.get("idempotency-key") for call in played.of("place")}
+    if len(keys) > 1:
+        raise Failed("It was sent again with another key: that is a second order.")
+    if not played.placed:
+        raise Failed("It gave up before the order was there.")
+    return "sent again with the same key, and placed"
+
+
+def _asked_again(bench: Bench, played: Played) -> str:
+    calls = played.of("validate")
+    bench.show(calls)
+    if not calls:
+        raise Skipped("It validates nothing.")
+    if len(calls) == 1:
+        raise Failed("It gave up.")
+    return count_of(len(calls), "attempt")
+
+
+group.add(
     "busy",
     "After a 503, the order is sent again",
+    run=after("busy", _again),
     proves="a moment's trouble costs no order",
     advice=_AGAIN,
 )
-async def busy(bench: Bench) -> str:
-    """Buy where placing is refused once for a moment."""
-    return await _again(bench, "busy")
 
 
 @group.check(
@@ -86,51 +116,43 @@ async def retry_after(bench: Bench) -> str:
     return _waited(calls)
 
 
-@group.check(
+group.add(
     "store-unreachable",
     "After STORE_UNREACHABLE, it joins its order",
+    run=after("unreachable", _joined),
     needs=SAME,
     proves="an order that its store has not answered yet is not ordered again",
     advice="503 STORE_UNREACHABLE has an `orderId`: the order is kept. " + _AGAIN,
 )
-async def store_unreachable(bench: Bench) -> str:
-    """Buy where the store does not answer once."""
-    return await _joined(bench, "unreachable")
 
 
-@group.check(
+group.add(
     "lost-answer",
     "After a lost answer, the key is the same",
+    run=after("dropped", _joined),
     needs=SAME,
     proves="an order whose answer never came is neither lost nor doubled",
     advice="Keep the key before the order is sent. " + _AGAIN,
 )
-async def lost_answer(bench: Bench) -> str:
-    """Buy where the connection is closed after the order was taken."""
-    return await _joined(bench, "dropped")
 
 
-@group.check(
+group.add(
     "in-progress",
     "While the first still runs, it asks again",
+    run=after("running", _joined),
     needs=SAME,
     proves="REQUEST_IN_PROGRESS is no refusal",
     advice="409 REQUEST_IN_PROGRESS is `retryable`: the order is being placed. " + _AGAIN,
 )
-async def in_progress(bench: Bench) -> str:
-    """Buy where the order is still being placed."""
-    return await _joined(bench, "running")
 
 
-@group.check(
+group.add(
     "validate-busy",
     "Validation is asked again after a 503",
+    run=after("validate-busy", _asked_again),
     proves="a moment's trouble does not end the purchase",
     advice=_AGAIN,
 )
-async def validate_busy(bench: Bench) -> str:
-    """Buy where validation is refused once for a moment."""
-    return await _asked_again(bench, "validate-busy")
 
 
 @group.check(
@@ -172,44 +194,12 @@ async def follow_limited(bench: Bench) -> str:
     return _waited(calls[:4]) if len(calls) > 1 else "not asked again"
 
 
-async def _again(bench: Bench, name: str) -> str:
-    calls = (await bench.played(name)).of("place")
-    bench.show(calls)
-    if not calls:
-        raise Failed("No order was sent.")
-    if len(calls) == 1:
-        raise Failed("It gave up after the first attempt.")
-    return count_of(len(calls), "attempt")
-
-
 async def _both(bench: Bench, name: str) -> tuple[Call, Call]:
     calls = (await bench.played(name)).of("place")
     bench.show(calls)
     if len(calls) == 1:
         raise Skipped("It was not sent again.")
     return calls[0], calls[1]
-
-
-async def _joined(bench: Bench, name: str) -> str:
-    """Tell whether an order was sent again with its key, until it was there."""
-    await _again(bench, name)
-    played = await bench.played(name)
-    keys = {call.headers.get("idempotency-key") for call in played.of("place")}
-    if len(keys) > 1:
-        raise Failed("It was sent again with another key: that is a second order.")
-    if not played.placed:
-        raise Failed("It gave up before the order was there.")
-    return "sent again with the same key, and placed"
-
-
-async def _asked_again(bench: Bench, name: str) -> str:
-    calls = (await bench.played(name)).of("validate")
-    bench.show(calls)
-    if not calls:
-        raise Skipped("It validates nothing.")
-    if len(calls) == 1:
-        raise Failed("It gave up.")
-    return count_of(len(calls), "attempt")
 
 
 def _waited(calls: Sequence[Call]) -> str:
