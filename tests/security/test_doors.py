@@ -73,7 +73,6 @@ async def test_a_port_for_figures_on_an_address_that_others_reach_is_closed_with
 COMPARED = {
     "api_keys.c.hash == digest": "by the database, of a hash, from which no key can be worked out",
     "digest == previous_hash": "of a catalog",
-    "known[0] != digest": "of a request to a made-up service, that its own key names",
     "encoded == secret": "whether a prefix was taken off",
     "said.caller != digest.caller": "of what was signed, once the signature has been found right",
     "said.store != digest.store": "the same",

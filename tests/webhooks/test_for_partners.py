@@ -151,6 +151,7 @@ async def test_the_wire_form_has_every_member_of_the_contract_and_no_secret(hous
     shown = json.loads(raw)
     assert set(shown) == {
         "id",
+        "deliveryId",
         "type",
         "webhookId",
         "url",

@@ -123,8 +123,7 @@ class Connection:
 
     async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run the function in the thread. When cancelled, it interrupts the statement and waits for its end."""
-        loop = asyncio.get_running_loop()
-        return await completed(loop.run_in_executor(self._thread, function, *arguments), self.plain.interrupt)
+        return await completed(submitted(self._thread, function, *arguments), self.plain.interrupt)
 
 
 def _run(plain: sqlite3.Connection, made: Compiled, values: Sequence[Any]) -> Result:
@@ -137,6 +136,14 @@ def _run(plain: sqlite3.Connection, made: Compiled, values: Sequence[Any]) -> Re
 
 def _run_many(plain: sqlite3.Connection, made: Compiled, values: Sequence[Sequence[Any]]) -> Result:
     return Result([], plain.executemany(made.sql, values).rowcount)
+
+
+def submitted(thread: ThreadPoolExecutor, function: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+    """Return what the thread will make. Raises DatabaseAway once the database has been closed."""
+    try:
+        return asyncio.get_running_loop().run_in_executor(thread, function, *arguments)
+    except RuntimeError as error:
+        raise DatabaseAway("the database has been closed") from error
 
 
 async def completed(running: asyncio.Future[T], interrupt: Callable[[], None] | None = None) -> T:
@@ -299,7 +306,7 @@ class Writer:
             plain.execute("COMMIT")  # of nothing: there is no disk to wait for
             batch.done.set_result(None)
             return
-        committing = asyncio.get_running_loop().run_in_executor(self._thread, plain.execute, "COMMIT")
+        committing = submitted(self._thread, plain.execute, "COMMIT")
         try:
             await completed(committing)
         except sqlite3.Error as error:
@@ -365,7 +372,7 @@ async def opened(
         made.append(connect(path, *pragmas, lock_timeout=lock_timeout))
 
     try:
-        await completed(asyncio.get_running_loop().run_in_executor(thread, connect_in_thread))
+        await completed(submitted(thread, connect_in_thread))
     except sqlite3.Error as error:
         raise DatabaseAway(f"no connection to the database: {error}") from error
     except asyncio.CancelledError:

@@ -42,7 +42,9 @@ class Taker:
         self._rotations: dict[str, Rotation] = {kind: Rotation() for kind in handlers}
         self._running: Counter[str] = Counter()
         self._soon: set[str] = set()
-        self._asking: set[asyncio.Future[list[Line]]] = set()
+        self._asking: set[asyncio.Future[None]] = set()
+        # Two claims at one time would each fill the same free places.
+        self._claiming = asyncio.Lock()
 
     async def stop(self, *, seconds: float) -> None:
         """Take nothing more; return when what was asked for has been started, or after so long."""
@@ -73,13 +75,14 @@ class Taker:
         """
         rotation = self._rotations[kind]
         found = self._free(kind) <= 0
-        while (free := self._free(kind)) > 0 and not self.stopped:
-            is_whole = rotation.group == ""
-            lines = await self._claim_from(kind, rotation, free)
-            self._begin(kind, lines)
-            found = found or bool(lines)
-            if self._advance(kind, lines, free) or is_whole:
-                break
+        async with self._claiming:
+            while (free := self._free(kind)) > 0 and not self.stopped:
+                is_whole = rotation.group == ""
+                lines = await self._claim_from(kind, rotation, free)
+                self._begin(kind, lines)
+                found = found or bool(lines)
+                if self._advance(kind, lines, free) or is_whole:
+                    break
         return found
 
     def _advance(self, kind: str, lines: list[Line], free: int) -> bool:
@@ -100,9 +103,11 @@ class Taker:
         self._asking.add(asking)
         asking.add_done_callback(partial(self._took, kind))
 
-    async def _claim_soon(self, kind: str) -> list[Line]:
-        async with self._database.write() as tx:
-            return await self._claimed_soon(tx, kind=kind)
+    async def _claim_soon(self, kind: str) -> None:
+        async with self._claiming:
+            async with self._database.write() as tx:
+                lines = await self._claimed_soon(tx, kind=kind)
+            self._begin(kind, lines)
 
     async def _claimed_soon(self, tx: Write, *, kind: str) -> list[Line]:
         # What ends from now on is for the next one.
@@ -116,12 +121,11 @@ class Taker:
         self._advance(kind, lines, free)
         return lines
 
-    def _took(self, kind: str, asking: asyncio.Future[list[Line]]) -> None:
+    def _took(self, kind: str, asking: asyncio.Future[None]) -> None:
         self._asking.discard(asking)
         self._soon.discard(kind)
-        # What has failed is tried again, and told of, when the worker asks by itself.
-        if not asking.cancelled() and asking.exception() is None:
-            self._begin(kind, asking.result())
+        if not asking.cancelled():
+            asking.exception()  # what has failed is tried again, and logged, when the worker claims by itself
 
     def _begin(self, kind: str, lines: list[Line]) -> None:
         if lines:
