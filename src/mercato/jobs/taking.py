@@ -43,8 +43,6 @@ class Taker:
         self._running: Counter[str] = Counter()
         self._soon: set[str] = set()
         self._asking: set[asyncio.Future[None]] = set()
-        # Two claims at one time would each fill the same free places.
-        self._claiming = asyncio.Lock()
 
     async def stop(self, *, seconds: float) -> None:
         """Take nothing more; return when what was asked for has been started, or after so long."""
@@ -75,14 +73,13 @@ class Taker:
         """
         rotation = self._rotations[kind]
         found = self._free(kind) <= 0
-        async with self._claiming:
-            while (free := self._free(kind)) > 0 and not self.stopped:
-                is_whole = rotation.group == ""
-                lines = await self._claim_from(kind, rotation, free)
-                self._begin(kind, lines)
-                found = found or bool(lines)
-                if self._advance(kind, lines, free) or is_whole:
-                    break
+        while (free := self._free(kind)) > 0 and not self.stopped:
+            is_whole = rotation.group == ""
+            lines = await self._claim_from(kind, rotation, free)
+            self._begin(kind, lines)
+            found = found or bool(lines)
+            if self._advance(kind, lines, free) or is_whole:
+                break
         return found
 
     def _advance(self, kind: str, lines: list[Line], free: int) -> bool:
@@ -104,10 +101,9 @@ class Taker:
         asking.add_done_callback(partial(self._took, kind))
 
     async def _claim_soon(self, kind: str) -> None:
-        async with self._claiming:
-            async with self._database.write() as tx:
-                lines = await self._claimed_soon(tx, kind=kind)
-            self._begin(kind, lines)
+        async with self._database.write() as tx:
+            lines = await self._claimed_soon(tx, kind=kind)
+        self._begin(kind, lines)
 
     async def _claimed_soon(self, tx: Write, *, kind: str) -> list[Line]:
         # What ends from now on is for the next one.
@@ -153,6 +149,11 @@ class Taker:
     async def _claimed(
         self, tx: Write, *, kind: str, handler: Handler[Any], rotation: Rotation, free: int
     ) -> list[Line]:
+        if tx.dialect == "sqlite":
+            # This worker is alone, and another claim of it may have filled places since it looked.
+            free = min(free, handler.concurrency - await count_running(tx, kind))
+            if free <= 0:
+                return []
         claimed = await claim(
             tx, kind, handler, worker=self._worker, lease=self._lease, free=free, rotation=rotation
         )
