@@ -8,7 +8,8 @@ import pytest
 from tests.jobs.support import Log, Note, handler, put, rows, until_empty, working
 
 from mercato.db.engine import Database, Read
-from mercato.db.sqlite import Batch, Connection, Writer
+from mercato.db.sqlite import Connection
+from mercato.db.sqlite_backend import Batch, Writer
 from mercato.jobs import Done, Job, Outcome
 
 

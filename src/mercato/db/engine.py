@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 
 from sqlalchemy import Executable, Row
 
-from mercato.db import postgresql, sqlite
+from mercato.db import postgresql, sqlite, sqlite_backend
 from mercato.db.clock import Dialect
 from mercato.db.errors import UnusableUrl, is_unavailable
 from mercato.db.replica import Replica
@@ -171,7 +171,9 @@ class Database:
                 "MERCATO_DATABASE_REPLICA_URL needs a PostgreSQL database at MERCATO_DATABASE_URL"
             )
         path = sqlite.path_of(url)
-        file = sqlite.Backend(path, pool_size=pool_size, pool_timeout=pool_timeout, lock_timeout=busy_timeout)
+        file = sqlite_backend.Backend(
+            path, pool_size=pool_size, pool_timeout=pool_timeout, lock_timeout=busy_timeout
+        )
         return cls(f"sqlite:///{path}", file)
 
     @asynccontextmanager
