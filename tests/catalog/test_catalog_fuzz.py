@@ -42,7 +42,8 @@ def mutants(draw: st.DrawFn) -> bytes:
 
 def can_be_shown(character: str) -> bool:
     """Spaces of other scripts and what joins emoji stay: nothing else that Python calls unprintable."""
-    return character.isprintable() or character in "\u200c\u200d" or unicodedata.category(character) == "Zs"
+    hidden = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    return character in "\u200c\u200d" or unicodedata.category(character) not in hidden
 
 
 def check(document: bytes) -> None:

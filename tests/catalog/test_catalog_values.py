@@ -228,7 +228,7 @@ def test_a_failed_document_brings_its_warnings_too():
 def test_messages_hold_nothing_that_breaks_a_line_or_turns_it_round_but_emoji_and_spaces_of_all_scripts():
     document = cafe()
     family = "\N{MAN}\N{ZERO WIDTH JOINER}\N{WOMAN}\N{IDEOGRAPHIC SPACE}\N{GIRL}"
-    document["sections"]["mine"] = {"name": f"{family}\u2028\u202e\u00ad\ue000", "itemIds": ["none"]}
+    document["sections"]["mine"] = {"name": f"{family}\u2028\u202e\u00ad\x85", "itemIds": ["none"]}
     (message,) = faults(document).values()
     assert family + 4 * "\N{REPLACEMENT CHARACTER}" in message
 

@@ -66,13 +66,14 @@ class Buying:
 
     async def settle(self, me: Partner, key: str) -> None:
         """Ask with a key until the answer is final."""
-        while not self.book.keys[key].finals:
-            if me.chance.random() < _TWICE_AT_ONCE:
-                answer, _ = await asyncio.gather(self.ask_once(me, key), self.ask_once(me, key))
-            else:
-                answer = await self.ask_once(me, key)
-            if not self.book.keys[key].finals:
-                await me.pause(answer)
+        while True:
+            times = 2 if me.chance.random() < _TWICE_AT_ONCE else 1
+            answers = await asyncio.gather(*(self.ask_once(me, key) for _ in range(times)))
+            # A refusal leaves the key free: a request beside it may have made an order, or still make one.
+            open_ones = [answer for answer in answers if answer is None or answer.retryable]
+            if not open_ones:
+                return
+            await me.pause(open_ones[0])
 
     async def ask_once(self, me: Partner, key: str) -> Answer | None:
         """Ask with a key, and write the answer down."""

@@ -23,6 +23,9 @@ _SHOWN: Final = 80
 _LONGEST_PATH: Final = 2_000
 """Characters of a pointer."""
 
+_UNSHOWN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Controls, marks of direction and other formats, halves of surrogate pairs, separators of lines and paragraphs."""
+
 _JOINERS: Final = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
 """They make one emoji of several, and shape letters."""
 
@@ -125,7 +128,7 @@ def clean(text: str) -> str:
 
 
 def _can_be_shown(character: str) -> bool:
-    return character.isprintable() or character in _JOINERS or category(character) == "Zs"
+    return character in _JOINERS or category(character) not in _UNSHOWN
 
 
 def _place(path: str) -> str:
