@@ -53,8 +53,13 @@ def connection_errors() -> tuple[type[Exception], ...]:
 
 def is_locked(error: sqlite3.Error) -> bool:
     """Return whether another process holds SQLite's lock."""
-    # The low byte is the primary code; the rest only refines it.
-    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+    return _primary_code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    """Return SQLite's error code without what only refines it; 0 for an error of the driver's own."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF
 
 
 def database_error(error: Exception, sql: str = "") -> exc.DBAPIError:
@@ -90,8 +95,7 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 def _is_away(error: BaseException) -> bool:
     if isinstance(error, sqlite3.Error):
-        # The low byte is the primary code; the rest only refines it.
-        return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _SQLITE_AWAY
+        return _primary_code(error) in _SQLITE_AWAY
     import asyncpg
 
     if isinstance(error, asyncpg.PostgresError):
