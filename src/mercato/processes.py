@@ -1,5 +1,6 @@
 """Processes that belong together: none outlives the one that started it, or takes more memory than it may."""
 
+import asyncio
 import ctypes
 import os
 import resource
@@ -48,3 +49,19 @@ def return_memory() -> None:
         mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES)
         mallopt(M_TRIM_THRESHOLD, 2 * MAPPED_BYTES)
         mallopt(M_ARENA_MAX, ARENAS)
+
+
+TRIM_SECONDS: Final = 10.0
+"""Seconds between two trims. One that finds nothing takes about 1 ms, one that gives 400 MB back about 40."""
+
+
+async def trim_memory() -> None:
+    """Give freed memory back to the system every few seconds. Runs until it is cancelled.
+
+    `return_memory` covers the blocks that glibc maps one by one. The parts of bodies are smaller, freed between
+    blocks that are still in use, where only `malloc_trim` finds them.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    while trim is not None:
+        await asyncio.sleep(TRIM_SECONDS)
+        await asyncio.to_thread(trim, 0)

@@ -21,6 +21,7 @@ from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound
 from mercato.outbound.document import DocumentSpace
 from mercato.partners.accounts import open_vault
+from mercato.processes import trim_memory
 from mercato.runtime.wiring import Runtime, wired
 from mercato.settings import Secret, Settings
 from mercato.telemetry import shared, tracing
@@ -87,6 +88,7 @@ async def running(
             await stack.enter_async_context(_alongside(db.replica.run(), "replica"))
         await stack.enter_async_context(_alongside(app.callers.run(), "callers"))
         await stack.enter_async_context(_alongside(app.metrics.run(), "metrics"))
+        await stack.enter_async_context(_alongside(trim_memory(), "memory"))
         if app.shared_limiter is not None:
             await app.shared_limiter.start()
             stack.push_async_callback(app.shared_limiter.close)
