@@ -137,6 +137,47 @@ def figure(reply: Reply, name: str) -> float:
     return float(line.rpartition(" ")[2])
 
 
+async def test_files_of_metrics_that_a_killed_server_leaves_go_with_the_next_start(tmp_path: Path):
+    files = tmp_path / "tmp"
+    files.mkdir()
+    options = {"MERCATO_WORKERS": "2", "TMPDIR": str(files)}
+    async with serving(tmp_path / "data", **options) as (process, _):
+        (abandoned,) = files.glob("mercato-metrics-*")
+        async with serving(tmp_path / "other", **options) as (other, _):
+            assert len(list(files.glob("mercato-metrics-*"))) == 2
+            other.terminate()
+            assert await other.wait() == 0
+        assert list(files.glob("mercato-metrics-*")) == [abandoned]
+        workers = workers_of(process)
+        os.kill(process.pid, signal.SIGKILL)
+        await until(lambda: not any(one.is_running() and one.status() != "zombie" for one in workers))
+        assert list(abandoned.glob("counter_*.db"))
+        async with serving(tmp_path / "data", **options) as (other, _):
+            assert not abandoned.exists()
+            other.terminate()
+            assert await other.wait() == 0
+    assert not list(files.glob("mercato-*metrics-*"))
+
+
+async def test_gauges_of_a_worker_that_died_are_not_counted(tmp_path: Path):
+    async with (
+        serving(tmp_path, MERCATO_WORKERS="2") as (process, base),
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
+    ):
+        anyone = Client(base, None, session)
+        memory = sum(one.memory_info().rss for one in workers_of(process))
+        for _ in range(4):
+            killed = workers_of(process)[0]
+            killed.kill()
+
+            async def replaced(killed: psutil.Process = killed) -> bool:
+                return len(workers_of(process)) == 2 and killed not in workers_of(process)
+
+            await until(replaced)
+        said = figure(await anyone.get("/metrics"), "process_resident_memory_bytes")
+        assert 0.5 * memory < said < 1.5 * memory
+
+
 async def test_kill_9_of_the_parent_leaves_no_worker_behind(tmp_path: Path):
     async with serving(tmp_path, MERCATO_WORKERS="2") as (process, _):
         workers = workers_of(process)

@@ -6,10 +6,8 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import Callable, Coroutine
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from mercato.cli.limits import raise_open_files
@@ -25,10 +23,10 @@ def serve(**given: Any) -> int:
 def serve_one(handle: int, parent: int, place: int) -> int:
     """Be one of the processes of `mercato serve --workers`, which starts it and dies with it."""
     from mercato.processes import die_with
-    from mercato.telemetry import shared
+    from mercato.telemetry import multiprocess
 
     die_with(parent)
-    shared.join(place)
+    multiprocess.join(place)
     return _run(partial(_serve_one, handle=handle))
 
 
@@ -93,9 +91,10 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
     with listen(settings.host, settings.port) as listener:
         if settings.workers > 1:
             from mercato.cli.workers import Workers
+            from mercato.telemetry.multiprocess import metrics_directory
 
-            with tempfile.TemporaryDirectory(prefix="mercato-figures-") as figures:
-                await Workers(settings, listener, Path(figures)).run(stop)
+            with metrics_directory() as directory:
+                await Workers(settings, listener, directory).run(stop)
         else:
             await _serve_on(listener, settings, stop, ready=f"listening on {url_of(listener)}")
     _say_stopped()

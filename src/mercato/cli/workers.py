@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from mercato.settings import Settings
-from mercato.telemetry import shared
+from mercato.telemetry import multiprocess
 
 log = structlog.get_logger("mercato.workers")
 
@@ -39,8 +39,8 @@ class Workers:
 
     settings: Settings
     listener: socket.socket
-    figures: Path
-    """Where the processes keep their figures, so that each can answer for all."""
+    metrics: Path
+    """Where the processes keep their metrics, so that each can answer for all."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Start all, say where they listen, and keep them running until asked to stop.
@@ -68,6 +68,7 @@ class Workers:
         pause, began = FIRST_PAUSE, loop.time()
         while process is not None and not await _ended(process, stop):
             log.error("worker ended", pid=process.pid, code=process.returncode)
+            multiprocess.mark_dead(place, self.metrics)
             pause = FIRST_PAUSE if loop.time() - began > LIVED_SECONDS else min(pause * 2, LONGEST_PAUSE)
             process = await self._start_again(place, pause, stop)
             began = loop.time()
@@ -116,7 +117,7 @@ class Workers:
             "MERCATO_DATA_DIR": str(self.settings.data_dir.absolute()),
             "MERCATO_WORKERS": str(self.settings.workers),
             "MERCATO_ALLOW_PRIVATE_NETWORKS": str(self.settings.allow_private_networks).lower(),
-            shared.DIRECTORY: str(self.figures),
+            multiprocess.DIRECTORY: str(self.metrics),
         }
 
 

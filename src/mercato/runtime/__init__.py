@@ -24,7 +24,7 @@ from mercato.partners.accounts import open_vault
 from mercato.processes import trim_memory
 from mercato.runtime.wiring import Runtime, wired
 from mercato.settings import Secret, Settings
-from mercato.telemetry import shared, tracing
+from mercato.telemetry import multiprocess, tracing
 from mercato.telemetry.exposition import exposed
 from mercato.upkeep import Upkeep
 
@@ -116,7 +116,7 @@ async def _measured(app: Runtime) -> AsyncIterator[None]:
     app.metrics.watch_cache("bodies", app.bodies.lookups)
     app.metrics.watch_queue(partial(read_queue, app.db))
     port, token = app.settings.metrics_port, _revealed(app.settings.metrics_token)
-    if port is None or not shared.speaks():
+    if port is None or not multiprocess.owns_metrics_port():
         yield
         return
     async with exposed(app.metrics, host=app.settings.host, port=port, token=token):
