@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
 
@@ -30,13 +31,19 @@ class Connection(Protocol):
 
     async def execute(
         self, statement: Executable, parameters: Parameters | Sequence[Parameters] | None = None
-    ) -> Result: ...
+    ) -> Result:
+        """Return the buffered result; `rowcount` on it says how many rows a change touched."""
 
 
 class WritingConnection(Connection, Protocol):
     """What a transaction needs of a backend's connection."""
 
-    def defer(self, statement: Executable, parameters: Parameters) -> None: ...
+    def defer(self, statement: Executable, parameters: Parameters) -> None:
+        """Run a prepared statement whose result nobody needs, before the next statement or the commit.
+
+        On PostgreSQL those that wait together are one round trip. They see the rows as they were before all of them,
+        so no two of them may change the same row.
+        """
 
 
 class Backend(Protocol):
@@ -49,64 +56,49 @@ class Backend(Protocol):
     def reading(self) -> Callable[[], AbstractAsyncContextManager[Connection]]: ...
 
     @property
-    def writing(self) -> Callable[[], AbstractAsyncContextManager[WritingConnection]]: ...
+    def writing(self) -> "Callable[[BeginWrite], AbstractAsyncContextManager[Write]]": ...
 
     async def close(self) -> None: ...
+
+
+BeginWrite = Callable[[WritingConnection], "Write"]
+"""Makes the handle of a transaction on a connection, whose backend calls `committed` on it after the commit."""
 
 
 class Read:
     """A handle that sees committed rows and cannot write: the database itself refuses."""
 
-    __slots__ = ("_connection", "database")
+    __slots__ = ("database", "dialect", "execute")
 
     def __init__(self, database: "Database", connection: Connection) -> None:
         self.database = database
-        self._connection = connection
-
-    @property
-    def dialect(self) -> Dialect:
-        return self.database.dialect
-
-    async def execute(
-        self,
-        statement: Executable,
-        parameters: Parameters | Sequence[Parameters] | None = None,
-    ) -> Result:
-        """Return the buffered result; `rowcount` on it says how many rows a change touched."""
-        return await self._connection.execute(statement, parameters)
+        self.dialect = database.dialect
+        self.execute = connection.execute
 
     async def first(self, statement: Executable, parameters: Parameters | None = None) -> AnyRow | None:
         """Return the first row, or None if there is none."""
-        row: AnyRow | None = (await self._connection.execute(statement, parameters)).first()
+        row: AnyRow | None = (await self.execute(statement, parameters)).first()
         return row
 
     async def all(self, statement: Executable, parameters: Parameters | None = None) -> Sequence[AnyRow]:
         """Return every row: the statement is the one to bound how many there can be."""
-        rows: Sequence[AnyRow] = (await self._connection.execute(statement, parameters)).all()
+        rows: Sequence[AnyRow] = (await self.execute(statement, parameters)).all()
         return rows
 
     async def scalar(self, statement: Executable, parameters: Parameters | None = None) -> Any:
         """Return the first column of the first row, or None if there is no row."""
-        return (await self._connection.execute(statement, parameters)).scalar()
+        return (await self.execute(statement, parameters)).scalar()
 
 
 class Write(Read):
     """A transaction: it commits at the end of its block, or rolls back if the block raises."""
 
-    __slots__ = ("_callbacks", "_writing")
+    __slots__ = ("_callbacks", "defer")
 
     def __init__(self, database: "Database", connection: WritingConnection) -> None:
         super().__init__(database, connection)
-        self._writing = connection
+        self.defer = connection.defer
         self._callbacks: list[Callable[[], None]] = []
-
-    def defer(self, statement: Executable, parameters: Parameters) -> None:
-        """Run a prepared statement whose result nobody needs, before the next statement or the commit.
-
-        On PostgreSQL those that wait together are one round trip. They see the rows as they were before all of them,
-        so no two of them may change the same row.
-        """
-        self._writing.defer(statement, parameters)
 
     def after_commit(self, callback: Callable[[], None]) -> None:
         """Call back once the commit is done, in order; never after a rollback.
@@ -131,6 +123,7 @@ class Database:
         self.replica = replica
         self.signals = Signals()
         self._backend = backend
+        self._begin_write = partial(Write, self)
 
     @classmethod
     def open(
@@ -210,17 +203,13 @@ class Database:
                 found = await block(tx)
         return found
 
-    @asynccontextmanager
-    async def write(self) -> AsyncIterator[Write]:
+    def write(self) -> AbstractAsyncContextManager[Write]:
         """Open a transaction: keep it short, and never wait for a network inside. Raises DatabaseAway.
 
         On SQLite it holds the only write lock from its first line, so that what it reads cannot change under
         it; on PostgreSQL it is READ COMMITTED: lock what you decide upon, or update conditionally.
         """
-        async with self._backend.writing() as connection:
-            transaction = Write(self, connection)
-            yield transaction
-        transaction.committed()
+        return self._backend.writing(self._begin_write)
 
     async def empty_log(self, *, seconds: float) -> bool:
         """Leave no earlier version of a row in SQLite's log; False if others keep it busy for so long.

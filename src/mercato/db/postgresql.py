@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     # Imported where there is a PostgreSQL: a start on SQLite needs none of it.
     import asyncpg
 
+    from mercato.db.engine import BeginWrite, Write
+
 T = TypeVar("T")
 
 DIALECT: Final = asyncpg_dialect.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's own alias
@@ -125,18 +127,18 @@ class Connection:
             await self.flush()
         if parameters is None or isinstance(parameters, Mapping):
             given = parameters or {}
-            made, complete = compiled(statement, DIALECT, given)
-            return await self._run(made, made.values(complete(given)))
-        made, complete = compiled(statement, DIALECT, parameters[0])
-        values = [made.values(complete(given)) for given in parameters]
+            made = compiled(statement, DIALECT, given)
+            return await self._run(made, made.values(given))
+        made = compiled(statement, DIALECT, parameters[0])
+        values = [made.values(given) for given in parameters]
         await self._answered(made.sql, self._driver.executemany, made.sql, values)
         return Result([], -1)
 
     def defer(self, statement: Executable, parameters: Parameters) -> None:
         """Keep a prepared statement until the next one, or the commit."""
-        made, complete = compiled(statement, DIALECT, parameters)
+        made = compiled(statement, DIALECT, parameters)
         assert made.is_short, "only prepared statements can be deferred"
-        self._deferred.append((made.sql, made.values(complete(parameters))))
+        self._deferred.append((made.sql, made.values(parameters)))
 
     async def flush(self) -> None:
         """Run what was deferred in one round trip."""
@@ -148,8 +150,7 @@ class Connection:
     async def _run(self, made: Compiled, values: list[Any]) -> Result:
         if made.returns_rows or _ROWS.match(made.sql):
             found = await self._answered(made.sql, self._driver.fetch, made.sql, *values)
-            names = list(found[0].keys()) if found else []
-            return Result(made.rows(found, names), len(found))
+            return Result(made.rows(found, lambda: list(found[0].keys()) if found else []), len(found))
         status = await self._answered(made.sql, self._driver.execute, made.sql, *values)
         return Result([], _row_count(status))
 
@@ -243,17 +244,19 @@ class Sessions:
             await pool.release(driver)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Connection]:
-        """Give a session in a transaction that is committed when the block has ended. Raises DatabaseAway."""
+    async def transaction(self, begin: "BeginWrite") -> "AsyncIterator[Write]":
+        """Give the handle of a transaction that is committed when the block has ended. Raises DatabaseAway."""
         async with self.connection() as connection:
             await connection.command("BEGIN")
+            handle = begin(connection)
             try:
-                yield connection
+                yield handle
             except Exception:
                 await connection.roll_back()
                 raise
             await connection.flush()
             await connection.command("COMMIT")
+        handle.committed()
 
     async def _open(self) -> "asyncpg.Pool":
         import asyncpg

@@ -80,15 +80,15 @@ class Connection:
         self, statement: Executable, parameters: Parameters | Sequence[Parameters] | None = None
     ) -> Result:
         """Return the result, its rows read. Raises SQLAlchemy's errors."""
-        self._require_transaction()
+        if not self.plain.in_transaction:
+            raise _rolled_back()
         if parameters is None or isinstance(parameters, Mapping):
             given = parameters or {}
-            made, complete = compiled(statement, DIALECT, given)
-            run = partial(_run, self.plain, made, made.values(complete(given)))
+            made = compiled(statement, DIALECT, given)
+            run = partial(_run, self.plain, made, made.values(given))
         else:
-            made, complete = compiled(statement, DIALECT, parameters[0])
-            values = [made.values(complete(given)) for given in parameters]
-            run = partial(_run_many, self.plain, made, values)
+            made = compiled(statement, DIALECT, parameters[0])
+            run = partial(_run_many, self.plain, made, [made.values(given) for given in parameters])
         try:
             return run() if made.is_short else await self.in_thread(run)
         except sqlite3.Error as error:
@@ -96,32 +96,31 @@ class Connection:
 
     def defer(self, statement: Executable, parameters: Parameters) -> None:
         """Run a prepared statement at once: there is no round trip to save."""
-        made, complete = compiled(statement, DIALECT, parameters)
+        if not self.plain.in_transaction:
+            raise _rolled_back()
+        made = compiled(statement, DIALECT, parameters)
         assert made.is_short, "only prepared statements can be deferred"
-        self._require_transaction()
         try:
-            self.plain.execute(made.sql, made.values(complete(parameters)))
+            self.plain.execute(made.sql, made.values(parameters))
         except sqlite3.Error as error:
             raise database_error(error, made.sql) from error
-
-    def _require_transaction(self) -> None:
-        if not self.plain.in_transaction:
-            # A full disk ends it: what follows must not be committed statement by statement.
-            raise database_error(
-                sqlite3.OperationalError("the transaction was rolled back by an earlier error")
-            )
 
     async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run the function in the thread. When cancelled, it interrupts the statement and waits for its end."""
         return await completed(submitted(self._thread, function, *arguments), self.plain.interrupt)
 
 
+def _rolled_back() -> Exception:
+    """Return the error of a block whose transaction a full disk has ended: the rest must not be committed."""
+    return database_error(sqlite3.OperationalError("the transaction was rolled back by an earlier error"))
+
+
 def _run(plain: sqlite3.Connection, made: Compiled, values: Sequence[Any]) -> Result:
     cursor = plain.execute(made.sql, values)
     if cursor.description is None:
         return Result([], cursor.rowcount)
-    found = cursor.fetchall()
-    return Result(made.rows(found, [column[0] for column in cursor.description]), cursor.rowcount)
+    rows = made.rows(cursor.fetchall(), lambda: [column[0] for column in cursor.description])
+    return Result(rows, cursor.rowcount)
 
 
 def _run_many(plain: sqlite3.Connection, made: Compiled, values: Sequence[Sequence[Any]]) -> Result:

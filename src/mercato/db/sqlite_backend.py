@@ -11,10 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mercato.db.errors import DatabaseAway, database_error, is_locked
 from mercato.db.sqlite import Connection, Readers, acquired, completed, opened, submitted
+
+if TYPE_CHECKING:
+    from mercato.db.engine import BeginWrite, Write
 
 BATCH_WINDOW: Final = 3
 """Rounds of the event loop for which a commit waits: transactions that are ready by then share it."""
@@ -56,14 +59,15 @@ class Writer:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-writer")
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Connection]:
-        """Give the connection in a transaction that is committed when the block has ended. Raises DatabaseAway."""
+    async def transaction(self, begin: "BeginWrite") -> "AsyncIterator[Write]":
+        """Give the handle of a transaction that is committed when the block has ended. Raises DatabaseAway."""
         async with acquired(self._turn, self._seconds):
             connection = self._connection or await self._open()
             batch = self._batch or await self._begin(connection)
             try:
                 connection.plain.execute("SAVEPOINT block")
-                yield connection
+                handle = begin(connection)
+                yield handle
                 _release(connection)
             except BaseException as error:
                 self._undo(connection, batch, error)
@@ -72,6 +76,7 @@ class Writer:
             if batch.size == MOST_IN_BATCH:
                 await self._commit(connection, batch)
         await self._committed(connection, batch)
+        handle.committed()
 
     async def _open(self) -> Connection:
         self._connection = await opened(self._thread, self._path, lock_timeout=self._lock_timeout)
@@ -110,16 +115,14 @@ class Writer:
         """Return when the batch is on the disk; whoever comes first commits it for all."""
         batch.waiting += 1
         try:
-            for _ in range(BATCH_WINDOW):
-                if self._batch is batch:
-                    await asyncio.sleep(0)
+            await _rounds(BATCH_WINDOW)
             if self._batch is batch:
                 async with self._turn:
                     await self._commit(connection, batch)
             await asyncio.shield(batch.done)
         finally:
             batch.waiting -= 1
-            if not batch.waiting and not self._turn.locked():
+            if self._batch is batch and not batch.waiting and not self._turn.locked():
                 # All who waited were cancelled: nobody has been answered, and the lock must not stay taken.
                 self._roll_back(connection, batch)
 
@@ -159,6 +162,21 @@ class Writer:
                 await self._connection.in_thread(self._connection.plain.close)
                 self._connection = None
         self._thread.shutdown(wait=False)
+
+
+def _rounds(count: int) -> asyncio.Future[None]:
+    """Return what is done after so many rounds of the event loop: its waiter is suspended once, not in each."""
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+
+    def count_down(left: int) -> None:
+        if left > 1:
+            loop.call_soon(count_down, left - 1)
+        elif not done.done():
+            done.set_result(None)
+
+    loop.call_soon(count_down, count - 1)
+    return done
 
 
 def _release(connection: Connection) -> None:

@@ -31,7 +31,7 @@ from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
-from mercato.db.types import Instant, from_ms, to_ms
+from mercato.db.types import EPOCH, MILLISECOND, Instant, from_ms
 
 S = TypeVar("S", bound=Executable)
 
@@ -62,16 +62,31 @@ def prepared_update(table: Table, *columns: str, where: Sequence[ColumnElement[b
     return prepared(update(table).where(*where).values(values))
 
 
+class Binds(Struct, frozen=True):
+    """Which values a driver needs in another form, by position. None is NULL in every form.
+
+    Most are ids and instants: those are converted in line, because a call for each value is half of a short statement.
+    """
+
+    ids: tuple[int, ...] = ()
+    instants: tuple[int, ...] = ()
+    others: Converts = ()
+
+
 class Compiled(Struct, frozen=True):
-    """A statement as a driver takes it. `is_short`: it touches a few rows, so that SQLite needs no thread for it."""
+    """A statement as a driver takes it. `is_short`: it touches a few rows, so that SQLite needs no thread for it.
+
+    `complete` adds the statement's own values to parameters; a prepared statement has none.
+    """
 
     sql: str
     defaults: dict[str, Any]
     pick: Callable[[Parameters], Iterable[Any]]
-    binds: Converts
+    binds: Binds
     columns: Converts
     row: Callable[[Iterable[Any]], Any] | None
     is_short: bool
+    complete: Callable[[Parameters], Parameters] | None = None
 
     @property
     def returns_rows(self) -> bool:
@@ -80,17 +95,25 @@ class Compiled(Struct, frozen=True):
 
     def values(self, given: Parameters) -> list[Any]:
         """Return the driver's values, in the order of the text's placeholders."""
+        if self.complete is not None:
+            given = self.complete(given)
         try:
             values = list(self.pick(given))
         except KeyError:
             values = list(self.pick({**self.defaults, **given}))
-        for position, convert in self.binds:
+        for position in self.binds.ids:
+            if values[position] is not None:
+                values[position] = values[position].hex
+        for position in self.binds.instants:
+            if values[position] is not None:
+                values[position] = (values[position] - EPOCH) // MILLISECOND
+        for position, convert in self.binds.others:
             values[position] = convert(values[position])
         return values
 
-    def rows(self, found: Sequence[Sequence[Any]], names: Sequence[str]) -> list[Any]:
-        """Return the driver's rows as named tuples; `names` are the driver's, for a text's columns."""
-        make = self.row or _row_type(names)
+    def rows(self, found: Sequence[Sequence[Any]], names: Callable[[], Sequence[str]]) -> list[Any]:
+        """Return the driver's rows as named tuples; `names` asks the driver for those of a text's columns."""
+        make = self.row or _row_type(names())
         if not self.columns:
             return [make(row) for row in found]
         made = []
@@ -131,29 +154,18 @@ _CACHED: Final = 1_000
 _cache: Final[dict[Any, tuple[Compiled, SQLCompiler]]] = {}
 
 
-def compiled(
-    statement: Executable, dialect: Dialect, given: Parameters
-) -> tuple[Compiled, Callable[[Parameters], Parameters]]:
-    """Return the statement's compiled form, and what completes parameters with the statement's own values.
-
-    `given` says which columns an insert without values has.
-    """
+def compiled(statement: Executable, dialect: Dialect, given: Parameters) -> Compiled:
+    """Return the statement's compiled form; `given` says which columns an insert without values has."""
     known = _prepared.get(statement)
     if known is None:
         return _compiled_by_structure(statement, dialect, given)
     found = known.get(dialect.name)
     if found is None:
         found = known[dialect.name] = _compile(statement, _compiler(statement, dialect, {}), is_short=True)
-    return found, _unchanged
+    return found
 
 
-def _unchanged(given: Parameters) -> Parameters:
-    return given
-
-
-def _compiled_by_structure(
-    statement: Executable, dialect: Dialect, given: Parameters
-) -> tuple[Compiled, Callable[[Parameters], Parameters]]:
+def _compiled_by_structure(statement: Executable, dialect: Dialect, given: Parameters) -> Compiled:
     # To compile a statement of thirty columns takes a millisecond. This is the key of SQLAlchemy's own cache, which
     # belongs to its engine: the one name of it here that isn't public.
     key = cast("ClauseElement", statement)._generate_cache_key()  # noqa: SLF001  # see above
@@ -170,21 +182,20 @@ def _compiled_by_structure(
     def complete(parameters: Parameters) -> Parameters:
         return made.construct_params(parameters, extracted_parameters=key.bindparams)
 
-    if made.post_compile_params:
-        # A list of an IN has as many placeholders as values.
-        state = made.construct_expanded_state(complete(given))
-        names = state.positiontup or []
-        form = msgspec.structs.replace(
-            form,
-            sql=state.statement,
-            pick=_picker(names),
-            binds=_converts(
-                _to_driver(made.binds[one].type, dialect) if one in made.binds else state.processors.get(one)
-                for one in names
-            ),
-        )
-        return form, lambda _parameters: state.parameters
-    return form, complete
+    if not made.post_compile_params:
+        return msgspec.structs.replace(form, complete=complete)
+    # A list of an IN has as many placeholders as values.
+    state = made.construct_expanded_state(complete(given))
+    names = state.positiontup or []
+    types = [made.binds[name].type if name in made.binds else None for name in names]
+    processors = [state.processors.get(name) for name in names]
+    return msgspec.structs.replace(
+        form,
+        sql=state.statement,
+        pick=_picker(names),
+        binds=_binds(types, processors, dialect),
+        complete=lambda _parameters: state.parameters,
+    )
 
 
 def _compiler(statement: Executable, dialect: Dialect, given: Parameters, **options: Any) -> SQLCompiler:
@@ -200,7 +211,7 @@ def _compile(statement: Executable, made: SQLCompiler, *, is_short: bool) -> Com
         sql=str(made),
         defaults=dict(made.params),
         pick=_picker(names),
-        binds=_converts(_to_driver(made.binds[name].type, made.dialect) for name in names),
+        binds=_binds([made.binds[name].type for name in names], [None] * len(names), made.dialect),
         columns=_converts(_from_driver(kind, made.dialect) for _, kind in columns),
         row=_row_type([name for name, _ in columns]) if columns else None,
         is_short=is_short,
@@ -246,13 +257,24 @@ def _converts(converts: Iterable[Convert | None]) -> Converts:
 # Nearly every value is of one of these types: converted without what SQLAlchemy wraps around a conversion.
 
 
-def _to_driver(kind: TypeEngine[Any], dialect: Dialect) -> Convert | None:
-    if isinstance(kind, Instant):
-        return _to_milliseconds
-    if isinstance(kind, Uuid) and not dialect.supports_native_uuid:
-        return _to_hex
-    convert: Convert | None = kind.dialect_impl(dialect).bind_processor(dialect)
-    return convert
+def _binds(
+    types: Sequence[TypeEngine[Any] | None], processors: Sequence[Convert | None], dialect: Dialect
+) -> Binds:
+    """Return the conversions of values by their types; a value of an expanded list has a processor instead."""
+    ids: list[int] = []
+    instants: list[int] = []
+    others: list[tuple[int, Convert]] = []
+    for position, (kind, convert) in enumerate(zip(types, processors, strict=True)):
+        if isinstance(kind, Instant):
+            instants.append(position)
+        elif isinstance(kind, Uuid):
+            if not dialect.supports_native_uuid:
+                ids.append(position)
+        else:
+            made = convert if kind is None else kind.dialect_impl(dialect).bind_processor(dialect)
+            if made is not None:
+                others.append((position, made))
+    return Binds(tuple(ids), tuple(instants), tuple(others))
 
 
 def _from_driver(kind: TypeEngine[Any], dialect: Dialect) -> Convert | None:
@@ -265,16 +287,8 @@ def _from_driver(kind: TypeEngine[Any], dialect: Dialect) -> Convert | None:
     return kind.dialect_impl(dialect).result_processor(dialect, None)
 
 
-def _to_milliseconds(value: Any) -> int | None:
-    return None if value is None else to_ms(value)
-
-
 def _from_milliseconds(value: Any) -> Any:
     return None if value is None else from_ms(value)
-
-
-def _to_hex(value: Any) -> str | None:
-    return None if value is None else value.hex
 
 
 def _from_hex(value: Any) -> UUID | None:

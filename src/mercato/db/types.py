@@ -8,8 +8,8 @@ import msgspec
 from sqlalchemy import BigInteger, Dialect, Integer, Text, TypeDecorator, Uuid
 from sqlalchemy.types import TypeEngine
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
 
 
 class Instant(TypeDecorator[datetime]):
@@ -33,11 +33,11 @@ def to_ms(instant: datetime) -> int:
     """Return whole milliseconds since 1970; an instant without an offset is a bug and is refused."""
     if instant.tzinfo is None:
         raise ValueError("an instant needs an offset")
-    return (instant - _EPOCH) // _MILLISECOND
+    return (instant - EPOCH) // MILLISECOND
 
 
 def from_ms(milliseconds: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=milliseconds)
+    return EPOCH + timedelta(milliseconds=milliseconds)
 
 
 class Id(Uuid[UUID]):
