@@ -14,7 +14,7 @@ from mercato.clock import Clock
 from mercato.db import audit
 from mercato.db.engine import Database, Write
 from mercato.db.errors import is_unavailable
-from mercato.orders import keys
+from mercato.orders import idempotency
 from mercato.orders.forgetting import forget_before
 from mercato.partners import storage
 from mercato.stores import queries as stores
@@ -91,7 +91,7 @@ class Upkeep(Struct, frozen=True):
             lambda tx: catalogs.prune_sets(tx, before=sets_before, limit=BATCH),
             lambda tx: deliveries.prune(tx, before=deliveries_before, most=BATCH),
             lambda tx: stores.prune_sold_out(tx, before=now, limit=BATCH),
-            lambda tx: keys.prune(tx, now=now, limit=BATCH),
+            lambda tx: idempotency.prune(tx, now=now, limit=BATCH),
             lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH),
             lambda tx: forget_before(tx, before=customers_before, limit=BATCH),
             lambda tx: storage.prune(tx, now=now, limit=BATCH),

@@ -213,7 +213,7 @@ async def test_a_store_that_never_stands_still_is_an_answer_that_may_be_tried_ag
     two: Two, monkeypatch: pytest.MonkeyPatch
 ):
     token = await two.there.token(two.there.order())
-    check = two.there.mercato.app.validations.menus.cache.find_in_force
+    check = two.there.mercato.app.validations.checker.menus.cache.find_in_force
 
     async def changed_again(store_id: Any) -> Any:
         row = await check(store_id)

@@ -17,7 +17,7 @@ from tests.service import Merchant, Reply, service
 
 from mercato.db.tables import idempotency_keys
 from mercato.errors import RequestInProgress
-from mercato.orders import keys
+from mercato.orders import idempotency
 from mercato.partners.model import PartnerKind
 from mercato.upkeep import Upkeep
 
@@ -247,27 +247,27 @@ async def test_who_was_overtaken_pins_nothing_to_the_key_of_others(here: Trade, 
 
 
 async def test_a_clock_that_is_set_back_holds_no_key(here: Trade, time: Time):
-    partner_id, db = UUID(int=1), here.mercato.app.db
+    db = here.mercato.app.db
+    request = idempotency.KeyedRequest(
+        partner_id=UUID(int=1), key="k", prints=[b"print"], lease=timedelta(seconds=20)
+    )
 
-    async def claimed() -> keys.Claim | keys.Reply:
+    async def claimed() -> idempotency.Claim | idempotency.Reply:
         async with db.write() as tx:
-            until = time() + timedelta(seconds=20)
-            return await keys.claim(
-                tx, partner_id=partner_id, key="k", prints=[b"print"], now=time(), until=until
-            )
+            return await idempotency.claim(tx, request, now=time())
 
     first = await claimed()
     with pytest.raises(RequestInProgress):
         await claimed()
     time.ahead -= timedelta(hours=1)
     second = await claimed()
-    assert isinstance(first, keys.Claim)
-    assert isinstance(second, keys.Claim)
+    assert isinstance(first, idempotency.Claim)
+    assert isinstance(second, idempotency.Claim)
     assert second.number == first.number + 1
     async with db.write() as tx:
         with pytest.raises(RequestInProgress):
-            await keys.hold(tx, first, order_id=UUID(int=2))
-        await keys.hold(tx, second, order_id=UUID(int=3))
+            await idempotency.hold(tx, first, order_id=UUID(int=2))
+        await idempotency.hold(tx, second, order_id=UUID(int=3))
 
 
 async def test_keys_whose_time_is_over_are_deleted(here: Trade, time: Time):

@@ -16,7 +16,7 @@ from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
 from tests.service import Merchant, Reply, service
 
 from mercato.db.tables import jobs, order_submissions
-from mercato.orders import placement, resend
+from mercato.orders import placement, resend, submission
 from mercato.orders.forgetting import forget_customer
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -88,7 +88,7 @@ async def give_up(here: Trade, *, at: datetime) -> None:
     async with here.mercato.app.db.write() as tx:
         await tx.execute(update(order_submissions).values(give_up_at=at))
         await tx.execute(
-            update(jobs).where(jobs.c.kind.in_([resend.KIND, resend.LATER_KIND])).values(run_at=at)
+            update(jobs).where(jobs.c.kind.in_([submission.KIND, submission.LATER_KIND])).values(run_at=at)
         )
 
 
@@ -310,8 +310,8 @@ async def test_before_an_order_is_given_up_a_last_attempt_is_made_however_late(
         await give_up(here, at=LONG_AGO)
         payload = json.dumps({"orderId": order_id, "attemptedAt": attempted_at and attempted_at.isoformat()})
         async with here.mercato.app.db.write() as tx:
-            waits = jobs.c.kind == resend.KIND
-            kind = resend.KIND if attempted_at is None else resend.LATER_KIND
+            waits = jobs.c.kind == submission.KIND
+            kind = submission.KIND if attempted_at is None else submission.LATER_KIND
             await tx.execute(update(jobs).where(waits).values(payload=payload, kind=kind))
     shop.answers["place"] = {"accepted": True, "partnerOrderId": "late"}
     async with service(database_url, tmp_path / "data") as mercato:

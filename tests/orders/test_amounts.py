@@ -1,4 +1,4 @@
-"""Decisions §8, §9: what an order costs, and what of a store's amounts is taken."""
+"""Decisions §8, §9: what an order costs, and what of a store's amounts is apply_store_amounts."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from mercato.catalog.money import MOST, decimal_to_minor, scaled
 from mercato.errors import ValidationFailed
@@ -17,10 +18,10 @@ from mercato.orders.amounts import (
     StoreAmounts,
     StoreFault,
     Sums,
+    apply_store_amounts,
     read_tip,
     read_total,
     remark,
-    taken,
     wire,
 )
 
@@ -35,7 +36,7 @@ def sent(body: Any) -> StoreAmounts:
 
 
 def take(body: Any, sums: Sums = EIGHT) -> Taken:
-    return taken(sums, sent(body))
+    return apply_store_amounts(sums, sent(body))
 
 
 def fault(body: Any, sums: Sums = EIGHT) -> str:
@@ -115,7 +116,9 @@ def test_a_total_that_int64_cannot_hold_is_refused():
 
 
 def test_a_store_that_sends_no_amounts_changes_none():
-    assert taken(EIGHT, None) == take({}) == take({"fees": None, "feesDescription": None}) == EIGHT
+    assert (
+        apply_store_amounts(EIGHT, None) == take({}) == take({"fees": None, "feesDescription": None}) == EIGHT
+    )
 
 
 def test_of_a_stores_amounts_fees_taxes_promotions_and_adjustments_are_taken():
@@ -290,5 +293,6 @@ def test_no_amounts_raise_and_what_is_taken_is_in_range(body: Any) -> None:
     result = take(body)
     if isinstance(result, Sums):
         assert 0 <= result.total <= MOST
-        assert all(len(one.description) in range(1, 256) for one in result.extras.all())
-        assert sum(len(one.description.encode()) for one in result.extras.all()) <= MOST_WORDS
+        details = [one for listed in astuple(result.extras) for one in listed]
+        assert all(len(one.description) in range(1, 256) for one in details)
+        assert sum(len(one.description.encode()) for one in details) <= MOST_WORDS

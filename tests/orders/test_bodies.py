@@ -5,14 +5,14 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET
-from tests.catalog.documents import CAKE, EXTRAS, LEMON, TEA, cafe, compiled
+from tests.catalog.documents import CAKE, EXTRAS, LEMON, TEA
 from tests.orders.samples import HOME, NOW, PARTNER, SHOP, STORE, STOREFRONT, core, delivery, order, reviewed
 
 from mercato.orders.amounts import wire
-from mercato.orders.bodies import cancelled_data, event_data, place_body, validate_body
 from mercato.orders.model import OrderState, OrderStatus
-from mercato.orders.partner_ids import with_partner_ids
-from mercato.orders.record import OrderRow, StoreAnswer
+from mercato.orders.plan import Checked
+from mercato.orders.record import OrderRow, StoreAnswer, cancelled_data, event_data, place_body
+from mercato.orders.validation import validate_body
 from mercato.wire import as_json
 
 ORDER = PARTNER
@@ -39,7 +39,7 @@ def row(**changes: Any) -> OrderRow:
         "currency": "USD",
         "total": found.sums.total,
         "content": b"",
-        "cart": with_partner_ids(found.cart, compiled(cafe())),
+        "cart": found.cart,
         "amounts": wire(found.sums),
         "fulfillment": found.fulfillment,
         "customer": request.customer,
@@ -73,7 +73,9 @@ def check_order(told: Any) -> None:
 
 def test_a_validate_call_says_which_order_for_which_store():
     request = core(json.dumps(SENT).encode())
-    body = json.loads(validate_body(SHOP, request, reviewed(SENT), catalog=compiled(cafe()), now=NOW))
+    found = reviewed(SENT)
+    assert found.sums is not None
+    body = json.loads(validate_body(Checked(SHOP, found), request, found.sums, now=NOW))
     assert (body["type"], body["timestamp"]) == ("order.validate", "2026-03-04T12:00:00.000Z")
     assert set(body) == {"type", "timestamp", "data"}
     assert set(body["data"]) == {"storeId", "partnerStoreId", "order"}

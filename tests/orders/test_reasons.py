@@ -6,7 +6,7 @@ import pytest
 from mercato import errors
 from mercato.errors import OrderError
 from mercato.orders.reasons import ORDER_REASONS, refusal
-from mercato.web.problems import Context, members_of
+from mercato.wire.problem import Context, members_of
 
 HERE = Context(base_url="https://x.example", request_id="r", trace_id="0" * 32, accept=b"")
 

@@ -14,15 +14,13 @@ from mercato.orders.amounts import Detail, Sums
 from mercato.orders.replies import (
     Agreed,
     Fault,
-    PlaceJudge,
     PlaceSaid,
     Refused,
-    ValidateJudge,
+    ReplyParser,
     ValidateSaid,
-    place_fault,
+    agree,
     read_place,
     read_validate,
-    validate_fault,
 )
 
 SUMS = Sums("USD", 2, 800)
@@ -38,6 +36,10 @@ def validate(body: Any, status: int = 200) -> Any:
 
 def place(body: Any, status: int = 200) -> Any:
     return read_place(status, raw(body))
+
+
+def agreement_parser() -> ReplyParser[Agreed]:
+    return ReplyParser(lambda status, body: agree(SUMS, read_validate(status, body)))
 
 
 def no(body: Any, status: int = 200) -> list[tuple[str, str, str | None]]:
@@ -121,7 +123,7 @@ UNREADABLE = {
 def test_a_2xx_that_is_no_json_object_is_the_stores_fault(body: bytes):
     assert isinstance(validate(body), Fault)
     assert isinstance(place(body), Fault)
-    assert validate_fault(200, body) == place_fault(200, body) != ""
+    assert ReplyParser(read_validate)(200, body) == ReplyParser(read_place)(200, body) != ""
 
 
 def test_a_verdict_that_is_neither_true_nor_false_is_the_stores_fault():
@@ -208,7 +210,7 @@ def test_the_last_of_a_repeated_member_counts():
 
 
 def test_a_judge_tells_faults_and_keeps_what_was_said():
-    judge = ValidateJudge(SUMS)
+    judge = agreement_parser()
     assert judge(500, b"") == "The store answered 500."
     assert judge.reply == Fault("The store answered 500.")
     assert judge(200, raw({"amounts": {"fees": "1.00"}, "estimatedReadyAt": "2026-01-31T18:30:00Z"})) is None
@@ -221,7 +223,7 @@ def test_a_judge_tells_faults_and_keeps_what_was_said():
     assert isinstance(judge.reply, Refused)
     assert judge.reply.errors[0].code == "ITEM_PRICE_CHANGED"
     assert judge(422, b"") is None
-    placed = PlaceJudge()
+    placed = ReplyParser(read_place)
     assert (placed(200, b"{}"), placed.reply) == (None, PlaceSaid())
     assert (placed(200, b""), type(placed.reply)) != (None, Fault)
 
@@ -236,7 +238,7 @@ def check_any(status: int, body: bytes) -> None:
                 msgspec.json.encode(one)
         elif isinstance(said, Fault):
             assert said.words
-    judge = ValidateJudge(SUMS)
+    judge = agreement_parser()
     assert (judge(status, body) is not None) == isinstance(judge.reply, Fault)
 
 

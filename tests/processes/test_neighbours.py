@@ -27,11 +27,10 @@ from tests.service import Client, Merchant, Service, merchant, service
 from mercato.clock import new_id
 from mercato.db.engine import Write
 from mercato.db.tables import stores
-from mercato.orders import queries, resend
-from mercato.orders.bodies import place_body
+from mercato.orders import queries
 from mercato.orders.model import OrderState, OrderStatus
-from mercato.orders.record import OrderRow, StoreAnswer
-from mercato.orders.submission import Submission
+from mercato.orders.record import OrderRow, StoreAnswer, place_body
+from mercato.orders.submission import schedule, submission_of
 from mercato.partners.model import Surface
 from mercato.webhooks import deliveries
 
@@ -112,23 +111,16 @@ async def insert_waiting(
         state=OrderState.OPEN,
         status=OrderStatus.PENDING,
         partner_order_id=None,
+        traceparent=TRACE,
         created_at=now,
         updated_at=now,
     )
     version = await tx.scalar(select(stores.c.version).where(stores.c.id == store_id))
     await queries.insert_order(tx, order, store_version=version)
-    submission = Submission(
-        order_id=order_id,
-        store_id=store_id,
-        partner_id=partner_id,
-        base_url=url,
-        body=place_body(order, payment=UNSET, now=now),
-        hidden=(),
-        give_up_at=now + timedelta(minutes=10),
-        traceparent=TRACE,
-    )
-    await here.mercato.app.placements.submitter.store(tx, submission)
-    await resend.schedule(tx, order_id, store_id=store_id, partner_id=partner_id, wait=timedelta(0))
+    body = place_body(order, payment=UNSET, now=now)
+    submission = submission_of(order, base_url=url, body=body, give_up_at=now + timedelta(minutes=10))
+    await here.mercato.app.placements.submitter.store(tx, order, submission)
+    await schedule(tx, submission.call, wait=timedelta(0))
 
 
 async def insert_store(tx: Write, model: UUID, *, partner_id: UUID, url: str) -> UUID:

@@ -18,7 +18,6 @@ from mercato.catalog.compile import unpack
 from mercato.catalog.lint import lint
 from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.orders.amounts import Sums, wire
-from mercato.orders.partner_ids import with_partner_ids
 from mercato.orders.request import ClientContext, Customer, Fulfillment, OrderCore, ValidateAmounts
 from mercato.orders.review import review
 from mercato.orders.wire import OrderTold
@@ -127,7 +126,7 @@ class Shop:
         if found.sums is None:
             raise LookupError("something in it has no price")
         told = OrderTold(
-            cart=with_partner_ids(found.cart, self.catalog),
+            cart=found.cart,
             client_context=CONTEXT,
             fulfillment=found.fulfillment,
             amounts=wire(found.sums),

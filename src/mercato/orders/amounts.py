@@ -1,25 +1,25 @@
 """What an order costs. Integers of minor units inside; texts only where they come from and go to."""
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Struct, field
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from mercato.catalog.money import (
     LEAST,
     MOST,
     MoneyError,
     decimal_to_minor,
+    get_scale,
     number_to_minor,
     scaled,
 )
 from mercato.errors import ItemPriceChanged, OrderError, ValidationFailed
 from mercato.orders import model
 from mercato.orders.request import TIP_NEGATIVE
-from mercato.orders.texts import Member, decoded, readable
 from mercato.wire import Wire
+from mercato.wire.decode import Member, decoded, readable
 
 MOST_DETAILS: Final = 100
 """Entries of one list of a store's reply."""
@@ -30,7 +30,7 @@ MOST_WORDS: Final = 32 * 1024
 DESCRIPTION_LENGTH: Final = 255
 
 
-class Detail(Struct, frozen=True):
+class Detail(Struct, frozen=True, array_like=True):
     """A part of an amount, and what it is for."""
 
     amount: int
@@ -40,7 +40,7 @@ class Detail(Struct, frozen=True):
 Details = tuple[Detail, ...]
 
 
-class Extras(Struct, frozen=True):
+class Extras(Struct, frozen=True, array_like=True):
     """What a store may set of an order's amounts; each list sums to its amount."""
 
     fees: Details = ()
@@ -48,17 +48,12 @@ class Extras(Struct, frozen=True):
     promotions: Details = ()
     adjustments: Details = ()
 
-    def all(self) -> Iterator[Detail]:
-        """Yield the entries of every list."""
-        yield from (*self.fees, *self.taxes, *self.promotions, *self.adjustments)
+
+EXTRAS: Final = Extras.__struct_fields__
 
 
-EXTRAS: Final = ("fees", "taxes", "promotions", "adjustments")
-"""The members of Extras."""
-
-
-class Sums(Struct, frozen=True):
-    """What an order costs, in minor units of `scale` decimals."""
+class Sums(Struct, frozen=True, array_like=True):
+    """What an order costs, in minor units of `scale` decimals. A token carries it as the array of its members."""
 
     currency: str
     scale: int
@@ -69,9 +64,12 @@ class Sums(Struct, frozen=True):
     @property
     def total(self) -> int:
         """What the customer pays: subTotal + fees - promotions + taxes + adjustments + tip."""
-        extras = self.extras
-        added = _sum(extras.fees) - _sum(extras.promotions) + _sum(extras.taxes) + _sum(extras.adjustments)
-        return self.sub_total + added + self.tip
+        extras, total = self.extras, self.sub_total + self.tip
+        for detail in extras.fees + extras.taxes + extras.adjustments:
+            total += detail.amount
+        for detail in extras.promotions:
+            total -= detail.amount
+        return total
 
     def check_range(self) -> None:
         """Refuse a total that int64 minor units can't hold. Raises ValidationFailed."""
@@ -118,30 +116,46 @@ class _FaultyError(Exception):
 
 def wire(sums: Sums) -> model.Amounts:
     """Return the amounts as they are sent: decimal strings at scale, each with a list that sums to it."""
-    members: dict[str, Any] = {}
-    nothing = scaled(0, sums.scale)
-    lists = {name: getattr(sums.extras, name) for name in EXTRAS}
-    lists["tip"] = (Detail(sums.tip, "Tip"),) if sums.tip else ()
-    for name, details in lists.items():
-        members[name] = scaled(_sum(details), sums.scale) if details else nothing
-        members[f"{name}_description"] = details and tuple(
-            model.AmountDetail(amount=scaled(one.amount, sums.scale), description=one.description)
-            for one in details
-        )
+    scale, members = sums.scale, dict[str, Any]()
+    tips = (Detail(sums.tip, "Tip"),) if sums.tip else ()
+    zero = scaled(0, scale)
+    for name, details in (*zip(EXTRAS, astuple(sums.extras), strict=True), ("tip", tips)):
+        members[name], members[f"{name}_description"] = zero, ()
+        if details:
+            members[name] = scaled(_sum(details), scale)
+            members[f"{name}_description"] = tuple(
+                model.AmountDetail(amount=scaled(detail.amount, scale), description=detail.description)
+                for detail in details
+            )
     return model.Amounts(
         currency=sums.currency,
-        sub_total=scaled(sums.sub_total, sums.scale),
-        total=scaled(sums.total, sums.scale),
+        sub_total=scaled(sums.sub_total, scale),
+        total=scaled(sums.total, scale),
         **members,
+    )
+
+
+def sums_of(amounts: model.Amounts) -> Sums:
+    """Return the amounts of a stored order as integers again."""
+    scale = get_scale(amounts.currency)
+    lists = (getattr(amounts, f"{name}_description") for name in EXTRAS)
+    return Sums(
+        currency=amounts.currency,
+        scale=scale,
+        sub_total=decimal_to_minor(amounts.sub_total, scale),
+        extras=Extras(
+            *(
+                tuple(Detail(decimal_to_minor(part.amount, scale), part.description) for part in parts)
+                for parts in lists
+            )
+        ),
+        tip=decimal_to_minor(amounts.tip, scale),
     )
 
 
 def read_tip(text: str | None, scale: int) -> int:
     """Return the tip of a request in minor units, absent being none. Raises ValidationFailed."""
-    try:
-        tip = 0 if text is None else decimal_to_minor(text, scale)
-    except MoneyError as fault:
-        raise ValidationFailed.at("/amounts/tip", f"tip: {fault}") from None
+    tip = _read("tip", text, scale) or 0
     if tip < 0:
         raise ValidationFailed.at("/amounts/tip", TIP_NEGATIVE)
     return tip
@@ -149,31 +163,35 @@ def read_tip(text: str | None, scale: int) -> int:
 
 def read_total(text: str | None, scale: int) -> int | None:
     """Return the total that a request claims in minor units, if it does. Raises ValidationFailed."""
+    return _read("total", text, scale)
+
+
+def _read(member: str, text: str | None, scale: int) -> int | None:
     try:
         return None if text is None else decimal_to_minor(text, scale)
     except MoneyError as fault:
-        raise ValidationFailed.at("/amounts/total", f"total: {fault}") from None
+        raise ValidationFailed.at(f"/amounts/{member}", f"{member}: {fault}") from None
 
 
-def taken(sums: Sums, raw_amounts: StoreAmounts | None) -> Sums | StoreFault | PriceChanged:
-    """Return the sums with what the store set of them, or why its amounts can't be taken.
+def apply_store_amounts(sums: Sums, sent: StoreAmounts | None) -> Sums | StoreFault | PriceChanged:
+    """Return the sums with what the store set of them, or why its amounts can't be applied.
 
     What it does not return stays as it is; the tip is the caller's and stays in any case.
     """
-    if raw_amounts is None:
+    if sent is None:
         return sums
     try:
-        return _Reading(sums).taken(raw_amounts)
+        return _Reading(sums).apply(sent)
     except _FaultyError as fault:
         return StoreFault(str(fault))
 
 
-def remark(sums: Sums, raw_amounts: StoreAmounts | None) -> str | None:
-    """Return what is odd about amounts that are not to be taken over any more, in words for a log; or None.
+def remark(sums: Sums, sent: StoreAmounts | None) -> str | None:
+    """Return what is odd about amounts that come too late to be applied, in words for a log; or None.
 
     They repeat nothing that the store sent: it has seen the payment.
     """
-    match taken(sums, raw_amounts):
+    match apply_store_amounts(sums, sent):
         case StoreFault():
             return "The store's amounts can't be read, or don't add up."
         case PriceChanged(error):
@@ -191,7 +209,7 @@ class _Reading:
     def __init__(self, sums: Sums) -> None:
         self._sums = sums
 
-    def taken(self, raw: StoreAmounts) -> Sums | PriceChanged:
+    def apply(self, raw: StoreAmounts) -> Sums | PriceChanged:
         ours = self._sums
         self._check_currency(raw.currency)
         sub_total, total = self._amount(raw.sub_total, "subTotal"), self._amount(raw.total, "total")
@@ -227,7 +245,7 @@ class _Reading:
                 f"amounts.total is {self._text(said)}, but the amounts add up to {self._text(total)} with the tip "
                 f"and {self._text(total - found.tip)} without."
             )
-        words = sum(len(one.description.encode()) for one in found.extras.all())
+        words = sum(len(part.description.encode()) for parts in astuple(found.extras) for part in parts)
         if words > MOST_WORDS:
             raise _FaultyError(f"The descriptions of the amounts have more than {MOST_WORDS} bytes together.")
 
@@ -292,8 +310,7 @@ class _Reading:
 
 
 def _sum(details: Details) -> int:
-    # Most of them are empty, and to sum up nothing is asked ten times an order.
-    return sum(detail.amount for detail in details) if details else 0
+    return sum(detail.amount for detail in details)
 
 
 def _fits(minor: int) -> bool:

@@ -10,11 +10,11 @@ from mercato.clock import MakeId
 from mercato.db.audit import audit
 from mercato.db.engine import Write
 from mercato.orders import queries
-from mercato.orders.bodies import cancelled_data, event_data
 from mercato.orders.model import OrderState
-from mercato.orders.record import Actor, OrderRow, StoreAnswer
-from mercato.partners.accounts import find_event_url
+from mercato.orders.record import OrderRow, StoreAnswer, cancelled_data, event_data
+from mercato.orders.transitions import STATE_TRANSITIONS, Actor
 from mercato.partners.model import Surface
+from mercato.partners.queries import find_event_url
 from mercato.webhooks.deliveries import ORDER_CANCELLED, push
 from mercato.webhooks.event_types import EventType
 
@@ -22,7 +22,7 @@ STORE_UNREACHABLE: Final = "STORE_UNREACHABLE"
 """The reason of a cancel when no attempt has reached the store."""
 
 
-class Touched(Exception):  # noqa: N818  # a verdict: somebody else was quicker
+class ConcurrentUpdate(Exception):  # noqa: N818  # a verdict: somebody else was quicker
     """Something has happened to the order since it was stored; nothing was written."""
 
 
@@ -40,29 +40,40 @@ class Changes(Struct, frozen=True):
         entry: str,
         now: datetime,
         detail: dict[str, Any] | None = None,
-        tells: bool = True,
+        notifies: bool = True,
         untouched: bool = False,
         **values: Any,
     ) -> OrderRow:
-        """Return the order changed, with an entry in its history; the storefront is told unless not `tells`.
+        """Return the order changed, with an entry in its history; its storefront gets an event if it `notifies`.
 
         The transaction must hold the order's row, or with `untouched` have the order as it was stored: raises
-        Touched if it is so no more.
+        ConcurrentUpdate if it isn't any more.
         """
-        told = order.sequence + 1 if tells else order.sequence
-        values |= {"sequence": told, "entries": order.entries + 1, "updated_at": now}
+        state = values.get("state", order.state)
+        assert state is order.state or actor in STATE_TRANSITIONS[order.state][state], (
+            "callers check who may do it"
+        )
+        values |= {"sequence": order.sequence + notifies, "entries": order.entries + 1, "updated_at": now}
         changed = replace(order, **values)
-        if not untouched:
-            await queries.move_order(tx, order.id, **values)
-        elif not await queries.move_untouched(tx, order.id, **values):
-            raise Touched
+        if not await queries.move_order(tx, order.id, untouched=untouched, **values) and untouched:
+            raise ConcurrentUpdate
         # Read before anything is deferred, so that what is deferred stays together.
-        event_url = await find_event_url(tx, order.storefront_id) if tells else None
+        event_url = await find_event_url(tx, order.storefront_id) if notifies else None
         await queries.insert_entry(
             tx, order.id, changed.entries, at=now, actor=actor, type_=entry, detail=detail or {}
         )
         if event_url is not None:
-            await self._notify(tx, changed, url=event_url, now=now)
+            await self._push(
+                tx,
+                changed,
+                partner_id=order.storefront_id,
+                surface=Surface.MARKETFRONT,
+                base_url=event_url,
+                suffix="",
+                type_=EventType.ORDER_CREATED if changed.sequence == 1 else EventType.ORDER_UPDATED,
+                data=event_data(changed),
+                now=now,
+            )
         return changed
 
     async def accept(
@@ -76,7 +87,7 @@ class Changes(Struct, frozen=True):
         now: datetime,
         untouched: bool = False,
     ) -> OrderRow:
-        """Return the order as its store took it. Raises Touched as `change` does."""
+        """Return the order as its store took it. Raises ConcurrentUpdate as `change` does."""
         values: dict[str, Any] = {"answer": StoreAnswer.ACCEPTED}
         if partner_order_id is not None:
             values["partner_order_id"] = partner_order_id
@@ -98,7 +109,7 @@ class Changes(Struct, frozen=True):
             entry="refused",
             now=now,
             detail={"errors": errors},
-            tells=order.sequence > 0,
+            notifies=order.sequence > 0,
             answer=StoreAnswer.REFUSED,
             state=OrderState.CANCELLED,
             cancel_reason=errors[0].code,
@@ -107,7 +118,7 @@ class Changes(Struct, frozen=True):
         )
 
     async def give_up(self, tx: Write, order: OrderRow, *, url: str, now: datetime) -> OrderRow:
-        """Return the order cancelled because its store never answered; both sides are told durably."""
+        """Return the order cancelled because its store never answered; both sides get an event."""
         changed = await self.change(
             tx,
             order,
@@ -122,41 +133,32 @@ class Changes(Struct, frozen=True):
         await audit(
             tx, "order", order.id, partner_id=order.partner_id, detail={"cancelReason": STORE_UNREACHABLE}
         )
-        await push(
+        await self._push(
             tx,
-            delivery_id=self.new_id(),
+            changed,
             partner_id=order.partner_id,
             surface=Surface.COMMERCE,
-            store_id=order.store_id,
-            order_id=order.id,
             base_url=url,
             suffix=ORDER_CANCELLED,
-            type=EventType.ORDER_CANCELLED,
-            webhook_id=self.new_id(),
+            type_=EventType.ORDER_CANCELLED,
             data=cancelled_data(changed),
-            order_content=changed.content,
-            occurred_at=now,
-            traceparent=order.traceparent,
             now=now,
         )
         return changed
 
-    async def _notify(self, tx: Write, order: OrderRow, *, url: str, now: datetime) -> None:
-        """Push the order's newest event to its storefront."""
+    async def _push(
+        self, tx: Write, order: OrderRow, *, type_: EventType, now: datetime, **delivery: Any
+    ) -> None:
         await push(
             tx,
             delivery_id=self.new_id(),
-            partner_id=order.storefront_id,
-            surface=Surface.MARKETFRONT,
+            webhook_id=self.new_id(),
             store_id=order.store_id,
             order_id=order.id,
-            base_url=url,
-            suffix="",
-            type=EventType.ORDER_CREATED if order.sequence == 1 else EventType.ORDER_UPDATED,
-            webhook_id=self.new_id(),
-            data=event_data(order),
             order_content=order.content,
+            type=type_,
             occurred_at=now,
             traceparent=order.traceparent,
             now=now,
+            **delivery,
         )

@@ -143,7 +143,7 @@ async def _forget(tx: Write, rows: Sequence[Row[Any]]) -> None:
     await tx.execute(
         update(keys)
         .where(and_(keys.c.order_id.in_(ids), keys.c.status.is_not(None)))
-        .values(status=None, headers=None, body=None, claimed_until=keys.c.created_at)
+        .values(status=None, media_type=None, body=None, claimed_until=keys.c.created_at)
     )
 
 

@@ -1,76 +1,87 @@
-"""Place: the key is claimed, the order stored, the store told, and its answer pinned to the key.
+"""Place: one request goes from state to state until it has a reply.
 
-A request goes on from one of these to the next, and ends in a reply or a refusal:
+    state               it is left by            to
+    ------------------  -----------------------  ----------------------------------------------------
+    planned             claiming the key         ClaimedKey, or with a token StoredSubmission, or Reply
+    ClaimedKey          asking the store         StoredSubmission, or Reply
+    StoredSubmission    telling the store        Reply
 
-    planned  our own rules allow the order (`Ready` with a token, else `Checked`), or are against it (`Refusing`)
-    claimed  the key is ours (`Unasked`): nobody else works on its request; without a token the store is asked
-    stored   the order is there (`Told`), if its store is still as it was planned for; the key belongs to it for 24 h
-    settled  the store has said yes or no, and that is what the key gets from now on
-
-Before `stored` a refusal leaves the key free, as if it had never been sent. A crash between any two of these leaves
-an order that background work finishes or cancels, and a key whose next request joins it.
+A refusal before `StoredSubmission` leaves the key free, as if it had never been sent. From then on the order is there,
+and the key is its own for 24 h. A crash between two states leaves an order that background work finishes or cancels,
+and a key whose next request joins it.
 """
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-import msgspec
-import structlog
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from sqlalchemy.exc import IntegrityError
 
-from mercato import crash, errors, mac
+from mercato import crash, errors
 from mercato.clock import Clock, MakeId
 from mercato.db.audit import audit
 from mercato.db.engine import Database, Read, Write
 from mercato.errors import Problem
 from mercato.jobs import delete_waiting
-from mercato.orders import keys, queries
-from mercato.orders.bodies import place_body
+from mercato.orders import idempotency, queries
 from mercato.orders.changes import Changes
-from mercato.orders.keys import Claim, Reply
-from mercato.orders.model import Order
-from mercato.orders.payment import canonical, secrets_in
+from mercato.orders.idempotency import Claim, KeyedRequest, Reply
 from mercato.orders.plan import (
-    Asked,
+    AskPlan,
+    Checked,
+    PlacementContext,
     Plan,
     Planner,
-    Present,
-    Ready,
-    Refusing,
-    Told,
-    Unasked,
-    held_to,
+    RefusePlan,
+    StorePlan,
+    fingerprints,
     new_order,
+    plan_from_agreement,
 )
 from mercato.orders.queries import StoreChanged
 from mercato.orders.reasons import refusal
-from mercato.orders.record import Actor, OrderRow, StoreAnswer
+from mercato.orders.record import OrderRow, StoreAnswer, order_of, place_body
 from mercato.orders.replies import Agreed
 from mercato.orders.request import PlaceOrderRequest
-from mercato.orders.resend import KIND, schedule
-from mercato.orders.results import already_placed, result_of, unreachable
-from mercato.orders.submission import Outcome, Submission, Submitter
-from mercato.orders.validation import RETRY_SECONDS, Checked, Validations
+from mercato.orders.submission import KIND, Submission, Submitter, schedule, submission_of
+from mercato.orders.transitions import Actor
+from mercato.orders.validation import RETRY_SECONDS, Validations
 from mercato.partners.model import Caller
 from mercato.partners.storage import ORDER_BYTES, StorageQuota
+from mercato.wire import as_json
+from mercato.wire.problem import Context, represent
 from mercato.wire.unshown import unshown
 
-log = structlog.get_logger("mercato.orders")
-
-PURPOSE: Final = "mercato idempotency"
-"""What the key is derived for under which requests are remembered: a hash that anybody can make would give
-away a card's token to whoever can guess it."""
+CREATED: Final = 201
+JSON: Final = "application/json"
 
 SLACK: Final = timedelta(seconds=5)
-"""What a placement may take beside its calls; after that its claim is taken for a dead one's."""
+"""What a placement may take beside its calls; after that its claim counts as that of a process that died."""
 
 TRIES: Final = 5
 """Transactions begun over: when two requests with one token meet, the second sees what the first has done; when the
 store changed after the order was checked, it is checked again."""
+
+
+class ClaimedKey(Struct, frozen=True):
+    """The key is ours; the order has no token, so its store is to be asked."""
+
+    claim: Claim
+    checked: Checked
+
+
+class StoredSubmission(Struct, frozen=True):
+    """The order is stored, and its store is to be told. `order`: as this request has stored it, if it did."""
+
+    claim: Claim
+    submission: Submission
+    order: OrderRow | None = None
+
+
+State = ClaimedKey | StoredSubmission | Reply
 
 
 @unshown("secrets")
@@ -90,237 +101,241 @@ class Placements(Struct, frozen=True):
     quota: StorageQuota
 
     async def place(
-        self, caller: Caller, request: PlaceOrderRequest, *, key: str, trace: str, present: Present
+        self, caller: Caller, request: PlaceOrderRequest, *, key: str, trace: str, problem_context: Context
     ) -> Reply:
         """Return the reply of the key's request: of this one, or as it was given before.
 
         Raises every refusal that comes before the order is stored: it leaves the key free for any other request.
-        The order, and what its store said to it, is a reply that is pinned to the key.
+        The order, and what its store answered to it, is a reply that is pinned to the key.
         """
-        until = asyncio.get_running_loop().time() + self.seconds
-        asked = Asked(caller=caller, request=request, trace=trace, present=present, until=until)
-        begun = await self._begin(asked, key)
-        if isinstance(begun, Reply):
-            return begun
-        try:
-            return await self._go_on(asked, begun)
-        except Exception:
-            # The key's next request may begin at once, and joins the order if there is one.
-            async with self.db.write() as tx:
-                await keys.release(tx, begun.claim, now=self.clock())
-            raise
-
-    async def _go_on(self, asked: Asked, begun: Told | Unasked) -> Reply:
-        if isinstance(begun, Unasked):
-            crash.point("key.claimed")
-            stored = await self._ask_and_store(asked, begun)
-            if isinstance(stored, Reply):
-                return stored
-            begun = stored
-        crash.point("order.stored")
-        left = asked.until - asyncio.get_running_loop().time()
-        outcome = await self.submitter.submit(begun.submission, seconds=max(left, 1.0))
-        crash.point("store.answered")
-        told = begun
-        async with self.db.write() as tx:
-            reply = await self._answered(tx, asked, told, outcome)
-        crash.point("reply.stored")
-        return reply
-
-    async def _answered(self, tx: Write, asked: Asked, told: Told, outcome: Outcome) -> Reply:
-        order = await self.submitter.settle(
-            tx, told.submission, outcome, tells_fault=True, stored=told.stored
+        context = PlacementContext(
+            caller=caller,
+            request=request,
+            keyed=KeyedRequest(
+                partner_id=caller.partner_id,
+                key=key,
+                prints=fingerprints(request, self.secrets),
+                lease=timedelta(seconds=self.seconds) + SLACK,
+            ),
+            trace=trace,
+            problem_context=problem_context,
+            until=asyncio.get_running_loop().time() + self.seconds,
         )
-        if order.answer is not StoreAnswer.WAITING:
-            # It would find nothing to do, and there is one for each order.
-            await delete_waiting(tx, KIND, order.id.hex)
-        reply = await self._settle(tx, asked, told.claim, order)
-        crash.point("reply.written")
-        return reply
+        state = await self._claim_key(context)
+        while not isinstance(state, Reply):
+            claim = state.claim
+            try:
+                if isinstance(state, ClaimedKey):
+                    state = await self._ask_store(context, state)
+                else:
+                    state = await self._tell_store(context, state)
+            except Exception:
+                # The key's next request may begin at once, and joins the order if there is one.
+                async with self.db.write() as tx:
+                    await idempotency.release(tx, claim, now=self.clock())
+                raise
+        return state
 
-    # --- refused, or claimed: with a token the order is stored along with the key -----------------
+    # --- planned: the key is claimed, and with a token the order stored along with it -------------
 
-    async def _begin(self, asked: Asked, key: str) -> Reply | Told | Unasked:
-        """Return the reply if the key has one, else the claim, with the order or with what its store is asked.
-
-        Raises the refusal if there is neither a reply nor an order: nothing has been written then.
-        """
-        plan = await self.planner.plan(asked)
+    async def _claim_key(self, context: PlacementContext) -> State:
+        """Return the state that follows from the key. Raises the refusal if it has neither a reply nor an order."""
+        plan = await self.planner.plan(context)
         crash.point("key.unclaimed")
-        looks = False
+        may_be_used = False
         for _ in range(TRIES):
-            if isinstance(plan, Refusing):
-                reply = await self._reply_before(asked, key, plan)
+            if isinstance(plan, RefusePlan):
+                reply = await self._find_reply(context, plan)
                 if reply is not None:
                     return reply
             try:
                 async with self.db.write() as tx:
-                    return await self._claimed(tx, asked=asked, key=key, plan=plan, looks=looks)
+                    return await self._claim(tx, context, plan, may_be_used=may_be_used)
             except StoreChanged:
-                plan = await self.planner.plan_in_force(asked)
+                plan = await self.planner.plan_as(context, in_force=True)
             except IntegrityError:
                 # The token was used already, which the index says without a look, or is in this very moment.
-                if looks:
+                if may_be_used:
                     raise
-                looks = True
+                may_be_used = True
         raise _busy()
 
-    async def _reply_before(self, asked: Asked, key: str, plan: Refusing) -> Reply | None:
+    async def _find_reply(self, context: PlacementContext, plan: RefusePlan) -> Reply | None:
         """Return the key's reply if it has one, or None if it has an order to go on with. Else raises the refusal."""
         async with self.db.read() as tx:
             # Before the key: an order of this very key that is stored between the two is then found under it.
-            used = await self._used(tx, plan)
-            found = await keys.find(
-                tx,
-                partner_id=asked.caller.partner_id,
-                key=key,
-                prints=self._fingerprints(asked.request),
-                now=self.clock(),
-                lease=timedelta(seconds=self.seconds) + SLACK,
-            )
+            used = await self._find_order_of_token(tx, plan)
+            found = await idempotency.find(tx, context.keyed, now=self.clock())
         if found is None:
             raise _refusal(plan, used)
         return found if isinstance(found, Reply) else None
 
-    async def _claimed(
-        self, tx: Write, *, asked: Asked, key: str, plan: Plan, looks: bool
-    ) -> Reply | Told | Unasked:
+    async def _claim(self, tx: Write, context: PlacementContext, plan: Plan, *, may_be_used: bool) -> State:
+        checks_token = may_be_used or isinstance(plan, RefusePlan)
+        used = await self._find_order_of_token(tx, plan) if checks_token else None
+        order_id = self.new_id() if isinstance(plan, StorePlan) and used is None else None
         now = self.clock()
-        used = await self._used(tx, plan) if looks or isinstance(plan, Refusing) else None
-        makes = self.new_id() if isinstance(plan, Ready) and used is None else None
-        claim = await keys.claim(
-            tx,
-            partner_id=asked.caller.partner_id,
-            key=key,
-            prints=self._fingerprints(asked.request),
-            now=now,
-            until=now + timedelta(seconds=self.seconds) + SLACK,
-            makes=makes,
-        )
+        claim = await idempotency.claim(tx, context.keyed, now=now, order_id=order_id)
         if isinstance(claim, Reply):
             return claim
-        if claim.order_id is not None:
-            return await self._join(tx, asked, claim, claim.order_id)
-        if isinstance(plan, Checked):
-            return Unasked(claim, plan)
-        if isinstance(plan, Refusing) or used is not None:
+        if claim.joins and claim.order_id is not None:
+            return await self._join(tx, context, claim, claim.order_id)
+        if isinstance(plan, AskPlan):
+            return ClaimedKey(claim, plan.checked)
+        if isinstance(plan, RefusePlan) or used is not None:
             raise _refusal(plan, used)
-        return await self._store(tx, asked, claim, plan)
+        return await self._store(tx, context, claim, plan, now=now)
 
     @staticmethod
-    async def _used(tx: Read, plan: Plan) -> UUID | None:
-        """Return the order that was placed with the plan's token, if it has one."""
-        if isinstance(plan, Checked) or plan.token_id is None:
-            return None
-        return await queries.find_order_of_token(tx, plan.token_id)
+    async def _find_order_of_token(tx: Read, plan: Plan) -> UUID | None:
+        return None if plan.token_id is None else await queries.find_order_of_token(tx, plan.token_id)
+
+    async def _join(self, tx: Write, context: PlacementContext, claim: Claim, order_id: UUID) -> State:
+        """Go on with the order that an earlier request with the key has made.
+
+        The order is not locked: who locks it while its store's answer is written waits for the key, which is ours.
+        """
+        submission = await self.submitter.find(tx, await queries.get_order(tx, order_id))
+        if submission is not None:
+            return StoredSubmission(claim, submission)
+        # The answer may have been written since the order was read.
+        return await self._settle(tx, context, claim, await queries.get_order(tx, order_id))
 
     # --- claimed, without a token: the store is asked, and the order stored if it agrees ----------
 
-    async def _ask_and_store(self, asked: Asked, begun: Unasked) -> Reply | Told:
-        """Return the order that the store agreed to, or its no. Raises every other refusal."""
-        said = await self.validations.ask(asked.caller, begun.checked, asked.request, trace=asked.trace)
+    async def _ask_store(self, context: PlacementContext, state: ClaimedKey) -> State:
+        """Return the order that the store agreed to, or its refusal. Raises every other refusal."""
+        crash.point("key.claimed")
+        claim, checked = state.claim, state.checked
+        said = await self.validations.ask(context.caller, checked, context.request, trace=context.trace)
         crash.point("store.agreed")
-        claim = begun.claim
         if not isinstance(said, Agreed):
-            no = refusal(said)
             async with self.db.write() as tx:
-                return await self._pin(tx, asked, claim, no)
-        checked = begun.checked
+                return await self._refuse(tx, context, claim, refusal(said))
         for _ in range(TRIES):
-            plan = held_to(checked, said, None)
-            if isinstance(plan, Refusing):
+            plan = plan_from_agreement(checked, said)
+            if isinstance(plan, RefusePlan):
                 raise plan.problem
             try:
                 async with self.db.write() as tx:
-                    return await self._store(tx, asked, claim, plan)
+                    return await self._store(tx, context, claim, plan, now=self.clock())
             except StoreChanged:
-                checked = await self.validations.check_in_force(asked.request)
+                checked = await self.planner.checker.check(context.request, in_force=True)
         raise _busy()
 
-    # --- stored -----------------------------------------------------------------------------------
-
-    async def _pin(
-        self, tx: Write, asked: Asked, claim: Claim, result: Order | Problem, *, order_content: bytes = b""
-    ) -> Reply:
-        """Return the reply, pinned to the key, unless it is a refusal that a repeat may not meet."""
-        reply = asked.present(result)
-        if isinstance(result, Problem) and result.retryable:
-            await keys.forget(tx, claim, now=self.clock())
-        else:
-            await keys.settle(tx, claim, reply, order_content=order_content)
-        return reply
-
-    async def _store(self, tx: Write, asked: Asked, claim: Claim, plan: Ready) -> Reply | Told:
-        """Store the order, and with it the work of telling its store; without a webhook it is taken at once."""
-        now = self.clock()
-        order = new_order(claim.holds or self.new_id(), asked, plan, now)
-        url = plan.checked.store.webhook_url
-        await queries.insert_order(tx, order, store_version=plan.checked.store.version)
+    async def _store(
+        self, tx: Write, context: PlacementContext, claim: Claim, plan: StorePlan, *, now: datetime
+    ) -> State:
+        """Store the order, and the job that tells its store; a store without a webhook takes it at once."""
+        store = plan.checked.store
+        order = new_order(claim.order_id or self.new_id(), context, plan, now)
+        await queries.insert_order(tx, order, store_version=store.version)
         size = ORDER_BYTES + len(order.content)
-        await self.quota.take(tx, asked.caller.partner_id, size, now=now)
+        await self.quota.take(tx, context.caller.partner_id, size, now=now)
         await audit(tx, "order", order.id, detail={"storeId": order.store_id})
-        await keys.hold(tx, claim, order_id=order.id)
-        if url is None:
+        await idempotency.hold(tx, claim, order_id=order.id)
+        if store.webhook_url is None:
             order = await self.changes.accept(
                 tx, order, actor=Actor.SERVICE, partner_order_id=None, estimated_ready_at=None, now=now
             )
-            return await self._settle(tx, asked, claim, order)
-        body = place_body(order, payment=asked.request.payment, now=now)
-        # The order is not given up before the calls of this request are over.
-        later = timedelta(seconds=self.seconds) + SLACK
-        submission = Submission(
-            order_id=order.id,
-            store_id=order.store_id,
-            partner_id=order.partner_id,
-            base_url=url,
-            body=body,
-            hidden=secrets_in(body),
-            give_up_at=now + max(self.resend, later),
-            traceparent=order.traceparent,
+            return await self._settle(tx, context, claim, order)
+        submission = submission_of(
+            order,
+            base_url=store.webhook_url,
+            body=place_body(order, payment=context.request.payment, now=now),
+            # The order is not given up before the calls of this request are over.
+            give_up_at=now + max(self.resend, context.keyed.lease),
         )
-        await self.submitter.store(tx, submission)
-        await schedule(tx, order.id, store_id=order.store_id, partner_id=submission.partner_id, wait=later)
+        await self.submitter.store(tx, order, submission)
+        await schedule(tx, submission.call, wait=context.keyed.lease)
         crash.point("order.written")
-        return Told(claim, submission, order)
+        return StoredSubmission(claim, submission, order)
 
-    async def _join(self, tx: Write, asked: Asked, claim: Claim, order_id: UUID) -> Reply | Told:
-        """Go on with the order that an earlier request with the key has made.
+    # --- stored: the store is told, and its answer settles the request ----------------------------
 
-        The order is not held: who holds it while its store's answer is written waits for the key, which is ours.
-        """
-        order = await self._order(tx, order_id)
-        submission = await self.submitter.find(tx, order)
-        if submission is not None:
-            return Told(claim, submission)
-        # The answer may have been written since the order was read.
-        return await self._settle(tx, asked, claim, await self._order(tx, order_id))
+    async def _tell_store(self, context: PlacementContext, state: StoredSubmission) -> Reply:
+        crash.point("order.stored")
+        left = context.until - asyncio.get_running_loop().time()
+        outcome = await self.submitter.submit(state.submission, seconds=max(left, 1.0))
+        crash.point("store.answered")
+        async with self.db.write() as tx:
+            order = await self.submitter.settle(
+                tx, state.submission, outcome, announces_fault=True, stored=state.order
+            )
+            if order.answer is not StoreAnswer.WAITING:
+                # It would find nothing to do, and there is one for each order.
+                await delete_waiting(tx, KIND, order.id.hex)
+            reply = await self._settle(tx, context, state.claim, order)
+            crash.point("reply.written")
+        crash.point("reply.stored")
+        return reply
 
-    @staticmethod
-    async def _order(tx: Read, order_id: UUID) -> OrderRow:
-        order = await queries.find_order_by_id(tx, order_id)
-        assert order is not None, "orders are never deleted"
-        return order
-
-    async def _settle(self, tx: Write, asked: Asked, claim: Claim, order: OrderRow) -> Reply:
+    async def _settle(self, tx: Write, context: PlacementContext, claim: Claim, order: OrderRow) -> Reply:
         """Return the reply that follows from the order; it is pinned once the store has answered."""
-        if order.answer is StoreAnswer.WAITING:
-            await keys.release(tx, claim, now=self.clock())
-            return asked.present(unreachable(order))
-        return await self._pin(tx, asked, claim, result_of(order), order_content=order.content)
+        about = {"orderId": str(order.id)}
+        match order.answer:
+            case StoreAnswer.ACCEPTED:
+                reply = Reply(
+                    status=CREATED, media_type=JSON, body=as_json(order_of(order)), order_id=order.id
+                )
+                await idempotency.settle(tx, claim, reply, order_content=order.content)
+                return reply
+            case StoreAnswer.REFUSED:
+                problem = refusal(order.errors)
+                problem.extensions |= about
+            case StoreAnswer.GIVEN_UP:
+                problem = errors.OrderClosed(
+                    "The order was cancelled because its store could not be reached. Place it anew with a new key.",
+                    extensions=about,
+                )
+            case StoreAnswer.WAITING:
+                await idempotency.release(tx, claim, now=self.clock())
+                problem = errors.StoreUnreachable(
+                    "The store has not answered yet. The order is kept and sent again for some minutes; ask with the "
+                    "same Idempotency-Key, or read the order.",
+                    retry_after=RETRY_SECONDS,
+                    extensions=about,
+                )
+                return _reply(problem, context, order.id)
+        return await self._refuse(tx, context, claim, problem, order)
 
-    def _fingerprints(self, request: PlaceOrderRequest) -> list[bytes]:
-        """Return what tells one parsed request from another and nobody what was in it, by each of our keys."""
-        said = msgspec.json.encode(msgspec.structs.replace(request, payment=UNSET)) + canonical(
-            request.payment
-        )
-        return [mac.sign(secret, said) for secret in self.secrets]
+    async def _refuse(
+        self,
+        tx: Write,
+        context: PlacementContext,
+        claim: Claim,
+        problem: Problem,
+        order: OrderRow | None = None,
+    ) -> Reply:
+        """Return the refusal, pinned to the key unless a repeat may not meet it."""
+        reply = _reply(problem, context, None if order is None else order.id)
+        if problem.retryable:
+            await idempotency.forget(tx, claim, now=self.clock())
+        else:
+            content = b"" if order is None else order.content
+            await idempotency.settle(tx, claim, reply, order_content=content)
+        return reply
+
+
+def _reply(problem: Problem, context: PlacementContext, order_id: UUID | None) -> Reply:
+    media_type, body = represent(problem, context.problem_context)
+    return Reply(
+        status=problem.status,
+        media_type=media_type,
+        body=body,
+        order_id=order_id,
+        retry_after=problem.retry_after,
+    )
 
 
 def _refusal(plan: Plan, used: UUID | None) -> Problem:
     """Return the plan's refusal; that its token was used comes first."""
     if used is not None:
-        return already_placed(used)
-    assert isinstance(plan, Refusing)
+        return errors.OrderAlreadyPlaced(
+            "An order was placed with this validatedOrderToken. Read it by its orderId.",
+            extensions={"orderId": str(used)},
+        )
+    assert isinstance(plan, RefusePlan)
     return plan.problem
 
 

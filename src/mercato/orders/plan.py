@@ -1,148 +1,180 @@
-"""What a request to place an order comes to, before anything of it has happened."""
+"""What a request to place an order leads to, before anything of it has happened."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
-from msgspec import Struct
+import msgspec
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from mercato.clock import Clock
-from mercato.errors import Problem
+from mercato import errors, mac
+from mercato.clock import Clock, MakeId
+from mercato.errors import OrderError, Problem
 from mercato.orders import amounts
-from mercato.orders.keys import Claim, Reply
-from mercato.orders.model import Order, OrderState, OrderStatus
-from mercato.orders.partner_ids import with_partner_ids
+from mercato.orders.amounts import Sums
+from mercato.orders.idempotency import KeyedRequest
+from mercato.orders.model import OrderState, OrderStatus
+from mercato.orders.payment import canonical
 from mercato.orders.reasons import refusal
 from mercato.orders.record import OrderContent, OrderRow, StoreAnswer
 from mercato.orders.replies import Agreed
-from mercato.orders.request import PlaceOrderRequest
-from mercato.orders.results import claimed_total, total_different
-from mercato.orders.submission import Submission
+from mercato.orders.request import OrderCore, PlaceOrderRequest
+from mercato.orders.review import Review, review
 from mercato.orders.tokens import Seal, TokenExpired, digest_of
-from mercato.orders.validation import Checked, Validations
 from mercato.partners.model import Caller
+from mercato.stores.cache import Menus
+from mercato.stores.model import StoreRow
 from mercato.wire import as_json
+from mercato.wire.problem import Context
 
-Present = Callable[[Order | Problem], Reply]
-"""Makes the reply that goes out, and is pinned, of an order or a refusal."""
+PURPOSE: Final = "mercato idempotency"
+"""What the key is derived for under which requests are remembered: a hash that anybody can make would give
+away a card's token to whoever can guess it."""
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """One request to place an order."""
+class Checked(Struct, frozen=True):
+    """An order as our own rules found it."""
+
+    store: StoreRow
+    review: Review
+
+
+class OrderChecker(Struct, frozen=True):
+    """Checks orders by our own rules."""
+
+    clock: Clock
+    new_id: MakeId
+    menus: Menus
+
+    async def check(self, order: OrderCore | PlaceOrderRequest, *, in_force: bool) -> Checked:
+        """Return the order, priced and checked against the store's current set.
+
+        `in_force`: with every change of the store that was committed before this call. Else the store may have
+        changed in another process, and what follows from this is to be held against its version.
+        Raises StoreNotFound, CatalogSetNotFound, and ValidationFailed for what is wrong with the request itself.
+        """
+        cart = order.cart
+        store, catalog = await self.menus.get(cart.store_id, cart.catalog_set_id, in_force=in_force)
+        found = review(order, store=store, catalog=catalog, now=self.clock(), new_id=self.new_id)
+        return Checked(store, found)
+
+
+class PlacementContext(Struct, frozen=True, kw_only=True):
+    """One request to place an order. `until`: when its calls must be over, on the event loop's clock."""
 
     caller: Caller
     request: PlaceOrderRequest
+    keyed: KeyedRequest
     trace: str
-    present: Present
+    problem_context: Context
     until: float
-    """When its calls must be over, on the event loop's clock."""
 
 
-class Refusing(Struct, frozen=True):
-    """A request that is refused, unless an order has been placed with its token, which comes first."""
+class RefusePlan(Struct, frozen=True):
+    """The request is refused, unless an order has been placed with its token, which comes first."""
 
     problem: Problem
     token_id: UUID | None = None
 
 
-class Ready(Struct, frozen=True):
-    """An order that can be stored: checked, priced, and agreed with its store if that was asked."""
+class StorePlan(Struct, frozen=True):
+    """The order can be stored: it is checked, priced, and agreed with its store."""
 
     checked: Checked
     agreed: Agreed
-    token_id: UUID | None
+    token_id: UUID | None = None
 
 
-Plan = Refusing | Ready | Checked
-"""What to do once the key is claimed: refuse, store, or ask the store first."""
+class AskPlan(Struct, frozen=True):
+    """The order has no token: its store is asked before it is stored."""
 
-
-Check = Callable[[PlaceOrderRequest], Awaitable[Checked]]
-
-
-class Unasked(Struct, frozen=True):
-    """An order without a token whose key is claimed: its store is to be asked before it is stored."""
-
-    claim: Claim
     checked: Checked
+    token_id: None = None
 
 
-class Told(Struct, frozen=True):
-    """An order that is stored, and what its store must be told."""
-
-    claim: Claim
-    submission: Submission
-    stored: OrderRow | None = None
-    """The order, if this request has stored it."""
+Plan = RefusePlan | StorePlan | AskPlan
 
 
 class Planner(Struct, frozen=True):
     """Plans placements: nothing has happened yet, for the key may have its reply already."""
 
     clock: Clock
-    validations: Validations
+    checker: OrderChecker
     seal: Seal
 
-    async def plan(self, asked: Asked) -> Plan:
+    async def plan(self, context: PlacementContext) -> Plan:
         """Return what to do, should the key be free.
 
         A token's order is checked against the store as this process knows it: it is stored only if the store has not
         changed. A refusal, and what the store is asked, are of the store as it is in force.
         """
-        if asked.request.validated_order_token is not None:
-            plan = await self._plan(asked, self.validations.check)
-            if not isinstance(plan, Refusing):
+        if context.request.validated_order_token is not None:
+            plan = await self.plan_as(context, in_force=False)
+            if not isinstance(plan, RefusePlan):
                 return plan
-        return await self.plan_in_force(asked)
+        return await self.plan_as(context, in_force=True)
 
-    async def plan_in_force(self, asked: Asked) -> Plan:
-        """Return what to do with every change of the store that was committed before this call."""
-        return await self._plan(asked, self.validations.check_in_force)
-
-    async def _plan(self, asked: Asked, check: Check) -> Plan:
-        token = asked.request.validated_order_token
+    async def plan_as(self, context: PlacementContext, *, in_force: bool) -> Plan:
+        """Return what to do; `in_force`: with every change of the store that was committed before this call."""
+        request, token = context.request, context.request.validated_order_token
         try:
-            checked = await check(asked.request)
+            checked = await self.checker.check(request, in_force=in_force)
             if token is None:
                 reasons = checked.review.reasons
-                return Refusing(refusal(reasons)) if reasons else checked
-            digest = digest_of(asked.caller.partner_id, checked.store.id, checked.review)
-            terms = self.seal.read(token, digest=digest, now=self.clock())
+                return RefusePlan(refusal(reasons)) if reasons else AskPlan(checked)
+            digest = digest_of(context.caller.partner_id, checked.store.id, checked.review)
+            claims = self.seal.read(token, digest=digest, now=self.clock())
         except TokenExpired as problem:
-            return Refusing(problem, problem.token_id)
+            return RefusePlan(problem, problem.token_id)
         except Problem as problem:
-            return Refusing(problem)
-        return held_to(checked, Agreed(terms.sums, terms.estimated_ready_at), terms.token_id)
+            return RefusePlan(problem)
+        return plan_from_agreement(checked, Agreed(claims.sums, claims.estimated_ready_at), claims.token_id)
 
 
-def held_to(checked: Checked, agreed: Agreed, token_id: UUID | None) -> Refusing | Ready:
-    """Return what to do with an order that was agreed on: its price must still be the same.
+def plan_from_agreement(
+    checked: Checked, agreed: Agreed, token_id: UUID | None = None
+) -> RefusePlan | StorePlan:
+    """Return what to do with an order whose price was agreed on: it must still cost the same.
 
     It was agreed on when its token was made, or without one a moment ago, when its store was asked.
     """
     found = checked.review
     if found.reasons:
-        return Refusing(refusal(found.reasons), token_id)
+        return RefusePlan(refusal(found.reasons), token_id)
     assert found.sums is not None, "an order without a price has reasons against it"
     sums = replace(found.sums, extras=agreed.sums.extras)
     if sums != agreed.sums:
         at = None if token_id is None else "/validatedOrderToken"
-        return Refusing(total_different(sums, at), token_id)
-    different = claimed_total(found, agreed)
-    return Ready(checked, agreed, token_id) if different is None else Refusing(different, token_id)
+        return RefusePlan(_total_different(sums, at), token_id)
+    if found.total is not None and found.total != sums.total:
+        return RefusePlan(_total_different(sums, "/amounts/total"), token_id)
+    return StorePlan(checked, agreed, token_id)
 
 
-def new_order(order_id: UUID, asked: Asked, plan: Ready, now: datetime) -> OrderRow:
+def _total_different(sums: Sums, at: str | None) -> Problem:
+    """Return the refusal that says what the order costs now, and which member says otherwise."""
+    total = amounts.wire(sums).total
+    words = f"The order's total is {total} {sums.currency} now. Validate it again and show the customer the new total."
+    reason = OrderError(code=errors.OrderTotalDifferent.code, message=words, pointer=at)
+    return errors.OrderTotalDifferent(words, errors=[reason])
+
+
+def fingerprints(request: PlaceOrderRequest, secrets: Sequence[bytes]) -> list[bytes]:
+    """Return what tells one parsed request from another, and tells nobody what was in it, by each of our keys."""
+    text = msgspec.json.encode(replace(request, payment=UNSET)) + canonical(request.payment)
+    return [mac.sign(secret, text) for secret in secrets]
+
+
+def new_order(order_id: UUID, context: PlacementContext, plan: StorePlan, now: datetime) -> OrderRow:
     """Return the order of a plan that can be carried out, before its store has heard of it."""
     store, found, sums = plan.checked.store, plan.checked.review, plan.agreed.sums
-    content = OrderContent(
-        cart=with_partner_ids(found.cart, plan.checked.catalog), amounts=amounts.wire(sums)
-    )
+    content = OrderContent(cart=found.cart, amounts=amounts.wire(sums))
     return OrderRow(
         id=order_id,
         partner_id=store.partner_id,
-        storefront_id=asked.caller.partner_id,
+        storefront_id=context.caller.partner_id,
         store_id=store.id,
         partner_store_id=store.partner_store_id,
         state=OrderState.OPEN,
@@ -158,12 +190,12 @@ def new_order(order_id: UUID, asked: Asked, plan: Ready, now: datetime) -> Order
         cart=content.cart,
         amounts=content.amounts,
         fulfillment=found.fulfillment,
-        customer=asked.request.customer,
-        client_context=asked.request.client_context,
+        customer=context.request.customer,
+        client_context=context.request.client_context,
         token_id=plan.token_id,
         sequence=0,
         entries=0,
-        traceparent=asked.trace,
+        traceparent=context.trace,
         created_at=now,
         updated_at=now,
     )

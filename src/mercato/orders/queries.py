@@ -7,6 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import Row, Select, Update, bindparam, delete, func, insert, literal_column, select
 
 from mercato.db.compression import compress, decompress
@@ -16,7 +17,7 @@ from mercato.db.tables import order_history as history
 from mercato.db.tables import order_submissions as submissions
 from mercato.db.tables import orders, stores
 from mercato.db.types import Instant
-from mercato.errors import OrderError
+from mercato.errors import OrderError, OrderNotFound
 from mercato.orders.model import OrderState, OrderStatus
 from mercato.orders.record import OrderContent, OrderRow, StoreAnswer
 from mercato.orders.request import ClientContext, Customer, Fulfillment
@@ -31,7 +32,6 @@ _DOCUMENTS: Final[dict[str, Any]] = {
 }
 """The columns that hold a document as JSON."""
 
-_COLUMNS: Final = tuple(orders.c.keys())
 _content: Final = msgspec.json.Decoder(OrderContent)
 
 _ITS_ID: Final = (orders.c.id == bindparam("its_id"),)
@@ -81,23 +81,32 @@ async def insert_order(tx: Write, order: OrderRow, *, store_version: int) -> Non
     is seen. One that commits at the same moment comes after the order: for that the row need not be locked, and
     orders of one store don't wait for each other. The unique index refuses a second order of the same token.
     """
-    values = {name: getattr(order, name) for name in _COLUMNS}
-    checked = {"its_store": order.store_id, "its_version": store_version}
-    if (await tx.execute(_INSERT_ORDER, _stored(values) | checked)).rowcount != 1:
+    values = _to_columns(asdict(order))
+    values |= {"its_store": order.store_id, "its_version": store_version}
+    if (await tx.execute(_INSERT_ORDER, values)).rowcount != 1:
         raise StoreChanged
 
 
-async def find_order(tx: Read, caller: Caller, order_id: UUID, *, lock: bool = False) -> OrderRow | None:
-    """Return the order if it is the caller's: of its stores, or placed by it. `lock` holds it."""
+async def get_own_order(tx: Read, caller: Caller, order_id: UUID, *, lock: bool = False) -> OrderRow:
+    """Return the caller's order: of its stores, or placed by it. `lock` holds it. Raises OrderNotFound."""
     query = select(orders).where(orders.c.id == order_id, _side(caller) == caller.partner_id)
     row = await tx.first(query.with_for_update() if lock else query)
-    return None if row is None else _order(row)
+    if row is None:
+        raise OrderNotFound(order_id)
+    return _order(row)
 
 
 async def find_order_by_id(tx: Read, order_id: UUID, *, lock: bool = False) -> OrderRow | None:
     """Return the order whoever's it is: for work that was begun for its own partner."""
     row = await tx.first(_BY_ID_HELD if lock else _BY_ID, {"its_id": order_id})
     return None if row is None else _order(row)
+
+
+async def get_order(tx: Read, order_id: UUID, *, lock: bool = False) -> OrderRow:
+    """Return an order that is known to be there: orders are never deleted."""
+    order = await find_order_by_id(tx, order_id, lock=lock)
+    assert order is not None, "orders are never deleted"
+    return order
 
 
 async def find_order_of_token(tx: Read, token_id: UUID) -> UUID | None:
@@ -126,15 +135,10 @@ async def list_orders(
     return [_order(row) for row in await tx.all(query.order_by(orders.c.id.desc()).limit(limit))]
 
 
-async def move_order(tx: Write, order_id: UUID, **values: Any) -> None:
-    """Change an order that the transaction holds."""
-    await tx.execute(_move(tuple(values), untouched=False), {"its_id": order_id} | _stored(values))
-
-
-async def move_untouched(tx: Write, order_id: UUID, **values: Any) -> bool:
-    """Change an order, and hold it, if it is as it was stored; return whether it was."""
-    moved = await tx.execute(_move(tuple(values), untouched=True), {"its_id": order_id} | _stored(values))
-    return moved.rowcount == 1
+async def move_order(tx: Write, order_id: UUID, *, untouched: bool = False, **values: Any) -> bool:
+    """Change an order that the transaction holds, or with `untouched` if it is as it was stored; return whether."""
+    statement = _move(tuple(values), untouched=untouched)
+    return (await tx.execute(statement, _to_columns(values) | {"its_id": order_id})).rowcount == 1
 
 
 @cache
@@ -147,14 +151,14 @@ def _side(caller: Caller) -> Any:
     return orders.c.partner_id if caller.surface is Surface.COMMERCE else orders.c.storefront_id
 
 
-def _stored(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: _stored_value(name, value) for name, value in values.items()}
-
-
-def _stored_value(name: str, value: Any) -> Any:
-    if name == "content":
-        return compress(value)
-    return as_json(value).decode() if name in _DOCUMENTS and value is not None else value
+def _to_columns(values: dict[str, Any]) -> dict[str, Any]:
+    """Return members of an order as their columns keep them."""
+    for name in _DOCUMENTS.keys() & values.keys():
+        if values[name] is not None:
+            values[name] = as_json(values[name]).decode()
+    if "content" in values:
+        values["content"] = compress(values["content"])
+    return values
 
 
 def _order(row: Row[Any]) -> OrderRow:

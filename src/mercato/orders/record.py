@@ -2,26 +2,28 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from msgspec import UNSET, Struct
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
-from mercato.catalog.money import decimal_to_minor, get_scale
+from mercato.clock import rfc3339
 from mercato.errors import OrderError
-from mercato.orders.amounts import Detail, Extras, Sums
 from mercato.orders.model import (
-    AmountDetail,
     Amounts,
     CommerceCart,
     CommerceOrder,
     Order,
+    OrderCart,
     OrderState,
     OrderStatus,
 )
-from mercato.orders.partner_ids import without_partner_ids
 from mercato.orders.request import ClientContext, Customer, Fulfillment
-from mercato.wire import Wire, instant
+from mercato.orders.wire import CancelledData, OrderEventData, OrderTold, PlaceData
+from mercato.webhooks.event_types import EventType
+from mercato.webhooks.model import envelope
+from mercato.wire import Wire, as_json
 
 
 class StoreAnswer(StrEnum):
@@ -31,15 +33,6 @@ class StoreAnswer(StrEnum):
     ACCEPTED = "accepted"
     REFUSED = "refused"
     GIVEN_UP = "given_up"
-
-
-class Actor(StrEnum):
-    """Who did something to an order."""
-
-    STOREFRONT = "storefront"
-    STORE = "store"
-    MERCHANT = "merchant"
-    SERVICE = "service"
 
 
 class OrderContent(Wire, frozen=True):
@@ -84,9 +77,17 @@ class OrderRow(Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
+_storefront_cart: Final = msgspec.json.Decoder(OrderCart)
+
+
+def storefront_cart(cart: CommerceCart) -> OrderCart:
+    """Return the cart as its storefront reads it: without the ids of the merchant's document."""
+    return _storefront_cart.decode(as_json(cart))
+
+
 def order_of(row: OrderRow) -> Order:
     """Return the order as its storefront reads it."""
-    return Order(cart=without_partner_ids(row.cart), **_members(row))
+    return Order(cart=storefront_cart(row.cart), **_members(row))
 
 
 def commerce_order_of(row: OrderRow) -> CommerceOrder:
@@ -97,40 +98,51 @@ def commerce_order_of(row: OrderRow) -> CommerceOrder:
 def _members(row: OrderRow) -> dict[str, Any]:
     """Return what both sides read alike."""
     return {
-        "order_id": row.id,
-        "store_id": row.store_id,
-        "partner_store_id": row.partner_store_id,
+        **_ids(row),
         "state": row.state,
         "status": row.status,
         "partner_order_id": row.partner_order_id,
-        "estimated_ready_at": instant(row.estimated_ready_at),
+        "estimated_ready_at": row.estimated_ready_at and rfc3339(row.estimated_ready_at),
         "cancel_reason": row.cancel_reason,
         "client_context": row.client_context or UNSET,
         "fulfillment": row.fulfillment,
         "amounts": row.amounts,
         "customer": row.customer or UNSET,
         "errors": row.errors,
-        "created_at": instant(row.created_at) or "",
-        "updated_at": instant(row.updated_at) or "",
+        "created_at": rfc3339(row.created_at),
+        "updated_at": rfc3339(row.updated_at),
     }
 
 
-def sums_of(amounts: Amounts) -> Sums:
-    """Return the amounts of a stored order as integers again."""
-    scale = get_scale(amounts.currency)
+# --- what webhooks say of it ----------------------------------------------------------------------
 
-    def details(listed: tuple[AmountDetail, ...]) -> tuple[Detail, ...]:
-        return tuple(Detail(decimal_to_minor(one.amount, scale), one.description) for one in listed)
 
-    return Sums(
-        currency=amounts.currency,
-        scale=scale,
-        sub_total=decimal_to_minor(amounts.sub_total, scale),
-        extras=Extras(
-            fees=details(amounts.fees_description),
-            taxes=details(amounts.taxes_description),
-            promotions=details(amounts.promotions_description),
-            adjustments=details(amounts.adjustments_description),
-        ),
-        tip=decimal_to_minor(amounts.tip, scale),
+def place_body(row: OrderRow, *, payment: msgspec.Raw | UnsetType, now: datetime) -> bytes:
+    """Return the body of a place call, the same for every attempt."""
+    has_payment = payment is not UNSET and bytes(payment).strip() != b"null"
+    data = PlaceData(**_ids(row), order=_stored(row), payment=payment if has_payment else UNSET)
+    return envelope(EventType.ORDER_PLACE, occurred_at=now, data=data)
+
+
+def cancelled_data(row: OrderRow) -> CancelledData:
+    """Return what a store is told of an order that is cancelled."""
+    return CancelledData(**_ids(row), cancel_reason=row.cancel_reason, order=_stored(row))
+
+
+def event_data(row: OrderRow) -> OrderEventData:
+    """Return what a storefront is told of an order that is there, or has changed."""
+    return OrderEventData(**_ids(row), sequence=row.sequence, order=order_of(row))
+
+
+def _ids(row: OrderRow) -> dict[str, Any]:
+    return {"order_id": row.id, "store_id": row.store_id, "partner_store_id": row.partner_store_id}
+
+
+def _stored(row: OrderRow) -> OrderTold:
+    return OrderTold(
+        cart=row.cart,
+        client_context=row.client_context or UNSET,
+        fulfillment=row.fulfillment,
+        amounts=row.amounts,
+        customer=row.customer or UNSET,
     )

@@ -4,19 +4,19 @@ Nothing that a store sends raises here; what it sends is bounded, and freed of c
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct
 
 from mercato.errors import OTHER, OrderError
-from mercato.orders.amounts import PriceChanged, StoreAmounts, StoreFault, Sums, taken
+from mercato.orders.amounts import PriceChanged, StoreAmounts, StoreFault, Sums, apply_store_amounts
 from mercato.orders.reasons import reason_of, words_for
-from mercato.orders.texts import Member, decoded, readable
 from mercato.wire import parse_instant
+from mercato.wire.decode import Member, decoded, readable
 
 MOST_ERRORS: Final = 100
 MESSAGE_LENGTH: Final = 500
@@ -73,6 +73,9 @@ class Fault(Struct, frozen=True):
     words: str
 
 
+R = TypeVar("R")
+
+
 class _Reply(msgspec.Struct, frozen=True, rename="camel"):
     """Every member that either reply may have, unread: one that can't be read doesn't hide the others."""
 
@@ -124,9 +127,11 @@ def read_place(status: int, body: bytes) -> PlaceSaid | Refused | Fault:
     )
 
 
-def agree(sums: Sums, said: ValidateSaid) -> Agreed | Refused | Fault:
+def agree(sums: Sums, said: ValidateSaid | Refused | Fault) -> Agreed | Refused | Fault:
     """Return the order's amounts with what the store set of them."""
-    match taken(sums, said.amounts):
+    if not isinstance(said, ValidateSaid):
+        return said
+    match apply_store_amounts(sums, said.amounts):
         case StoreFault(words):
             return Fault(words)
         case PriceChanged(error):
@@ -135,41 +140,16 @@ def agree(sums: Sums, said: ValidateSaid) -> Agreed | Refused | Fault:
             return Agreed(agreed, said.estimated_ready_at)
 
 
-def validate_fault(status: int, body: bytes) -> str | None:
-    """Return why the reply to a validate call can't be used, its amounts aside; None for a yes or a no."""
-    reply = read_validate(status, body)
-    return reply.words if isinstance(reply, Fault) else None
+class ReplyParser(Generic[R]):
+    """Parses the replies to one call with `read`, and keeps the last one."""
 
-
-def place_fault(status: int, body: bytes) -> str | None:
-    """Return why the reply to a place call can't be used; None for a yes or a no."""
-    reply = read_place(status, body)
-    return reply.words if isinstance(reply, Fault) else None
-
-
-class ValidateJudge:
-    """Judges the replies to one validate call, amounts included, and keeps what the last one said."""
-
-    def __init__(self, sums: Sums) -> None:
-        self._sums = sums
-        self.reply: Agreed | Refused | Fault | None = None
+    def __init__(self, read: Callable[[int, bytes], R | Refused | Fault]) -> None:
+        self._read = read
+        self.reply: R | Refused | Fault = Fault("The store gave no answer.")
 
     def __call__(self, status: int, body: bytes) -> str | None:
         """Return why the reply can't be used, if so."""
-        said = read_validate(status, body)
-        self.reply = agree(self._sums, said) if isinstance(said, ValidateSaid) else said
-        return self.reply.words if isinstance(self.reply, Fault) else None
-
-
-class PlaceJudge:
-    """Judges the replies to one place call, and keeps what the last one said."""
-
-    def __init__(self) -> None:
-        self.reply: PlaceSaid | Refused | Fault | None = None
-
-    def __call__(self, status: int, body: bytes) -> str | None:
-        """Return why the reply can't be used, if so."""
-        self.reply = read_place(status, body)
+        self.reply = self._read(status, body)
         return self.reply.words if isinstance(self.reply, Fault) else None
 
 
@@ -260,6 +240,6 @@ def _partner_order_id(raw: Member) -> str | None:
 
 def _or_none(raw: Member, kind: Any) -> Any:
     try:
-        return decoded(raw, kind)
+        return None if raw is UNSET else decoded(raw, kind)
     except msgspec.ValidationError:
         return None

@@ -137,11 +137,9 @@ class ValidateAmounts(Wire):
     tip: Tip | None = None
 
 
-class PlaceAmounts(Wire):
+class PlaceAmounts(ValidateAmounts):
     """Of the amounts of an order that is placed, the tip is read; currency and total, if given, must be right."""
 
-    currency: Currency | None = None
-    tip: Tip | None = None
     total: Decimal | None = None
 
 

@@ -14,23 +14,22 @@ from msgspec import Struct
 from mercato import crash
 from mercato.clock import Clock
 from mercato.db.engine import Database, Write
-from mercato.jobs import Done, Finished, Handler, Job, Outcome, enqueue, fence, finish
+from mercato.jobs import Done, Finished, Handler, Job, Outcome, fence, finish
 from mercato.orders import queries
 from mercato.orders.changes import Changes
 from mercato.orders.record import StoreAnswer
 from mercato.orders.replies import Fault
-from mercato.orders.submission import Outcome as Told
-from mercato.orders.submission import Submission, Submitter, end_record
+from mercato.orders.submission import (
+    Submission,
+    SubmissionOutcome,
+    SubmitJob,
+    Submitter,
+    end_record,
+    schedule,
+)
 from mercato.telemetry.acting import act_for
-from mercato.wire import Wire
 
 log = structlog.get_logger("mercato.orders")
-
-KIND: Final = "order.submit"
-"""The first background attempt of an order."""
-
-LATER_KIND: Final = "order.resend"
-"""Every further one."""
 
 EVERY: Final = timedelta(seconds=15)
 """Between two attempts: a store that comes back is told soon, and forty attempts are no burden to it."""
@@ -40,40 +39,7 @@ LEAST: Final = timedelta(seconds=1)
 RECENT: Final = timedelta(seconds=20)
 """An order isn't given up before an attempt that ended so recently: one every `EVERY`, and a little for the queue."""
 
-STORE_LANES: Final = 8
-"""Orders of one store that are resent at one time. In their lanes the stores of a partner take turns."""
-
 _SLACK: Final = timedelta(seconds=15)
-
-
-class SubmitJob(Wire, frozen=True):
-    """The order whose store has to be told. What it is told is kept, sealed, beside the order."""
-
-    order_id: UUID
-    attempted_at: datetime | None = None
-    """When the last background attempt ended."""
-
-
-async def schedule(
-    tx: Write,
-    order_id: UUID,
-    *,
-    store_id: UUID,
-    partner_id: UUID,
-    wait: timedelta,
-    attempted_at: datetime | None = None,
-) -> None:
-    """Enqueue the next background attempt: the first, or one after an attempt that ended at `attempted_at`."""
-    kind = KIND if attempted_at is None else LATER_KIND
-    await enqueue(
-        tx,
-        kind,
-        SubmitJob(order_id=order_id, attempted_at=attempted_at),
-        run_at=wait,
-        lane=f"{kind}:{store_id.hex}:{order_id.int % STORE_LANES}",
-        group=partner_id.hex,
-        dedup=order_id.hex,
-    )
 
 
 class Resender(Struct, frozen=True):
@@ -86,7 +52,7 @@ class Resender(Struct, frozen=True):
     seconds: float
 
     def handler(self, *, concurrency: int) -> Handler[SubmitJob]:
-        """Return what the worker needs for either kind, `KIND` and `LATER_KIND`."""
+        """Return what the worker needs for either kind of job."""
         return Handler(
             fn=self.handle,
             payload=SubmitJob,
@@ -104,21 +70,19 @@ class Resender(Struct, frozen=True):
                 submission = await self.submitter.find(tx, order)
         if submission is None:
             return Done()
-        act_for(
-            partner_id=submission.partner_id,
-            store_id=submission.store_id,
-            traceparent=submission.traceparent,
-        )
+        call = submission.call
+        act_for(partner_id=call.partner_id, store_id=call.store_id, traceparent=call.traceparent)
         if _is_exhausted(submission, job.payload.attempted_at, self.clock()):
             async with self.db.write() as tx:
                 await fence(tx, job)
-                await self._cancel(tx, submission.order_id, submission.base_url)
+                await self._cancel(tx, call.webhook_id, submission.base_url)
             return Done()
         called, said = await self.submitter.attempt(submission, seconds=self.seconds)
         crash.point("order.resent")
         async with self.db.write() as tx:
             await finish(tx, job)
-            await self.submitter.settle(tx, submission, Told(said, (called,)), tells_fault=False)
+            outcome = SubmissionOutcome(said, (called,))
+            await self.submitter.settle(tx, submission, outcome, announces_fault=False)
             if isinstance(said, Fault):
                 await self._go_on(tx, submission)
         return Finished()
@@ -127,16 +91,10 @@ class Resender(Struct, frozen=True):
         """Enqueue the next attempt, or give the order up if this was the last one."""
         now = self.clock()
         if now >= submission.give_up_at:
-            await self._cancel(tx, submission.order_id, submission.base_url)
-            return
-        await schedule(
-            tx,
-            submission.order_id,
-            store_id=submission.store_id,
-            partner_id=submission.partner_id,
-            wait=max(LEAST, min(EVERY, submission.give_up_at - now)),
-            attempted_at=now,
-        )
+            await self._cancel(tx, submission.call.webhook_id, submission.base_url)
+        else:
+            wait = max(LEAST, min(EVERY, submission.give_up_at - now))
+            await schedule(tx, submission.call, wait=wait, attempted_at=now)
 
     async def end(self, tx: Write, job: Job[SubmitJob], reason: str) -> None:
         """Cancel an order whose job failed too often: none stays open without anybody working on it."""

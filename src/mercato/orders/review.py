@@ -1,11 +1,12 @@
-"""An order held against what its store sells and allows: its price, and every reason why it can't be had."""
+"""An order checked against what its store sells and allows: its price, and every reason why it can't be placed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Final
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from mercato import errors
 from mercato.carts.faults import AS_SENT
@@ -13,32 +14,47 @@ from mercato.carts.lines import check_bounds
 from mercato.carts.model import LineItem, PricedLineItem
 from mercato.carts.pricing import Priced, price
 from mercato.catalog.model import CompiledCatalog
-from mercato.catalog.money import scaled
-from mercato.clock import MakeId, zone
+from mercato.catalog.money import scaled, shown
+from mercato.clock import MakeId, rfc3339, zone
 from mercato.errors import OrderError, ValidationFailed
-from mercato.orders.amounts import Sums
-from mercato.orders.asked import Asked, read
-from mercato.orders.model import OrderCart, OrderLine, OrderModifierGroup
+from mercato.orders.amounts import Sums, read_tip, read_total
+from mercato.orders.model import CommerceCart, CommerceLine, CommerceModifierGroup
+from mercato.orders.payment import fault_of
 from mercato.orders.request import (
+    TIME_REQUIRED,
     DeliveryAddress,
     DeliveryFulfillment,
     Fulfillment,
     OrderCore,
+    PlaceAmounts,
     PlaceOrderRequest,
     ScheduleType,
 )
 from mercato.stores.model import StoreRow
 from mercato.stores.storefront import AvailabilityReason, availability_of, reason_at
+from mercato.wire import parse_instant
 from mercato.wire.decode import refusal
 from mercato.wire.walk import Found
 
 MOST_REASONS: Final = 100
 
+LAST_YEAR: Final = 9998
+"""The last year that an order can be scheduled for: later instants have no local time in every time zone."""
+
 _ADDRESS: Final = "/fulfillment/address"
 
 
+class ParsedOrder(Struct, frozen=True):
+    """What a request asks for. `at`: the instant it is checked for; amounts in minor units."""
+
+    at: datetime
+    fulfillment: Fulfillment
+    tip: int
+    total: int | None
+
+
 class Review(Struct, frozen=True, kw_only=True):
-    """What came of the checks. `at`: the instant they were made for. `sums`: None if something has no price.
+    """What the checks found. `at`: the instant they were made for. `sums`: None if something has no price.
 
     `lines` are the cart's as they were sent; `total` is what the request says it costs, in minor units.
     """
@@ -47,7 +63,7 @@ class Review(Struct, frozen=True, kw_only=True):
     currency: str
     lines: tuple[LineItem, ...]
     fulfillment: Fulfillment
-    cart: OrderCart
+    cart: CommerceCart
     sums: Sums | None
     reasons: tuple[OrderError, ...]
     total: int | None = None
@@ -67,20 +83,22 @@ def review(
     """
     lines = order.cart.line_items
     check_bounds(lines)
-    asked, faults = read(order, catalog.currency, catalog.scale, now)
-    sold_out = frozenset(store.unavailable_at(asked.at))
+    parsed, faults = parse(order, catalog.currency, catalog.scale, now)
+    sold_out = frozenset(store.unavailable_at(parsed.at))
     priced = price(lines, catalog=catalog, sold_out=sold_out, new_id=new_id)
-    sums = _sums(priced, catalog, asked.tip)
-    faults += [Found(fault.pointer, fault.message, form=False) for fault in _out_of_range(priced, sums)]
+    sums = None
+    if priced.total is not None:
+        sums = Sums(currency=catalog.currency, scale=catalog.scale, sub_total=priced.total, tip=parsed.tip)
+    faults += _out_of_range(priced, sums)
     if faults:
         raise refusal(faults)
-    reasons = _reasons(lines, priced, sums, store=store, catalog=catalog, asked=asked)
+    reasons = _reasons(lines, priced, sums, store=store, catalog=catalog, parsed=parsed)
     return Review(
-        at=asked.at,
+        at=parsed.at,
         currency=catalog.currency,
         lines=tuple(lines),
-        fulfillment=asked.fulfillment,
-        cart=OrderCart(
+        fulfillment=parsed.fulfillment,
+        cart=CommerceCart(
             catalog_set_id=store.catalog_set_id,
             line_items=_order_lines(priced.lines, catalog),
             store_id=store.id,
@@ -88,28 +106,93 @@ def review(
         ),
         sums=sums,
         reasons=tuple(islice(reasons, MOST_REASONS)),
-        total=asked.total,
+        total=parsed.total,
     )
 
 
-def _sums(priced: Priced, catalog: CompiledCatalog, tip: int) -> Sums | None:
-    if priced.total is None:
-        return None
-    return Sums(currency=catalog.currency, scale=catalog.scale, sub_total=priced.total, tip=tip)
+# --- what the request asks for --------------------------------------------------------------------
 
 
-def _out_of_range(priced: Priced, sums: Sums | None) -> Sequence[OrderError]:
+def parse(
+    order: OrderCore | PlaceOrderRequest, currency: str, scale: int, now: datetime
+) -> tuple[ParsedOrder, list[Found]]:
+    """Return what the request asks for and every fault of it; a faulty member counts as not sent.
+
+    `currency` is the store's, and `scale` its decimals.
+    """
+    faults: list[Found] = []
+    at = _parse_time(order.fulfillment, now, faults)
+    amounts, tip, total = order.amounts, 0, None
+    if amounts is not None:
+        if amounts.currency not in (None, currency):
+            sent = shown(amounts.currency or "")
+            message = f"The store sells in {currency}, not in {sent}. Send {currency}, or leave currency out."
+            faults.append(Found("/amounts/currency", message, form=False))
+        try:
+            tip = read_tip(amounts.tip, scale)
+        except ValidationFailed as fault:
+            faults += _found(fault.errors)
+        try:
+            total = read_total(amounts.total if isinstance(amounts, PlaceAmounts) else None, scale)
+        except ValidationFailed as fault:
+            faults += _found(fault.errors)
+    if isinstance(order, PlaceOrderRequest) and (unfit := fault_of(order.payment)) is not None:
+        faults.append(Found("/payment", unfit, form=True))
+    scheduled = order.fulfillment.schedule_type is ScheduleType.SCHEDULED
+    return ParsedOrder(at, normalised(order.fulfillment, at if scheduled else None), tip, total), faults
+
+
+def normalised(fulfillment: Fulfillment, at: datetime | None) -> Fulfillment:
+    """Return the fulfilment with its instant in our form, and the street of an address as `address1`."""
+    scheduled = at and rfc3339(at)
+    if not isinstance(fulfillment, DeliveryFulfillment) or fulfillment.address is None:
+        return replace(fulfillment, scheduled_time=scheduled)
+    address, street = fulfillment.address, fulfillment.address.street
+    own = address.address1
+    if not (own or "").strip() and street is not UNSET and (street or "").strip():
+        own = street
+    return replace(
+        fulfillment, scheduled_time=scheduled, address=replace(address, address1=own, street=UNSET)
+    )
+
+
+def _parse_time(fulfillment: Fulfillment, now: datetime, faults: list[Found]) -> datetime:
+    """Return the instant an order is for, noting a time that can't be read in any case."""
+    text = fulfillment.scheduled_time
+    at = None if text is None else parse_instant(text)
+    fault = None
+    if text is not None and at is None:
+        fault = "scheduledTime must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
+    elif fulfillment.schedule_type is not ScheduleType.SCHEDULED:
+        return now
+    elif at is None:
+        fault = TIME_REQUIRED
+    elif at <= now:
+        fault = "scheduledTime must be in the future."
+    elif at.year > LAST_YEAR:
+        fault = f"scheduledTime must not be after the year {LAST_YEAR}."
+    if fault is None and at is not None:
+        return at
+    faults.append(Found("/fulfillment/scheduledTime", fault or "", form=False))
+    return now
+
+
+def _out_of_range(priced: Priced, sums: Sums | None) -> list[Found]:
     """Return the amounts that can't be written down; the tip's share in it only when the cart alone has none."""
-    if priced.overflows or sums is None:
-        return [fault.error() for fault in priced.overflows]
+    if priced.overflows or sums is None or not sums.tip:
+        return _found(overflow.error() for overflow in priced.overflows)
     try:
         sums.check_range()
     except ValidationFailed as fault:
-        return fault.errors
-    return ()
+        return _found(fault.errors)
+    return []
 
 
-# --- why it can't be had --------------------------------------------------------------------------
+def _found(faults: Iterable[OrderError]) -> list[Found]:
+    return [Found(fault.pointer, fault.message, form=False) for fault in faults]
+
+
+# --- why it can't be placed -----------------------------------------------------------------------
 
 
 def _reasons(
@@ -119,32 +202,33 @@ def _reasons(
     *,
     store: StoreRow,
     catalog: CompiledCatalog,
-    asked: Asked,
+    parsed: ParsedOrder,
 ) -> Iterator[OrderError]:
     """Yield every reason against the order: its content, then the store, then how it is handed over."""
     if not lines:
         yield _reason(errors.CartEmpty, "The cart has no line items.", "/cart/lineItems")
     yield from (fault.error() for fault in priced.faults)
-    if reason_at(store, catalog, asked.at) is not AvailabilityReason.OPEN:
-        closed = availability_of(store, catalog, asked.at)
-        scheduled = asked.fulfillment.schedule_type is ScheduleType.SCHEDULED
+    is_open = reason_at(store, catalog, parsed.at) is AvailabilityReason.OPEN
+    if not is_open:
+        closed = availability_of(store, catalog, parsed.at)
+        scheduled = parsed.fulfillment.schedule_type is ScheduleType.SCHEDULED
         at = "/fulfillment/scheduledTime" if scheduled else None
         yield _reason(errors.StoreClosed, closed.detail, at)
-    yield from _unsold(lines, priced, store=store, catalog=catalog, at=asked.at)
-    yield from _mode(asked.fulfillment, store)
+    local = parsed.at.astimezone(zone(store.timezone))
+    if is_open or catalog.is_open(local):
+        # When none is on offer at all, nothing more is said of single items.
+        yield from _unsold(lines, priced, catalog=catalog, local=local)
+    yield from _mode(parsed.fulfillment, store)
     if lines and sums is not None:
         yield from _too_little(sums, store)
-    if isinstance(asked.fulfillment, DeliveryFulfillment):
-        yield from _incomplete(asked.fulfillment.address or DeliveryAddress())
+    if isinstance(parsed.fulfillment, DeliveryFulfillment):
+        yield from _incomplete(parsed.fulfillment.address or DeliveryAddress())
 
 
 def _unsold(
-    lines: Sequence[LineItem], priced: Priced, *, store: StoreRow, catalog: CompiledCatalog, at: datetime
+    lines: Sequence[LineItem], priced: Priced, *, catalog: CompiledCatalog, local: datetime
 ) -> Iterator[OrderError]:
-    """Yield the items that no catalog offers at that time; nothing when none is on offer at all."""
-    local = at.astimezone(zone(store.timezone))
-    if not catalog.is_open(local):
-        return
+    """Yield the items that no catalog offers at that time, which is the store's."""
     unavailable = {fault.path for fault in priced.faults if fault.code == errors.ItemUnavailable.code}
     for index, line in enumerate(lines):
         item = catalog.items.get(line.item_id.int)
@@ -192,26 +276,37 @@ def _reason(kind: type[errors.Problem], message: str, at: str | None) -> OrderEr
     return OrderError(code=kind.code, message=message, pointer=at)
 
 
-# --- the cart as it is answered -------------------------------------------------------------------
+# --- the cart, priced -----------------------------------------------------------------------------
 
 
-def _order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tuple[OrderLine, ...]:
-    """Return the lines with the names of their items."""
-    named = []
+def _order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tuple[CommerceLine, ...]:
+    """Return the lines with the names of their items, and the ids of the merchant's document."""
+    made = []
     for line in lines:
         groups = []
         for group in line.modifier_groups:
-            below = _order_lines(group.line_items, catalog)
-            groups.append(OrderModifierGroup(modifier_group_id=group.modifier_group_id, line_items=below))
+            group_id = group.modifier_group_id
+            known = catalog.groups.get(group_id.int)
+            written = None if known is None else known.document_id
+            groups.append(
+                CommerceModifierGroup(
+                    modifier_group_id=group_id,
+                    partner_modifier_group_id=str(group_id) if written is None else written,
+                    line_items=_order_lines(group.line_items, catalog),
+                )
+            )
         item = catalog.items.get(line.item_id.int)
-        order_line = OrderLine(
-            item_id=line.item_id,
-            line_item_id=line.line_item_id,
-            quantity=line.quantity,
-            modifier_groups=tuple(groups),
-            name=UNSET if item is None else item.name or UNSET,
-            amounts=line.amounts,
-            unavailable=line.unavailable,
+        written = None if item is None else item.document_id
+        made.append(
+            CommerceLine(
+                item_id=line.item_id,
+                partner_item_id=str(line.item_id) if written is None else written,
+                line_item_id=line.line_item_id,
+                quantity=line.quantity,
+                modifier_groups=tuple(groups),
+                name=UNSET if item is None else item.name or UNSET,
+                amounts=line.amounts,
+                unavailable=line.unavailable,
+            )
         )
-        named.append(order_line)
-    return tuple(named)
+    return tuple(made)

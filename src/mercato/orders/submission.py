@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -14,20 +14,22 @@ from msgspec.structs import replace
 from mercato.clock import Clock, MakeId
 from mercato.db.engine import Database, Read, Write
 from mercato.errors import OTHER, OrderError
+from mercato.jobs import enqueue
 from mercato.orders import queries
-from mercato.orders.amounts import remark
-from mercato.orders.changes import Changes, Touched
+from mercato.orders.amounts import remark, sums_of
+from mercato.orders.changes import Changes, ConcurrentUpdate
 from mercato.orders.payment import carries_payment, repeats, secrets_in, without_payment
 from mercato.orders.reasons import ORDER_REASONS, words_for
-from mercato.orders.record import Actor, OrderRow, StoreAnswer, sums_of
-from mercato.orders.replies import Fault, PlaceJudge, PlaceSaid, Refused
+from mercato.orders.record import OrderRow, StoreAnswer
+from mercato.orders.replies import Fault, PlaceSaid, Refused, ReplyParser, read_place
+from mercato.orders.transitions import Actor
 from mercato.outbound.signing import target
 from mercato.partners.vault import Vault
 from mercato.webhooks.calls import Called, StoreCall, StoreCalls
 from mercato.webhooks.deliveries import find_recorded, record, record_attempts
 from mercato.webhooks.event_types import EventType
 from mercato.webhooks.model import DeliveryStatus, masked
-from mercato.wire.unshown import unshown
+from mercato.wire import Wire
 
 log = structlog.get_logger("mercato.orders")
 
@@ -39,25 +41,67 @@ FIRST_WAIT: Final = 0.5
 LEAST_SECONDS: Final = 1.0
 """With less time left no further attempt is begun."""
 
+KIND: Final = "order.submit"
+"""The first background attempt of an order."""
+
+LATER_KIND: Final = "order.resend"
+"""Every further one."""
+
+STORE_LANES: Final = 8
+"""Orders of one store that are resent at one time. In their lanes the stores of a partner take turns."""
+
 Said = PlaceSaid | Refused | Fault
 
 
-@unshown("body", "hidden")
-class Submission(Struct, frozen=True, kw_only=True):
-    """What a store is to be told of an order. No repr shows the body: it may hold a card's token."""
+class SubmitJob(Wire, frozen=True):
+    """The order whose store has to be told. What it is told is kept, sealed, beside the order."""
 
     order_id: UUID
-    store_id: UUID
-    partner_id: UUID
+    attempted_at: datetime | None = None
+    """When the last background attempt ended."""
+
+
+async def schedule(
+    tx: Write, call: StoreCall, *, wait: timedelta, attempted_at: datetime | None = None
+) -> None:
+    """Enqueue the next background attempt: the first, or one after an attempt that ended at `attempted_at`."""
+    kind, order_id = KIND if attempted_at is None else LATER_KIND, call.webhook_id
+    await enqueue(
+        tx,
+        kind,
+        SubmitJob(order_id=order_id, attempted_at=attempted_at),
+        run_at=wait,
+        lane=f"{kind}:{call.store_id.hex}:{order_id.int % STORE_LANES}",
+        group=call.partner_id.hex,
+        dedup=order_id.hex,
+    )
+
+
+class Submission(Struct, frozen=True, kw_only=True):
+    """The call that tells a store of an order, the same for every attempt, and until when it is made."""
+
     base_url: str
-    body: bytes
-    hidden: tuple[str, ...]
+    call: StoreCall
     give_up_at: datetime
-    traceparent: str
 
 
-class Outcome(Struct, frozen=True):
-    """What came of the attempts, every one of them."""
+def submission_of(order: OrderRow, *, base_url: str, body: bytes, give_up_at: datetime) -> Submission:
+    """Return the submission of an order. No repr shows its body: it may hold a card's token."""
+    call = StoreCall(
+        store_id=order.store_id,
+        partner_id=order.partner_id,
+        url=target(base_url, PLACE),
+        webhook_id=order.id,
+        body=body,
+        traceparent=order.traceparent,
+        hidden=secrets_in(body),
+        carries_payment=carries_payment(body),
+    )
+    return Submission(base_url=base_url, call=call, give_up_at=give_up_at)
+
+
+class SubmissionOutcome(Struct, frozen=True):
+    """What the store said in the end, and every attempt."""
 
     said: Said
     calls: tuple[Called, ...]
@@ -73,15 +117,11 @@ class Submitter(Struct, frozen=True):
     calls: StoreCalls
     changes: Changes
 
-    async def store(self, tx: Write, submission: Submission) -> None:
+    async def store(self, tx: Write, order: OrderRow, submission: Submission) -> None:
         """Keep the submission, sealed, in the transaction that stores its order."""
-        sealed = self.vault.seal(submission.body.decode(), context=_context(submission.order_id))
+        sealed = self.vault.seal(submission.call.body.decode(), context=_context(order.id))
         await queries.insert_submission(
-            tx,
-            submission.order_id,
-            url=submission.base_url,
-            body=sealed,
-            give_up_at=submission.give_up_at,
+            tx, order.id, url=submission.base_url, body=sealed, give_up_at=submission.give_up_at
         )
 
     async def find(self, tx: Read, order: OrderRow) -> Submission | None:
@@ -91,36 +131,20 @@ class Submitter(Struct, frozen=True):
             return None
         url, sealed, give_up_at = kept
         body = self.vault.open(sealed, context=_context(order.id)).encode()
-        return Submission(
-            order_id=order.id,
-            store_id=order.store_id,
-            partner_id=order.partner_id,
-            base_url=url,
-            body=body,
-            hidden=secrets_in(body),
-            give_up_at=give_up_at,
-            traceparent=order.traceparent,
-        )
+        return submission_of(order, base_url=url, body=body, give_up_at=give_up_at)
 
     async def attempt(self, submission: Submission, *, seconds: float) -> tuple[Called, Said]:
         """Make one call and return what the store said."""
-        judge = PlaceJudge()
-        call = StoreCall(
-            store_id=submission.store_id,
-            partner_id=submission.partner_id,
-            url=target(submission.base_url, PLACE),
-            webhook_id=submission.order_id,
-            body=submission.body,
-            traceparent=submission.traceparent,
-            hidden=submission.hidden,
-            carries_payment=carries_payment(submission.body),
-        )
-        called = await self.calls.post(call, seconds=seconds, judge=judge)
-        if called.error is not None or judge.reply is None:
-            return called, Fault(called.error or "The store gave no answer.")
-        return called, _without(judge.reply, submission.hidden)
+        parser = ReplyParser(read_place)
+        called = await self.calls.post(submission.call, seconds=seconds, judge=parser)
+        said = parser.reply if called.error is None else Fault(called.error)
+        if isinstance(said, Refused):
+            # Its reasons are kept, and shown to both sides.
+            hidden = submission.call.hidden
+            said = Refused(tuple(_without_payment_in(reason, hidden) for reason in said.errors))
+        return called, said
 
-    async def submit(self, submission: Submission, *, seconds: float) -> Outcome:
+    async def submit(self, submission: Submission, *, seconds: float) -> SubmissionOutcome:
         """Try until the store has answered or the seconds are over. A store that is cut off isn't waited for.
 
         Nor is it called once the order is to be given up: it would hear of it after it was told of its end.
@@ -135,7 +159,7 @@ class Submitter(Struct, frozen=True):
             pause = max(wait, called.retry_after or 0.0)
             left = until - asyncio.get_running_loop().time() - pause
             if not isinstance(said, Fault) or not called.reached or left < LEAST_SECONDS:
-                return Outcome(said, tuple(calls))
+                return SubmissionOutcome(said, tuple(calls))
             await asyncio.sleep(pause)
             wait *= 2
 
@@ -143,37 +167,42 @@ class Submitter(Struct, frozen=True):
         self,
         tx: Write,
         submission: Submission,
-        outcome: Outcome,
+        outcome: SubmissionOutcome,
         *,
-        tells_fault: bool,
+        announces_fault: bool,
         stored: OrderRow | None = None,
     ) -> OrderRow:
         """Return the order with what its store said; an answer that came too late changes nothing.
 
-        After a fault the order waits on. With `tells_fault` its storefront, which gets its id in the answer, hears
-        of it from then on. An order that was `stored` a moment ago is not read, if nothing has happened to it.
+        After a fault the order waits on. With `announces_fault` its storefront, which gets its id in the answer, gets
+        its events from then on. An order that was `stored` a moment ago is not read, if nothing has happened to it.
         """
-        if stored is not None and isinstance(outcome.said, PlaceSaid):
-            with suppress(Touched):
-                return await self._first(tx, submission, outcome, stored, self.clock())
-        order = await queries.find_order_by_id(tx, submission.order_id, lock=True)
-        assert order is not None, "orders are never deleted"
+        said = outcome.said
+        if stored is not None and isinstance(said, PlaceSaid):
+            with suppress(ConcurrentUpdate):
+                now = self.clock()
+                order = await self._accept(tx, stored, said, now, untouched=True)
+                await self._log(tx, submission, outcome, stored, now)
+                await queries.delete_submission(tx, order.id)
+                return order
+        order = await queries.get_order(tx, submission.call.webhook_id, lock=True)
         # Not before the order was waited for: what others have done to it meanwhile came first.
         now = self.clock()
         if order.client_context is not None:
             # What was sent and answered says who the customer is: of one who was forgotten meanwhile nothing is kept.
             await self._log(tx, submission, outcome, order, now)
-        match outcome.said:
-            case PlaceSaid() as said if order.answer is StoreAnswer.WAITING:
-                order = await self._accepted(tx, order, said, now)
-            case PlaceSaid(partner_order_id=str()) as said if _lacks_id(order):
+        waits = order.answer is StoreAnswer.WAITING
+        match said:
+            case PlaceSaid() if waits:
+                order = await self._accept(tx, order, said, now)
+            case PlaceSaid(partner_order_id=str()) if _lacks_id(order):
                 if order.estimated_ready_at is not None:
                     # What the merchant has said since is newer than the answer to the placement.
                     said = replace(said, estimated_ready_at=None)
-                order = await self._accepted(tx, order, said, now)
-            case Refused(errors=errors) if order.answer is StoreAnswer.WAITING:
+                order = await self._accept(tx, order, said, now)
+            case Refused(errors=errors) if waits:
                 order = await self.changes.refuse(tx, order, errors=errors, now=now)
-            case Fault() if tells_fault and order.answer is StoreAnswer.WAITING and order.sequence == 0:
+            case Fault() if waits and announces_fault and order.sequence == 0:
                 order = await self.changes.change(tx, order, actor=Actor.SERVICE, entry="unanswered", now=now)
             case _:
                 pass
@@ -181,22 +210,12 @@ class Submitter(Struct, frozen=True):
             await queries.delete_submission(tx, order.id)
         return order
 
-    async def _first(
-        self, tx: Write, submission: Submission, outcome: Outcome, order: OrderRow, now: datetime
-    ) -> OrderRow:
-        """Return the order as its store took it, the first time that anything happens to it. Raises Touched."""
-        assert isinstance(outcome.said, PlaceSaid)
-        taken = await self._accepted(tx, order, outcome.said, now, untouched=True)
-        await self._log(tx, submission, outcome, order, now)
-        await queries.delete_submission(tx, order.id)
-        return taken
-
-    async def _accepted(
+    async def _accept(
         self, tx: Write, order: OrderRow, said: PlaceSaid, now: datetime, *, untouched: bool = False
     ) -> OrderRow:
-        odd = remark(sums_of(order.amounts), said.amounts)
+        odd = None if said.amounts is None else remark(sums_of(order.amounts), said.amounts)
         if odd is not None:
-            log.warning("amounts of a place reply are not taken over", order_id=str(order.id), why=odd)
+            log.warning("amounts of a place reply are not applied", order_id=str(order.id), why=odd)
         return await self.changes.accept(
             tx,
             order,
@@ -208,32 +227,32 @@ class Submitter(Struct, frozen=True):
         )
 
     async def _log(
-        self, tx: Write, submission: Submission, outcome: Outcome, before: OrderRow, now: datetime
+        self, tx: Write, submission: Submission, outcome: SubmissionOutcome, before: OrderRow, now: datetime
     ) -> None:
         """Write the attempts into the merchant's delivery log, the payment left out.
 
         The transaction holds the order, so that of two who were trying at once one begins the log, and the other
         goes on with it.
         """
-        status = _log_status(outcome.said, before.answer)
+        status, call = _log_status(outcome.said, before.answer), submission.call
         begun = await record(
             tx,
             delivery_id=self.new_id(),
-            partner_id=submission.partner_id,
-            store_id=submission.store_id,
-            order_id=submission.order_id,
+            partner_id=call.partner_id,
+            store_id=call.store_id,
+            order_id=before.id,
             type=EventType.ORDER_PLACE,
-            webhook_id=submission.order_id,
-            url=target(submission.base_url, PLACE),
-            body=without_payment(submission.body),
+            webhook_id=call.webhook_id,
+            url=call.url,
+            body=without_payment(call.body),
             order_content=before.content,
-            traceparent=submission.traceparent,
+            traceparent=call.traceparent,
             attempts=outcome.calls,
             status=status,
             now=now,
             once=True,
         )
-        delivery_id = None if begun else await find_recorded(tx, submission.order_id)
+        delivery_id = None if begun else await find_recorded(tx, before.id)
         if delivery_id is not None:
             await record_attempts(tx, delivery_id, outcome.calls, status=status, now=now)
 
@@ -244,13 +263,6 @@ async def end_record(tx: Write, order_id: UUID, *, delivered: bool, now: datetim
     if delivery_id is not None:
         status = DeliveryStatus.SUCCEEDED if delivered else DeliveryStatus.FAILED
         await record_attempts(tx, delivery_id, (), status=status, now=now)
-
-
-def _without(said: Said, hidden: Sequence[str]) -> Said:
-    """Return a no without what it repeats of the payment: its reasons are kept, and shown to both sides."""
-    if not isinstance(said, Refused):
-        return said
-    return Refused(tuple(_without_payment_in(reason, hidden) for reason in said.errors))
 
 
 def _without_payment_in(reason: OrderError, hidden: Sequence[str]) -> OrderError:

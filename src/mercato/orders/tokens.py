@@ -5,7 +5,7 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Struct
 
 from mercato import mac
-from mercato.carts.model import LineItem
+from mercato.carts.model import CartModifierGroup, LineItem
 from mercato.clock import MakeId, rfc3339
 from mercato.errors import OrderError, OrderTokenInvalid
-from mercato.orders.amounts import Detail, Details, Extras, Sums
+from mercato.orders.amounts import Sums
 from mercato.orders.request import Fulfillment
 from mercato.orders.review import Review
 from mercato.wire.unshown import unshown
@@ -32,8 +32,6 @@ MOST_LENGTH: Final = 65_536
 
 _VERSION: Final = 1
 _SIGNATURE: Final = 32
-_MILLISECOND: Final = timedelta(milliseconds=1)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Digest(msgspec.Struct, frozen=True, array_like=True):
@@ -53,36 +51,19 @@ class Terms(Struct, frozen=True, kw_only=True):
     estimated_ready_at: datetime | None = None
 
 
-class Validated(Struct, frozen=True, kw_only=True):
-    """What a good token says. `token_id` is used up by the order that is placed with it."""
+class Claims(msgspec.Struct, frozen=True, array_like=True):
+    """What is signed. `token_id` is used up by the order that is placed with it."""
 
+    version: int
     token_id: UUID
     expires_at: datetime
+    digest: Digest
     sums: Sums
     estimated_ready_at: datetime | None
 
 
-_PackedDetails = tuple[tuple[int, str], ...]
-_Packed = tuple[_PackedDetails, _PackedDetails, _PackedDetails, _PackedDetails]
-
-
-class _Claims(msgspec.Struct, frozen=True, array_like=True):
-    """What is signed. Instants in milliseconds since 1970."""
-
-    version: int
-    token_id: UUID
-    expires_at: int
-    digest: Digest
-    currency: str
-    scale: int
-    sub_total: int
-    extras: _Packed
-    tip: int
-    estimated_ready_at: int | None
-
-
 _encode: Final = msgspec.msgpack.Encoder(uuid_format="bytes").encode
-_decode: Final = msgspec.msgpack.Decoder(_Claims).decode
+_decode: Final = msgspec.msgpack.Decoder(Claims).decode
 
 
 def digest_of(caller: UUID, store: UUID, found: Review) -> Digest:
@@ -94,13 +75,36 @@ def digest(
     caller: UUID, store: UUID, *, currency: str, lines: Sequence[LineItem], fulfillment: Fulfillment
 ) -> Digest:
     """Return the digest of an order with this fulfilment, which must be normalised."""
-    cart = currency.encode() + b"\0" + _cart(lines)
+    cart = _spell([CartModifierGroup(modifier_group_id=UUID(int=0), line_items=list(lines))])
     return Digest(
         caller=caller,
         store=store,
-        cart=hashlib.sha256(cart).digest(),
+        cart=hashlib.sha256(currency.encode() + b"\0" + cart).digest(),
         fulfillment=hashlib.sha256(msgspec.json.encode(fulfillment)).digest(),
     )
+
+
+def _spell(groups: Sequence[CartModifierGroup]) -> bytes:
+    """Return the lines of all groups as bytes that don't depend on their order or on splits.
+
+    Two lines are the same where `carts.lines.choice_of` says so. Ids and numbers have one length each, so that it can
+    be read where each line ends, and no two carts share a spelling.
+    """
+    units: dict[bytes, int] = {}
+    for group in groups:
+        group_id = group.modifier_group_id.int.to_bytes(16, "big")
+        for line in group.line_items:
+            below = _spell(line.modifier_groups) if line.modifier_groups else _NO_LINES
+            key = group_id + line.item_id.int.to_bytes(16, "big") + below
+            units[key] = units.get(key, 0) + line.quantity
+    spelled = bytearray(len(units).to_bytes(8, "big"))
+    for key in sorted(units):
+        spelled += key
+        spelled += units[key].to_bytes(8, "big")
+    return bytes(spelled)
+
+
+_NO_LINES: Final = _spell([])
 
 
 @unshown("keys")
@@ -112,33 +116,26 @@ class Seal(Struct, frozen=True):
 
     def issue(self, terms: Terms, *, now: datetime) -> str:
         """Return a token for the terms, good for fifteen minutes."""
-        sums = terms.sums
-        ready = terms.estimated_ready_at
-        said = _encode(
-            _Claims(
+        claims = _encode(
+            Claims(
                 version=_VERSION,
                 token_id=self.new_id(),
-                expires_at=_milliseconds(now + LIFE),
+                expires_at=now + LIFE,
                 digest=terms.digest,
-                currency=sums.currency,
-                scale=sums.scale,
-                sub_total=sums.sub_total,
-                extras=_packed(sums.extras),
-                tip=sums.tip,
-                estimated_ready_at=None if ready is None else _milliseconds(ready),
+                sums=terms.sums,
+                estimated_ready_at=terms.estimated_ready_at,
             )
         )
-        text = BEGIN + _text(said + self._signature(self.keys[0], said))
+        text = BEGIN + _text(claims + mac.sign(self.keys[0], claims))
         assert len(text) <= MOST_LENGTH, "the texts that a store adds to an order are bounded"
         return text
 
-    def read(self, text: str, *, digest: Digest, now: datetime) -> Validated:
+    def read(self, text: str, *, digest: Digest, now: datetime) -> Claims:
         """Return what the token says of the order with this digest. Raises OrderTokenInvalid."""
         claims = self._claims(text)
         if claims is None:
             raise _invalid("The token can't be read: send it as Validate order answered it.")
         said = claims.digest
-        expires_at = _instant(claims.expires_at)
         if said.caller != digest.caller:
             raise _invalid("The token was not made for this account.")
         if said.store != digest.store:
@@ -149,16 +146,19 @@ class Seal(Struct, frozen=True):
             raise _invalid(
                 "The token was made for another fulfillment. Validate the order again with this one."
             )
-        if expires_at <= now:
-            raise TokenExpired(claims.token_id, expires_at)
-        return _validated(claims, expires_at)
+        if claims.expires_at <= now:
+            raise TokenExpired(claims.token_id, claims.expires_at)
+        return claims
 
-    def _claims(self, text: str) -> _Claims | None:
+    def _claims(self, text: str) -> Claims | None:
         raw = _raw(text)
         if raw is None:
             return None
         said, signature = raw[:-_SIGNATURE], raw[-_SIGNATURE:]
-        if not any(hmac.compare_digest(self._signature(key, said), signature) for key in self.keys):
+        for key in self.keys:
+            if hmac.compare_digest(mac.sign(key, said), signature):
+                break
+        else:
             return None
         try:
             claims = _decode(said)
@@ -166,10 +166,6 @@ class Seal(Struct, frozen=True):
             # Signed by us all the same: by a version of the service that says more, or less.
             return None
         return claims if claims.version == _VERSION else None
-
-    @staticmethod
-    def _signature(key: bytes, said: bytes) -> bytes:
-        return mac.sign(key, said)
 
 
 class TokenExpired(OrderTokenInvalid):
@@ -187,77 +183,6 @@ def _invalid(message: str) -> OrderTokenInvalid:
 
 def _fault(message: str) -> OrderError:
     return OrderError(code=OrderTokenInvalid.code, message=message, pointer="/validatedOrderToken")
-
-
-# --- one spelling of everything -------------------------------------------------------------------
-
-
-def _cart(lines: Sequence[LineItem]) -> bytes:
-    """Return the lines as bytes, the same however the same choices are ordered or split."""
-    units: dict[bytes, int] = {}
-    for line in lines:
-        choice = _choice(line)
-        units[choice] = units.get(choice, 0) + line.quantity
-    return _units(units)
-
-
-def _choice(line: LineItem) -> bytes:
-    """Return bytes that are equal exactly where `carts.lines.choice_of` is, in every process."""
-    item_id = line.item_id.int.to_bytes(16, "big")
-    if not line.modifier_groups:
-        return item_id + _NOTHING
-    units: dict[bytes, int] = {}
-    for group in line.modifier_groups:
-        group_id = group.modifier_group_id.int.to_bytes(16, "big")
-        for below in group.line_items:
-            # Most choices have nothing below them, and to be asked for it costs as much as to say so.
-            key = group_id + (
-                _choice(below) if below.modifier_groups else below.item_id.int.to_bytes(16, "big") + _NOTHING
-            )
-            units[key] = units.get(key, 0) + below.quantity
-    return item_id + _units(units)
-
-
-def _units(units: dict[bytes, int]) -> bytes:
-    """Return the counted things in one order, after their number.
-
-    Ids and numbers have one length each, so that it can be read where each thing ends, and no two sets share a
-    spelling.
-    """
-    parts = [thing + count.to_bytes(8, "big") for thing, count in sorted(units.items())]
-    return len(parts).to_bytes(8, "big") + b"".join(parts)
-
-
-_NOTHING: Final = _units({})
-
-
-def _packed(extras: Extras) -> _Packed:
-    def of(details: Details) -> _PackedDetails:
-        return tuple((one.amount, one.description) for one in details)
-
-    return of(extras.fees), of(extras.taxes), of(extras.promotions), of(extras.adjustments)
-
-
-def _validated(claims: _Claims, expires_at: datetime) -> Validated:
-    fees, taxes, promotions, adjustments = (
-        tuple(Detail(amount, description) for amount, description in details) for details in claims.extras
-    )
-    extras = Extras(fees=fees, taxes=taxes, promotions=promotions, adjustments=adjustments)
-    ready = claims.estimated_ready_at
-    return Validated(
-        token_id=claims.token_id,
-        expires_at=expires_at,
-        sums=Sums(claims.currency, claims.scale, claims.sub_total, extras, claims.tip),
-        estimated_ready_at=None if ready is None else _instant(ready),
-    )
-
-
-def _milliseconds(at: datetime) -> int:
-    return (at - _EPOCH) // _MILLISECOND
-
-
-def _instant(milliseconds: int) -> datetime:
-    return _EPOCH + milliseconds * _MILLISECOND
 
 
 def _text(raw: bytes) -> str:

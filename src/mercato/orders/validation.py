@@ -1,44 +1,34 @@
 """Validate: the order by our own rules, then by its store's; what the store adds to the price is taken over."""
 
+from datetime import datetime
 from typing import Final
 
 from msgspec import UNSET, Struct
 
 from mercato import errors
-from mercato.catalog.model import CompiledCatalog
-from mercato.clock import Clock, MakeId
+from mercato.clock import Clock, MakeId, rfc3339
 from mercato.db.engine import Database
 from mercato.errors import OrderError
-from mercato.orders.amounts import wire
-from mercato.orders.bodies import validate_body
+from mercato.orders.amounts import Sums, wire
 from mercato.orders.model import CheckedOrder, ValidateOrderResponse
-from mercato.orders.replies import Agreed, Refused, ValidateJudge
+from mercato.orders.plan import Checked, OrderChecker
+from mercato.orders.record import storefront_cart
+from mercato.orders.replies import Agreed, Refused, ReplyParser, agree, read_validate
 from mercato.orders.request import OrderCore, PlaceOrderRequest
-from mercato.orders.review import Review, review
 from mercato.orders.tokens import Seal, Terms, digest_of
+from mercato.orders.wire import OrderTold, ValidateData
 from mercato.outbound.signing import target
 from mercato.partners.model import Caller
 from mercato.partners.storage import VALIDATION_BYTES, StorageQuota
-from mercato.stores.menus import Menus
-from mercato.stores.model import StoreRow
 from mercato.webhooks.calls import Called, StoreCall, StoreCalls
 from mercato.webhooks.deliveries import record
 from mercato.webhooks.event_types import EventType
-from mercato.webhooks.model import DeliveryStatus
-from mercato.wire import instant
+from mercato.webhooks.model import DeliveryStatus, envelope
 
 VALIDATE: Final = "validate"
 
 RETRY_SECONDS: Final = 5
 """What a client is told to wait when a store did not answer."""
-
-
-class Checked(Struct, frozen=True):
-    """An order as our own rules found it."""
-
-    store: StoreRow
-    catalog: CompiledCatalog
-    review: Review
 
 
 class Validations(Struct, frozen=True):
@@ -51,7 +41,7 @@ class Validations(Struct, frozen=True):
     db: Database
     clock: Clock
     new_id: MakeId
-    menus: Menus
+    checker: OrderChecker
     calls: StoreCalls
     seal: Seal
     seconds: float
@@ -63,37 +53,33 @@ class Validations(Struct, frozen=True):
         Raises StoreNotFound, CatalogSetNotFound, ValidationFailed for what is wrong with the request itself,
         StoreUnreachable when the store gave no usable answer, and RateLimited.
         """
-        checked = await self.check_in_force(order)
-        reasons = checked.review.reasons
-        agreed: Agreed | None = None
-        if not reasons:
-            said = await self.ask(caller, checked, order, trace=trace)
-            if isinstance(said, Agreed):
-                agreed = said
-            else:
-                reasons = said
-        return _answer(
-            order, checked.review, agreed, reasons, self._token(caller, checked, agreed) if agreed else None
+        checked = await self.checker.check(order, in_force=True)
+        found = checked.review
+        reasons, sums, ready_at, token = found.reasons, found.sums, None, None
+        said = reasons or await self.ask(caller, checked, order, trace=trace)
+        if isinstance(said, Agreed):
+            sums, ready_at = said.sums, said.estimated_ready_at
+            terms = Terms(
+                digest=digest_of(caller.partner_id, checked.store.id, found),
+                sums=sums,
+                estimated_ready_at=ready_at,
+            )
+            token = self.seal.issue(terms, now=self.clock())
+        else:
+            reasons = said
+        return ValidateOrderResponse(
+            is_valid=token is not None,
+            validated_order_token=token,
+            order=CheckedOrder(
+                cart=storefront_cart(found.cart),
+                client_context=order.client_context,
+                fulfillment=found.fulfillment,
+                amounts=UNSET if sums is None else wire(sums),
+                customer=order.customer or UNSET,
+                estimated_ready_at=rfc3339(ready_at) if ready_at else UNSET,
+                errors=reasons,
+            ),
         )
-
-    async def check(self, order: OrderCore | PlaceOrderRequest) -> Checked:
-        """Return the order as our own rules find it. Raises as `validate` does, but for the store's part.
-
-        The store may have changed in another process: what follows from this is to be held against its version.
-        """
-        return self._checked(order, *await self.menus.get(order.cart.store_id, order.cart.catalog_set_id))
-
-    async def check_in_force(self, order: OrderCore | PlaceOrderRequest) -> Checked:
-        """Return and raise as `check`, with every change of the store that was committed before this call."""
-        return self._checked(
-            order, *await self.menus.get_in_force(order.cart.store_id, order.cart.catalog_set_id)
-        )
-
-    def _checked(
-        self, order: OrderCore | PlaceOrderRequest, store: StoreRow, catalog: CompiledCatalog
-    ) -> Checked:
-        found = review(order, store=store, catalog=catalog, now=self.clock(), new_id=self.new_id)
-        return Checked(store, catalog, found)
 
     async def ask(
         self, caller: Caller, checked: Checked, order: OrderCore | PlaceOrderRequest, *, trace: str
@@ -107,22 +93,22 @@ class Validations(Struct, frozen=True):
         store = checked.store
         if store.webhook_url is None:
             return Agreed(sums, None)
-        now = self.clock()
-        body = validate_body(store, order, checked.review, catalog=checked.catalog, now=now)
         call = StoreCall(
             store_id=store.id,
             partner_id=store.partner_id,
             url=target(store.webhook_url, VALIDATE),
             webhook_id=self.new_id(),
-            body=body,
+            body=validate_body(checked, order, sums, now=self.clock()),
             traceparent=trace,
         )
-        judge = ValidateJudge(sums)
-        called = await self.calls.post(call, seconds=self.seconds, judge=judge)
-        if called.error is None and isinstance(judge.reply, Agreed):
-            return judge.reply
-        if called.error is None and isinstance(judge.reply, Refused):
-            return judge.reply.errors
+        parser = ReplyParser(lambda status, body: agree(sums, read_validate(status, body)))
+        called = await self.calls.post(call, seconds=self.seconds, judge=parser)
+        if called.error is None:
+            match parser.reply:
+                case Agreed() as agreed:
+                    return agreed
+                case Refused(errors=reasons):
+                    return reasons
         raise await self._unreachable(caller, call, called)
 
     async def _unreachable(self, caller: Caller, call: StoreCall, called: Called) -> errors.StoreUnreachable:
@@ -158,32 +144,21 @@ class Validations(Struct, frozen=True):
             )
         return refusal
 
-    def _token(self, caller: Caller, checked: Checked, agreed: Agreed) -> str:
-        digest = digest_of(caller.partner_id, checked.store.id, checked.review)
-        return self.seal.issue(
-            Terms(digest=digest, sums=agreed.sums, estimated_ready_at=agreed.estimated_ready_at),
-            now=self.clock(),
-        )
 
-
-def _answer(
-    order: OrderCore,
-    found: Review,
-    agreed: Agreed | None,
-    reasons: tuple[OrderError, ...],
-    token: str | None,
-) -> ValidateOrderResponse:
-    sums = agreed.sums if agreed is not None else found.sums
-    return ValidateOrderResponse(
-        is_valid=token is not None,
-        validated_order_token=token,
-        order=CheckedOrder(
+def validate_body(
+    checked: Checked, order: OrderCore | PlaceOrderRequest, sums: Sums, *, now: datetime
+) -> bytes:
+    """Return the body of a validate call."""
+    store, found = checked.store, checked.review
+    data = ValidateData(
+        store_id=store.id,
+        partner_store_id=store.partner_store_id,
+        order=OrderTold(
             cart=found.cart,
             client_context=order.client_context,
             fulfillment=found.fulfillment,
-            amounts=UNSET if sums is None else wire(sums),
+            amounts=wire(sums),
             customer=order.customer or UNSET,
-            estimated_ready_at=(instant(agreed.estimated_ready_at) if agreed else None) or UNSET,
-            errors=reasons,
         ),
     )
+    return envelope(EventType.ORDER_VALIDATE, occurred_at=now, data=data)

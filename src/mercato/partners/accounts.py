@@ -150,11 +150,6 @@ async def set_limits(tx: Write, partner_id: UUID, limits: Limits) -> None:
     await _changed(tx, partner_id, "limits")
 
 
-async def find_event_url(tx: Read, partner_id: UUID) -> str | None:
-    """Return where the partner's order events go; None when it wants none."""
-    return await queries.find_event_url(tx, partner_id)
-
-
 async def set_event_url(tx: Write, partner_id: UUID, event_url: str | None) -> None:
     """Set where order events go, or with None stop them. Raises AccountError."""
     partner = await get_partner(tx, partner_id)

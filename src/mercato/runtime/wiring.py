@@ -23,12 +23,12 @@ from mercato.db.probe import WriteProbe
 from mercato.discovery.index import refresh
 from mercato.discovery.service import Discovery
 from mercato.jobs import Handler, Handlers, Worker
-from mercato.orders import placement, resend
+from mercato.orders import plan, submission
 from mercato.orders import tokens as order_tokens
 from mercato.orders.changes import Changes
 from mercato.orders.following import Orders
 from mercato.orders.placement import Placements
-from mercato.orders.plan import Planner
+from mercato.orders.plan import OrderChecker, Planner
 from mercato.orders.resend import Resender
 from mercato.orders.submission import Submitter
 from mercato.orders.tokens import Seal
@@ -42,11 +42,10 @@ from mercato.partners.tokens import PURPOSE, Tokens
 from mercato.partners.vault import Vault
 from mercato.settings import Settings, SettingsError
 from mercato.stores import places
-from mercato.stores.cache import StoreCache
+from mercato.stores.cache import Menus, StoreCache
 from mercato.stores.catalogs import CatalogBodies
 from mercato.stores.events import StoreEvents
 from mercato.stores.ids import IdMappings
-from mercato.stores.menus import Menus
 from mercato.stores.onboarding import Onboardings
 from mercato.stores.places import MoveJob, PlaceJob, Placer
 from mercato.stores.service import Stores
@@ -216,16 +215,17 @@ def _ordering(
     changes = Changes(clock.new_id)
     seal = Seal(vault.derive(order_tokens.PURPOSE), clock.new_id)
     submitter = Submitter(db, now, clock.new_id, vault, calls, changes)
-    validations = Validations(db, now, clock.new_id, menus, calls, seal, settings.validate_seconds, quota)
+    checker = OrderChecker(now, clock.new_id, menus)
+    validations = Validations(db, now, clock.new_id, checker, calls, seal, settings.validate_seconds, quota)
     placements = Placements(
         db=db,
         clock=now,
         new_id=clock.new_id,
-        planner=Planner(now, validations, seal),
+        planner=Planner(now, checker, seal),
         validations=validations,
         submitter=submitter,
         changes=changes,
-        secrets=vault.derive(placement.PURPOSE),
+        secrets=vault.derive(plan.PURPOSE),
         seconds=settings.place_seconds,
         resend=timedelta(seconds=settings.place_resend_seconds),
         quota=quota,
@@ -249,8 +249,8 @@ def _handlers(
             blocks_lane_while_waiting=True,
             on_dead=ingest.give_up,
         ),
-        resend.KIND: resender.handler(concurrency=settings.resend_concurrency),
-        resend.LATER_KIND: resender.handler(concurrency=settings.resend_concurrency),
+        submission.KIND: resender.handler(concurrency=settings.resend_concurrency),
+        submission.LATER_KIND: resender.handler(concurrency=settings.resend_concurrency),
         places.KIND: Handler(fn=placer.handle, payload=PlaceJob, concurrency=2, max_attempts=3),
         places.MOVE: Handler(fn=placer.move, payload=MoveJob, concurrency=2, max_attempts=3),
         deliveries.KIND: sender.handler(

@@ -7,7 +7,12 @@ from collections import OrderedDict
 from typing import Final
 from uuid import UUID
 
+from msgspec import Struct
+
 from mercato import errors
+from mercato.catalog.compiled import CompiledCatalogs
+from mercato.catalog.model import CompiledCatalog
+from mercato.catalog.queries import find_owner_of_set
 from mercato.db.changes import ChangeFeed
 from mercato.db.engine import Database
 from mercato.partners.model import Caller
@@ -87,3 +92,38 @@ class StoreCache:
             self._rows.clear()
         else:
             self._rows.pop(UUID(key).int, None)
+
+
+class Menus(Struct, frozen=True):
+    """Stores with their current CatalogSets, from memory when warm."""
+
+    db: Database
+    cache: StoreCache
+    compiled: CompiledCatalogs
+
+    def cached(self, store_id: UUID, catalog_set_id: UUID) -> tuple[StoreRow, CompiledCatalog] | None:
+        """Return the store and its current set if both are in memory, and it is the set that was named."""
+        store = self.cache.cached(store_id)
+        if store is None or store.catalog_set_id.int != catalog_set_id.int:
+            return None
+        catalog = self.compiled.cached(store.catalog_set_id)
+        return None if catalog is None else (store, catalog)
+
+    async def get(
+        self, store_id: UUID, catalog_set_id: UUID, *, in_force: bool = False
+    ) -> tuple[StoreRow, CompiledCatalog]:
+        """Return the store and its current set, whichever of the store's sets was named.
+
+        `in_force`: with every change that any process had committed before this call.
+        Raises StoreNotFound, and CatalogSetNotFound for a set that never was the store's.
+        """
+        store = await (self.cache.find_in_force(store_id) if in_force else self.cache.find(store_id))
+        if store is None:
+            raise errors.StoreNotFound(store_id)
+        current = store.catalog_set_id
+        if catalog_set_id != current:
+            async with self.db.read() as tx:
+                owner_id = await find_owner_of_set(tx, catalog_set_id)
+            if owner_id != store.onboarding_id:
+                raise errors.CatalogSetNotFound(catalog_set_id)
+        return store, self.compiled.cached(current) or await self.compiled.get(current)

@@ -7,7 +7,7 @@ from mercato.clock import MakeId
 from mercato.db.engine import Write
 from mercato.outbound.urls import origin_of
 from mercato.partners import webhook_tokens
-from mercato.partners.accounts import find_event_url
+from mercato.partners.queries import find_event_url
 from mercato.partners.vault import Vault
 from mercato.partners.webhook_tokens import TooManyOriginsError, list_token_origins
 from mercato.stores.model import StoreRow

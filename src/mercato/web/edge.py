@@ -28,7 +28,6 @@ from mercato.web.budget import BodyBudget
 from mercato.web.cors import Cors
 from mercato.web.head import Head
 from mercato.web.operations import Answer, Call, Found, Operation, Rate, Routes, Upload
-from mercato.web.problems import context_of
 from mercato.web.proxies import TrustedProxies
 from mercato.web.target import Hosts, check_query
 from mercato.wire import as_json
@@ -109,12 +108,12 @@ class Edge:
         except MethodNotAllowed as problem:
             preflight = None if self._cors is None else self._cors.preflight(head, self._find)
             status, headers, body = (
-                render(problem, context_of(head)) if preflight is None else (204, preflight, b"")
+                render(problem, head.context) if preflight is None else (204, preflight, b"")
             )
         except Problem as problem:
-            status, headers, body = render(problem, context_of(head))
+            status, headers, body = render(problem, head.context)
         except Exception as bug:  # noqa: BLE001  # the one place where a bug becomes a bare 500, logged in full
-            status, headers, body = render(self._fault(bug, head), context_of(head))
+            status, headers, body = render(self._fault(bug, head), head.context)
         finally:
             self.under_way.discard(task)
         self._answered(named, status, perf_counter() - started)

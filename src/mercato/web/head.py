@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 from mercato.clock import new_id
 from mercato.web.proxies import TrustedProxies
+from mercato.wire.problem import Context
 
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 _TRACEPARENT: Final = re.compile(
@@ -65,6 +66,11 @@ class Head:
         return self._proxies.client_of(
             peer, self.headers.get(b"forwarded"), self.headers.get(b"x-forwarded-for")
         )
+
+    @property
+    def context(self) -> Context:
+        """What this request's refusals are told with."""
+        return Context(self.base_url, self.request_id, self.trace_id, self.accept)
 
     def child(self) -> str:
         """Return the `traceparent` of what this request causes: the same trace, a new parent."""

@@ -13,8 +13,9 @@ from mercato import errors
 from mercato.errors import Problem
 from mercato.partners.tokens import AccessToken
 from mercato.web.operations import Access, Answer, Call, Operations
-from mercato.web.problems import Context, ProblemDetail, Refusals, headers_of, members_of
+from mercato.web.problems import Refusals, headers_of
 from mercato.wire import Wire, as_json, parse_uuid
+from mercato.wire.problem import Context, ProblemDetail, members_of
 from mercato.wire.unshown import unshown
 
 oauth = Operations(access=Access.PUBLIC, tag="Tokens")

@@ -8,8 +8,8 @@ from mercato.errors import Problem
 from mercato.web import events, headers
 from mercato.web.described import PATH_PARAMETERS, TAGS
 from mercato.web.operations import Access, Operation
-from mercato.web.problems import ProblemDetail
 from mercato.web.schemas import components, schema_of
+from mercato.wire.problem import ProblemDetail
 
 _SECURITY: Final[dict[Access, list[dict[str, list[str]]]]] = {
     Access.COMMERCE: [{"commerceKey": []}],

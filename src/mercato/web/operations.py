@@ -17,7 +17,7 @@ from mercato.partners.model import Caller, Surface
 from mercato.telemetry import tracing
 from mercato.telemetry.acting import Acting
 from mercato.web.head import Head
-from mercato.web.problems import PROBLEM_DETAILS, Context, Refusals, context_of
+from mercato.web.problems import PROBLEM_DETAILS, Refusals
 from mercato.wire import Decoder, QueryDecoder, Wire, parse_uuid
 
 if TYPE_CHECKING:
@@ -83,11 +83,6 @@ class Call(Generic[B, Q]):
     def trace(self) -> str:
         """A `traceparent` for what this request causes."""
         return tracing.current(self.head.child())
-
-    @property
-    def context(self) -> Context:
-        """What this request's refusals are told with."""
-        return context_of(self.head)
 
     @property
     def headers(self) -> Mapping[bytes, bytes]:

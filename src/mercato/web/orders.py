@@ -1,14 +1,13 @@
 """Orders: validated, placed and followed by storefronts; read and moved on by merchants."""
 
 import re
+from http import HTTPStatus
 from typing import Annotated, Final
 from uuid import UUID
 
 from msgspec import Meta
 
 from mercato import errors
-from mercato.errors import Problem
-from mercato.orders.keys import Reply
 from mercato.orders.model import (
     CommerceOrder,
     Order,
@@ -25,7 +24,7 @@ from mercato.orders.request import MOST_BYTES, OrderCore, PlaceOrderRequest
 from mercato.web import problems
 from mercato.web.head import Head
 from mercato.web.operations import Access, Answer, Call, Operations, Rate
-from mercato.wire import Wire, as_json
+from mercato.wire import Wire
 from mercato.wire.checks import ruled_by
 from mercato.wire.cursor import PAGE, Cursor, PageLimit, read_cursor
 
@@ -125,24 +124,18 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer:
 
     An order may have 64 KiB as it is sent, and 200 lines, modifiers included.
     """
-    key = _key(call.head)
-
-    def present(result: Order | Problem) -> Reply:
-        if isinstance(result, Problem):
-            status, headers, body = problems.render(result, call.context)
-            return Reply(
-                status=status, headers=tuple((n.decode(), v.decode()) for n, v in headers), body=body
-            )
-        headers_out = (
-            ("content-type", "application/json"),
-            ("location", f"{MARKETFRONT}/{result.order_id}"),
-        )
-        return Reply(status=201, headers=headers_out, body=as_json(result))
-
     reply = await call.app.placements.place(
-        call.caller, call.body, key=key, trace=call.trace, present=present
+        call.caller, call.body, key=_key(call.head), trace=call.trace, problem_context=call.head.context
     )
-    return _answer(reply)
+    is_order = reply.status == HTTPStatus.CREATED
+    headers = [(b"location", f"{MARKETFRONT}/{reply.order_id}".encode()) if is_order else problems.VARY]
+    if reply.replayed:
+        headers.append((b"idempotent-replayed", b"true"))
+    if reply.retry_after is not None:
+        headers.append((b"retry-after", b"%d" % reply.retry_after))
+    return Answer(
+        raw=reply.body, status=reply.status, media_type=reply.media_type.encode(), headers=tuple(headers)
+    )
 
 
 @marketfront_orders.get(
@@ -169,19 +162,6 @@ async def get_marketfront_order(call: Call[None, None]) -> Order:
 async def get_marketfront_timeline(call: Call[None, None]) -> OrderTimeline:
     """Return who did what to an order when, every webhook attempt included, oldest first."""
     return await call.app.orders.timeline(call.caller, call.ids["orderId"])
-
-
-def _answer(reply: Reply) -> Answer:
-    headers = {name: value.encode() for name, value in reply.headers}
-    media_type = headers.pop("content-type", b"application/json")
-    if reply.replayed:
-        headers["idempotent-replayed"] = b"true"
-    return Answer(
-        raw=reply.body,
-        status=reply.status,
-        media_type=media_type,
-        headers=tuple((name.encode(), value) for name, value in headers.items()),
-    )
 
 
 # --- merchants ------------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import islice
 from sys import maxsize
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from mercato.errors import InvalidRequest, OrderError, Problem, ValidationFailed
 from mercato.wire import kinds, walk
@@ -208,3 +210,33 @@ def _standing_at(body: bytes, depth: int) -> Iterator[list[str | int]]:
             steps[-1] = text[1:-1].decode(errors="replace")
         else:
             text = mark
+
+
+# --- members of JSON that is not trusted, each read by itself --------------------------------------
+
+Member = msgspec.Raw | UnsetType
+"""A member of a JSON object, unread, if it was there."""
+
+_CONTROL_RUNS: Final = re.compile(r"[\x00-\x20\x7f-\x9f\u2028-\u202e\u2066-\u2069]+")
+"""What breaks a line, or turns the direction of what follows; runs of it become one space."""
+
+
+def readable(text: str, most: int) -> str:
+    """Return a text of somebody else's on one line, without control characters, cut to `most` characters."""
+    return _CONTROL_RUNS.sub(" ", text[: 4 * most]).strip()[:most]
+
+
+def decoded(raw: msgspec.Raw | UnsetType, kind: Any = Any) -> Any:
+    """Return what a member holds, null being the same as absent. Raises msgspec.ValidationError, no other."""
+    if raw is UNSET:
+        return None
+    try:
+        return _member_decoder(kind).decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        raise msgspec.ValidationError from fault
+
+
+@cache
+def _member_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Return the decoder of a type: one for each place that reads a member, so that there are few."""
+    return msgspec.json.Decoder(kind | None if kind is not Any else Any)

@@ -17,7 +17,7 @@ from mercato.certify.storefront.network import DROPPED, Call
 from mercato.certify.storefront.plays import Played
 from mercato.certify.storefront.stage import Stage
 from mercato.orders.model import Order, OrderState, OrderStatus
-from mercato.orders.partner_ids import without_partner_ids
+from mercato.orders.record import storefront_cart
 from mercato.orders.request import PickupFulfillment, ScheduleType
 from mercato.orders.wire import OrderEventData
 from mercato.webhooks.event_types import EventType
@@ -112,7 +112,7 @@ class Bench(Sender):
             partner_order_id="C-1",
             estimated_ready_at=None,
             cancel_reason=None,
-            cart=without_partner_ids(draft.order.cart),
+            cart=storefront_cart(draft.order.cart),
             client_context=CONTEXT,
             fulfillment=draft.order.fulfillment,
             amounts=draft.order.amounts,

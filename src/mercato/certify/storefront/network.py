@@ -20,8 +20,9 @@ from mercato.certify.grown import grown
 from mercato.certify.shop import Shop
 from mercato.certify.storefront.service import Service
 from mercato.errors import Problem
-from mercato.web.problems import Context, members_of, render
+from mercato.web.problems import render
 from mercato.wire import as_json
+from mercato.wire.problem import Context, members_of
 
 MOST_BODY: Final = 4 << 20
 MOST_CALLS: Final = 5000

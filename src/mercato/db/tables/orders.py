@@ -98,7 +98,7 @@ idempotency_keys = Table(
     Column("claims", Integer, nullable=False),
     # The reply, once it is final: sent again byte for byte. Its body is compressed, with the order as its base.
     Column("status", Integer),
-    Column("headers", Text),
+    Column("media_type", Text),
     Column("body", LargeBinary),
     Column("created_at", Instant, nullable=False),
 )

@@ -167,7 +167,7 @@ def upgrade() -> None:
         sa.Column("claimed_until", sa.BigInteger(), nullable=False),
         sa.Column("claims", sa.Integer(), nullable=False),
         sa.Column("status", sa.Integer(), nullable=True),
-        sa.Column("headers", sa.Text(), nullable=True),
+        sa.Column("media_type", sa.Text(), nullable=True),
         sa.Column("body", sa.LargeBinary(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("partner_id", "key", name=op.f("pk_idempotency_keys")),

@@ -2,6 +2,7 @@
 
 import random
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,7 +11,15 @@ from hypothesis import strategies as st
 
 from mercato.errors import InvalidStatusTransition, OrderClosed, Problem, ValidationFailed
 from mercato.orders.model import OrderState, OrderStatus, OrderStatusUpdate
-from mercato.orders.progress import Change, Progress, change
+from mercato.orders.transitions import (
+    PICKUP_PATH,
+    STATE_TRANSITIONS,
+    STATUS_TRANSITIONS,
+    Actor,
+    Change,
+    Progress,
+    change,
+)
 from mercato.wire import instant
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
@@ -130,6 +139,20 @@ def test_all_faults_are_told_at_once():
     assert faults(at(), status="pending", state="cancelled") == ["/status", "/cancelReason"]
     assert faults(at(), state="cancelled", cancel_reason="  ") == ["/cancelReason"]
     assert faults(at(), estimated_ready_at="2026-03-04T12:20:00") == ["/estimatedReadyAt"]
+
+
+def test_the_tables_know_every_status_and_state_and_who_may_close_an_order():
+    assert set(STATUS_TRANSITIONS) == set(OrderStatus)
+    assert STATE_TRANSITIONS[OrderState.OPEN] == {
+        OrderState.COMPLETED: {Actor.MERCHANT},
+        OrderState.CANCELLED: {Actor.MERCHANT, Actor.STORE, Actor.SERVICE},
+    }
+    assert STATE_TRANSITIONS[OrderState.COMPLETED] == STATE_TRANSITIONS[OrderState.CANCELLED] == {}
+
+
+def test_the_statuses_of_a_pickup_follow_each_other_in_the_table():
+    for before, after in pairwise((OrderStatus.PENDING, *PICKUP_PATH)):
+        assert after in STATUS_TRANSITIONS[before]
 
 
 def slow(current: dict[str, Any], update: dict[str, Any]) -> dict[str, Any] | str:
