@@ -24,7 +24,7 @@ def now() -> datetime:
     return datetime.fromtimestamp(int(time.time() * 1000) / 1000, UTC)
 
 
-def trimmed(instant: datetime) -> datetime:
+def truncated(instant: datetime) -> datetime:
     """Return the instant in UTC with its microseconds cut to whole milliseconds."""
     utc = instant.astimezone(UTC)
     return utc.replace(microsecond=utc.microsecond // 1000 * 1000)

@@ -11,7 +11,7 @@ from typing import Final
 PR_SET_PDEATHSIG: Final = 1
 
 
-def die_with(parent: int) -> None:
+def exit_with_parent(parent: int) -> None:
     """Let this process be killed when its parent ends, however that ends: kill -9 leaves nobody behind.
 
     Linux alone can promise that; elsewhere a process whose parent is gone is only found out at its start.
@@ -22,7 +22,7 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
-def bound_memory(size: int) -> None:
+def limit_memory(size: int) -> None:
     """Bound the bytes that this process may write to: its heap, but neither code nor files."""
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 

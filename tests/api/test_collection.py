@@ -73,7 +73,7 @@ async def test_llms_txt_of_a_service_leads_somewhere(mercato: Service):
     title, _, rest = text.partition("\n\n")
     assert (title, rest[:2]) == ("# Mercato", "> ")
     targets = [target.partition("#")[0] for target in _LINK.findall(text)]
-    assert len(targets) == 2 + len(operations()) + len(list(errors.every()))
+    assert len(targets) == 2 + len(operations()) + len(list(errors.all_problems()))
     for target in sorted(set(targets)):
         assert target.startswith(mercato.base)
         assert (await front.get(target.removeprefix(mercato.base))).status == 200, target

@@ -20,7 +20,7 @@ from tests.service import Merchant, Service, merchant, service
 from mercato import errors
 from mercato.web.error_pages import PLACEHOLDERS, error_page
 
-PAGES = {kind.code: error_page(kind.code) for kind in errors.every()}
+PAGES = {kind.code: error_page(kind.code) for kind in errors.all_problems()}
 ARRANGED = [code for code, page in PAGES.items() if page.arranged]
 
 needs_a_shell = pytest.mark.skipif(
@@ -98,7 +98,7 @@ def test_every_code_has_one_page_and_every_example_is_run():
         for file in folder.iterdir()
         if file.name.endswith(".md")
     }
-    assert sorted(pages) == sorted(kind.code for kind in errors.every())
+    assert sorted(pages) == sorted(kind.code for kind in errors.all_problems())
     for code, text in pages.items():
         assert f"# {code}\n" in text, f"{code}.md has the title of another code"
     assert set(ARRANGED) == {"SERVICE_UNAVAILABLE", "INTERNAL_ERROR"}

@@ -175,7 +175,7 @@ def test_published_menus_are_served_in_the_type_that_the_document_gives_them():
 
 @only_sqlite
 async def test_every_code_has_a_page_of_its_own(mercato: Service):
-    for kind in errors.every():
+    for kind in errors.all_problems():
         page = await mercato.anonymous().get(f"/errors/{kind.code}")
         assert (page.status, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8"), kind.code
         assert f"<h1>{kind.code}</h1>".encode() in page.body

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Column, MetaData, Table, insert, select, text
 
-from mercato.clock import new_id, trimmed
+from mercato.clock import new_id, truncated
 from mercato.db.clock import now_ms
 from mercato.db.engine import Database
 from mercato.db.types import Id, Instant, Json, from_ms, to_ms
@@ -41,7 +41,7 @@ async def tabled(db: Database) -> Database:
 @given(from_1_to_9999)
 def test_an_instant_keeps_its_milliseconds(instant: datetime) -> None:
     try:
-        whole = trimmed(instant)
+        whole = truncated(instant)
     except OverflowError:
         return
     assert from_ms(to_ms(instant)) == whole

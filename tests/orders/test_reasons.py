@@ -52,7 +52,7 @@ def test_an_unknown_code_is_told_as_it_came_with_the_page_of_other():
 
 
 def test_codes_that_concern_no_order_are_no_reasons():
-    kinds = {kind.code: kind for kind in errors.every()}
+    kinds = {kind.code: kind for kind in errors.all_problems()}
     assert set(kinds) >= ORDER_REASONS
     assert {kinds[code].category for code in ORDER_REASONS} == {"validation", "availability", "payment"}
     assert not ORDER_REASONS & {

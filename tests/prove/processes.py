@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mercato import crash
-from mercato.processes import die_with
+from mercato.processes import exit_with_parent
 
 START_SECONDS: Final = 60.0
 """How long a process may take until it says that it is there, on a machine that is busy otherwise."""
@@ -73,7 +73,7 @@ class Program:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 # Nothing of a proof that was killed itself goes on.
-                preexec_fn=partial(die_with, os.getpid()),
+                preexec_fn=partial(exit_with_parent, os.getpid()),
             )
 
     async def listen(self) -> None:

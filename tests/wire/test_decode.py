@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from mercato import errors
 from mercato.wire import Decoder, QueryDecoder, Wire, parse_instant, parse_uuid
-from mercato.wire.checks import Objection, ruled_by
+from mercato.wire.checks import Objection, validator
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
@@ -104,8 +104,8 @@ class Two(Wire):
 
 
 class Ruled(Wire):
-    word: Annotated[str, Meta(max_length=5, extra=ruled_by(_tame))] | None = None
-    two: Annotated[Two, Meta(extra=ruled_by(_one_of_two))] | None = None
+    word: Annotated[str, Meta(max_length=5, extra=validator(_tame))] | None = None
+    two: Annotated[Two, Meta(extra=validator(_one_of_two))] | None = None
     number: int = 0
 
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec import UNSET, Meta, UnsetType
 
 from mercato.errors import OrderError
-from mercato.wire import MOST_ENTRIES, Wire
+from mercato.wire import MAX_ENTRIES, Wire
 
 MOST_QUANTITY: Final = 2**31 - 1
 """What an int32 holds."""
@@ -46,7 +46,7 @@ class LineItem(Wire, gc=False):
     """So many units of an item, each with the modifiers chosen for it."""
 
     item_id: UUID
-    modifier_groups: Annotated[list["CartModifierGroup"], Meta(max_length=MOST_ENTRIES)]
+    modifier_groups: Annotated[list["CartModifierGroup"], Meta(max_length=MAX_ENTRIES)]
     quantity: Quantity
     line_item_id: UUID | None = None
 

@@ -20,7 +20,7 @@ import msgspec
 
 from mercato.catalog.built import Built, Result
 from mercato.outbound.document import Document
-from mercato.processes import bound_memory, die_with
+from mercato.processes import exit_with_parent, limit_memory
 
 SMALL: Final = 64 * 1024
 """Bytes up to which a document is built in place: in a few milliseconds, and in a tenth of a second if it was made to
@@ -247,5 +247,5 @@ async def _kill(process: Process) -> None:
 
 def _settle_in(parent: int, memory: int) -> None:
     """Bound the process's memory, and let it die with the one that started it: kill -9 leaves nobody behind."""
-    bound_memory(memory)
-    die_with(parent)
+    limit_memory(memory)
+    exit_with_parent(parent)

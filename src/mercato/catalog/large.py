@@ -9,14 +9,14 @@ from mercato.catalog.build import build_alone
 from mercato.catalog.builder import NO_MEMORY, LargeBuild
 from mercato.catalog.built import Built, Result
 from mercato.catalog.compress import compress
-from mercato.processes import bound_memory, die_with
+from mercato.processes import exit_with_parent, limit_memory
 
 
 def main() -> None:
     """Build the document and write its result. Started by `Builder` with a LargeBuild as argument."""
     told = msgspec.json.decode(sys.argv[1], type=LargeBuild)
-    die_with(told.parent)
-    bound_memory(told.memory)
+    exit_with_parent(told.parent)
+    limit_memory(told.memory)
     gc.disable()
     try:
         sys.stdout.buffer.write(msgspec.msgpack.encode(_build(told)))

@@ -15,8 +15,7 @@ from mercato.plurals import count_of
 from mercato.webhooks import queries
 from mercato.webhooks.deliveries import QUESTIONS
 from mercato.webhooks.model import DeliveryStatus
-from mercato.wire import Instant, Wire, instant
-from mercato.wire.unshown import unshown
+from mercato.wire import Instant, Wire, instant, redacted
 
 HIDDEN: Final = "***"
 
@@ -53,7 +52,7 @@ class Try(Wire):
     reply: str | None
 
 
-@unshown("headers", "body")
+@redacted("headers", "body")
 class Detail(Listed):
     """A delivery with all that is kept of it. `headers` are those of an attempt, secrets blotted out."""
 

@@ -17,15 +17,14 @@ from mercato.cli.session import opened
 from mercato.partners import accounts, credentials, queries
 from mercato.partners.credentials import OVERLAP, NewKey
 from mercato.partners.model import ApiKey, KeyState, Partner, Surface
-from mercato.wire import Instant, Wire, instant
-from mercato.wire.unshown import unshown
+from mercato.wire import Instant, Wire, instant, redacted
 
 key = App(name="key", help="API keys: what partners send to be known.")
 
 MOST_DAYS = 36_500
 
 
-@unshown("key")
+@redacted("key")
 class Made(Wire):
     """A new key, shown this once."""
 

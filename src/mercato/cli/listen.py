@@ -31,8 +31,7 @@ from mercato.webhooks.clinic import own_secrets
 from mercato.webhooks.explain import Secret, Whose
 from mercato.webhooks.findings import ERROR
 from mercato.webhooks.wire import MOST_SECRETS
-from mercato.wire import Instant, Wire, instant
-from mercato.wire.unshown import unshown
+from mercato.wire import Instant, Wire, instant, redacted
 
 if TYPE_CHECKING:
     from mercato.cli.listener import Came
@@ -44,7 +43,7 @@ _LOCAL: Final = AddressPolicy(allow_private=True)
 _MARKS: Final = {True: "ok", False: "NO", None: "--"}
 
 
-@unshown("body")
+@redacted("body")
 class Line(Wire):
     """One webhook as `--json` tells of it. `valid` is null when there was no secret to verify it with."""
 

@@ -24,8 +24,7 @@ from mercato.stores.queries import list_webhook_urls
 from mercato.telemetry import tracing
 from mercato.webhooks.endpoints import announce_change, origin_changed
 from mercato.webhooks.wire import Endpoint, EndpointChangedData
-from mercato.wire import Instant, Wire, instant
-from mercato.wire.unshown import unshown
+from mercato.wire import Instant, Wire, instant, redacted
 
 partner = App(name="partner", help="Partners: organisations that use the network.")
 partner.command("mercato.cli.offboarding:rename", name="rename")
@@ -38,7 +37,7 @@ PAGE = 1000
 EventUrl = Annotated[str | None, Parameter(help="Where order events go (marketfront partners).")]
 
 
-@unshown("commerce_key", "marketfront_key", "signing_secret")
+@redacted("commerce_key", "marketfront_key", "signing_secret")
 class Credentials(Wire, kw_only=True):
     """All that a new partner needs to begin."""
 

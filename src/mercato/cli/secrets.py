@@ -12,8 +12,7 @@ from mercato.cli.session import opened
 from mercato.partners import accounts
 from mercato.partners.credentials import OVERLAP
 from mercato.partners.resealing import reseal as reseal_some
-from mercato.wire import Instant, Wire, instant
-from mercato.wire.unshown import unshown
+from mercato.wire import Instant, Wire, instant, redacted
 
 BATCH: Final = 100
 """Partners whose secrets one transaction seals anew."""
@@ -21,7 +20,7 @@ BATCH: Final = 100
 secret = App(name="secret", help="Signing secrets: what webhooks are signed with.")
 
 
-@unshown("signing_secret")
+@redacted("signing_secret")
 class Made(Wire):
     """A partner's new signing secret."""
 
@@ -29,7 +28,7 @@ class Made(Wire):
     signing_secret: str
 
 
-@unshown("signing_secret")
+@redacted("signing_secret")
 class Entry(Wire):
     """A signing secret in a list; its text only when asked for."""
 

@@ -22,10 +22,10 @@ def serve(**given: Any) -> int:
 
 def serve_one(handle: int, parent: int, place: int) -> int:
     """Be one of the processes of `mercato serve --workers`, which starts it and dies with it."""
-    from mercato.processes import die_with
+    from mercato.processes import exit_with_parent
     from mercato.telemetry import multiprocess
 
-    die_with(parent)
+    exit_with_parent(parent)
     multiprocess.join(place)
     return _run(partial(_serve_one, handle=handle))
 

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from mercato.stores.address import Latitude, Longitude
 from mercato.stores.storefront import AvailabilityWindow, FulfillmentMode, MarketfrontStore, PostalAddress
 from mercato.wire import Wire
-from mercato.wire.checks import Objection, ruled_by
+from mercato.wire.checks import Objection, validator
 
 RADIUS: Final = 25_000
 """Metres around a place, unless a request says otherwise."""
@@ -54,12 +54,12 @@ def mode_fault(text: str) -> str | None:
 class DiscoverRequest(Wire):
     """What is looked for. Every member is optional and narrows what is found; null is the same as absent."""
 
-    location: Annotated[Location, Meta(extra=ruled_by(_place_fault))] | None = None
+    location: Annotated[Location, Meta(extra=validator(_place_fault))] | None = None
     radius: Metres | None = None
     fulfillment_type: (
         Annotated[
             str,
-            Meta(description="PICKUP or DELIVERY_BY_MERCHANT, in any case.", extra=ruled_by(mode_fault)),
+            Meta(description="PICKUP or DELIVERY_BY_MERCHANT, in any case.", extra=validator(mode_fault)),
         ]
         | None
     ) = None

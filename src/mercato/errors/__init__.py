@@ -6,8 +6,8 @@ Categories and codes are the contract of the reference page `docs/reference/erro
 # ruff: noqa: F403  # each refusal is known as errors.Name; a second list of the names would only go stale
 
 from mercato.errors.orders import *
-from mercato.errors.problem import OTHER, OrderError, Problem, every
+from mercato.errors.problem import OTHER, OrderError, Problem, all_problems
 from mercato.errors.requests import *
 from mercato.errors.resources import *
 
-__all__ = ["OTHER", "OrderError", "Problem", "every"]
+__all__ = ["OTHER", "OrderError", "Problem", "all_problems"]

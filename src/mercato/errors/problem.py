@@ -48,7 +48,7 @@ class Problem(Exception):  # noqa: N818  # RFC 9457's own word
         return self.code
 
 
-def every() -> Iterable[type[Problem]]:
+def all_problems() -> Iterable[type[Problem]]:
     """Return every refusal there is, in the order of their status and code."""
     return sorted(Problem.__subclasses__(), key=lambda kind: (kind.status, kind.code))
 

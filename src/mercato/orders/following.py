@@ -30,7 +30,7 @@ from mercato.partners.model import Caller, Surface
 from mercato.webhooks.log import OrderAttempt, list_attempts_of_order
 from mercato.wire.cursor import page_of
 
-MOST_ENTRIES: Final = 500
+MAX_ENTRIES: Final = 500
 """Entries of one timeline, the oldest first; the merchant's updates are all that has no bound of its own."""
 
 _MEMBERS: Final = {
@@ -114,8 +114,8 @@ class Orders(Struct, frozen=True):
         """
         async with self.db.read() as tx:
             row = await queries.get_own_order(tx, caller, order_id)
-            history = await queries.list_entries(tx, order_id, limit=MOST_ENTRIES)
-            attempts = await list_attempts_of_order(tx, order_id, limit=MOST_ENTRIES)
+            history = await queries.list_entries(tx, order_id, limit=MAX_ENTRIES)
+            attempts = await list_attempts_of_order(tx, order_id, limit=MAX_ENTRIES)
         total = {"total": row.amounts.total, "currency": row.currency}
         entries = [
             TimelineEntry(at=rfc3339(row.created_at), type="placed", actor=Actor.STOREFRONT, detail=total),

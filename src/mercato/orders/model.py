@@ -9,9 +9,8 @@ from msgspec import UNSET, Meta, UnsetType
 from mercato.carts.model import Amount, CartAmounts, LineItemAmounts, Quantity
 from mercato.errors import OrderError
 from mercato.orders.request import ClientContext, Customer, DateTime, Fulfillment
-from mercato.wire import Instant, Wire
-from mercato.wire.checks import ruled_by
-from mercato.wire.unshown import unshown
+from mercato.wire import Instant, Wire, redacted
+from mercato.wire.checks import validator
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -123,7 +122,7 @@ class CheckedOrder(Wire, kw_only=True):
     errors: tuple[OrderError, ...] = ()
 
 
-@unshown("validated_order_token")
+@redacted("validated_order_token")
 class ValidateOrderResponse(Wire):
     """Whether the order can be placed; the token, which is for fifteen minutes and one order, places it."""
 
@@ -223,7 +222,7 @@ class OrderStatusUpdate(Wire):
                 min_length=1,
                 max_length=64,
                 description="`confirmed`, `preparing`, `ready` or `inTransit`, in any letter case; never backward.",
-                extra=ruled_by(status_fault),
+                extra=validator(status_fault),
             ),
         ]
         | None
@@ -235,7 +234,7 @@ class OrderStatusUpdate(Wire):
                 min_length=1,
                 max_length=64,
                 description="`completed` or `cancelled`, in any letter case; `cancelled` needs a `cancelReason`.",
-                extra=ruled_by(state_fault),
+                extra=validator(state_fault),
             ),
         ]
         | None

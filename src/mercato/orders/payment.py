@@ -6,9 +6,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from mercato.wire import Wire, as_json
+from mercato.wire import Wire, as_json, redacted
 from mercato.wire.parts import read_json
-from mercato.wire.unshown import unshown
 
 LEAST_SECRET: Final = 3
 """Characters of a text or number in a payment from which on a store's message may not repeat it: a CVV has three."""
@@ -31,7 +30,7 @@ class _Envelope(Wire):
     data: _Data
 
 
-@unshown("payment")
+@redacted("payment")
 class _Payment(Wire):
     payment: msgspec.Raw | UnsetType = UNSET
 

@@ -52,8 +52,8 @@ from mercato.orders.validation import RETRY_SECONDS, Validations
 from mercato.partners.model import Caller
 from mercato.partners.storage import ORDER_BYTES, StorageQuota
 from mercato.wire import as_json
+from mercato.wire.base import redacted
 from mercato.wire.problem import Context, represent
-from mercato.wire.unshown import unshown
 
 CREATED: Final = 201
 JSON: Final = "application/json"
@@ -84,7 +84,7 @@ class StoredSubmission(Struct, frozen=True):
 State = ClaimedKey | StoredSubmission | Reply
 
 
-@unshown("secrets")
+@redacted("secrets")
 class Placements(Struct, frozen=True):
     """Places orders. `seconds` bound all calls of one request, `resend` how long the background tries after."""
 

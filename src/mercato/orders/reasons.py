@@ -29,7 +29,7 @@ _KINDS: Final[dict[str, type[Problem]]] = {
 ORDER_REASONS: Final = frozenset({*_KINDS, OTHER})
 """The codes of ours that can concern an order."""
 
-_OURS: Final = frozenset(kind.code for kind in errors.every())
+_OURS: Final = frozenset(kind.code for kind in errors.all_problems())
 
 
 def reason_of(code: str) -> str:

@@ -10,9 +10,8 @@ from msgspec import UNSET, Meta, UnsetType
 from mercato.carts.model import DECIMAL, Cart
 from mercato.catalog.money import is_negative
 from mercato.stores.storefront import FulfillmentMode
-from mercato.wire import Wire
-from mercato.wire.checks import Objection, ruled_by
-from mercato.wire.unshown import unshown
+from mercato.wire import Wire, redacted
+from mercato.wire.checks import Objection, validator
 
 MOST_BYTES: Final = 64 * 1024
 """Bytes of an order as it is sent. One of the most lines that carries all amounts it was answered with has 45 KB."""
@@ -39,7 +38,7 @@ Payment = Annotated[
     Meta(
         extra_json_schema={"anyOf": [{"type": "object"}, {"type": "null"}]},
         description="For the store, which is the authority: passed on as it was sent, and kept nowhere.",
-        extra=ruled_by(_payment_fault),
+        extra=validator(_payment_fault),
     ),
 ]
 
@@ -124,7 +123,7 @@ def _tip_fault(text: str) -> str | None:
     return TIP_NEGATIVE if is_negative(text) else None
 
 
-Tip = Annotated[Decimal, Meta(extra=ruled_by(_tip_fault))]
+Tip = Annotated[Decimal, Meta(extra=validator(_tip_fault))]
 
 
 Currency = Annotated[str, Meta(description="ISO 4217. If given, it must be the store's.")]
@@ -148,18 +147,18 @@ class OrderCore(Wire, kw_only=True):
 
     cart: Cart
     client_context: ClientContext
-    fulfillment: Annotated[Fulfillment, Meta(extra=ruled_by(_schedule_fault))]
+    fulfillment: Annotated[Fulfillment, Meta(extra=validator(_schedule_fault))]
     amounts: ValidateAmounts | None = None
     customer: Customer | None = None
 
 
-@unshown("validated_order_token", "payment")
+@redacted("validated_order_token", "payment")
 class PlaceOrderRequest(Wire, kw_only=True):
     """An order to be placed, with the token of its validation, if there was one."""
 
     cart: Cart
     client_context: ClientContext
-    fulfillment: Annotated[Fulfillment, Meta(extra=ruled_by(_schedule_fault))]
+    fulfillment: Annotated[Fulfillment, Meta(extra=validator(_schedule_fault))]
     amounts: PlaceAmounts | None = None
     customer: Customer | None = None
     validated_order_token: Annotated[str, Meta(max_length=65_536)] | None = None

@@ -34,7 +34,7 @@ from mercato.stores.model import StoreRow
 from mercato.stores.storefront import AvailabilityReason, availability_of, reason_at
 from mercato.wire import parse_instant
 from mercato.wire.decode import refusal
-from mercato.wire.walk import Found
+from mercato.wire.walk import FieldFault
 
 MOST_REASONS: Final = 100
 
@@ -115,19 +115,19 @@ def review(
 
 def parse(
     order: OrderCore | PlaceOrderRequest, currency: str, scale: int, now: datetime
-) -> tuple[ParsedOrder, list[Found]]:
+) -> tuple[ParsedOrder, list[FieldFault]]:
     """Return what the request asks for and every fault of it; a faulty member counts as not sent.
 
     `currency` is the store's, and `scale` its decimals.
     """
-    faults: list[Found] = []
+    faults: list[FieldFault] = []
     at = _parse_time(order.fulfillment, now, faults)
     amounts, tip, total = order.amounts, 0, None
     if amounts is not None:
         if amounts.currency not in (None, currency):
             sent = shown(amounts.currency or "")
             message = f"The store sells in {currency}, not in {sent}. Send {currency}, or leave currency out."
-            faults.append(Found("/amounts/currency", message, form=False))
+            faults.append(FieldFault("/amounts/currency", message, form=False))
         try:
             tip = read_tip(amounts.tip, scale)
         except ValidationFailed as fault:
@@ -137,7 +137,7 @@ def parse(
         except ValidationFailed as fault:
             faults += _found(fault.errors)
     if isinstance(order, PlaceOrderRequest) and (unfit := fault_of(order.payment)) is not None:
-        faults.append(Found("/payment", unfit, form=True))
+        faults.append(FieldFault("/payment", unfit, form=True))
     scheduled = order.fulfillment.schedule_type is ScheduleType.SCHEDULED
     return ParsedOrder(at, normalised(order.fulfillment, at if scheduled else None), tip, total), faults
 
@@ -156,7 +156,7 @@ def normalised(fulfillment: Fulfillment, at: datetime | None) -> Fulfillment:
     )
 
 
-def _parse_time(fulfillment: Fulfillment, now: datetime, faults: list[Found]) -> datetime:
+def _parse_time(fulfillment: Fulfillment, now: datetime, faults: list[FieldFault]) -> datetime:
     """Return the instant an order is for, noting a time that can't be read in any case."""
     text = fulfillment.scheduled_time
     at = None if text is None else parse_instant(text)
@@ -173,11 +173,11 @@ def _parse_time(fulfillment: Fulfillment, now: datetime, faults: list[Found]) ->
         fault = f"scheduledTime must not be after the year {LAST_YEAR}."
     if fault is None and at is not None:
         return at
-    faults.append(Found("/fulfillment/scheduledTime", fault or "", form=False))
+    faults.append(FieldFault("/fulfillment/scheduledTime", fault or "", form=False))
     return now
 
 
-def _out_of_range(priced: Priced, sums: Sums | None) -> list[Found]:
+def _out_of_range(priced: Priced, sums: Sums | None) -> list[FieldFault]:
     """Return the amounts that can't be written down; the tip's share in it only when the cart alone has none."""
     if priced.overflows or sums is None or not sums.tip:
         return _found(overflow.error() for overflow in priced.overflows)
@@ -188,8 +188,8 @@ def _out_of_range(priced: Priced, sums: Sums | None) -> list[Found]:
     return []
 
 
-def _found(faults: Iterable[OrderError]) -> list[Found]:
-    return [Found(fault.pointer, fault.message, form=False) for fault in faults]
+def _found(faults: Iterable[OrderError]) -> list[FieldFault]:
+    return [FieldFault(fault.pointer, fault.message, form=False) for fault in faults]
 
 
 # --- why it can't be placed -----------------------------------------------------------------------

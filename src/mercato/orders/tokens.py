@@ -19,7 +19,7 @@ from mercato.errors import OrderError, OrderTokenInvalid
 from mercato.orders.amounts import Sums
 from mercato.orders.request import Fulfillment
 from mercato.orders.review import Review
-from mercato.wire.unshown import unshown
+from mercato.wire.base import redacted
 
 LIFE: Final = timedelta(minutes=15)
 
@@ -107,7 +107,7 @@ def _spell(groups: Sequence[CartModifierGroup]) -> bytes:
 _NO_LINES: Final = _spell([])
 
 
-@unshown("keys")
+@redacted("keys")
 class Seal(Struct, frozen=True):
     """Signs with its first key and verifies with any, so that keys can be replaced one after the other."""
 

@@ -12,8 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from mercato.orders.model import Amounts, CommerceCart, Order
 from mercato.orders.request import ClientContext, Customer, Fulfillment
-from mercato.wire import Instant, Wire
-from mercato.wire.unshown import unshown
+from mercato.wire import Instant, Wire, redacted
 
 Money = Annotated[str | float, Meta(description="A decimal string, or a number, in the order's currency.")]
 
@@ -36,7 +35,7 @@ class ValidateData(Wire, kw_only=True):
     order: OrderTold
 
 
-@unshown("payment")
+@redacted("payment")
 class PlaceData(Wire, kw_only=True):
     """The data of `order.place`. The payment is what the storefront sent, byte for byte."""
 

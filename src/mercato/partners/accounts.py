@@ -37,13 +37,12 @@ from mercato.partners.model import (
 )
 from mercato.partners.vault import Vault, load_keys
 from mercato.partners.webhook_tokens import check_has_stores, insert_token
-from mercato.wire import parse_uuid
-from mercato.wire.unshown import unshown
+from mercato.wire import parse_uuid, redacted
 
 MOST_NAME: Final = 200
 
 
-@unshown("signing_secret")
+@redacted("signing_secret")
 class NewPartner(Struct, frozen=True):
     """A partner that was just made, with all that it needs to begin."""
 

@@ -13,8 +13,7 @@ from mercato.db.changes import announce
 from mercato.db.engine import Read, Write
 from mercato.partners import keys, queries
 from mercato.partners.model import AccountError, ApiKey, Partner, Surface, UnknownAccountError
-from mercato.wire import parse_uuid
-from mercato.wire.unshown import unshown
+from mercato.wire import parse_uuid, redacted
 
 TOPIC: Final = "partner"
 """The topic under which a change of a partner or of its credentials is announced, with the partner's id."""
@@ -28,7 +27,7 @@ MOST_OVERLAP: Final = timedelta(days=90)
 MOST_DESCRIPTION: Final = 200
 
 
-@unshown("text")
+@redacted("text")
 class NewKey(Struct, frozen=True):
     """A key that was just made: the only time its text is known. No repr shows it."""
 

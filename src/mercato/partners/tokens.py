@@ -12,7 +12,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from mercato import mac
-from mercato.wire.unshown import unshown
+from mercato.wire import redacted
 
 BEGIN: Final = "mt_"
 """What every access token begins with, and no key."""
@@ -38,7 +38,7 @@ class Claims(Struct, frozen=True):
     expires_at: int
 
 
-@unshown("text")
+@redacted("text")
 class AccessToken(Struct, frozen=True):
     """A token that was just made, and how many seconds it is good for. No repr shows it."""
 

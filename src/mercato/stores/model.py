@@ -14,10 +14,9 @@ from mercato.catalog.money import decimal_fault, is_negative, to_text
 from mercato.catalog.runs import Run, RunStatus
 from mercato.partners.model import MOST_TOKEN, webhook_token_fault
 from mercato.stores.address import Address, AddressRequest, Text255
-from mercato.wire import MOST_ENTRIES, Instant, Wire
-from mercato.wire.checks import Objection, ruled_by, timezone_fault
+from mercato.wire import MAX_ENTRIES, Instant, Wire, redacted
+from mercato.wire.checks import Objection, timezone_fault, validator
 from mercato.wire.parts import read_shallow
-from mercato.wire.unshown import unshown
 
 MINIMUM_NEGATIVE: Final = "minimumOrderAmount must not be negative."
 
@@ -29,7 +28,7 @@ WebhookToken = Annotated[
     Meta(
         min_length=1,
         max_length=MOST_TOKEN,
-        extra=ruled_by(webhook_token_fault),
+        extra=validator(webhook_token_fault),
         extra_json_schema={"writeOnly": True},
     ),
 ]
@@ -41,7 +40,7 @@ _AT_UPDATE: Final = (
     "What calls to the origin (scheme, host, port) of `webhookUrl` carry as `Authorization: Bearer`. Needed when its "
     "origin changes: without it, calls carry no token."
 )
-TimeZone = Annotated[str, Meta(max_length=64, extra=ruled_by(timezone_fault))]
+TimeZone = Annotated[str, Meta(max_length=64, extra=validator(timezone_fault))]
 
 
 # --- onboarding -----------------------------------------------------------------------------------
@@ -66,7 +65,7 @@ STATE_OF_RUN: Final = {
 }
 
 
-@unshown("webhook_token")
+@redacted("webhook_token")
 class OnboardingRequest(Wire):
     """What registers a store. The service pulls the catalog from `catalogCallbackUrl` at once."""
 
@@ -194,10 +193,10 @@ def _minimum_fault(text: str) -> str | None:
     return MINIMUM_NEGATIVE if is_negative(text) else None
 
 
-Minimum = Annotated[str, Meta(max_length=40, extra=ruled_by(_minimum_fault))]
+Minimum = Annotated[str, Meta(max_length=40, extra=validator(_minimum_fault))]
 
 
-@unshown("webhook_token")
+@redacted("webhook_token")
 class StoreUpdate(Wire):
     """What changes of a store: only members that are present. Null clears those that may be empty."""
 
@@ -288,8 +287,8 @@ class ItemAvailabilityRequest(Wire):
     """Items of the store's current CatalogSet."""
 
     items: Annotated[
-        list[Annotated[ItemAvailabilityEntry, Meta(extra=ruled_by(item_name_fault))]],
-        Meta(min_length=1, max_length=MOST_ENTRIES),
+        list[Annotated[ItemAvailabilityEntry, Meta(extra=validator(item_name_fault))]],
+        Meta(min_length=1, max_length=MAX_ENTRIES),
     ]
 
 

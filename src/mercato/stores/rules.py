@@ -26,7 +26,7 @@ from mercato.stores.model import (
 from mercato.wire import parse_instant, parse_uuid
 from mercato.wire.checks import refuse, timezone_fault, uri_fault
 from mercato.wire.decode import refusal
-from mercato.wire.walk import Found
+from mercato.wire.walk import FieldFault
 
 CLEARABLE: Final = ("phone", "logo_url", "description", "webhook_url", "minimum_order_amount")
 """Members of a StoreUpdate that null clears; null on any other is the same as absent."""
@@ -129,14 +129,14 @@ def status_values(request: StoreStatusUpdate, now: datetime) -> dict[str, Any]:
     return {"paused": True, "pause_reason": reason, "resume_at": at}
 
 
-def _type_faults(name: str, value: Any) -> list[Found]:
+def _type_faults(name: str, value: Any) -> list[FieldFault]:
     """Return what the decoder would have found, had the other member not decided whether this one is read."""
     fits = value is None or isinstance(value, str)
-    return [] if fits else [Found(f"/{name}", f"{name} must be a string or null.", form=True)]
+    return [] if fits else [FieldFault(f"/{name}", f"{name} must be a string or null.", form=True)]
 
 
-def _value_faults(pointer: str, fault: str | None) -> list[Found]:
-    return [] if fault is None else [Found(pointer, fault, form=False)]
+def _value_faults(pointer: str, fault: str | None) -> list[FieldFault]:
+    return [] if fault is None else [FieldFault(pointer, fault, form=False)]
 
 
 def _reason_fault(reason: Any) -> str | None:
@@ -193,7 +193,7 @@ def _refuse_unnamed(request: ItemAvailabilityRequest) -> None:
         fault = item_name_fault({"itemId": entry.item_id, "partnerItemId": entry.partner_item_id})
         if fault is not None:
             pointer = f"/items/{index}{fault.below}"
-            found.append(Found(pointer=pointer, message=fault.message, form=fault.form))
+            found.append(FieldFault(pointer=pointer, message=fault.message, form=fault.form))
     if found:
         raise refusal(found)
 

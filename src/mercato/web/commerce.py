@@ -33,7 +33,7 @@ from mercato.stores.model import (
 from mercato.web.catalog_sets import answer, coding_for
 from mercato.web.operations import Access, Answer, Call, Operations, Upload
 from mercato.wire import Wire, instant, parse_uuid
-from mercato.wire.checks import ruled_by
+from mercato.wire.checks import validator
 from mercato.wire.cursor import Page, read_cursor
 
 commerce = Operations(access=Access.COMMERCE, tag="Commerce")
@@ -55,7 +55,7 @@ class StoresQuery(Page):
     """Which stores: a page of all, of one status, or of one partnerStoreId."""
 
     status: (
-        Annotated[str, Meta(description="`online` or `paused`, in any case.", extra=ruled_by(_status_fault))]
+        Annotated[str, Meta(description="`online` or `paused`, in any case.", extra=validator(_status_fault))]
         | None
     ) = None
     partner_store_id: Annotated[str, Meta(description="The partner's own id of a store.")] | None = None

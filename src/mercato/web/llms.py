@@ -41,5 +41,5 @@ def _operation(one: Operation, base_url: str) -> str:
 
 
 def _errors(base_url: str) -> Iterator[str]:
-    for kind in errors.every():
+    for kind in errors.all_problems():
         yield f"- [{kind.code}]({base_url}/errors/{kind.code}): {kind.status}. {kind.title}."

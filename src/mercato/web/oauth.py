@@ -15,8 +15,8 @@ from mercato.partners.tokens import AccessToken
 from mercato.web.operations import Access, Answer, Call, Operations
 from mercato.web.problems import Refusals, headers_of
 from mercato.wire import Wire, as_json, parse_uuid
+from mercato.wire.base import redacted
 from mercato.wire.problem import Context, ProblemDetail, members_of
-from mercato.wire.unshown import unshown
 
 oauth = Operations(access=Access.PUBLIC, tag="Tokens")
 
@@ -34,7 +34,7 @@ _ERRORS: Final = {401: "invalid_client", 429: "temporarily_unavailable", 503: "t
 _OURS: Final = ("grant_type", "client_id", "client_secret", "scope")
 
 
-@unshown("client_secret")
+@redacted("client_secret")
 class TokenRequest(Wire, rename="lower"):
     """A form. The client's id and secret stand here or in HTTP Basic, not in both."""
 
@@ -44,7 +44,7 @@ class TokenRequest(Wire, rename="lower"):
     scope: Annotated[str, Meta(description="There are no scopes: empty.")] | UnsetType = UNSET
 
 
-@unshown("access_token")
+@redacted("access_token")
 class TokenResponse(Wire, rename="lower"):
     """An access token, to be sent as `Authorization: Bearer` for so many seconds."""
 

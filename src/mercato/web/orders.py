@@ -25,7 +25,7 @@ from mercato.web import problems
 from mercato.web.head import Head
 from mercato.web.operations import Access, Answer, Call, Operations, Rate
 from mercato.wire import Wire
-from mercato.wire.checks import ruled_by
+from mercato.wire.checks import validator
 from mercato.wire.cursor import PAGE, Cursor, PageLimit, read_cursor
 
 commerce_orders = Operations(access=Access.COMMERCE, tag="Orders")
@@ -174,7 +174,9 @@ class OrdersQuery(Wire):
     state: (
         Annotated[
             str,
-            Meta(description="`open`, `completed` or `cancelled`, in any case.", extra=ruled_by(state_fault)),
+            Meta(
+                description="`open`, `completed` or `cancelled`, in any case.", extra=validator(state_fault)
+            ),
         ]
         | None
     ) = None

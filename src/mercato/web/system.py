@@ -139,7 +139,7 @@ def _asset(name: str) -> bytes:
 
 @cache
 def _kinds() -> dict[str, type[Problem]]:
-    return {kind.code: kind for kind in errors.every()}
+    return {kind.code: kind for kind in errors.all_problems()}
 
 
 def _may_read_metrics(settings: Settings, authorization: bytes) -> None:

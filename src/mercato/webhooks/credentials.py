@@ -19,7 +19,7 @@ from mercato.partners.accounts import get_ending_secrets
 from mercato.partners.credentials import TOPIC
 from mercato.partners.vault import Vault
 from mercato.partners.webhook_tokens import get_webhook_tokens
-from mercato.wire.unshown import unshown
+from mercato.wire import redacted
 
 MOST: Final = 10_000
 """Partners held, the least recently used out: under a kilobyte each, and what their tokens have."""
@@ -34,7 +34,7 @@ PAUSE_SECONDS: Final = 5.0
 """While the database is away it is not asked again for so long about a partner that is known."""
 
 
-@unshown("secrets", "tokens")
+@redacted("secrets", "tokens")
 class Credentials(Struct, frozen=True):
     """The secrets that sign now, the newest first, and by origin the tokens that the partner wants to see."""
 
@@ -48,7 +48,7 @@ class Credentials(Struct, frozen=True):
         return None if origin is None else self.tokens.get(origin)
 
 
-@unshown("secrets", "tokens")
+@redacted("secrets", "tokens")
 class _Entry(Struct):
     secrets: list[tuple[str, datetime | None]]
     tokens: Mapping[str, str]

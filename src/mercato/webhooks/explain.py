@@ -15,12 +15,12 @@ from mercato.webhooks.bodies import BodyDifference, difference, how, looks_rewri
 from mercato.webhooks.findings import ERROR, Code, Finding, SignatureExplanation, error, note
 from mercato.webhooks.signatures import Envelope, Given
 from mercato.webhooks.trials import Match, Message, Secret, Whose, find_right, find_wrong
-from mercato.wire.unshown import unshown
+from mercato.wire import redacted
 
 __all__ = ["Secret", "Sent", "SignatureExplanation", "Webhook", "Whose", "explain"]
 
 
-@unshown("headers", "body")
+@redacted("headers", "body")
 class Webhook(Struct, frozen=True, kw_only=True):
     """A webhook as it was received. `received_at` is None when it is not known, and now is as good a guess."""
 
@@ -31,7 +31,7 @@ class Webhook(Struct, frozen=True, kw_only=True):
     """The signature that the receiver's own code came to."""
 
 
-@unshown("body")
+@redacted("body")
 class Sent(Struct, frozen=True, kw_only=True):
     """What this service knows to have sent: `times` are those of its attempts, in Unix seconds."""
 

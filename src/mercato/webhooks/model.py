@@ -17,8 +17,7 @@ from msgspec import Struct, field
 
 from mercato import clock
 from mercato.partners.model import Surface
-from mercato.wire import Instant, Wire, as_json
-from mercato.wire.unshown import unshown
+from mercato.wire import Instant, Wire, as_json, redacted
 
 WAITS: Final = (
     timedelta(seconds=5),
@@ -68,7 +67,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     retry_after: timedelta | None = None
 
 
-@unshown("body", "hidden")
+@redacted("body", "hidden")
 class StoreCall(Struct, frozen=True, kw_only=True):
     """A question to a store that somebody waits for. `hidden` holds what the reply's messages may not repeat.
 
@@ -85,7 +84,7 @@ class StoreCall(Struct, frozen=True, kw_only=True):
     carries_payment: bool = False
 
 
-@unshown("body")
+@redacted("body")
 class Called(Struct, frozen=True, kw_only=True):
     """What came of a call to a store.
 
@@ -154,7 +153,7 @@ def decide(
         )
     if number >= MOST_ATTEMPTS:
         return GiveUp(f"All {number} attempts failed. The last error: {outcome.error}", disable=False)
-    return Retry(clock.trimmed(now + wait(number, retry_after=outcome.retry_after, chance=chance)))
+    return Retry(clock.truncated(now + wait(number, retry_after=outcome.retry_after, chance=chance)))
 
 
 def wait(number: int, *, retry_after: timedelta | None, chance: float) -> timedelta:
@@ -217,7 +216,7 @@ def _without(text: str, secret: str) -> str:
     return text
 
 
-@unshown("body", "base")
+@redacted("body", "base")
 class Delivery(Struct, frozen=True, kw_only=True):
     """A delivery as an attempt needs it, with what is known of its endpoint.
 

@@ -37,7 +37,7 @@ from mercato.webhooks.model import (
     excerpt,
 )
 from mercato.webhooks.settling import Ended, Settling, Unwritten, failed
-from mercato.wire.unshown import unshown
+from mercato.wire import redacted
 
 log = structlog.get_logger("mercato.webhooks")
 
@@ -52,7 +52,7 @@ _COUNTED: Final[dict[type, str]] = {Succeeded: "succeeded", Retry: "retried", Gi
 _OURS: Final = "A fault on our side kept it from being sent. Redeliver it."
 
 
-@unshown("headers", "token", "body")
+@redacted("headers", "token", "body")
 class Attempt(Struct, frozen=True, kw_only=True):
     """A call that is ready to be made."""
 

@@ -16,7 +16,7 @@ from mercato.outbound.signing import PREFIX
 from mercato.webhooks.bodies import SHORT, forerunners
 from mercato.webhooks.findings import Code
 from mercato.webhooks.signatures import Given
-from mercato.wire.unshown import unshown
+from mercato.wire import redacted
 
 
 class Whose(Enum):
@@ -27,7 +27,7 @@ class Whose(Enum):
     PREVIOUS = "previous"
 
 
-@unshown("text")
+@redacted("text")
 class Secret(Struct, frozen=True):
     """A signing secret. `index` counts among those of the same origin, from 0, the newest first."""
 
@@ -36,7 +36,7 @@ class Secret(Struct, frozen=True):
     index: int = 0
 
 
-@unshown("key")
+@redacted("key")
 class Key(Struct, frozen=True):
     """A key that somebody may have made of a secret. Without a `mistake` it is the right one."""
 
@@ -46,7 +46,7 @@ class Key(Struct, frozen=True):
     code: Code = Code.KEY_NOT_DECODED
 
 
-@unshown("body")
+@redacted("body")
 class Message(Struct, frozen=True):
     """What is signed. Without a `mistake` it is made as it should be."""
 

@@ -8,9 +8,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from mercato.webhooks.model import DeliveryStatus
-from mercato.wire import Instant, Wire
+from mercato.wire import Instant, Wire, redacted
 from mercato.wire.cursor import PAGE, Cursor, PageLimit
-from mercato.wire.unshown import unshown
 
 MOST_BODY: Final = 128 * 1024
 """Bytes of a body: no webhook of this service is as long, and every one is hashed some hundred times."""
@@ -89,7 +88,7 @@ class WebhookDeliveryQuery(Wire, frozen=True):
     cursor: Cursor | None = None
 
 
-@unshown("headers", "body", "secrets")
+@redacted("headers", "body", "secrets")
 class ExplainSignatureRequest(Wire):
     """A webhook as it was received: its headers, and its body as text or in base64."""
 

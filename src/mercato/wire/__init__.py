@@ -1,10 +1,19 @@
 """What crosses the wire: the base of every struct, decoding with every fault named, and JSON out."""
 
-from mercato.wire.base import MOST_ENTRIES, Instant, Wire, as_json, instant, parse_instant, parse_uuid
+from mercato.wire.base import (
+    MAX_ENTRIES,
+    Instant,
+    Wire,
+    as_json,
+    instant,
+    parse_instant,
+    parse_uuid,
+    redacted,
+)
 from mercato.wire.decode import Decoder, QueryDecoder
 
 __all__ = [
-    "MOST_ENTRIES",
+    "MAX_ENTRIES",
     "Decoder",
     "Instant",
     "QueryDecoder",
@@ -13,4 +22,5 @@ __all__ = [
     "instant",
     "parse_instant",
     "parse_uuid",
+    "redacted",
 ]

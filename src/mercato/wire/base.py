@@ -1,8 +1,9 @@
-"""The base class of wire structs, and the two scalars that JSON has no type for: instants and ids."""
+"""The base class of wire structs, secrets that no repr shows, and the scalars that JSON has no type for."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Final, dataclass_transform
+from typing import Annotated, Final, TypeVar, dataclass_transform
 from uuid import UUID
 
 import msgspec
@@ -23,6 +24,27 @@ class Wire(msgspec.Struct, metaclass=WireMeta, frozen=True, kw_only=True, rename
     """
 
 
+_StructType = TypeVar("_StructType", bound=type[msgspec.Struct])
+
+
+def redacted(*names: str) -> Callable[[_StructType], _StructType]:
+    """Return a decorator for Structs: these members are `***` in a repr. A dataclass has `field(repr=False)`."""
+
+    def decorate(cls: _StructType) -> _StructType:
+        missing = set(names) - set(cls.__struct_fields__)
+        assert not missing, f"{cls.__name__} has no {missing}"
+
+        def shown(self: msgspec.Struct) -> str:
+            members = ((name, getattr(self, name)) for name in self.__struct_fields__)
+            texts = (f"{name}={'***' if name in names else repr(value)}" for name, value in members)
+            return f"{type(self).__name__}({', '.join(texts)})"
+
+        setattr(cls, "__repr__", shown)  # noqa: B010  # a Struct's own repr is no method that can be overridden
+        return cls
+
+    return decorate
+
+
 Instant = Annotated[
     str,
     msgspec.Meta(
@@ -35,7 +57,7 @@ Instant = Annotated[
 
 as_json: Final = msgspec.json.Encoder().encode
 
-MOST_ENTRIES: Final = 1000
+MAX_ENTRIES: Final = 1000
 """Entries of a list in a request body, where no smaller bound makes sense."""
 
 _RFC3339: Final = re.compile(
@@ -64,7 +86,7 @@ def parse_instant(text: str) -> datetime | None:
             f"{date}T{time[:-2] + '59' if leap else time}.{'999000' if leap else micro}"
             f"{'+00:00' if offset in 'Zz' else offset}"
         )
-        return clock.trimmed(parsed.astimezone(UTC))
+        return clock.truncated(parsed.astimezone(UTC))
     except (ValueError, OverflowError):
         return None
 

@@ -29,7 +29,7 @@ Rule = Callable[[Any], str | Objection | None]
 """Says what is wrong with a value of the right JSON type, of which nothing else is known, or None."""
 
 
-def ruled_by(rule: Rule) -> dict[str, Any]:
+def validator(rule: Rule) -> dict[str, Any]:
     """Return the `extra` of a type whose values have a rule that no type can say.
 
     The walk that lists all faults of a request holds values against it. Who reads a value that was decoded without a

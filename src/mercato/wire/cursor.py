@@ -10,14 +10,14 @@ from msgspec import Meta
 
 from mercato.errors import ValidationFailed
 from mercato.wire.base import Wire
-from mercato.wire.checks import ruled_by
+from mercato.wire.checks import validator
 
 PAGE: Final = 50
 """Entries of a page when the request names no `limit`."""
 
-PAGE_MOST: Final = 100
+MAX_PAGE: Final = 100
 
-PageLimit = Annotated[int, Meta(ge=1, le=PAGE_MOST, description="Entries a page may have.")]
+PageLimit = Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Entries a page may have.")]
 """The query parameter `limit`: `limit: PageLimit = PAGE`."""
 
 NOT_OURS: Final = "cursor is not one that this list gave. Leave it out to start anew."
@@ -71,7 +71,7 @@ Cursor = Annotated[
     str,
     Meta(
         description="The `nextCursor` of the page before; without it, the first page.",
-        extra=ruled_by(lambda text: NOT_OURS if _last(text) is None else None),
+        extra=validator(lambda text: NOT_OURS if _last(text) is None else None),
     ),
 ]
 """The query parameter `cursor`: `cursor: Cursor | None = None`."""

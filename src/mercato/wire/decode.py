@@ -120,7 +120,7 @@ class QueryDecoder(Generic[T]):
         return msgspec.convert(mended, self._kind)
 
 
-def refusal(faults: Sequence[walk.Found], *, is_complete: bool = True) -> Problem:
+def refusal(faults: Sequence[walk.FieldFault], *, is_complete: bool = True) -> Problem:
     """Return the one problem for all faults: 400 when any is of form, else 422.
 
     Not `is_complete`: the search for them ended before the end of the body.

@@ -36,7 +36,7 @@ FILE: Final = Bounds(faults=1000, values=10_000_000, read=10 * 1024**3)
 """For documents that somebody reads on their own machine."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class FieldFault(msgspec.Struct, frozen=True):
     """One fault. `form`: a member is missing or of the wrong JSON type; else the value is not allowed."""
 
     pointer: str | None
@@ -48,7 +48,7 @@ class Checked(NamedTuple):
     """The document, mended where that is exact, and its faults. `values` were looked at."""
 
     document: Any
-    faults: list[Found]
+    faults: list[FieldFault]
     values: int
     is_complete: bool
 
@@ -72,7 +72,7 @@ def check(body: bytes, kind: info.Type, bounds: Bounds = REQUEST) -> Checked:
     return Checked(document, walk.found, walk.values, is_complete=True)
 
 
-def check_texts(texts: Mapping[str, str], kind: info.Type) -> tuple[Any, list[Found]]:
+def check_texts(texts: Mapping[str, str], kind: info.Type) -> tuple[Any, list[FieldFault]]:
     """Return query parameters as the JSON values their types ask for, and every fault in them."""
     assert isinstance(kind, info.StructType)
     walk, out = _Walk(FILE), {}
@@ -106,18 +106,18 @@ def _from_text(text: str, kind: info.Type) -> bytes:
 
 class _Walk:
     def __init__(self, bounds: Bounds) -> None:
-        self.found: list[Found] = []
+        self.found: list[FieldFault] = []
         self.values = 0
         self._read = 0
         self._bounds = bounds
 
     def form(self, pointer: str, message: str) -> None:
-        self._add(Found(pointer, message, form=True))
+        self._add(FieldFault(pointer, message, form=True))
 
     def bad(self, pointer: str, message: str) -> None:
-        self._add(Found(pointer, message, form=False))
+        self._add(FieldFault(pointer, message, form=False))
 
-    def _add(self, fault: Found) -> None:
+    def _add(self, fault: FieldFault) -> None:
         if len(self.found) >= self._bounds.faults:
             raise _BoundReached
         self.found.append(fault)
@@ -281,7 +281,7 @@ class _Walk:
         objection = None if rule is None else rule(value)
         if objection is not None:
             said = Objection(objection) if isinstance(objection, str) else objection
-            self._add(Found(pointer + said.below, said.message, form=said.form))
+            self._add(FieldFault(pointer + said.below, said.message, form=said.form))
 
     def _length(
         self, size: int, kind: info.StrType | info.ListType | info.DictType, pointer: str, name: str, of: str
