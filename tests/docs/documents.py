@@ -1,6 +1,7 @@
 """What the documents are made of: fenced blocks, links and anchors."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,13 +54,26 @@ def links(path: Path) -> list[Link]:
     ]
 
 
-def anchors(path: Path) -> set[str]:
-    """Return the anchors of the headings, as GitHub makes them."""
-    found: dict[str, int] = {}
-    names = set()
-    for title in _HEADING.findall(_FENCE.sub("", path.read_text())):
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading's anchor, as GitHub makes it, and the text up to the next heading, without fenced blocks."""
+
+    anchor: str
+    text: str
+
+
+def sections(path: Path) -> list[Section]:
+    """Return the sections of a page."""
+    counts: Counter[str] = Counter()
+    found = []
+    _, *parts = _HEADING.split(_FENCE.sub("", path.read_text()))
+    for title, text in zip(parts[::2], parts[1::2], strict=True):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).replace("`", "").lower()
         name = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
-        count = found[name] = found.get(name, -1) + 1
-        names.add(name if count == 0 else f"{name}-{count}")
-    return names
+        found.append(Section(f"{name}-{counts[name]}" if counts[name] else name, text))
+        counts[name] += 1
+    return found
+
+
+def anchors(path: Path) -> set[str]:
+    return {section.anchor for section in sections(path)}

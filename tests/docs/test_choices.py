@@ -1,52 +1,79 @@
-"""What the specification leaves open is where the table says: each file is there, and defines what is to be changed."""
+"""A choice that the specification leaves open stands beside its feature, names its code, and is in the index."""
 
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.docs.documents import ROOT
+from tests.docs.documents import ROOT, documents, links, sections, shown
 
 from mercato.settings import PREFIX, Settings
 
 CODE = ROOT / "src/mercato"
+INDEX = ROOT / "docs/choices.md"
+
+_NOTE = re.compile(r"^<sub>Code: (.+?)</sub>$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"`([\w/.]+)`(?:\s+\(([^)]*)\))?")
 
 
-class Row(NamedTuple):
-    behaviour: str
-    files: list[Path]
+class Named(NamedTuple):
+    """A file that a section names in its note, with the names it defines."""
+
+    path: Path
     names: list[str]
 
 
-def rows() -> list[Row]:
-    lines = (ROOT / "docs/choices.md").read_text().splitlines()
-    cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+class Choice(NamedTuple):
+    """A section that ends with a note of its code."""
+
+    page: Path
+    anchor: str
+    files: list[Named]
+
+    @property
+    def target(self) -> str:
+        """The link to the section from beside the index."""
+        return f"{self.page.relative_to(INDEX.parent)}#{self.anchor}"
+
+
+def choices() -> list[Choice]:
     return [
-        Row(behaviour, *([CODE / file for file in quoted(where)], quoted("".join(how))))
-        for behaviour, where, *how in cells[1:]
+        Choice(page, section.anchor, files_in(note))
+        for page in documents()
+        for section in sections(page)
+        for note in _NOTE.findall(section.text)
     ]
 
 
-def quoted(text: str) -> list[str]:
-    return re.findall(r"`([^`]+)`", text)
+def files_in(note: str) -> list[Named]:
+    return [Named(CODE / file, re.findall(r"`(\w+)`", names)) for file, names in _FILE.findall(note)]
 
 
-def texts(place: Path) -> str:
-    return "".join(file.read_text() for file in ([place] if place.is_file() else place.glob("*.py")))
+def source(path: Path) -> str:
+    return "".join(file.read_text() for file in ([path] if path.is_file() else path.glob("*.py")))
 
 
-def test_it_has_rows() -> None:
-    assert len(rows()) > 100
+def defines(path: Path, name: str) -> bool:
+    if name.startswith(PREFIX):
+        return name.removeprefix(PREFIX).lower() in Settings.__struct_fields__
+    definition = rf"^\s*(async def |def |class )?{re.escape(name)}\b[:=\[( ]"
+    return re.search(definition, source(path), re.MULTILINE) is not None
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row.behaviour[:60])
-def test_what_is_to_be_changed_is_in_the_files_that_are_named(row: Row) -> None:
-    assert row.files
-    assert [file for file in row.files if not file.exists()] == []
-    text = "".join(map(texts, row.files))
-    for name in row.names:
-        if name.startswith(PREFIX):
-            assert name.removeprefix(PREFIX).lower() in Settings.__struct_fields__
-            continue
-        bare = re.escape(name.removesuffix("(…)"))
-        assert re.search(rf"^\s*(async def |def |class )?{bare}\b[:=\[( ]", text, re.MULTILINE), name
+@pytest.mark.parametrize("choice", choices(), ids=lambda choice: choice.target)
+def test_a_choice_names_files_that_exist_and_define_its_names(choice: Choice) -> None:
+    assert choice.files
+    assert [shown(file.path) for file in choice.files if not file.path.exists()] == []
+    assert [name for file in choice.files for name in file.names if not defines(file.path, name)] == []
+
+
+def test_the_index_lists_every_choice_and_nothing_else() -> None:
+    listed = [link.target for link in links(INDEX)]
+    assert sorted(set(listed)) == sorted(listed)
+    assert set(listed) == {choice.target for choice in choices()}
+
+
+def test_every_code_note_is_read() -> None:
+    """A note that is misspelt would not be checked."""
+    begun = [re.findall(r"^<sub>Code:", page.read_text(), re.MULTILINE) for page in documents()]
+    assert sum(map(len, begun)) == len(choices()) > 50
