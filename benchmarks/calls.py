@@ -28,10 +28,8 @@ from benchmarks.load import Server, bare, encoded, environment
 from benchmarks.trade import CARTS, PLACE, VALIDATE, YES, Trade, storefront
 from mercato.db.migrate import migrate
 from mercato.db.url import database_url
-from mercato.runtime import running
 from mercato.settings import load
-from mercato.web.app import application
-from mercato.web.server import serving
+from mercato.web.local import local_service
 
 ROOT = str(Path(mercato.__file__).parent)
 REQUESTS = 20
@@ -74,8 +72,8 @@ def served() -> Iterator[Server]:
 
         async def serve() -> None:
             await migrate(database_url(settings))
-            async with running(settings) as app, serving(application(app)) as base:
-                listening.put_nowait(urlsplit(base).port)
+            async with local_service(settings) as service:
+                listening.put_nowait(urlsplit(service.base).port)
                 ready.set()
                 await stop.wait()
 

@@ -13,13 +13,12 @@ from aiohttp import web
 
 from mercato import clock
 from mercato.clock import Clock
-from mercato.partners import accounts
 from mercato.partners.accounts import NewPartner
 from mercato.partners.model import PartnerKind
-from mercato.runtime import Runtime, running
 from mercato.settings import Secret, Settings
-from mercato.web.app import application
-from mercato.web.server import serving
+from mercato.testing.caller import Answer, Caller
+from mercato.testing.server import app_of, listening
+from mercato.web.local import LocalService, local_service
 
 ITEM = "0190f5fe-7e3b-7ccc-8000-00000000000a"
 CATALOG = {
@@ -29,36 +28,14 @@ CATALOG = {
 }
 
 
-@dataclass
-class Reply:
-    """An answer, read to its end."""
-
-    status: int
-    headers: Any
-    body: bytes
-
-    def json(self) -> Any:
-        return json.loads(self.body)
+Reply = Answer
 
 
-@dataclass
-class Client:
-    """A partner's HTTP client with its key."""
-
-    base: str
-    key: str | None
-    session: aiohttp.ClientSession
+class Client(Caller):
+    """A partner's HTTP client with its key; options and errors are aiohttp's."""
 
     async def call(self, method: str, path: str, body: Any = None, **options: Any) -> Reply:
-        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        headers |= options.pop("headers", {})
-        if isinstance(body, bytes):
-            options["data"] = body
-            headers.setdefault("Content-Type", "application/json")
-        elif body is not None:
-            options["json"] = body
-        async with self.session.request(method, self.base + path, headers=headers, **options) as reply:
-            return Reply(reply.status, reply.headers, await reply.read())
+        return await self.send(method, path, body, **options)
 
     async def get(self, path: str, **options: Any) -> Reply:
         return await self.call("GET", path, **options)
@@ -92,9 +69,6 @@ class Merchant:
 @asynccontextmanager
 async def merchant() -> AsyncIterator[Merchant]:
     """Run a merchant's web server on a free loopback port."""
-    app = web.Application()
-    # A handler that a failed test has left hanging is not waited for.
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     here = Merchant("")
 
     async def answer(request: web.Request, body: bytes) -> web.StreamResponse:
@@ -122,36 +96,23 @@ async def merchant() -> AsyncIterator[Merchant]:
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
         return web.Response(body=body, content_type="application/json")
 
-    app.router.add_route("*", "/{tail:.*}", serve)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
-    here.base = f"http://127.0.0.1:{port}"
-    try:
+    # A handler that a failed test has left hanging is not waited for.
+    async with listening(app_of(serve), closing=1) as here.base:
         yield here
-    finally:
-        await runner.cleanup()
 
 
 @dataclass
-class Service:
+class Service(LocalService):
     """A running service, its base URL, and ways to become a partner of it."""
 
-    app: Runtime
-    base: str
     session: aiohttp.ClientSession
 
     async def partner(
         self, kind: PartnerKind = PartnerKind.COMMERCE, **options: Any
     ) -> tuple[NewPartner, Client]:
         """Make a partner; the client has its Commerce key, or its marketfront key if it has no other."""
-        options.setdefault("name", f"Test {clock.new_id()}")
-        async with self.app.db.write() as tx:
-            made = await accounts.create_partner(tx, self.app.vault, kind=kind, **options)
-        key = made.commerce_key or made.marketfront_key
-        assert key is not None
-        return made, Client(self.base, key.text, self.session)
+        made = await self.create_partner(options.pop("name", f"Test {clock.new_id()}"), kind, **options)
+        return made, Client(self.base, made.key, self.session)
 
     def anonymous(self) -> Client:
         return Client(self.base, None, self.session)
@@ -204,9 +165,5 @@ async def service(
     """Run the whole service over a migrated database; `works` says whether background work is done here."""
     options = {"allow_private_networks": True, "rate_limits": False} | settings
     made = Settings(database_url=Secret(database_url), data_dir=data_dir, **options)
-    async with (
-        running(made, now=now, works=works) as app,
-        serving(application(app), host="127.0.0.1", port=0) as base,
-        aiohttp.ClientSession() as session,
-    ):
-        yield Service(app, base, session)
+    async with local_service(made, now=now, works=works) as here, aiohttp.ClientSession() as session:
+        yield Service(here.app, here.base, session)

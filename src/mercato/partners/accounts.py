@@ -51,6 +51,11 @@ class NewPartner(Struct, frozen=True):
     signing_secret: str
 
     @property
+    def key(self) -> str:
+        """Return the text of the only key, or of the Commerce key of a partner with both."""
+        return self.keys[0].text
+
+    @property
     def commerce_key(self) -> NewKey | None:
         return self._key(Surface.COMMERCE)
 

@@ -1,14 +1,19 @@
 """A partner's HTTP client: a key, JSON in and out, every answer read to its end."""
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, Final, Self
 
 import aiohttp
+from multidict import CIMultiDictProxy
 
 TIMEOUT: Final = aiohttp.ClientTimeout(total=30)
+
+POLL: Final = 0.1
+"""Seconds between two reads of a resource that is waited for."""
 
 _SHOWN: Final = 200
 """Characters of an answer without a problem that are shown."""
@@ -23,7 +28,7 @@ class NoAnswerError(ServiceError):
 
 
 class RefusedError(ServiceError):
-    """The service said no."""
+    """The service refused."""
 
     def __init__(self, what: str, answer: "Answer") -> None:
         advice = _ADVICE.get(answer.status)
@@ -43,7 +48,7 @@ class Answer:
     """An answer of the service; header names in any case."""
 
     status: int
-    headers: Mapping[str, str] = field(repr=False)
+    headers: CIMultiDictProxy[str] = field(repr=False)
     body: bytes = field(repr=False)
 
     def json(self) -> Any:
@@ -53,10 +58,20 @@ class Answer:
     def problem(self) -> Mapping[str, Any]:
         """Return the problem in the body, an empty one if there is none."""
         try:
-            said = self.json()
+            value = self.json()
         except ValueError:
             return {}
-        return said if isinstance(said, dict) and "title" in said else {}
+        return value if isinstance(value, dict) and "title" in value else {}
+
+    @property
+    def code(self) -> str | None:
+        """Return the errorCode of a problem."""
+        return self.problem().get("errorCode")
+
+    @property
+    def is_retryable(self) -> bool:
+        """Tell whether a problem says that the same request may succeed later."""
+        return self.problem().get("retryable") is True
 
     def words(self) -> str:
         """Return the status, and what a problem says."""
@@ -75,12 +90,12 @@ class Answer:
             raise RefusedError(what, self) from None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Caller:
-    """Calls the service as one partner. Raises NoAnswerError when nothing answers."""
+    """Calls the service as one partner, or with no key as nobody. Raises NoAnswerError when nothing answers."""
 
     base: str
-    key: str = field(repr=False)
+    key: str | None = field(repr=False)
     session: aiohttp.ClientSession = field(repr=False)
 
     def with_key(self, key: str) -> Self:
@@ -89,38 +104,51 @@ class Caller:
 
     async def get(self, path: str, **headers: str) -> Answer:
         """GET a path of the service; a header's name is written with underscores."""
-        return await self.call("GET", path, None, _written(headers))
+        return await self.call("GET", path, headers=_named(headers))
 
     async def post(self, path: str, body: Any = None, **headers: str) -> Answer:
         """POST a JSON body, or none; a header's name is written with underscores."""
-        return await self.call("POST", path, body, _written(headers))
+        return await self.call("POST", path, body, headers=_named(headers))
 
     async def put(self, path: str, body: Any, **headers: str) -> Answer:
         """PUT a JSON body; a header's name is written with underscores."""
-        return await self.call("PUT", path, body, _written(headers))
+        return await self.call("PUT", path, body, headers=_named(headers))
 
-    async def call(self, method: str, path: str, body: Any, named: Mapping[str, str]) -> Answer:
-        """Send a request with these headers and the key."""
-        headers = {"Authorization": f"Bearer {self.key}", **named}
-        url = self.base.rstrip("/") + path
+    async def until(self, path: str, done: Callable[[Any], bool], what: str, *, poll: float = POLL) -> Any:
+        """GET a resource until it is done, and return it; bound the time outside. `what` is said when refused."""
+        while True:
+            value = (await self.get(path)).expect(HTTPStatus.OK, what)
+            if done(value):
+                return value
+            await asyncio.sleep(poll)
+
+    async def call(self, method: str, path: str, body: Any = None, **options: Any) -> Answer:
+        """Send a request with the key; options are `send`'s. Raises NoAnswerError."""
         try:
-            async with self.session.request(
-                method, url, json=body, headers=headers, timeout=TIMEOUT
-            ) as reply:
-                return Answer(reply.status, reply.headers, await reply.read())
+            return await self.send(method, path, body, **{"timeout": TIMEOUT} | options)
         except aiohttp.ClientConnectorError:
-            raise NoAnswerError(
-                f"Nothing answers at {self.base}. Is it running? Start one with: mercato serve"
-            ) from None
+            why = f"Nothing answers at {self.base}. Is it running? Start one with: mercato serve"
         except aiohttp.InvalidURL:
-            raise NoAnswerError(
-                f"{self.base} is no URL of a service. Write it as http://127.0.0.1:8000"
-            ) from None
+            why = f"{self.base} is no URL of a service. Write it as http://127.0.0.1:8000"
         except TimeoutError:
-            raise NoAnswerError(f"{self.base} did not answer within {TIMEOUT.total:g} s.") from None
-        except aiohttp.ClientError as error:
-            raise NoAnswerError(f"{self.base} broke off: {type(error).__name__}.") from None
+            why = f"{self.base} did not answer within {TIMEOUT.total:g} s."
+        except (aiohttp.ClientError, OSError) as error:
+            why = f"{self.base} broke off: {type(error).__name__}."
+        raise NoAnswerError(why)
+
+    async def send(self, method: str, path: str, body: Any = None, **options: Any) -> Answer:
+        """Send a request with the key: bytes as they are, any other body as JSON. Options and errors are aiohttp's."""
+        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        headers |= options.pop("headers", {})
+        if isinstance(body, bytes):
+            headers.setdefault("Content-Type", "application/json")
+            options["data"] = body
+        elif body is not None:
+            options["json"] = body
+        url = self.base.rstrip("/") + path
+        async with self.session.request(method, url, headers=headers, **options) as reply:
+            return Answer(reply.status, reply.headers, await reply.read())
 
 
-def _written(headers: Mapping[str, str]) -> dict[str, str]:
+def _named(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.replace("_", "-"): text for name, text in headers.items()}
