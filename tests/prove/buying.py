@@ -8,10 +8,13 @@ from typing import Any, Final
 from uuid import UUID
 
 from tests.prove.books import Asked, Shop, StorefrontBook
-from tests.prove.calls import Answer, Partner
+from tests.prove.calls import Partner
 from tests.prove.documents import DISHES, EXTRA, item_id
-from tests.prove.merchants import DECLINED, FAILS_ONCE
+from tests.prove.doubles import FAILS_ONCE
 from tests.prove.selling import redeliver
+
+from mercato.testing import DECLINED_CARD
+from mercato.testing.caller import Answer
 
 ORDERS: Final = "/v1/marketfront/orders"
 STORES: Final = "/v1/marketfront/stores"
@@ -70,7 +73,7 @@ class Buying:
             times = 2 if me.chance.random() < _TWICE_AT_ONCE else 1
             answers = await asyncio.gather(*(self.ask_once(me, key) for _ in range(times)))
             # A refusal leaves the key free: a request beside it may have made an order, or still make one.
-            open_ones = [answer for answer in answers if answer is None or answer.retryable]
+            open_ones = [answer for answer in answers if answer is None or answer.is_retryable]
             if not open_ones:
                 return
             await me.pause(open_ones[0])
@@ -84,7 +87,7 @@ class Buying:
         told = answer.json().get("orderId")
         if told is not None and answer.code != "ORDER_ALREADY_PLACED":
             asked.told.add(told)
-        if not answer.retryable:
+        if not answer.is_retryable:
             asked.finals.append((answer.status, answer.body))
         return answer
 
@@ -116,7 +119,7 @@ def _order(me: Partner, shop: Shop, store: Any, key: str) -> dict[str, Any]:
     }
     draw = me.chance.random()
     if draw < 1 / 2:
-        card = DECLINED if draw < 0.03 else FAILS_ONCE if draw < 0.06 else f"tok_{key}"  # shares
+        card = DECLINED_CARD if draw < 0.03 else FAILS_ONCE if draw < 0.06 else f"tok_{key}"  # shares
         order["payment"] = {"type": "cardOnFile", "cardToken": card, "processorType": "prove"}
     return order
 

@@ -8,36 +8,12 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import aiohttp
-import msgspec
 from tests.prove.processes import Fleet
 
-TIMEOUT: Final = aiohttp.ClientTimeout(total=20)
+from mercato.testing.caller import Answer, Caller, NoAnswerError
 
 LONGEST_WAIT: Final = 1.0
 """Seconds between two tries at most, whatever the service asks for: impatience makes more races."""
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """What the service said."""
-
-    status: int
-    body: bytes
-
-    def json(self) -> Any:
-        """Return the body's value, None for an empty body."""
-        return msgspec.json.decode(self.body) if self.body else None
-
-    @property
-    def code(self) -> str | None:
-        """Return the errorCode of a problem."""
-        said = self.json() if self.status >= HTTPStatus.BAD_REQUEST else None
-        return said.get("errorCode") if isinstance(said, dict) else None
-
-    @property
-    def retryable(self) -> bool:
-        """Tell whether the service says that the same request may end otherwise."""
-        said = self.json() if self.status >= HTTPStatus.BAD_REQUEST else None
-        return isinstance(said, dict) and bool(said.get("retryable"))
 
 
 @dataclass(slots=True)
@@ -64,14 +40,10 @@ class Partner:
         """Send a request to any server; None when no answer came."""
         base = await self.calls.fleet.base()
         self.calls.sent += 1
-        named = {"Authorization": f"Bearer {self.key}"}
-        named |= {name.replace("_", "-"): value for name, value in headers.items()}
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
-            async with self.calls.session.request(
-                method, base + path, json=body, headers=named, timeout=TIMEOUT
-            ) as reply:
-                answer = Answer(reply.status, await reply.read())
-        except (aiohttp.ClientError, TimeoutError, OSError):
+            answer = await Caller(base, self.key, self.calls.session).call(method, path, body, headers=named)
+        except NoAnswerError:
             return None
         self.calls.answered += 1
         if answer.status == HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -82,7 +54,7 @@ class Partner:
         """Send a request until it is answered with something that a repeat would not change."""
         while True:
             answer = await self.once(method, path, body, **headers)
-            if answer is not None and not answer.retryable:
+            if answer is not None and not answer.is_retryable:
                 return answer
             await self.pause(answer)
 

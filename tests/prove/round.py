@@ -2,29 +2,24 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Final
 
 import aiohttp
-from aiohttp import web
 from tests.prove import reading
 from tests.prove.books import Books, MerchantBook, ServiceBook, Shop, StorefrontBook
 from tests.prove.buying import Buying
 from tests.prove.calls import Calls, Partner
 from tests.prove.compare import compare
-from tests.prove.merchants import Merchants
+from tests.prove.doubles import FaultyMerchant, FaultyStorefront
 from tests.prove.model import Counts, Violation
-from tests.prove.moods import Moods
 from tests.prove.processes import Fleet, Program, ask
 from tests.prove.selling import Selling
-from tests.prove.storefronts import Storefront
 
 from mercato.db.engine import Database
-from mercato.testing.inbox import Inbox
 
 SHOPS: Final = ("a-1", "a-2", "b-1", "b-2")
 CUSTOMERS: Final = 8
@@ -100,18 +95,6 @@ async def run(plan: Plan) -> Result:
         return day.result(service, seconds=monotonic() - began)
 
 
-@asynccontextmanager
-async def _listening(app: web.Application) -> AsyncIterator[str]:
-    """Run a web server on a free loopback port; its address is given."""
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0, backlog=512).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
-
-
 class _Day:
     """Everybody who takes part in a round."""
 
@@ -121,20 +104,16 @@ class _Day:
         if plan.url is not None:
             self.settings |= {"MERCATO_DATABASE_URL": plan.url}
         self.closing = asyncio.Event()
-        self.moods = Moods(self._chance("moods"))
         self.fleet = Fleet(self._programs(), self._chance("kills"))
         self.calls = Calls(self.fleet, session)
         self.merchants = MerchantBook({name: Shop(name, "ab".index(name[0])) for name in SHOPS})
         self.shops = list(self.merchants.shops.values())
-        self.server = Merchants(
-            self.merchants,
-            self.moods,
-            self._chance("merchants"),
-            on_taken=self._taken,
-        )
-        self.storefront = Storefront(StorefrontBook(), self.moods)
-        self.selling = Selling(self.merchants, self.server, [], self.closing)
-        self.buying = Buying(self.storefront.book, self.shops, self.closing)
+        self.doubles = [
+            FaultyMerchant(self.merchants, self._chance(f"merchant {name}"), self._taken) for name in "ab"
+        ]
+        self.storefront = FaultyStorefront(StorefrontBook(), self._chance("storefront"))
+        self.selling = Selling(self.merchants, self.doubles, [], self.closing)
+        self.buying = Buying(self.storefront.records, self.shops, self.closing)
         self.front_key = ""
         self.stuck: list[str] = []
         """What was not finished by itself."""
@@ -158,21 +137,19 @@ class _Day:
 
     async def prepare(self, stack: AsyncExitStack) -> None:
         """Run the partners' servers and make the partners."""
-        self.server.base = await stack.enter_async_context(_listening(self.server.application()))
-        self.storefront.base = await stack.enter_async_context(_listening(self.storefront.application()))
-        url = f"{self.storefront.base}/events"
+        for double in (*self.doubles, self.storefront):
+            await stack.enter_async_context(double)
+        url = self.storefront.event_url
         # The first makes the database.
         makes = [await self._partner("a", "commerce", "--webhook-token", "t")]
         makes += await asyncio.gather(
             self._partner("b", "commerce", "--webhook-token", "t"),
             self._partner("front", "marketfront", "--event-url", url),
         )
-        for name, made in zip(("a", "b"), makes[:2], strict=True):
-            inbox = Inbox()
-            inbox.trust(made["signingSecret"])
-            self.server.inboxes.append(inbox)
+        for double, made in zip((*self.doubles, self.storefront), makes, strict=True):
+            double.trust(made["signingSecret"])
+        for name, made in zip("ab", makes[:2], strict=True):
             self.selling.partners.append(Partner(self.calls, made["commerceKey"], self._chance(name)))
-        self.storefront.inbox.trust(makes[2]["signingSecret"])
         self.front_key = makes[2]["marketfrontKey"]
 
     async def _partner(self, name: str, kind: str, *options: str) -> dict[str, str]:
@@ -191,7 +168,8 @@ class _Day:
         customers = [self.customer(f"customer {number}") for number in range(CUSTOMERS)]
         at_work += [group.create_task(self.buying.run(customer)) for customer in customers]
         await self._kill()
-        self.moods.heal()
+        for double in (*self.doubles, self.storefront):
+            double.heal()
         self.closing.set()
         try:
             async with asyncio.timeout(REST_SECONDS):
@@ -236,7 +214,7 @@ class _Day:
         me = self.customer("last")
         with suppress(TimeoutError):
             async with asyncio.timeout(REST_SECONDS):
-                for key in self.storefront.book.keys:
+                for key in self.storefront.records.keys:
                     await self.buying.settle(me, key)
                     await self.buying.ask_once(me, key)
         await self.rest(db)
@@ -255,7 +233,7 @@ class _Day:
         noticed += [Violation("stuck", "was not finished by itself", stuck) for stuck in self.stuck]
         noticed += [Violation("differs", "a process ended by itself", odd) for odd in self.fleet.odd_ends]
         books = Books(
-            service=service, merchants=self.merchants, storefront=self.storefront.book, noticed=noticed
+            service=service, merchants=self.merchants, storefront=self.storefront.records, noticed=noticed
         )
         orders = service.orders.values()
         counts = Counts(
@@ -265,7 +243,7 @@ class _Day:
             operations=self.calls.sent,
             orders=len(orders),
             cancelled=sum(order.state == "cancelled" for order in orders),
-            webhooks=self.server.webhooks + self.storefront.webhooks,
+            webhooks=sum(one.inbox.came for one in (*self.doubles, self.storefront)),
             runs=len(service.runs),
             seconds=seconds,
         )

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tests.prove.books import MerchantBook, Shop
 from tests.prove.calls import Partner
-from tests.prove.merchants import Merchants
+from tests.prove.doubles import FaultyMerchant
 
 ONBOARDING: Final = "/v1/commerce/onboarding/stores"
 STORES: Final = "/v1/commerce/stores"
@@ -25,7 +25,7 @@ class Selling:
     """The merchants' side of the workload, until `closing` is set."""
 
     book: MerchantBook
-    server: Merchants
+    doubles: list[FaultyMerchant]
     partners: list[Partner]
     closing: asyncio.Event
     odd: list[str] = field(default_factory=list)
@@ -46,12 +46,14 @@ class Selling:
         await self._pause(me, shop, paused=False)
 
     async def _open(self, me: Partner, shop: Shop) -> None:
+        double = self.doubles[shop.merchant]
+        double.publish(shop)
         body = {
             "partnerStoreId": shop.name,
             "name": f"Store {shop.name}",
             "address": {"street": "1 Main St", "city": "Springfield", "postalCode": "62701", "country": "US"},
-            "catalogCallbackUrl": self.server.catalog_url(shop, fixed=False),
-            "webhookUrl": self.server.webhook_url(shop),
+            "catalogCallbackUrl": double.url + double.catalog_path(shop, is_fixed=False),
+            "webhookUrl": double.webhook_url,
         }
         answer = await me.until_final("POST", ONBOARDING, body)
         # The answer to an earlier try may have been lost: then the name is taken, and it says by what.
@@ -87,10 +89,12 @@ class Selling:
         if me.chance.random() < 1 / 8:
             shop.broken.add(shop.version + 1)
         shop.version += 1
+        self.doubles[shop.merchant].publish(shop)
         await self._notify(me, shop)
 
     async def _notify(self, me: Partner, shop: Shop) -> None:
-        url = self.server.catalog_url(shop, fixed=me.chance.random() < 1 / 2)
+        double = self.doubles[shop.merchant]
+        url = double.url + double.catalog_path(shop, is_fixed=me.chance.random() < 1 / 2)
         path = f"/v1/commerce/catalogset-notification?storeId={shop.store_id}"
         answer = await me.until_final("POST", path, {"callbackUrl": url})
         if answer.status == _ACCEPTED:
@@ -122,7 +126,7 @@ class Selling:
     def _cooked(self, task: asyncio.Task[None]) -> None:
         self._cooking.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.odd.append(f"a kitchen broke: {error!r}")
+            self.odd.append(f"work on an order broke: {error!r}")
 
     async def _cook(self, order_id: str) -> None:
         taken = self.book.orders[order_id]

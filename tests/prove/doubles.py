@@ -1,0 +1,158 @@
+"""The partners' servers: the doubles of `mercato.testing`, faulty by chance; they write down all that they get."""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from aiohttp import web
+from tests.prove.books import Event, Mail, MerchantBook, Shop, StorefrontBook, Taken, digest
+from tests.prove.documents import document
+
+from mercato.testing import Double, Entry, MerchantDouble, Received, Reply, StorefrontDouble
+from mercato.testing.acts import DROP, HONEST, STATUS, Act
+
+FAILS_ONCE: Final = "tok_fails_once"
+"""A card token that is declined at the first time."""
+
+SILENT: Final = 0.06
+"""The share of orders that a store never answers, though it may have written them down."""
+
+FAILURES: Final = ("500 2%", "503 1%", "429 1%", "404 1%", "drop 5%")
+SLOW: Final = ("slow:0.3 3%", "slow:1.1 3%")
+"""What goes wrong at an operation, and after it."""
+
+_LATE: Final = 0.06
+"""The share of webhooks that are taken up after a while."""
+
+
+class FaultyDouble(Double):
+    """Fails by chance until `heal`. What was not acknowledged has not happened: it has to come again."""
+
+    mail: Mail
+    chance: random.Random
+    _failed: set[str]
+    _healed = False
+
+    def prepare(self, mail: Mail, chance: random.Random) -> None:
+        """Set what every receiver has."""
+        self.mail, self.chance, self._failed = mail, chance, set()
+
+    def heal(self) -> None:
+        """Behave from now on."""
+        self._healed = True
+        for operation in self.operations:
+            self.behaviour.clear(operation)
+
+    async def take(self, request: web.Request) -> web.StreamResponse:
+        if not self._healed:
+            is_late = self.chance.random() < _LATE
+            await asyncio.sleep(self.chance.uniform(0.1, 1.2) if is_late else self.chance.uniform(0, 0.05))
+        return await super().take(request)
+
+    def refuse(self, webhook: Received) -> Reply:
+        self.mail.forged.append(f"{webhook.path} {webhook.webhook_id}: {webhook.fault}")
+        return super().refuse(webhook)
+
+    def draw(self, operation: str, webhook: Received) -> Act:
+        """Fail only at the first time that an event comes: a second failure waits half a minute."""
+        self.mail.note(webhook.webhook_id, webhook.body)
+        if webhook.webhook_id in self._failed:
+            return HONEST
+        self._failed.add(webhook.webhook_id)
+        return super().draw(operation, webhook)
+
+    def failure(self, act: Act) -> Reply | None:
+        return Reply(503) if act.name == DROP else super().failure(act)
+
+
+class FaultyStorefront(FaultyDouble, StorefrontDouble):
+    """Writes every event down that it acknowledges."""
+
+    def __init__(self, book: StorefrontBook, chance: random.Random) -> None:
+        super().__init__(behaviour=[f"event {one}" for one in FAILURES], seed=chance.getrandbits(32))
+        self.prepare(book.mail, chance)
+        self.records = book
+
+    def keep(self, webhook: Received) -> None:
+        super().keep(webhook)
+        data = webhook.json()["data"]
+        order = data["order"]
+        event = Event(webhook.webhook_id, digest(webhook.body), order["state"], order["status"])
+        self.records.events[data["orderId"]][data["sequence"]].add(event)
+
+
+class FaultyMerchant(FaultyDouble, MerchantDouble):
+    """Takes orders for its stores. `on_taken` is called with each order that was written down."""
+
+    def __init__(self, book: MerchantBook, chance: random.Random, on_taken: Callable[[str], None]) -> None:
+        lines = [f"{name} {one}" for name in ("catalog-sync", "order-cancelled") for one in FAILURES]
+        lines += [f"{name} {one}" for name in ("validate", "place", "catalog") for one in (*FAILURES, *SLOW)]
+        super().__init__(behaviour=lines, seed=chance.getrandbits(32))
+        self.prepare(book.mail, chance)
+        self.records = book
+        self._on_taken = on_taken
+        self._unpaid: set[str] = set()
+
+    def publish(self, shop: Shop) -> None:
+        """Host the shop's newest catalog, under an address of its own and where the newest always is."""
+        body = document(shop.name, shop.version, broken=shop.version in shop.broken)
+        for is_fixed in (True, False):
+            self.host(self.catalog_path(shop, is_fixed=is_fixed), body)
+
+    def catalog_path(self, shop: Shop, *, is_fixed: bool) -> str:
+        """Return where the newest catalog is."""
+        return f"/catalogs/{shop.name}/{shop.version if is_fixed else 'current'}"
+
+    def draw(self, operation: str, webhook: Received) -> Act:
+        if operation not in {"validate", "place"}:
+            return super().draw(operation, webhook)
+        act = self.behaviour.next(operation)
+        if operation == "place":
+            self.mail.note(webhook.webhook_id, webhook.body)
+            if act.name in {STATUS, DROP} and self._heads():
+                self.answer_place(webhook, act)  # written down, though the service isn't told
+            known = self.records.orders.get(webhook.webhook_id)
+            if known is not None and known.silent and self._heads():
+                return Act(DROP)
+        return act
+
+    def answer_place(self, webhook: Received, act: Act) -> Reply:
+        reply = super().answer_place(webhook, act)
+        return Reply(503) if self.records.orders[webhook.webhook_id].silent else reply
+
+    def keep(self, webhook: Received, entry: Entry, act: Act) -> None:
+        super().keep(webhook, entry, act)
+        taken = self.records.orders[webhook.webhook_id] = Taken(
+            store=entry.data["partnerStoreId"],
+            accepted=entry.taken,
+            answer=(entry.status, entry.answer),
+            number=entry.answer.get("partnerOrderId"),
+            silent=entry.taken and self.chance.random() < SILENT,
+        )
+        if taken.accepted and not taken.silent:
+            self._on_taken(webhook.webhook_id)
+
+    def next_number(self) -> str:
+        return f"N-{len(self.records.orders) + 1}"
+
+    def sub_total_of(self, order: Mapping[str, Any]) -> None:
+        """Take any price: a catalog may have changed since."""
+
+    def payment_faults(self, data: Mapping[str, Any]) -> list[dict[str, Any]]:
+        card = (data.get("payment") or {}).get("cardToken")
+        key = data["order"]["customer"]["partnerUserId"]
+        if card == FAILS_ONCE and key not in self._unpaid:
+            self._unpaid.add(key)
+            return [{"code": "PAYMENT_FAILED", "message": "Again."}]
+        return super().payment_faults(data)
+
+    def take_event(self, event: Any) -> None:
+        data = event["data"]
+        if event["type"] == "order.cancelled":
+            self.records.cancelled.add(data["orderId"])
+        else:
+            self.records.synced[data["catalogIngestId"]] = data["status"]
+
+    def _heads(self) -> bool:
+        return self.chance.random() < 1 / 2
