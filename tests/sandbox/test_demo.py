@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 from mercato.cli.demo import demo
-from mercato.sandbox import trust
-from mercato.sandbox.day import end_of_pause
+from mercato.sandbox import merchant
+from mercato.sandbox.merchant import end_of_pause
 from mercato.sandbox.proofs import ProofFailed, Proofs
 from mercato.sandbox.scene import Scene
 from mercato.sandbox.story import CHAPTERS
@@ -175,7 +175,7 @@ async def ends_interrupted(process: asyncio.subprocess.Process, directory: Path)
 def test_a_claim_that_does_not_hold_is_named_and_ends_it_with_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(trust, "RUNS", 4)
+    monkeypatch.setattr(merchant, "RUNS", 4)
     assert demo() == 1
     text = capsys.readouterr().out
     assert " FAIL " in text
@@ -193,7 +193,7 @@ def test_a_claim_of_the_storefronts_half_that_does_not_hold_ends_it_with_1_too(
 def test_an_unexpected_answer_is_a_claim_that_does_not_hold(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("mercato.sandbox.opening.ONBOARDING", "/v1/nowhere")
+    monkeypatch.setattr("mercato.sandbox.merchant.ONBOARDING", "/v1/nowhere")
     assert demo() == 1
     assert "Not proved: A store is registered: 404" in capsys.readouterr().out
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
@@ -41,13 +42,17 @@ async def tell(
     data = {"order": order()} | data
     value = {"type": f"order.{operation}", "data": {"orderId": order_id} | data}
     body = json.dumps(value).encode()
-    headers = signed(body, order_id, secret=secret)
+    return await deliver(f"{url}/{operation}", body, signed(body, order_id, secret=secret))
+
+
+async def deliver(url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, Any]:
+    """POST a body; return the status, and the value of the answer, or its text, or None without any."""
     async with (
         aiohttp.ClientSession() as session,
-        session.post(f"{url}/{operation}", data=body, headers=headers) as reply,
+        session.post(url, data=body, headers=headers) as reply,
     ):
         text = await reply.text()
         try:
-            return reply.status, json.loads(text)
+            return reply.status, json.loads(text) if text else None
         except ValueError:
             return reply.status, text

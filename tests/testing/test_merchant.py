@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
+from tests.testing.calls import OLD_SECRET, SECRET, deliver
 
-from mercato.outbound.signing import new_secret, webhook_headers
+from mercato.outbound.signing import webhook_headers
 from mercato.testing import MerchantDouble
 
-SECRET = new_secret(lambda count: b"\x07" * count)
-OLD_SECRET = new_secret(lambda count: b"\x08" * count)
 BODY = b'{"type":"catalog.sync.succeeded","data":{}}'
 
 
@@ -36,11 +35,8 @@ def signed(
     )
 
 
-async def delivered(
-    shop: MerchantDouble, session: aiohttp.ClientSession, body: bytes, headers: dict[str, str]
-) -> int:
-    async with session.post(f"{shop.webhook_url}/catalog-sync", data=body, headers=headers) as reply:
-        return reply.status
+async def delivered(shop: MerchantDouble, body: bytes, headers: dict[str, str]) -> int:
+    return (await deliver(f"{shop.webhook_url}/catalog-sync", body, headers))[0]
 
 
 async def test_a_hosted_document_has_an_etag_that_changes_with_it(
@@ -65,10 +61,8 @@ async def test_what_is_not_hosted_is_404(shop: MerchantDouble, session: aiohttp.
     assert shop.fetched == 0
 
 
-async def test_a_webhook_with_a_good_signature_is_taken(
-    shop: MerchantDouble, session: aiohttp.ClientSession
-) -> None:
-    assert await delivered(shop, session, BODY, signed(SECRET)) == 204
+async def test_a_webhook_with_a_good_signature_is_taken(shop: MerchantDouble) -> None:
+    assert await delivered(shop, BODY, signed(SECRET)) == 204
     received = await shop.webhook()
     assert (received.path, received.body, received.fault) == ("/hooks/catalog-sync", BODY, None)
     assert received.headers["idempotency-key"] == "01a1"
@@ -76,9 +70,9 @@ async def test_a_webhook_with_a_good_signature_is_taken(
 
 @pytest.mark.parametrize("secrets", [(SECRET, OLD_SECRET), (OLD_SECRET, SECRET)])
 async def test_one_good_signature_of_a_rotation_is_enough(
-    shop: MerchantDouble, session: aiohttp.ClientSession, secrets: tuple[str, str]
+    shop: MerchantDouble, secrets: tuple[str, str]
 ) -> None:
-    assert await delivered(shop, session, BODY, signed(*secrets)) == 204
+    assert await delivered(shop, BODY, signed(*secrets)) == 204
 
 
 @pytest.mark.parametrize(
@@ -94,21 +88,21 @@ async def test_one_good_signature_of_a_rotation_is_enough(
     ids=["tampered", "another secret", "another id", "unsigned", "old", "not text"],
 )
 async def test_any_other_webhook_is_kept_but_not_believed(
-    shop: MerchantDouble, session: aiohttp.ClientSession, body: bytes, headers: dict[str, str]
+    shop: MerchantDouble, body: bytes, headers: dict[str, str]
 ) -> None:
-    assert await delivered(shop, session, body, headers) == 401
+    assert await delivered(shop, body, headers) == 401
     assert (await shop.webhook()).fault is not None
 
 
-async def test_a_merchant_without_a_secret_believes_nothing(session: aiohttp.ClientSession) -> None:
+async def test_a_merchant_without_a_secret_believes_nothing() -> None:
     async with MerchantDouble() as shop:
-        assert await delivered(shop, session, BODY, signed(SECRET)) == 401
+        assert await delivered(shop, BODY, signed(SECRET)) == 401
 
 
 async def test_of_events_that_nobody_asks_for_the_newest_are_kept(
-    shop: MerchantDouble, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+    shop: MerchantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop._unread = asyncio.Queue(1)
     for webhook_id in ("01a1", "01a2"):
-        assert await delivered(shop, session, BODY, signed(SECRET, webhook_id=webhook_id)) == 204
+        assert await delivered(shop, BODY, signed(SECRET, webhook_id=webhook_id)) == 204
     assert (await shop.webhook()).webhook_id == "01a2"

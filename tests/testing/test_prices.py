@@ -16,8 +16,15 @@ from mercato.carts.pricing import price
 from mercato.catalog.compile import unpack
 from mercato.clock import new_id
 from mercato.testing import menus, shopper
-from mercato.testing.prices import Menu, UnknownItemError, UntoldItemError
-from mercato.testing.till import faults_of, spoiled, total_of, with_tax
+from mercato.testing.prices import (
+    Menu,
+    UnknownItemError,
+    UntoldItemError,
+    faults_of,
+    spoiled,
+    total_of,
+    with_tax,
+)
 
 DOCUMENTS = {"pizzeria": menus.pizzeria(), "ramen": menus.ramen_house(), "grocery": menus.grocery()}
 SOUP, SALT, SIZE = (str(UUID(int=number)) for number in (1, 2, 3))

@@ -8,7 +8,7 @@ import pytest
 
 from mercato.catalog.findings import Findings
 from mercato.catalog.validate import Valid, validate
-from mercato.sandbox.opening import BROKEN_PLACE
+from mercato.sandbox.merchant import BROKEN_PLACE
 from mercato.testing import menus
 
 ONBOARDING = UUID("0190f5fe-7e3b-7ccc-8000-000000000001")

@@ -7,7 +7,8 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.testing.test_merchant import OLD_SECRET, SECRET, signed
+from tests.testing.calls import OLD_SECRET, SECRET, deliver
+from tests.testing.test_merchant import signed
 
 from mercato.testing import StorefrontDouble
 from mercato.testing import events as module
@@ -28,11 +29,7 @@ async def sent(
     data = {"orderId": ORDER, "sequence": sequence, "order": {"orderId": ORDER, "status": status}}
     body = json.dumps({"type": "order.updated", "data": data}).encode()
     headers = signed(secret, body=body, webhook_id=f"event-{sequence}")
-    async with (
-        aiohttp.ClientSession() as session,
-        session.post(front.event_url, data=body, headers=headers) as reply,
-    ):
-        return reply.status
+    return (await deliver(front.event_url, body, headers))[0]
 
 
 async def test_a_late_event_takes_its_place_and_does_not_turn_the_order_back(front: StorefrontDouble) -> None:

@@ -4,13 +4,13 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-import aiohttp
 import pytest
-from tests.testing.test_merchant import OLD_SECRET, SECRET, signed
+from tests.testing.calls import OLD_SECRET, SECRET, deliver
+from tests.testing.test_merchant import signed
 
 from mercato.testing import DECLINED_CARD, MerchantDouble
 from mercato.testing import merchant as module
-from mercato.testing.till import tax_on
+from mercato.testing.prices import tax_on
 
 CARD = {"type": "cardOnFile", "cardToken": DECLINED_CARD, "processorType": "sandbox"}
 
@@ -30,12 +30,7 @@ async def told(
     order = {"amounts": {"subTotal": "36.20", "taxes": taxes, "total": total}}
     body = json.dumps({"type": f"order.{kind}", "data": {"order": order} | data}).encode()
     headers = signed(secret, body=body, webhook_id=order_id)
-    async with (
-        aiohttp.ClientSession() as session,
-        session.post(f"{shop.webhook_url}/{kind}", data=body, headers=headers) as reply,
-    ):
-        text = await reply.text()
-        return reply.status, json.loads(text) if text.startswith("{") else None
+    return await deliver(f"{shop.webhook_url}/{kind}", body, headers)
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from tests.service import Service, service
 
 from mercato.cli import trading
 from mercato.partners.model import PartnerKind
-from mercato.testing import MerchantDouble, Outcome, StorefrontDouble, kitchen
+from mercato.testing import MerchantDouble, Outcome, StorefrontDouble, order_simulator
 from mercato.testing.caller import Answer, Caller, NoAnswerError, RefusedError, ServiceError
-from mercato.testing.kitchen import Kitchen
 from mercato.testing.opening import Opening
+from mercato.testing.order_simulator import OrderSimulator
 from mercato.testing.shops import SHOPS
 
 pytestmark = only_sqlite
@@ -39,8 +39,8 @@ class Market:
     key: str
 
     @property
-    def kitchen(self) -> Kitchen:
-        return Kitchen(self.merchant, self.caller, step_seconds=0)
+    def simulator(self) -> OrderSimulator:
+        return OrderSimulator(self.merchant, self.caller, step_seconds=0)
 
     def opening(self) -> tuple[Opening, list[str]]:
         told: list[str] = []
@@ -73,7 +73,7 @@ async def market(database_url: str, tmp_path: Path) -> AsyncIterator[Market]:
 
 
 async def test_a_customer_buys_and_follows_the_order_to_its_end(market: Market) -> None:
-    working = asyncio.create_task(market.kitchen.stay_open(hands=2))
+    working = asyncio.create_task(market.simulator.run(workers=2))
     first = await market.front.buy(1, follow=30)
     second = await market.front.buy(2, follow=30, query="spinach")
     working.cancel()
@@ -113,7 +113,7 @@ async def test_customers_skip_a_store_that_does_not_answer(market: Market) -> No
 async def test_a_merchant_counts_the_orders_that_it_cancels(market: Market) -> None:
     market.merchant.behaviour.on("cook", "cancel:Out of dough")
     bought = await market.front.buy(1)
-    await market.kitchen.cook(bought.order_id)
+    await market.simulator.complete(bought.order_id)
     assert ("cancelled", 1) in market.merchant.facts()
 
 
@@ -175,7 +175,7 @@ async def test_another_price_of_the_merchant_is_a_refusal(market: Market, member
 async def test_a_cancelled_order_is_followed_to_that_end(market: Market) -> None:
     market.merchant.behaviour.on("cook", "cancel:Out of dough")
     bought = await market.front.buy()
-    await market.kitchen.cook(bought.order_id)
+    await market.simulator.complete(bought.order_id)
     order = await market.front.follow(bought.order_id, seconds=30)
     assert (order["state"], order["cancelReason"]) == ("cancelled", "Out of dough")
 
@@ -203,7 +203,7 @@ async def test_a_wrong_key_and_no_service_are_told_with_what_to_do(market: Marke
     front.connect(market.service.base, "mk_marketfront_wrong")
     with pytest.raises(RefusedError, match=r"401 UNAUTHENTICATED.*mercato key create"):
         await front.buy()
-    front.connect(market.service.base, market.caller.key)
+    front.connect(market.service.base, str(market.caller.key))
     with pytest.raises(RefusedError, match="a storefront a marketfront key"):
         await front.buy()
     async with MerchantDouble() as closed:
@@ -246,7 +246,7 @@ async def test_a_catalog_is_published_again_when_its_file_changes(
     file = tmp_path / "menu.json"
     file.write_text(json.dumps(SHOP.document))
     asked = trading.Trade(
-        service=(market.service.base, market.caller.key), shop="grocery", store=None, public="", step=0,
+        service=(market.service.base, str(market.caller.key)), shop="grocery", store=None, public="", step=0,
         catalog=str(file),
     )  # fmt: skip
     told: asyncio.Queue[str] = asyncio.Queue()
@@ -273,18 +273,18 @@ async def until(told: asyncio.Queue[str], words: str) -> None:
 async def test_an_order_is_cooked_anew_when_the_service_was_away(
     market: Market, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kitchen, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(order_simulator, "PAUSE_SECONDS", 0)
     failures = iter(["away"])
     told: list[str] = []
 
-    class Unlucky(Kitchen):
-        async def move(self, order_id: str, **change: Any) -> Answer:
+    class Unlucky(OrderSimulator):
+        async def update(self, order_id: str, **change: Any) -> Answer:
             if change == {"status": "ready"} and next(failures, None):
                 raise NoAnswerError("Nothing answers.")
-            return await super().move(order_id, **change)
+            return await super().update(order_id, **change)
 
     working = asyncio.create_task(
-        Unlucky(market.merchant, market.caller, step_seconds=0, say=told.append).stay_open()
+        Unlucky(market.merchant, market.caller, step_seconds=0, say=told.append).run()
     )
     assert (await market.front.buy(follow=30)).outcome == Outcome.COMPLETED
     working.cancel()

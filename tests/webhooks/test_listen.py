@@ -24,7 +24,7 @@ from tests.servers import free_port, hang, reply, serve
 from mercato import cli
 from mercato.cli import listener as listening_module
 from mercato.cli.listen import Screen, told_of
-from mercato.cli.listener import MOST_BODY, Came, Listener, below, listening
+from mercato.cli.listener import MOST_BODY, Came, Listener, below, receiving
 from mercato.clock import new_id
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound
@@ -86,7 +86,7 @@ async def desk(
             forward=forward,
             outbound=outbound,
         )
-        async with listening(here, host="127.0.0.1", port=0) as base:
+        async with receiving(here, host="127.0.0.1", port=0) as base:
             yield Desk(base, told, client)
 
 

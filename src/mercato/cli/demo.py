@@ -4,12 +4,8 @@ import asyncio
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from time import monotonic
 from typing import Annotated, Final
 
@@ -17,17 +13,13 @@ import aiohttp
 from cyclopts import Parameter
 
 from mercato.cli.screen import Screen
-from mercato.partners import accounts
-from mercato.partners.accounts import NewPartner
 from mercato.partners.model import PartnerKind
-from mercato.runtime import Runtime, running
-from mercato.sandbox.proofs import ProofFailed, Proofs
+from mercato.sandbox.proofs import ProofFailed
 from mercato.sandbox.scene import Scene
 from mercato.sandbox.story import tell
-from mercato.settings import Settings
 from mercato.testing.caller import Caller
-from mercato.testing.kitchen import Kitchen
 from mercato.testing.merchant import MerchantDouble
+from mercato.testing.order_simulator import OrderSimulator
 from mercato.testing.storefront import StorefrontDouble
 
 FAILED: Final = 1
@@ -79,137 +71,81 @@ def _interrupt(telling: asyncio.Task[int]) -> None:
 
 async def _tell(screen: Screen, *, keep: bool) -> int:
     began = monotonic()
-    proofs = Proofs()
-    async with _network() as network:
-        screen.chapter(f"The service runs on {network.base}")
+    async with _scene(screen) as scene:
+        screen.chapter(f"The service runs on {scene.partner.base}")
         screen.say(
             "Its database is in a temporary directory; the web servers of a merchant and of a storefront run "
             f"beside it. One setting is not the default: MERCATO_PLACE_SECONDS is {PLACE_SECONDS:g}, not 15, "
             "so that an outage does not take long to show."
         )
-        scene = network.scene(screen, proofs)
         try:
             await tell(scene)
         except ProofFailed as failed:
-            screen.table(proofs)
+            screen.table(scene.proofs)
             screen.note(f"Not proved: {failed}")
             return FAILED
-        screen.table(proofs)
-        screen.note(f"All {len(list(proofs))} claims hold. Told in {monotonic() - began:.1f} s.")
+        screen.table(scene.proofs)
+        screen.note(f"All {len(scene.proofs)} claims hold. Told in {monotonic() - began:.1f} s.")
         if keep:
-            screen.explore(_commands(network, scene))
+            screen.explore(_commands(scene))
             # Told to stop it ends as it should: the story was told, and exit code 0 says so.
             with suppress(asyncio.CancelledError):
-                await scene.kitchen.stay_open()
+                await scene.order_simulator.run()
     if keep:
         screen.note("Ended. Everything was in a temporary directory, and is gone.")
     return 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Partners:
-    """Who takes part: a merchant and a storefront, and another of each who should see nothing of theirs."""
-
-    pos: NewPartner
-    stranger: NewPartner
-    shop: NewPartner
-    other_shop: NewPartner
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Network:
-    """A running service with its partners, their web servers, and a way to call it."""
-
-    base: str
-    data_dir: Path
-    partners: _Partners
-    merchant: MerchantDouble
-    storefront: StorefrontDouble
-    session: aiohttp.ClientSession
-
-    def caller(self, partner: NewPartner) -> Caller:
-        return Caller(self.base, _key(partner), self.session)
-
-    def scene(self, screen: Screen, proofs: Proofs) -> Scene:
-        partners = self.partners
-        pos = self.caller(partners.pos)
-        return Scene(
-            partner=pos,
-            stranger=self.caller(partners.stranger),
-            front=self.caller(partners.shop),
-            other_front=self.caller(partners.other_shop),
-            merchant=self.merchant,
-            kitchen=Kitchen(self.merchant, pos),
-            storefront=self.storefront,
-            data_dir=self.data_dir,
-            stage=screen,
-            proofs=proofs,
-        )
-
-
 @asynccontextmanager
-async def _network() -> AsyncIterator[_Network]:
+async def _scene(screen: Screen) -> AsyncIterator[Scene]:
     """Run everything on free ports of loopback until the block ends; nothing of the environment is read."""
-    from mercato.db.migrate import migrate
-    from mercato.db.url import database_url
     from mercato.telemetry import configure_logs
-    from mercato.web.app import application
-    from mercato.web.server import serving
+    from mercato.web.local import temporary_service
 
     configure_logs(level="error", form="console")
-    with tempfile.TemporaryDirectory(prefix="mercato-demo-") as directory:
-        settings = Settings(
-            data_dir=Path(directory), port=0, allow_private_networks=True, place_seconds=PLACE_SECONDS
+    async with (
+        MerchantDouble() as merchant,
+        StorefrontDouble() as storefront,
+        temporary_service("demo", place_seconds=PLACE_SECONDS) as service,
+        aiohttp.ClientSession() as session,
+    ):
+        commerce, marketfront = PartnerKind.COMMERCE, PartnerKind.MARKETFRONT
+        pos = await service.create_partner(POS, commerce)
+        shop = await service.create_partner(SHOP, marketfront, event_url=storefront.event_url)
+        others = [
+            await service.create_partner("Other POS", commerce),
+            await service.create_partner("Other Storefront", marketfront),
+        ]
+        merchant.trust(pos.signing_secret)
+        storefront.trust(shop.signing_secret)
+        storefront.connect(service.base, shop.key)
+        partner, front, stranger, other_front = (
+            Caller(service.base, made.key, session) for made in (pos, shop, *others)
         )
-        await migrate(database_url(settings))
-        async with (
-            MerchantDouble() as pos,
-            StorefrontDouble() as shop,
-            running(settings) as app,
-            serving(application(app), host=settings.host, port=settings.port) as base,
-            aiohttp.ClientSession() as session,
-        ):
-            partners = await _partners(app, event_url=shop.event_url)
-            pos.trust(partners.pos.signing_secret)
-            shop.trust(partners.shop.signing_secret)
-            yield _Network(
-                base=base,
-                data_dir=settings.data_dir,
-                partners=partners,
-                merchant=pos,
-                storefront=shop,
-                session=session,
-            )
-
-
-async def _partners(app: Runtime, *, event_url: str) -> _Partners:
-    """Make the partners of the story, as `mercato partner create` does."""
-    async with app.db.write() as tx:
-        create = partial(accounts.create_partner, tx, app.vault)
-        return _Partners(
-            pos=await create(name=POS, kind=PartnerKind.COMMERCE),
-            stranger=await create(name="Other POS", kind=PartnerKind.COMMERCE),
-            shop=await create(name=SHOP, kind=PartnerKind.MARKETFRONT, event_url=event_url),
-            other_shop=await create(name="Other Storefront", kind=PartnerKind.MARKETFRONT),
+        yield Scene(
+            partner=partner,
+            stranger=stranger,
+            front=front,
+            other_front=other_front,
+            signing_secret=pos.signing_secret,
+            merchant=merchant,
+            order_simulator=OrderSimulator(merchant, partner),
+            storefront=storefront,
+            data_dir=service.app.settings.data_dir,
+            display=screen,
         )
 
 
-def _key(partner: NewPartner) -> str:
-    key = partner.commerce_key or partner.marketfront_key
-    assert key is not None
-    return key.text
-
-
-def _commands(network: _Network, scene: Scene) -> list[str]:
+def _commands(scene: Scene) -> list[str]:
     """Return what to type in another terminal."""
     pos, shop = (f'-H "Authorization: Bearer ${name}"' for name in ("KEY", "SHOP_KEY"))
     sends = "-H 'Content-Type: application/json' -d"
-    document = f"{network.merchant.url}/ramen.json"
+    document = f"{scene.merchant.url}/ramen.json"
     return [
-        f"export URL={network.base}",
+        f"export URL={scene.partner.base}",
         f"export KEY={scene.partner.key}",
         f"export SHOP_KEY={scene.front.key}",
-        f"export SIGNING_SECRET={network.partners.pos.signing_secret}",
+        f"export SIGNING_SECRET={scene.signing_secret}",
         "",
         f'curl -s "$URL/v1/commerce/stores" {pos}',
         f'curl -s "$URL/v1/commerce/orders" {pos}',
@@ -218,8 +154,8 @@ def _commands(network: _Network, scene: Scene) -> list[str]:
         f"""  {sends} '{{"callbackUrl": "{document}"}}'""",
         f'curl -s "$URL/v1/marketfront/stores/discover" {shop} \\',
         f"""  {sends} '{{"query": "pizza"}}'""",
-        f'curl -s "$URL/v1/marketfront/orders/{scene.basket.joined}/timeline" {shop}',
+        f'curl -s "$URL/v1/marketfront/orders/{scene.joined}/timeline" {shop}',
         "",
         "The kitchen is open: whatever order you place, it is brought to its end.",
-        f"API reference: {network.base}/docs",
+        f"API reference: {scene.partner.base}/docs",
     ]

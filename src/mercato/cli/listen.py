@@ -138,7 +138,7 @@ async def _listen(
     forward: str | None,
     answer: int | None,
 ) -> None:
-    from mercato.cli.listener import Listener, listening
+    from mercato.cli.listener import Listener, receiving
 
     loop = asyncio.get_running_loop()
     for one in (signal.SIGINT, signal.SIGTERM):
@@ -150,7 +150,7 @@ async def _listen(
             secrets=secrets, answer=status, tell=screen.tell, forward=forward, outbound=outbound
         )
         try:
-            base = await held.enter_async_context(listening(listener, host=host, port=port))
+            base = await held.enter_async_context(receiving(listener, host=host, port=port))
         except (OSError, UnicodeError) as error:
             raise cannot_listen(error, host, port) from None
         if forward is not None:

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from http import HTTPStatus
@@ -15,6 +15,7 @@ from aiohttp import hdrs, web
 
 from mercato import clock
 from mercato.outbound.client import CallFailed, Fault, Outbound
+from mercato.testing.server import listening
 from mercato.webhooks.explain import Secret, SignatureExplanation, Webhook, explain
 
 MOST_BODY: Final = 1 << 20
@@ -172,20 +173,12 @@ async def refuse(request: web.Request) -> web.Response:
     return _plain(405, f"Webhooks come by POST, and this was {request.method}.", allow="POST")
 
 
-@asynccontextmanager
-async def listening(listener: Listener, *, host: str, port: int) -> AsyncIterator[str]:
-    """Listen while the block runs; yield the base URL. Raises OSError when the address cannot be had."""
+def receiving(listener: Listener, *, host: str, port: int) -> AbstractAsyncContextManager[str]:
+    """Listen while the block runs; yields the base URL. Raises OSError when the address cannot be had."""
     app = web.Application(client_max_size=MOST_BODY)
     app.router.add_post("/{path:.*}", listener.receive)
     app.router.add_route("*", "/{path:.*}", refuse)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=5.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port).start()
-        taken = runner.addresses[0]
-        yield f"http://{f'[{taken[0]}]' if ':' in taken[0] else taken[0]}:{taken[1]}"
-    finally:
-        await runner.cleanup()
+    return listening(app, host=host, port=port, closing=5.0)
 
 
 def below(base: str, path: str) -> str:

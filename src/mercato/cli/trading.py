@@ -9,9 +9,9 @@ from typing import Final, Never
 import aiohttp
 
 from mercato.testing.caller import Caller, ServiceError
-from mercato.testing.kitchen import Kitchen
 from mercato.testing.merchant import MerchantDouble
 from mercato.testing.opening import Opening
+from mercato.testing.order_simulator import OrderSimulator
 from mercato.testing.shops import SHOPS
 
 HANDS: Final = 20
@@ -44,9 +44,9 @@ async def trade(double: MerchantDouble, asked: Trade, say: Callable[[str], objec
         caller = Caller(*asked.service, session)
         opening = Opening(double, caller, say, public=asked.public)
         await opening.open(shop)
-        kitchen = Kitchen(double, caller, step_seconds=asked.step, say=say)
+        simulator = OrderSimulator(double, caller, step_seconds=asked.step, say=say)
         async with asyncio.TaskGroup() as work:
-            work.create_task(kitchen.stay_open(hands=HANDS))
+            work.create_task(simulator.run(workers=HANDS))
             if file is not None:
                 work.create_task(_follow(file, double, opening, known=known))
     raise AssertionError("nobody asked the kitchen to close")

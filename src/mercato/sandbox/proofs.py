@@ -1,8 +1,8 @@
 """What a story claims and what was measured for it: a claim without a measurement cannot be written down."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -11,7 +11,7 @@ PATIENCE: Final = 10.0
 """Seconds that anything in a story may take before its proof counts as failed."""
 
 POLL: Final = 0.05
-"""Seconds between two looks at a resource that is watched."""
+"""Seconds between two reads of a resource that is watched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +31,14 @@ class ProofFailed(Exception):  # noqa: N818  # an outcome that is shown
         self.proof = proof
 
 
-@dataclass(slots=True)
-class Proofs:
+class Proofs(list[Proof]):
     """The proofs of one story, in its order."""
-
-    _all: list[Proof] = field(default_factory=list)
-
-    def __iter__(self) -> Iterator[Proof]:
-        return iter(self._all)
 
     def add(self, claim: str, seen: str, *, holds: bool) -> None:
         """Write a proof down. Raises ProofFailed if it does not hold."""
-        proof = Proof(claim, seen, holds)
-        self._all.append(proof)
+        self.append(Proof(claim, seen, holds))
         if not holds:
-            raise ProofFailed(proof)
+            raise ProofFailed(self[-1])
 
     async def until(
         self, claim: str, look: Callable[[], Awaitable[T]], done: Callable[[T], bool], *, poll: float = POLL

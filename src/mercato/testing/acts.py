@@ -8,7 +8,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 ACCEPT: Final = "accept"
 DECLINE: Final = "decline"
@@ -24,7 +24,6 @@ REPEAT: Final = "repeat"
 UNVALIDATED: Final = "unvalidated"
 DECLINED: Final = "declined"
 
-MOST_SECONDS: Final = 600.0
 MOST_TIMES: Final = 10_000
 
 _ANSWERED: Final = (ACCEPT, SLOW, STATUS, BAD_JSON, DROP)
@@ -48,9 +47,38 @@ _WRITTEN: Final = re.compile(
     r"(?P<name>[a-z][a-z-]*|\d{3})(?::(?P<argument>.*?))?(?:\s+(?:(?P<always>always)|x(?P<times>\d{1,5})"
     r"|(?P<percent>\d{1,3})%))?"
 )
-_CODE: Final = re.compile(r"[A-Z0-9_]{1,64}", re.ASCII)
-_BARE: Final = frozenset({ACCEPT, BAD_JSON, LEAVE, REPEAT, UNVALIDATED, DECLINED})
-_AMOUNTS: Final = ("total", "subTotal", "taxes")
+
+
+class _Form(NamedTuple):
+    """How an act is written: its argument's pattern, and what to say when the argument doesn't match."""
+
+    shown: str
+    argument: str
+    advice: str
+
+
+_FORMS: Final[Mapping[str, _Form]] = {
+    name: _Form(name, "", f"Nothing can stand behind {name}.")
+    for name in (ACCEPT, BAD_JSON, LEAVE, REPEAT, UNVALIDATED, DECLINED)
+} | {
+    DECLINE: _Form(
+        "decline:CODE", r"[A-Z0-9_]{1,64}", "Write the code of the refusal, as decline:ITEM_UNAVAILABLE."
+    ),
+    WRONG: _Form(
+        "wrong[:total|subTotal|taxes]",
+        "(total|subTotal|taxes)?",
+        "Wrong can be one of: total, subTotal, taxes.",
+    ),
+    SLOW: _Form(
+        "slow:SECONDS",
+        r"(\d{1,2}|[0-5]\d\d)(\.\d{1,3})?|600(\.0{1,3})?",
+        "Write the seconds, as slow:2.5; 600 at most.",
+    ),
+    STATUS: _Form("500", r"[45]\d\d", "A status to fail with is one from 400 to 599."),
+    DROP: _Form("drop[:BYTES]", r"\d*", "Write a number, as drop:3, or nothing."),
+    LATE: _Form("late[:TIMES]", r"\d*", "Write a number, as late:3, or nothing."),
+    CANCEL: _Form("cancel:REASON", ".+", "Write the reason, as cancel:Out of dough."),
+}
 
 
 class ActError(ValueError):
@@ -82,8 +110,8 @@ HONEST: Final = Act()
 
 
 @dataclass(slots=True)
-class _Lane:
-    """What is still to be done for one operation: first the queue, then by chance, then always."""
+class _Plan:
+    """What is still to be done at one operation: first the queue, then by chance, then always."""
 
     queue: deque[Act] = field(default_factory=deque)
     chances: list[tuple[int, Act]] = field(default_factory=list)
@@ -99,7 +127,7 @@ class Script:
     seed: int = 0
     codes: set[str] = field(default_factory=set)
     """The codes that something is declined with."""
-    _lanes: dict[str, _Lane] = field(default_factory=dict)
+    _plans: dict[str, _Plan] = field(default_factory=dict)
 
     def read(self, lines: Iterable[str]) -> Self:
         """Take lines of an operation and an act; empty ones and those behind a # say nothing. Raises ActError."""
@@ -120,81 +148,45 @@ class Script:
         match = _WRITTEN.fullmatch(act)
         if match is None:
             raise ActError(f"{act!r} is no act. Write one as {known[-1]}, or 500 x3, or slow:2 always.")
-        one = _checked(operation, match["name"], match["argument"] or "", known)
-        lane = self._lanes.setdefault(operation, _Lane())
-        if one.name == DECLINE:
-            self.codes.add(one.argument)
+        planned = _act(operation, match["name"], match["argument"] or "", known)
+        plan = self._plans.setdefault(operation, _Plan())
+        if planned.name == DECLINE:
+            self.codes.add(planned.argument)
         if match["always"]:
-            lane.always = one
+            plan.always = planned
         elif match["percent"]:
-            lane.chances.append((int(match["percent"]), one))
+            plan.chances.append((int(match["percent"]), planned))
         else:
-            lane.queue.extend([one] * min(MOST_TIMES, int(match["times"] or 1)))
+            plan.queue.extend([planned] * min(MOST_TIMES, int(match["times"] or 1)))
         return self
 
     def clear(self, operation: str) -> None:
         """Do again what is right when the operation comes."""
-        self._lanes.pop(operation, None)
+        self._plans.pop(operation, None)
 
     def next(self, operation: str) -> Act:
         """Return what to do this time."""
-        lane = self._lanes.get(operation)
-        if lane is None:
+        plan = self._plans.get(operation)
+        if plan is None:
             return HONEST
-        lane.calls += 1
-        if lane.queue:
-            return lane.queue.popleft()
+        plan.calls += 1
+        if plan.queue:
+            return plan.queue.popleft()
         # A lot for each call and not a series of draws: what other operations do in between changes nothing.
-        lot = random.Random(f"{self.seed}/{operation}/{lane.calls}").uniform(0, 100)  # noqa: S311  # no secret
-        for percent, act in lane.chances:
+        lot = random.Random(f"{self.seed}/{operation}/{plan.calls}").uniform(0, 100)  # noqa: S311  # no secret
+        for percent, act in plan.chances:
             lot -= percent
             if lot < 0:
                 return act
-        return lane.always
+        return plan.always
 
 
-def script_of(
-    acts: "Script | Iterable[str]", operations: Mapping[str, tuple[str, ...]], *, seed: int = 0
-) -> Script:
-    """Return the acts as a script. Raises ActError."""
-    return acts if isinstance(acts, Script) else Script(operations, seed).read(acts)
-
-
-def _checked(operation: str, name: str, argument: str, known: tuple[str, ...]) -> Act:
+def _act(operation: str, name: str, argument: str, known: tuple[str, ...]) -> Act:
     if name.isdigit():
         name, argument = STATUS, name
     if name not in known:
-        raise ActError(f"{operation} cannot be {name!r}. It can be: {', '.join(map(_shown, known))}.")
-    fault = _fault(name, argument)
-    if fault is not None:
-        raise ActError(fault)
+        forms = ", ".join(_FORMS[one].shown for one in known)
+        raise ActError(f"{operation} cannot be {name!r}. It can be: {forms}.")
+    if re.fullmatch(_FORMS[name].argument, argument, re.ASCII) is None:
+        raise ActError(_FORMS[name].advice)
     return Act(name, argument)
-
-
-def _shown(name: str) -> str:
-    forms = {DECLINE: "decline:CODE", SLOW: "slow:SECONDS", STATUS: "500", DROP: "drop[:BYTES]"}
-    more = {WRONG: "wrong[:total|subTotal|taxes]", LATE: "late[:TIMES]", CANCEL: "cancel:REASON"}
-    return (forms | more).get(name, name)
-
-
-def _fault(name: str, argument: str) -> str | None:
-    match name:
-        case _ if name == DECLINE and not _CODE.fullmatch(argument):
-            return "Write the code of the refusal, as decline:ITEM_UNAVAILABLE."
-        case _ if name == SLOW and not _is_seconds(argument):
-            return f"Write the seconds, as slow:2.5; {MOST_SECONDS:g} at most."
-        case _ if name == STATUS and not "400" <= argument <= "599":
-            return "A status to fail with is one from 400 to 599."
-        case _ if name in {DROP, LATE} and argument and not (argument.isascii() and argument.isdigit()):
-            return f"Write a number, as {name}:3, or nothing."
-        case _ if name == WRONG and argument and argument not in _AMOUNTS:
-            return f"Wrong can be one of: {', '.join(_AMOUNTS)}."
-        case _ if name == CANCEL and not argument:
-            return "Write the reason, as cancel:Out of dough."
-        case _ if name in _BARE and argument:
-            return f"Nothing can stand behind {name}."
-    return None
-
-
-def _is_seconds(text: str) -> bool:
-    return re.fullmatch(r"\d{1,3}(\.\d{1,3})?", text, re.ASCII) is not None and float(text) <= MOST_SECONDS

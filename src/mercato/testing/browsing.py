@@ -10,9 +10,9 @@ import aiohttp
 from mercato.testing import shopper
 from mercato.testing.acts import Script
 from mercato.testing.caller import Answer, Caller, ServiceError
-from mercato.testing.double import HOST
 from mercato.testing.events import Events
 from mercato.testing.purchase import Purchase
+from mercato.testing.server import HOST
 
 SURFACE: Final = "/v1/marketfront"
 
@@ -60,13 +60,7 @@ class Browsing(Events):
     async def start(self) -> None:
         """Begin to listen, and be ready to call."""
         await super().start()
-        self._session = aiohttp.ClientSession()
-
-    async def stop(self) -> None:
-        """Listen and call no more."""
-        if self._session is not None:
-            await self._session.close()
-        await super().stop()
+        self._session = await self._open.enter_async_context(aiohttp.ClientSession())
 
     # --- the steps up to an order: each may be replaced ---
 
@@ -148,7 +142,7 @@ class Browsing(Events):
 
     def should_retry(self, reply: Answer) -> bool:
         """Tell whether the same request may have another answer later."""
-        return reply.problem().get("retryable") is True or reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        return reply.is_retryable or reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
     def wait_seconds(self, reply: Answer | None, attempt: int) -> float:
         """Return how long to wait before the next attempt: what the service says, else longer each time."""
@@ -173,6 +167,6 @@ class Browsing(Events):
         """Call the service, and write down what was asked and answered. Raises NoAnswerError."""
         assert self._session is not None, "only while it runs"
         caller = Caller(*self._service, self._session)
-        reply = await caller.call(method, path, body, headers)
+        reply = await caller.call(method, path, body, headers=headers)
         self.journal.sent(operation, method, path, headers=headers, body=body, answer=reply)
         return reply

@@ -9,26 +9,20 @@ import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from types import TracebackType
+from http import HTTPStatus
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from aiohttp import web
 
 from mercato.testing import acts
-from mercato.testing.acts import Act, Script, script_of
+from mercato.testing.acts import Act, Script
 from mercato.testing.inbox import Inbox, Received
 from mercato.testing.journal import VALID, Journal, Seen
+from mercato.testing.server import HOST, MOST_BODY, listening
 
 T = TypeVar("T")
-
-HOST: Final = "127.0.0.1"
-
-MOST_BODY: Final = 16 << 20
-"""Bytes of a request that are read."""
-
-CLOSING: Final = 0.2
-"""Seconds that answers under way have when the double ends."""
 
 BROKEN: Final = b'{"isValid": true, "accepted": true, "amounts": {"taxes": '
 """A body that is no JSON: it ends too early."""
@@ -65,11 +59,13 @@ class Double(ABC):
         self.journal = Journal()
         self.inbox = Inbox()
         self.inbox.trust(*((secret,) if isinstance(secret, str) else secret))
-        self.behaviour = script_of(behaviour, self.operations, seed=seed)
+        self.behaviour = (
+            behaviour if isinstance(behaviour, Script) else Script(self.operations, seed).read(behaviour)
+        )
         self.seed = seed
         self._token = token
         self._address = (host, port)
-        self._runner: web.AppRunner | None = None
+        self._open = AsyncExitStack()
         self._thread: _Thread | None = None
 
     @property
@@ -120,13 +116,12 @@ class Double(ABC):
 
     def refuse(self, webhook: Received) -> Reply:
         """Return the answer to a webhook that was not believed."""
-        return Reply(web.HTTPUnauthorized.status_code, {"detail": webhook.fault})
+        return Reply(HTTPStatus.UNAUTHORIZED, {"detail": webhook.fault})
 
     def misread(self, error: Exception) -> Reply:
         """Return the answer to a webhook that was believed and cannot be read."""
-        return Reply(
-            web.HTTPBadRequest.status_code, {"detail": f"What is this? {type(error).__name__}: {error}"}
-        )
+        detail = f"What is this? {type(error).__name__}: {error}"
+        return Reply(HTTPStatus.BAD_REQUEST, {"detail": detail})
 
     @abstractmethod
     def addresses(self) -> list[tuple[str, str]]:
@@ -146,21 +141,12 @@ class Double(ABC):
         """Begin to listen."""
         app = web.Application(client_max_size=MOST_BODY)
         self.routes(app)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSING)
-        await self._runner.setup()
         host, port = self._address
-        try:
-            await web.TCPSite(self._runner, host, port).start()
-        except BaseException:
-            await self._runner.cleanup()
-            raise
-        shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{self._runner.addresses[0][1]}"
+        self.url = await self._open.enter_async_context(listening(app, host=host, port=port))
 
     async def stop(self) -> None:
         """Listen no more."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._open.aclose()
 
     async def take(self, request: web.Request) -> web.StreamResponse:
         """Answer a webhook: read it, judge it, do what is asked or what the script says, and write it down."""
@@ -172,7 +158,7 @@ class Double(ABC):
         else:
             act = self.draw(operation, webhook)
             try:
-                reply = self._failed(act) or self.answer(operation, webhook, act)
+                reply = self.failure(act) or self.answer(operation, webhook, act)
             except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
                 reply = self.misread(error)
         self.noted(operation, webhook)
@@ -192,22 +178,25 @@ class Double(ABC):
         """Write the call and its answer down, then send the answer as the act wants it."""
         silent = act.name == acts.DROP and not act.argument
         self.journal.add(
-            operation=operation,
-            method=request.method,
-            path=request.path_qs,
-            verdict=verdict,
-            headers=request.headers,
-            body=body,
-            act=str(act),
-            status=0 if silent else reply.status,
-            answer=None if silent else _shown(reply.value),
+            Seen(
+                operation=operation,
+                method=request.method,
+                path=request.path_qs,
+                headers=request.headers,
+                body=body.decode("utf-8", "replace"),
+                verdict=verdict,
+                act=str(act),
+                status=0 if silent else reply.status,
+                answer=None if silent else _shown(reply.value),
+            )
         )
         await asyncio.sleep(act.seconds)
         if act.name == acts.DROP:
             return await _dropped(request, _response(reply), after=None if silent else act.count)
         return _response(Reply(reply.status, BROKEN, reply.headers) if act.name == acts.BAD_JSON else reply)
 
-    def _failed(self, act: Act) -> Reply | None:
+    def failure(self, act: Act) -> Reply | None:
+        """Return the answer of an act that does nothing but fail, None for any other act."""
         return Reply(int(act.argument)) if act.name == acts.STATUS else None
 
     # --- with and without asyncio ---
@@ -228,12 +217,7 @@ class Double(ABC):
             raise
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         assert self._thread is not None
         try:
             self._thread.do(self.stop())
@@ -274,16 +258,11 @@ def _shown(value: Any) -> Any:
 
 
 def _response(reply: Reply) -> web.Response:
-    if isinstance(reply.value, bytes):
-        return web.Response(
-            body=reply.value, status=reply.status, headers=reply.headers, content_type="application/json"
-        )
-    if reply.value is None:
-        return web.Response(status=reply.status, headers=reply.headers)
-    text = json.dumps(reply.value, ensure_ascii=False)
-    return web.Response(
-        text=text, status=reply.status, headers=reply.headers, content_type="application/json"
-    )
+    body = reply.value
+    if body is not None and not isinstance(body, bytes):
+        body = json.dumps(body, ensure_ascii=False).encode()
+    kind = None if body is None else "application/json"
+    return web.Response(body=body, status=reply.status, headers=reply.headers, content_type=kind)
 
 
 async def _dropped(request: web.Request, whole: web.Response, *, after: int | None) -> web.StreamResponse:

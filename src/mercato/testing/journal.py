@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mercato import clock
 from mercato.testing.caller import Answer
@@ -37,18 +38,18 @@ _PLAIN: Final = frozenset({"type", "processorType"})
 class Seen(Wire, kw_only=True):
     """A call and its answer. `verdict` is `valid`, or why the signature was not believed, or null without one."""
 
-    number: int
-    at: str
+    number: int = 0
+    at: str = ""
     operation: str
     method: str
     path: str
     headers: Mapping[str, str]
-    body: str
-    verdict: str | None
-    act: str
+    body: str = ""
+    verdict: str | None = None
+    act: str = "accept"
     status: int
     """What it was answered with; 0 when the connection was closed without an answer."""
-    answer: Any
+    answer: Any = None
     ours: bool = False
     """Whether the double made the call, not received it."""
 
@@ -68,38 +69,26 @@ class Journal:
     def __init__(self) -> None:
         self._kept: deque[Seen] = deque(maxlen=MOST_KEPT)
         self._news = threading.Condition()  # of an RLock: who waits may read
-        self._waiting: list[Callable[[], object]] = []
         self._readers: list[Callable[[Seen], object]] = []
         self.count = 0
 
-    def add(self, *, operation: str, method: str, path: str, verdict: str | None, **rest: Any) -> Seen:
-        """Write a call down, without its secrets; return it as it was written down."""
-        headers = hidden_headers(rest["headers"])
-        body = hidden_body(rest["body"])[:MOST_BODY]
+    def add(self, call: Seen) -> Seen:
+        """Write a call down, numbered and without its secrets; return it as it was written down."""
         with self._news:
             self.count += 1
-            one = Seen(
+            seen = replace(
+                call,
                 number=self.count,
                 at=clock.rfc3339(clock.now()),
-                operation=operation,
-                method=method,
-                path=path,
-                headers=headers,
-                body=body,
-                verdict=verdict,
-                act=rest["act"],
-                status=rest["status"],
-                answer=rest["answer"],
-                ours=rest.get("ours", False),
+                headers=hidden_headers(call.headers),
+                body=hidden_body(call.body)[:MOST_BODY],
             )
-            self._kept.append(one)
-            waiting = list(self._waiting)
+            self._kept.append(seen)
+            readers = list(self._readers)
             self._news.notify_all()
-        for tell in waiting:
-            tell()
-        for read in self._readers:
-            read(one)
-        return one
+        for read in readers:
+            read(seen)
+        return seen
 
     def sent(
         self, operation: str, method: str, path: str, *, headers: Mapping[str, str], body: Any, answer: Answer
@@ -109,18 +98,17 @@ class Journal:
             value = answer.json()
         except ValueError:
             value = answer.words()
-        text = b"" if body is None else json.dumps(body, ensure_ascii=False).encode()
         return self.add(
-            operation=operation,
-            method=method,
-            path=path,
-            verdict=None,
-            headers=headers,
-            body=text,
-            act="accept",
-            ours=True,
-            status=answer.status,
-            answer=value if len(answer.body) <= MOST_BODY else f"{len(answer.body):,} bytes",
+            Seen(
+                operation=operation,
+                method=method,
+                path=path,
+                headers=headers,
+                body="" if body is None else json.dumps(body, ensure_ascii=False),
+                ours=True,
+                status=answer.status,
+                answer=value if len(answer.body) <= MOST_BODY else f"{len(answer.body):,} bytes",
+            )
         )
 
     def tell(self, reader: Callable[[Seen], object]) -> None:
@@ -156,19 +144,19 @@ class Journal:
         return self.of(operation)
 
     async def until(self, done: Callable[[], bool]) -> None:
-        """Wait until that is so; it is asked again whenever something was seen."""
+        """Wait until that is so; it is checked again whenever something was seen."""
         loop, event = asyncio.get_running_loop(), asyncio.Event()
 
-        def tell() -> None:
+        def wake(_seen: Seen) -> None:
             loop.call_soon_threadsafe(event.set)
 
-        self._waiting.append(tell)
+        self._readers.append(wake)
         try:
             while not done():
                 await event.wait()
                 event.clear()
         finally:
-            self._waiting.remove(tell)
+            self._readers.remove(wake)
 
     def _number_of(self, operation: str | None) -> int:
         return len(self.of(operation))
@@ -190,13 +178,12 @@ def hidden_headers(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def hidden_body(body: bytes) -> str:
-    """Return the body's text. One with a payment is written anew, with what the payment says blotted out."""
-    text = body.decode("utf-8", "replace")
+def hidden_body(text: str) -> str:
+    """Return a body's text. One with a payment is written anew, with what the payment says blotted out."""
     if "payment" not in text:
         return text
     try:
-        return json.dumps(_hidden(json.loads(body)), ensure_ascii=False)
+        return json.dumps(_hidden(json.loads(text)), ensure_ascii=False)
     except (ValueError, RecursionError):
         return HIDDEN
 

@@ -13,14 +13,15 @@ from typing import Any, ClassVar, Final
 from aiohttp import web
 
 from mercato.orders.reasons import words_for
-from mercato.testing import acts, till
+from mercato.testing import acts, prices
 from mercato.testing.acts import Act, Script
-from mercato.testing.double import HOST, Reply
-from mercato.testing.hosting import CATALOG, Hosting
+from mercato.testing.catalog_host import CATALOG, CatalogHost
+from mercato.testing.double import Reply
 from mercato.testing.inbox import Received
 from mercato.testing.journal import MOST_KEPT
 from mercato.testing.page import add_pages
 from mercato.testing.prices import UnknownItemError, items_of
+from mercato.testing.server import HOST
 from mercato.webhooks.event_types import EventType
 
 DECLINED_CARD: Final = "tok_sandbox_declined"
@@ -50,7 +51,7 @@ class Entry:
         return self.status == HTTPStatus.OK
 
 
-class MerchantDouble(Hosting):
+class MerchantDouble(CatalogHost):
     """The running merchant. The book holds every order by its webhook-id, which is its orderId.
 
     `catalog` is a CatalogSet document to host at `catalog_url`; `secret` one signing secret or several; `token`
@@ -92,7 +93,7 @@ class MerchantDouble(Hosting):
     @property
     def catalog_url(self) -> str:
         """Return the URL to register as `catalogCallbackUrl`: the first document's."""
-        return self.url + next(iter(self._shelf.paths), "/catalog.json")
+        return self.url + next(iter(self._documents), CATALOG)
 
     @property
     def taken(self) -> list[str]:
@@ -146,7 +147,7 @@ class MerchantDouble(Hosting):
             return Reply(HTTPStatus.OK, {"isValid": False, "errors": errors})
         amounts = self.amounts_of(order)
         if act.name == acts.WRONG:
-            amounts = till.spoiled(amounts, act.argument or "total")
+            amounts = prices.spoiled(amounts, act.argument or "total")
         return Reply(HTTPStatus.OK, {"isValid": True, "amounts": amounts})
 
     def answer_place(self, webhook: Received, act: Act) -> Reply:
@@ -185,7 +186,7 @@ class MerchantDouble(Hosting):
             return Entry(data, {"accepted": False, "errors": errors}, status)
         answer: dict[str, Any] = {"accepted": True, "partnerOrderId": self.next_number()}
         if act.name == acts.WRONG:
-            answer["amounts"] = till.spoiled(self.amounts_of(data["order"]), act.argument or "total")
+            answer["amounts"] = prices.spoiled(self.amounts_of(data["order"]), act.argument or "total")
         return Entry(data, answer, HTTPStatus.OK)
 
     def keep(self, webhook: Received, entry: Entry, act: Act) -> None:
@@ -236,7 +237,7 @@ class MerchantDouble(Hosting):
 
     def amount_faults(self, order: Mapping[str, Any]) -> list[Error]:
         """Return what is wrong with the amounts of an order that is to be taken."""
-        return till.faults_of(order["amounts"])
+        return prices.faults_of(order["amounts"])
 
     def payment_faults(self, data: Mapping[str, Any]) -> list[Error]:
         """Return why an order is not paid."""
@@ -246,7 +247,7 @@ class MerchantDouble(Hosting):
 
     def amounts_of(self, order: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the order costs here: its items by our own catalog, and the tax, which is ours to say."""
-        return till.with_tax(order["amounts"], self.sub_total_of(order))
+        return prices.with_tax(order["amounts"], self.sub_total_of(order))
 
     def addresses(self) -> list[tuple[str, str]]:
         """Return what to register."""

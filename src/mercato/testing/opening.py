@@ -1,22 +1,20 @@
 """How a merchant goes live: registers its store at a service, waits for the pull, activates it, publishes again."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 from uuid import UUID
 
-from mercato.testing.caller import Answer, Caller, ServiceError
+from mercato.testing.caller import POLL, Answer, Caller, ServiceError
 from mercato.testing.merchant import MerchantDouble
 
 ONBOARDING: Final = "/v1/commerce/onboarding/stores"
 STORES: Final = "/v1/commerce/stores"
 
-POLL: Final = 0.1
-"""Seconds between two looks at a pull; at a run it is what the service asks for, if that is less."""
-
-MOST_LOOKS: Final = 600
+PATIENCE: Final = 60.0
+"""Seconds that a pull may take."""
 
 _PULLED: Final = ("ready_to_activate", "catalog_failed", "active")
 _LOCAL: Final = "(One on this machine reaches loopback only with MERCATO_ALLOW_PRIVATE_NETWORKS=true.)"
@@ -91,14 +89,8 @@ class Opening:
         return onboarding_id
 
     async def pulled(self, onboarding_id: str) -> Any:
-        """Return the onboarding once its catalog was taken or refused."""
-        path = f"{ONBOARDING}/{onboarding_id}"
-        for _ in range(MOST_LOOKS):
-            status = (await self.caller.get(path)).expect(HTTPStatus.OK, "The onboarding cannot be read")
-            if status["status"] in _PULLED:
-                return status
-            await asyncio.sleep(POLL)
-        raise ServiceError("The service has not pulled the catalog in a minute. Does a worker run?")
+        """Return the onboarding once its catalog was accepted or refused."""
+        return await self._ended(f"{ONBOARDING}/{onboarding_id}", _PULLED, "The onboarding cannot be read")
 
     async def take_up(self) -> None:
         """Tell the service where a store that it knows is now, and publish its catalog."""
@@ -114,17 +106,19 @@ class Opening:
         reply = await self.caller.post(path, {"callbackUrl": url})
         accepted = reply.expect(HTTPStatus.ACCEPTED, "The catalog is not published")
         poll = min(POLL, float(reply.headers.get("Retry-After", POLL)))
-        for _ in range(MOST_LOOKS):
-            run = (await self.caller.get(accepted["statusUrl"])).expect(
-                HTTPStatus.OK, "The run cannot be read"
-            )
-            if run["status"] in _ENDED:
-                self.say(
-                    f"Published: {run['status']}" + "".join(f"; {one['message']}" for one in run["errors"])
-                )
-                return run
-            await asyncio.sleep(poll)
-        raise ServiceError("The service has not pulled the catalog in a minute. Does a worker run?")
+        run = await self._ended(accepted["statusUrl"], _ENDED, "The run cannot be read", poll=poll)
+        self.say(f"Published: {run['status']}" + "".join(f"; {one['message']}" for one in run["errors"]))
+        return run
+
+    async def _ended(self, path: str, ends: Collection[str], what: str, *, poll: float = POLL) -> Any:
+        """Return a resource once its status is one of the ends. Raises ServiceError after a minute."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self.caller.until(path, lambda one: one["status"] in ends, what, poll=poll)
+        except TimeoutError:
+            raise ServiceError(
+                "The service has not pulled the catalog in a minute. Does a worker run?"
+            ) from None
 
     def _seen_from_there(self, url: str) -> str:
         return url.replace(self.merchant.url, self.public.rstrip("/"), 1) if self.public else url
@@ -132,8 +126,7 @@ class Opening:
 
 def _known(reply: Answer) -> str | None:
     """Return the onboarding that the store has already, if that is why it is not registered."""
-    problem = reply.problem()
-    if problem.get("errorCode") != "STORE_ALREADY_REGISTERED":
+    if reply.code != "STORE_ALREADY_REGISTERED":
         return None
-    onboarding_id: str = problem["onboardingId"]
+    onboarding_id: str = reply.problem()["onboardingId"]
     return onboarding_id

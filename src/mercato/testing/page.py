@@ -1,8 +1,9 @@
 """The page and the log of a double: what it has seen, for eyes and for programs. Nothing is fetched from elsewhere."""
 
 import json
-from collections.abc import Iterable
 from html import escape
+from importlib.resources import files
+from string import Template
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
@@ -15,41 +16,19 @@ if TYPE_CHECKING:
 
 MOST_SHOWN: Final = 100
 
-_STYLE: Final = """
-:root { color-scheme: light dark; --line: #8884; --bad: #b3261e; --good: #146c2e }
-@media (prefers-color-scheme: dark) { :root { --bad: #ff8a80; --good: #81c995 } }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem }
-h1 { font-size: 1.3rem; margin-bottom: .2rem } p { margin: .2rem 0 1rem }
-details { border-top: 1px solid var(--line); padding: .35rem 0 }
-summary { cursor: pointer; display: grid; grid-template-columns: 3.5rem 7rem 9rem 1fr 9rem; gap: .6rem }
-@media (max-width: 40rem) { summary { grid-template-columns: 3rem 1fr 1fr } }
-pre { background: #8881; border-radius: .4rem; overflow-x: auto; padding: .7rem; white-space: pre-wrap;
-  overflow-wrap: anywhere }
-.bad { color: var(--bad) } .good { color: var(--good) } small { opacity: .7 }
-"""
-
-_SCRIPT: Final = """
-setInterval(async () => {
-  try {
-    const text = await (await fetch(location.href)).text();
-    const next = new DOMParser().parseFromString(text, 'text/html').querySelector('main');
-    for (const one of document.querySelectorAll('details[open]')) {
-      const same = next.querySelector('#' + one.id);
-      if (same) same.open = true;
-    }
-    document.querySelector('main').replaceWith(next);
-  } catch { document.title = 'Not running'; }
-}, 2000);
-"""
+_ENTRY: Final = Template(
+    '<details id="n$number"><summary><span>$number</span><time>$time</time><b>$operation</b>'
+    '<span class="$kind">$verdict</span><span>$status$act</span></summary>'
+    "<pre>$method $path\n$headers\n\n$body</pre><pre>$status\n$answer</pre></details>"
+)
 
 
 def add_pages(app: web.Application, double: "Double") -> None:
-    """Add `/`, the page, and `/log`, the same as lines of JSON (`?after=N`: what came behind number N)."""
+    """Add `/`, the page, and `/log`, the same as lines of JSON (`?after=N`: what came after number N)."""
 
     async def show(_request: web.Request) -> web.Response:
-        return web.Response(
-            text=page(double), content_type="text/html", headers={"Cache-Control": "no-store"}
-        )
+        headers = {"Cache-Control": "no-store"}
+        return web.Response(text=page(double), content_type="text/html", headers=headers)
 
     async def log(request: web.Request) -> web.Response:
         after = request.query.get("after", "0")
@@ -63,50 +42,39 @@ def add_pages(app: web.Application, double: "Double") -> None:
 
 def page(double: "Double") -> str:
     """Return the page of a double."""
-    newest = list(reversed(double.seen))[:MOST_SHOWN]
-    facts = "<br>".join(
-        f"{escape(name)}: <code>{escape(str(text))}</code>"
-        for name, text in (*double.addresses(), *double.facts())
+    newest = reversed(double.seen[-MOST_SHOWN:])
+    facts = (*double.addresses(), *double.facts())
+    return Template(files("mercato.testing").joinpath("page.html").read_text("utf-8")).substitute(
+        title=escape(double.title),
+        facts="<br>".join(f"{escape(name)}: <code>{escape(str(text))}</code>" for name, text in facts),
+        count=count_of(double.journal.count, "call"),
+        entries="".join(map(_entry, newest)) or "<p>Nobody has called yet.</p>",
     )
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
-        f"<title>{escape(double.title)}</title><style>{_STYLE}</style>"
-        f"<h1>{escape(double.title)}</h1><p>{facts}</p>"
-        f"<main><p>{count_of(double.journal.count, 'call')} so far, the newest first. "
-        '<a href="/log">The same as lines of JSON</a>.</p>'
-        f"{_entries(newest)}</main><script>{_SCRIPT}</script></html>"
-    )
-
-
-def _entries(newest: Iterable[Seen]) -> str:
-    return "".join(map(_entry, newest)) or "<p>Nobody has called yet.</p>"
 
 
 def _entry(one: Seen) -> str:
+    texts = {
+        "number": str(one.number),
+        "time": one.at[11:23],
+        "operation": one.operation,
+        "kind": {None: "", VALID: "good"}.get(one.verdict, "bad"),
+        "verdict": one.verdict or ("sent by us" if one.ours else "not signed"),
+        "status": str(one.status) if one.status else "no answer",
+        "method": one.method,
+        "path": one.path,
+        "headers": "\n".join(f"{name}: {text}" for name, text in one.headers.items()),
+        "body": _pretty(one.body),
+        "answer": _pretty(one.answer),
+    }
     act = "" if one.act == "accept" else f" <small>{escape(one.act)}</small>"
-    kind = "" if one.verdict is None else ' class="good"' if one.verdict == VALID else ' class="bad"'
-    unsigned = "sent by us" if one.ours else "not signed"
-    headers = "\n".join(f"{name}: {text}" for name, text in one.headers.items())
-    return (
-        f'<details id="n{one.number}"><summary><span>{one.number}</span><time>{one.at[11:23]}</time>'
-        f"<b>{escape(one.operation)}</b><span{kind}>{escape(one.verdict or unsigned)}</span>"
-        f"<span>{_status(one)}{act}</span></summary>"
-        f"<pre>{escape(one.method)} {escape(one.path)}\n{escape(headers)}\n\n{escape(_pretty(one.body))}</pre>"
-        f"<pre>{_status(one)}\n{escape(_pretty(one.answer))}</pre></details>"
-    )
-
-
-def _status(one: Seen) -> str:
-    return str(one.status) if one.status else "no answer"
+    return _ENTRY.substitute({name: escape(text) for name, text in texts.items()}, act=act)
 
 
 def _pretty(value: Any) -> str:
     if value is None or value == "":
         return ""
     try:
-        return json.dumps(
-            json.loads(value) if isinstance(value, str) else value, indent=2, ensure_ascii=False
-        )
+        value = json.loads(value) if isinstance(value, str) else value
     except ValueError:
         return str(value)
+    return json.dumps(value, indent=2, ensure_ascii=False)

@@ -19,7 +19,7 @@ class Outcome(StrEnum):
     @classmethod
     def of(cls, state: str) -> "Outcome":
         """Return it of an order's state."""
-        return {"completed": cls.COMPLETED, "cancelled": cls.CANCELLED}.get(state, cls.PLACED)
+        return cls(state) if state in {cls.COMPLETED, cls.CANCELLED} else cls.PLACED
 
     @property
     def is_answer(self) -> bool:
@@ -45,20 +45,11 @@ class Purchase:
         """Note the order; one that costs something else than was agreed on is wrong."""
         self.order_id, self.partner_order_id = order["orderId"], order["partnerOrderId"]
         agreed, self.total = self.total, order["amounts"]["total"]
-        self.outcome = Outcome.PLACED
-        return self if agreed in {None, self.total} else self.wrong([f"it was to cost {agreed}"])
+        if agreed in {None, self.total}:
+            return self.ended(Outcome.PLACED)
+        return self.ended(Outcome.WRONG, [f"it was to cost {agreed}"])
 
-    def refused(self, codes: Iterable[str]) -> Self:
-        """Note a no."""
-        self.outcome, self.codes = Outcome.REFUSED, tuple(codes)
-        return self
-
-    def unanswered(self, codes: Iterable[str]) -> Self:
-        """Note that there was neither a yes nor a no."""
-        self.outcome, self.codes = Outcome.UNANSWERED, tuple(codes)
-        return self
-
-    def wrong(self, faults: Iterable[str]) -> Self:
-        """Note that what the service says cannot be right."""
-        self.outcome, self.codes = Outcome.WRONG, tuple(faults)
+    def ended(self, outcome: Outcome, codes: Iterable[str] = ()) -> Self:
+        """Note how it ended, and why."""
+        self.outcome, self.codes = outcome, tuple(codes)
         return self

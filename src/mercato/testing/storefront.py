@@ -5,13 +5,14 @@ It does what a storefront's system has to do and no more, so it can be read as a
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from http import HTTPStatus
 from typing import Any, ClassVar, Final
 from uuid import uuid4
 
 from mercato.orders.reasons import ORDER_REASONS
-from mercato.testing import acts, till
+from mercato.testing import acts, prices
 from mercato.testing.acts import Act
 from mercato.testing.browsing import MOST_ATTEMPTS, SURFACE, Browsing
 from mercato.testing.caller import Answer, NoAnswerError, RefusedError, ServiceError
@@ -49,7 +50,7 @@ class StorefrontDouble(Browsing):
         amounts = order["amounts"]
         own = Menu.of(catalog).sub_total(order["cart"]["lineItems"])
         faults = [] if own == Decimal(amounts["subTotal"]) else [f"the catalog comes to {own}"]
-        total = till.total_of(amounts)
+        total = prices.total_of(amounts)
         return faults if total == Decimal(amounts["total"]) else [*faults, f"the sum is {total}"]
 
     def new_key(self) -> str:
@@ -103,11 +104,9 @@ class StorefrontDouble(Browsing):
     async def news_of(self, order_id: str, *, seconds: float) -> None:
         """Wait for the next event of an order, so many seconds at most."""
         known = len(self.events.get(order_id, {}))
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.journal.until(lambda: len(self.events.get(order_id, {})) > known)
-        except TimeoutError:
-            return
 
     # --- whole purchases ---
 
@@ -127,7 +126,7 @@ class StorefrontDouble(Browsing):
             try:
                 return await self._buy_at(chosen, number, act, follow=follow)
             except RefusedError as refused:
-                if refused.answer.problem().get("errorCode") != UNREACHABLE:
+                if refused.answer.code != UNREACHABLE:
                     raise
                 self.unreachable.add(chosen)
 
@@ -151,15 +150,15 @@ class StorefrontDouble(Browsing):
         if act.name != acts.UNVALIDATED:
             said = await self.validate(order)
             if not said["isValid"]:
-                return purchase.refused(self.reasons_of(said["order"]["errors"]))
+                return purchase.ended(Outcome.REFUSED, self.reasons_of(said["order"]["errors"]))
             faults = self.amount_faults(said["order"], catalog)
             if faults:
-                return purchase.wrong(faults)
+                return purchase.ended(Outcome.WRONG, faults)
             purchase.total = said["order"]["amounts"]["total"]
             order |= {"validatedOrderToken": said["validatedOrderToken"]}
             order["amounts"] = order["amounts"] | {"total": purchase.total}
         if act.name == acts.WRONG:
-            order["amounts"] = till.spoiled({"total": "0.00"} | order["amounts"], "total")
+            order["amounts"] = prices.spoiled({"total": "0.00"} | order["amounts"], "total")
         if act.name == acts.DECLINED:
             order["payment"] = {"type": "cardOnFile", "cardToken": DECLINED_CARD, "processorType": "sandbox"}
         await asyncio.sleep(act.seconds)
@@ -173,19 +172,17 @@ class StorefrontDouble(Browsing):
         if act.name == acts.REPEAT:
             again = await self.place_once(order, key)
             if again.body != reply.body:
-                return purchase.wrong(["the same key got another answer"])
+                return purchase.ended(Outcome.WRONG, ["the same key got another answer"])
         if reply.status != HTTPStatus.CREATED:
             problem = reply.problem()
             purchase.order_id = problem.get("orderId", "")
             errors = problem.get("errors") or [{"code": problem.get("errorCode", OTHER)}]
-            codes = self.reasons_of(errors)
-            return purchase.unanswered(codes) if self.should_retry(reply) else purchase.refused(codes)
+            outcome = Outcome.UNANSWERED if self.should_retry(reply) else Outcome.REFUSED
+            return purchase.ended(outcome, self.reasons_of(errors))
         return purchase.placed(reply.json())
 
     async def hang_up(self, order: Mapping[str, Any], key: str) -> None:
         """Send an order and close the connection before the answer comes."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(_IMPATIENT):
                 await self.place_once(order, key)
-        except TimeoutError:
-            return

@@ -19,8 +19,8 @@ from mercato.partners import accounts
 from mercato.partners.accounts import NewPartner
 from mercato.partners.model import PartnerKind
 from mercato.testing.caller import Caller
-from mercato.testing.kitchen import Kitchen
 from mercato.testing.merchant import MerchantDouble
+from mercato.testing.order_simulator import OrderSimulator
 from mercato.wire import as_json, parse_uuid
 
 ONBOARDING: Final = "/v1/commerce/onboarding/stores"
@@ -80,7 +80,7 @@ async def selling(offers: Sequence[Offer]) -> AsyncIterator[Service]:
             merchant.trust(pos.signing_secret)
             caller = Caller(base, _key(pos), session)
             shops = await _open_all(offers, merchant, caller)
-            working = asyncio.create_task(Kitchen(merchant, caller, STEP_SECONDS).stay_open(hands=4))
+            working = asyncio.create_task(OrderSimulator(merchant, caller, STEP_SECONDS).run(workers=4))
             try:
                 yield Service(base, _key(front), shops)
             finally:

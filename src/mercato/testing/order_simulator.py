@@ -1,4 +1,4 @@
-"""A merchant's kitchen: moves orders on through the API, as the work on them goes on."""
+"""Work on a merchant's orders: updates their status through the API, step by step, until they are done."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,28 +24,24 @@ PAUSE_SECONDS: Final = 2.0
 """How long nothing is done while the service cannot be reached."""
 
 
-def _unheard(_words: str) -> None:
-    """Say it to nobody."""
-
-
 @dataclass(slots=True)
-class Kitchen:
-    """Works on the orders that the merchant has taken."""
+class OrderSimulator:
+    """Works on the orders that the merchant has accepted. `say` is told what goes wrong."""
 
     merchant: MerchantDouble
     caller: Caller
     step_seconds: float = STEP_SECONDS
-    say: Callable[[str], object] = _unheard
-    begun: set[str] = field(default_factory=set)
+    say: Callable[[str], object] = lambda _words: None
+    started: set[str] = field(default_factory=set)
 
-    async def cook(self, order_id: str) -> None:
-        """Bring an order from confirmed to completed, or to where the script wants it."""
-        self.begun.add(order_id)
+    async def complete(self, order_id: str) -> None:
+        """Take an order from confirmed to completed, or to where the script wants it."""
+        self.started.add(order_id)
         act = self.merchant.behaviour.next("cook")
         if act.name == acts.LEAVE:
             return
         for status in STEPS:
-            await self.move(order_id, status=status)
+            await self.update(order_id, status=status)
             await asyncio.sleep(act.seconds or self.step_seconds)
             if act.name == acts.CANCEL or order_id in self.merchant.cancelled:
                 break
@@ -54,33 +50,33 @@ class Kitchen:
     async def end(self, order_id: str, act: Act) -> None:
         """Complete an order, or cancel it; of one that the service has cancelled nothing is left to do."""
         if act.name == acts.CANCEL:
-            reply = await self.move(order_id, state="cancelled", cancelReason=act.argument)
+            reply = await self.update(order_id, state="cancelled", cancelReason=act.argument)
             if reply.status == HTTPStatus.OK:
                 self.merchant.cancelled.add(order_id)
         elif order_id not in self.merchant.cancelled:
-            await self.move(order_id, state="completed")
+            await self.update(order_id, state="completed")
 
-    async def move(self, order_id: str, **change: Any) -> Answer:
-        """Tell the service how far an order is; return what it says to that."""
+    async def update(self, order_id: str, **change: Any) -> Answer:
+        """Update an order's status at the service and return the answer."""
         return await self.caller.post(f"{ORDERS}/{order_id}/status", change)
 
-    async def stay_open(self, *, hands: int = 1) -> None:
-        """Cook every order that is taken, so many at a time, until cancelled."""
-        async with asyncio.TaskGroup() as shift:
-            for _ in range(hands):
-                shift.create_task(self._work())
+    async def run(self, *, workers: int = 1) -> None:
+        """Work on every order that is accepted, so many at a time, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(workers):
+                group.create_task(self._work())
 
     async def _work(self) -> None:
         while True:
-            waiting = (order_id for order_id in self.merchant.taken if order_id not in self.begun)
+            waiting = (order_id for order_id in self.merchant.taken if order_id not in self.started)
             order_id = next(waiting, None)
             if order_id is None:
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
             try:
-                await self.cook(order_id)
+                await self.complete(order_id)
             except ServiceError as error:
-                # The order is begun anew: to be told the same status twice is nothing to the service.
-                self.begun.discard(order_id)
+                # The order is started anew: the service takes the same status twice.
+                self.started.discard(order_id)
                 self.say(str(error))
                 await asyncio.sleep(PAUSE_SECONDS)

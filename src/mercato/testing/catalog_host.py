@@ -1,0 +1,92 @@
+"""Half of a merchant's double: hosts CatalogSets with ETags, and knows what carts cost by them."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from aiohttp import web
+
+from mercato.testing.double import Double, Reply
+from mercato.testing.prices import Menu, UntoldItemError
+
+CATALOG: Final = "/catalog.json"
+"""Where the first document is, unless it is put elsewhere."""
+
+
+class _Document(NamedTuple):
+    body: bytes
+    etag: str
+    value: Any
+
+
+class CatalogHost(Double):
+    """A host of catalogs. `fetched` counts the answers with a document, `unchanged` those of them that were 304."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.fetched = 0
+        self.unchanged = 0
+        self._documents: dict[str, _Document] = {}
+        self._menu: Menu | None = None
+        self._onboarding_id: UUID | None = None
+
+    def host(self, path: str, document: Any) -> str:
+        """Host a document as JSON, bytes as they are, in place of what the path had before; return its URL."""
+        is_raw = isinstance(document, bytes)
+        body = document if is_raw else json.dumps(document, ensure_ascii=False).encode()
+        etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        self._documents[path] = _Document(body, etag, _value(body) if is_raw else document)
+        self._menu = None
+        return self.url + path
+
+    def known_as(self, onboarding_id: UUID) -> None:
+        """Know as which onboarding the store was registered: the service derives the ids that aren't UUIDs from it."""
+        self._onboarding_id, self._menu = onboarding_id, None
+
+    def sub_total_of(self, order: Mapping[str, Any]) -> Decimal | None:
+        """Return what the items cost by the hosted catalogs, None if that can't be known. Raises UnknownItemError."""
+        if self._menu is None:
+            self._menu = Menu()
+            for document in self._documents.values():
+                if isinstance(document.value, dict) and isinstance(document.value.get("items"), dict):
+                    self._menu |= Menu.of(document.value, onboarding_id=self._onboarding_id)
+        if not self._menu.items:
+            return None
+        try:
+            return self._menu.sub_total(order["cart"]["lineItems"])
+        except UntoldItemError:
+            return None
+
+    async def serve_document(self, request: web.Request) -> web.StreamResponse:
+        """Answer a GET: the document, 304 to who has it, 404."""
+        act = self.behaviour.next("catalog")
+        reply = self.failure(act) or self.answer_document(request.path, request.headers)
+        return await self.send(request, reply, act, operation="catalog")
+
+    def answer_document(self, path: str, headers: Mapping[str, str]) -> Reply:
+        """Return the answer to who fetches a document."""
+        document = self._documents.get(path)
+        if document is None:
+            return Reply(HTTPStatus.NOT_FOUND)
+        self.fetched += 1
+        tagged = {"ETag": document.etag}
+        if self.has_it(headers, document.etag):
+            self.unchanged += 1
+            return Reply(HTTPStatus.NOT_MODIFIED, None, tagged)
+        return Reply(HTTPStatus.OK, document.body, tagged)
+
+    def has_it(self, headers: Mapping[str, str], etag: str) -> bool:
+        """Tell whether If-None-Match names the document that the client has already."""
+        named = {tag.strip().removeprefix("W/") for tag in headers.get("If-None-Match", "").split(",")}
+        return not named.isdisjoint({etag, "*"})
+
+
+def _value(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
