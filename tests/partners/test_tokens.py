@@ -9,7 +9,7 @@ from tests.partners.support import TOKENS
 from mercato.clock import new_id
 from mercato.partners import keys
 from mercato.partners.model import Surface
-from mercato.partners.tokens import PURPOSE, AccessToken, Claims, Tokens, looks_like_token
+from mercato.partners.tokens import PURPOSE, AccessToken, Claims, Tokens
 from mercato.partners.vault import Vault
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -59,9 +59,9 @@ def test_garbage_is_not_read(garbage: bytes) -> None:
 
 def test_tokens_are_not_taken_for_keys_nor_keys_for_tokens() -> None:
     token, key = TOKENS.sign(CLAIMS).encode(), keys.new_key(Surface.MARKETFRONT).encode()
-    assert looks_like_token(token)
+    assert keys.looks_like_token(token)
     assert not keys.looks_like_key(token)
-    assert not looks_like_token(key)
+    assert not keys.looks_like_token(key)
 
 
 def test_a_token_outlives_the_rotation_of_the_encryption_key_until_the_old_one_is_gone() -> None:

@@ -12,6 +12,7 @@ from mercato.db.engine import Write
 from mercato.orders import queries
 from mercato.orders.model import OrderState
 from mercato.orders.record import OrderRow, StoreAnswer, cancelled_data, event_data
+from mercato.orders.replies import PlaceSaid
 from mercato.orders.transitions import STATE_TRANSITIONS, Actor
 from mercato.partners.model import Surface
 from mercato.partners.queries import find_event_url
@@ -80,19 +81,18 @@ class Changes(Struct, frozen=True):
         self,
         tx: Write,
         order: OrderRow,
+        said: PlaceSaid,
         *,
         actor: Actor,
-        partner_order_id: str | None,
-        estimated_ready_at: datetime | None,
         now: datetime,
         untouched: bool = False,
     ) -> OrderRow:
         """Return the order as its store took it. Raises ConcurrentUpdate as `change` does."""
         values: dict[str, Any] = {"answer": StoreAnswer.ACCEPTED}
-        if partner_order_id is not None:
-            values["partner_order_id"] = partner_order_id
-        if estimated_ready_at is not None:
-            values["estimated_ready_at"] = estimated_ready_at
+        if said.partner_order_id is not None:
+            values["partner_order_id"] = said.partner_order_id
+        if said.estimated_ready_at is not None:
+            values["estimated_ready_at"] = said.estimated_ready_at
         return await self.change(
             tx, order, actor=actor, entry="accepted", now=now, untouched=untouched, **values
         )

@@ -44,7 +44,7 @@ from mercato.orders.plan import (
 from mercato.orders.queries import StoreChanged
 from mercato.orders.reasons import refusal
 from mercato.orders.record import OrderRow, StoreAnswer, order_of, place_body
-from mercato.orders.replies import Agreed
+from mercato.orders.replies import Agreed, PlaceSaid
 from mercato.orders.request import PlaceOrderRequest
 from mercato.orders.submission import KIND, Submission, Submitter, schedule, submission_of
 from mercato.orders.transitions import Actor
@@ -235,9 +235,7 @@ class Placements(Struct, frozen=True):
         await audit(tx, "order", order.id, detail={"storeId": order.store_id})
         await idempotency.hold(tx, claim, order_id=order.id)
         if store.webhook_url is None:
-            order = await self.changes.accept(
-                tx, order, actor=Actor.SERVICE, partner_order_id=None, estimated_ready_at=None, now=now
-            )
+            order = await self.changes.accept(tx, order, PlaceSaid(), actor=Actor.SERVICE, now=now)
             return await self._settle(tx, context, claim, order)
         submission = submission_of(
             order,

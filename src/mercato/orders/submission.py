@@ -216,15 +216,7 @@ class Submitter(Struct, frozen=True):
         odd = None if said.amounts is None else remark(sums_of(order.amounts), said.amounts)
         if odd is not None:
             log.warning("amounts of a place reply are not applied", order_id=str(order.id), why=odd)
-        return await self.changes.accept(
-            tx,
-            order,
-            actor=Actor.STORE,
-            partner_order_id=said.partner_order_id,
-            estimated_ready_at=said.estimated_ready_at,
-            now=now,
-            untouched=untouched,
-        )
+        return await self.changes.accept(tx, order, said, actor=Actor.STORE, now=now, untouched=untouched)
 
     async def _log(
         self, tx: Write, submission: Submission, outcome: SubmissionOutcome, before: OrderRow, now: datetime

@@ -23,7 +23,7 @@ from mercato.partners import keys, queries
 from mercato.partners.credentials import TOPIC
 from mercato.partners.model import ApiKey, Caller, KeyState, Surface
 from mercato.partners.queries import FoundKey
-from mercato.partners.tokens import LIFE, AccessToken, Claims, Tokens, looks_like_token
+from mercato.partners.tokens import LIFE, AccessToken, Claims, Tokens
 from mercato.telemetry import Lookups
 
 log = structlog.get_logger("mercato.partners")
@@ -97,7 +97,7 @@ class Callers:
 
     def cached(self, token: bytes) -> Caller | None:
         """Return the caller of a key or token if memory has it and may be believed; no database, no waiting."""
-        known = self._find(self._handle(token) if looks_like_token(token) else keys.digest(token))
+        known = self._find(self._handle(token) if keys.looks_like_token(token) else keys.digest(token))
         if known is None or known.suspended:
             self.lookups.misses += 1
             return None
@@ -110,7 +110,7 @@ class Callers:
         Raises Forbidden while the partner is suspended; DatabaseAway, or what the database raises, when it has to
         ask and gets no answer.
         """
-        known = await (self._claimed(token) if looks_like_token(token) else self._presented(token))
+        known = await (self._claimed(token) if keys.looks_like_token(token) else self._presented(token))
         return known.caller
 
     async def issue(self, client_id: UUID, key: bytes, *, suspect: bool = False) -> AccessToken:

@@ -25,7 +25,11 @@ SHOWN: Final = 6
 PATTERN: Final = rf"mk_({'|'.join(Surface)})_([0-9A-Za-z]{{{RANDOM + CHECK}}})"
 """What scanners for leaked secrets look for; `is_whole` sorts out what only looks like it."""
 
+ACCESS_BEGIN: Final = "mt_"
+"""What every access token begins with, and no key."""
+
 _KEY: Final = re.compile(PATTERN.encode())
+_ACCESS_BEGIN: Final = ACCESS_BEGIN.encode()
 _BEGIN: Final = re.compile(rf"mk_({'|'.join(Surface)})_".encode())
 
 
@@ -48,6 +52,11 @@ def new_key(surface: Surface) -> str:
 def looks_like_key(token: bytes) -> bool:
     """Tell whether the token begins as keys do."""
     return _BEGIN.match(token) is not None
+
+
+def looks_like_token(token: bytes) -> bool:
+    """Tell whether this begins as access tokens do."""
+    return token.startswith(_ACCESS_BEGIN)
 
 
 def is_whole(token: bytes) -> bool:

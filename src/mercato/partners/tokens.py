@@ -12,22 +12,21 @@ from uuid import UUID
 from msgspec import Struct
 
 from mercato import mac
+from mercato.partners.keys import ACCESS_BEGIN
 from mercato.wire import redacted
-
-BEGIN: Final = "mt_"
-"""What every access token begins with, and no key."""
 
 LIFE: Final = timedelta(hours=1)
 
 PURPOSE: Final = "mercato access token"
 """What the signing keys are derived for: nothing signed for another end is taken for a token."""
 
-_BEGIN: Final = BEGIN.encode()
 _VERSION: Final = 1
 _CLAIMS: Final = struct.Struct(">B16s16sI")
 _SIGNATURE: Final = 32
 # 69 bytes are 92 characters without a bit to spare: every token has one spelling, and no other is read.
-_TOKEN: Final = re.compile(rf"{BEGIN}([0-9A-Za-z_-]{{{(_CLAIMS.size + _SIGNATURE) * 4 // 3}}})".encode())
+_TOKEN: Final = re.compile(
+    rf"{ACCESS_BEGIN}([0-9A-Za-z_-]{{{(_CLAIMS.size + _SIGNATURE) * 4 // 3}}})".encode()
+)
 
 
 class Claims(Struct, frozen=True):
@@ -56,7 +55,7 @@ class Tokens:
         """Return the token: `mt_` and 92 characters of base64url, of which the last 43 are the signature's."""
         said = _CLAIMS.pack(_VERSION, claims.key_id.bytes, claims.partner_id.bytes, claims.expires_at)
         signature = mac.sign(self._keys[0], said)
-        return BEGIN + base64.urlsafe_b64encode(said + signature).decode()
+        return ACCESS_BEGIN + base64.urlsafe_b64encode(said + signature).decode()
 
     def find(self, token: bytes) -> Claims | None:
         """Return what a token says, if it was signed here. Whether it has expired is for the reader to see."""
@@ -69,8 +68,3 @@ class Tokens:
             return None
         version, key_id, partner_id, expires_at = _CLAIMS.unpack(said)
         return Claims(UUID(bytes=key_id), UUID(bytes=partner_id), expires_at) if version == _VERSION else None
-
-
-def looks_like_token(token: bytes) -> bool:
-    """Tell whether this begins as access tokens do."""
-    return token.startswith(_BEGIN)
