@@ -14,12 +14,12 @@ from tests.catalog.documents import ONBOARDING, built
 from mercato.carts.model import LineItem
 from mercato.carts.pricing import price
 from mercato.catalog.compile import unpack
+from mercato.catalog.ids import served_id
 from mercato.clock import new_id
 from mercato.testing import menus, shopper
 from mercato.testing.prices import (
     Menu,
     UnknownItemError,
-    UntoldItemError,
     faults_of,
     spoiled,
     total_of,
@@ -48,19 +48,44 @@ def test_what_customers_want_can_be_had_and_costs_what_the_service_says(
     assert lines
     assert got.total is not None
     assert (got.faults, got.overflows) == ((), ())
-    own = Menu.of(DOCUMENTS[name], onboarding_id=ONBOARDING).sub_total(lines)
+    own = Menu.of(DOCUMENTS[name]).sub_total(told(lines, ids_of(DOCUMENTS[name])))
     assert Decimal(got.total).scaleb(-catalog.scale) == own == Menu.of(document).sub_total(lines)
+
+
+def ids_of(document: Any) -> dict[str, str]:
+    """Return the ids of the document by those that the service serves."""
+    groups = document.get("modifierGroups") or {}
+    listed = groups if isinstance(groups, dict) else [group["modifierGroupId"] for group in groups]
+    return {
+        served_id(one, onboarding_id=ONBOARDING, addressed=True): one for one in (*document["items"], *listed)
+    }
+
+
+def told(lines: list[Any], ids: dict[str, str]) -> list[Any]:
+    """Return the lines as a store is told of them."""
+    return [
+        one
+        | {"partnerItemId": ids[one["itemId"]]}
+        | {
+            "modifierGroups": [
+                part
+                | {"partnerModifierGroupId": ids[part["modifierGroupId"]]}
+                | {"lineItems": told(part["lineItems"], ids)}
+                for part in one["modifierGroups"]
+            ]
+        }
+        for one in lines
+    ]
 
 
 def served(document: Any) -> Any:
     """Return the document with dictionaries for lists and the ids that the service serves."""
-    menu = Menu.of(document, onboarding_id=ONBOARDING)
-    ids = dict(zip(document["items"], menu.items, strict=True))
+    menu, ids = Menu.of(document), {own: one for one, own in ids_of(document).items()}
     sections = document["sections"]
     listed = sections.values() if isinstance(sections, dict) else sections
     return {
-        "items": dict(menu.items),
-        "modifierGroups": dict(menu.groups),
+        "items": {ids[one]: item for one, item in menu.items.items()},
+        "modifierGroups": {ids[one]: group for one, group in menu.groups.items()},
         "sections": {
             str(at): section | {"itemIds": [ids[one] for one in section.get("itemIds", ())]}
             for at, section in enumerate(listed)
@@ -96,16 +121,7 @@ def test_what_is_not_on_the_menu_is_named_with_its_place() -> None:
         menu.sub_total([line(SOUP, 1, chosen)])
 
 
-def test_ids_that_are_no_uuids_are_not_all_known_without_the_onboarding() -> None:
-    document = {"items": {"soup": {"basePrice": "4.00"}}}
-    assert not Menu.of(document).is_whole
-    menu = Menu.of(document, onboarding_id=uuid4())
-    assert menu.is_whole
-    (item,) = menu.items
-    assert menu.sub_total([line(item)]) == Decimal("4.00")
-
-
-def test_without_the_onboarding_lines_are_priced_by_the_ids_of_the_document() -> None:
+def test_lines_are_priced_by_the_ids_of_the_document() -> None:
     menu = Menu.of(
         {
             "items": {"soup": {"basePrice": "4.00"}, "salt": {"basePrice": "1.00"}},
@@ -122,13 +138,12 @@ def test_without_the_onboarding_lines_are_priced_by_the_ids_of_the_document() ->
         "lineItems": [named("salt", 2)],
     }
     assert menu.sub_total([named("soup", 2, size)]) == Decimal("11.00")
-    with pytest.raises(UnknownItemError, match="There is no cake here") as unknown:
+    with pytest.raises(UnknownItemError, match="There is no cake here"):
         menu.sub_total([named("cake", 1)])
-    assert not isinstance(unknown.value, UntoldItemError)
-    # An item is no group, and one that says nothing of the document may be any.
+    # An item isn't a group.
     with pytest.raises(UnknownItemError, match="There is no soup here"):
         menu.sub_total([named("soup", 1, {**size, "partnerModifierGroupId": "soup"})])
-    with pytest.raises(UntoldItemError):
+    with pytest.raises(UnknownItemError):
         menu.sub_total([line(str(uuid4()))])
 
 

@@ -25,7 +25,7 @@ from mercato.testing.shops import SHOPS
 pytestmark = only_sqlite
 
 SHOP = SHOPS["grocery"]
-"""Its ids are no UUIDs, so that the merchant has to know what the service makes of them."""
+"""Its ids aren't UUIDs, so the service replaces them."""
 
 
 @dataclass

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from decimal import Decimal
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
-from uuid import UUID
 
 from aiohttp import web
 
 from mercato.testing.double import Double, Reply
-from mercato.testing.prices import Menu, UntoldItemError
+from mercato.testing.prices import Menu
 
 CATALOG: Final = "/catalog.json"
 """Where the first document is, unless it is put elsewhere."""
@@ -32,7 +31,6 @@ class CatalogHost(Double):
         self.unchanged = 0
         self._documents: dict[str, _Document] = {}
         self._menu: Menu | None = None
-        self._onboarding_id: UUID | None = None
 
     def host(self, path: str, document: Any) -> str:
         """Host a document as JSON, bytes as they are, in place of what the path had before; return its URL."""
@@ -43,23 +41,14 @@ class CatalogHost(Double):
         self._menu = None
         return self.url + path
 
-    def known_as(self, onboarding_id: UUID) -> None:
-        """Know as which onboarding the store was registered: the service derives the ids that aren't UUIDs from it."""
-        self._onboarding_id, self._menu = onboarding_id, None
-
     def sub_total_of(self, order: Mapping[str, Any]) -> Decimal | None:
-        """Return what the items cost by the hosted catalogs, None if that can't be known. Raises UnknownItemError."""
+        """Return what the items cost by the hosted catalogs, None without any. Raises UnknownItemError."""
         if self._menu is None:
             self._menu = Menu()
             for document in self._documents.values():
                 if isinstance(document.value, dict) and isinstance(document.value.get("items"), dict):
-                    self._menu |= Menu.of(document.value, onboarding_id=self._onboarding_id)
-        if not self._menu.items:
-            return None
-        try:
-            return self._menu.sub_total(order["cart"]["lineItems"])
-        except UntoldItemError:
-            return None
+                    self._menu |= Menu.of(document.value)
+        return self._menu.sub_total(order["cart"]["lineItems"]) if self._menu.items else None
 
     async def serve_document(self, request: web.Request) -> web.StreamResponse:
         """Answer a GET: the document, 304 to who has it, 404."""

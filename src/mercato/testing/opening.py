@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
-from uuid import UUID
 
 from mercato.testing.caller import POLL, Answer, Caller, ServiceError
 from mercato.testing.merchant import MerchantDouble
@@ -57,7 +56,6 @@ class Opening:
     async def open(self, shop: Shop) -> str:
         """Register the store and make it live, or take it up again where it is; return its id. Raises ServiceError."""
         onboarding_id = await self.register(shop)
-        self.merchant.known_as(UUID(onboarding_id))
         status = await self.pulled(onboarding_id)
         if status["status"] == "catalog_failed":
             faults = "; ".join(f"{one['path'] or '/'}: {one['message']}" for one in status["errors"][:3])

@@ -9,16 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
-from uuid import UUID
 
-from mercato.catalog.ids import is_uuid, served_id
+from mercato.catalog.ids import is_uuid
 
 TAX: Final = Decimal("0.05")
 TAX_NAME: Final = "Sales tax, 5 %"
 
 ADDED: Final = ("fees", "taxes", "adjustments", "tip")
-
-_NO_ONE: Final = UUID(int=0)
 
 
 class UnknownItemError(Exception):
@@ -29,52 +26,29 @@ class UnknownItemError(Exception):
         self.pointer = pointer
 
 
-class UntoldItemError(UnknownItemError):
-    """The service made this id, and the line doesn't say of which of the document's: it may be in one of them."""
-
-
 @dataclass(frozen=True, slots=True)
 class Menu:
-    """Items and groups of a document, or of several, by the ids that carts name them by.
+    """Items and groups of a document, or of several, by the ids of the documents.
 
-    `is_whole` tells whether every id is known: ids that are no UUIDs are replaced by the service with such as
-    follow from the onboarding's. Without that, lines are known by `partnerItemId` and groups by
-    `partnerModifierGroupId`, the ids of the documents; `own` has the ids of here by those.
+    A line names them by `partnerItemId` and `partnerModifierGroupId`, or by the document's own UUIDs.
     """
 
     items: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    own: Mapping[str, str] = field(default_factory=dict)
-    is_whole: bool = True
 
     @classmethod
-    def of(cls, document: Any, *, onboarding_id: UUID | None = None) -> "Menu":
+    def of(cls, document: Any) -> "Menu":
         """Return the menu of a CatalogSet document."""
-        items = dict(_entities(document.get("items"), "itemId"))
-        groups = dict(_entities(document.get("modifierGroups"), "modifierGroupId"))
-        whole = onboarding_id is not None or all(map(is_uuid, (*items, *groups)))
-        maker = onboarding_id or _NO_ONE
-
-        def served(id_: str) -> str:
-            return served_id(id_, onboarding_id=maker, addressed=True)
-
         return cls(
-            {served(id_): item for id_, item in items.items()},
-            {served(id_): _group(group, served) for id_, group in groups.items()},
-            {id_: served(id_) for id_ in (*items, *groups)},
-            whole,
+            dict(_entities(document.get("items"), "itemId")),
+            dict(_entities(document.get("modifierGroups"), "modifierGroupId")),
         )
 
     def __or__(self, other: "Menu") -> "Menu":
-        return Menu(
-            {**self.items, **other.items},
-            {**self.groups, **other.groups},
-            {**self.own, **other.own},
-            self.is_whole and other.is_whole,
-        )
+        return Menu({**self.items, **other.items}, {**self.groups, **other.groups})
 
     def sub_total(self, lines: Iterable[Mapping[str, Any]]) -> Decimal:
-        """Return what the lines cost. Raises UnknownItemError, and UntoldItemError where that isn't certain."""
+        """Return what the lines cost. Raises UnknownItemError."""
         return sum(
             (
                 self.unit_price(line, f"/cart/lineItems/{at}") * line["quantity"]
@@ -100,7 +74,7 @@ class Menu:
 
     def _group_price(self, group: Mapping[str, Any], choices: list[tuple[Mapping[str, Any], str]]) -> Decimal:
         """Return what the choices of one group cost: its cheapest units are free, not what is chosen for them."""
-        overrides = group.get("priceOverrides") or {}
+        overrides = {_key(id_): price for id_, price in (group.get("priceOverrides") or {}).items()}
         own: list[Decimal] = []
         rest = Decimal(0)
         for choice, where in choices:
@@ -116,18 +90,11 @@ class Menu:
         return id_, self.items[id_]
 
     def _id(self, known: Mapping[str, Any], part: Mapping[str, Any], member: str, pointer: str) -> str:
-        id_: str = part[member].lower()
-        if id_ in known:
-            return id_
-        if self.is_whole:
-            raise UnknownItemError(part[member], pointer)
-        partners = part.get(f"partner{member[0].upper()}{member[1:]}")
-        if partners is None:
-            raise UntoldItemError(part[member], pointer)
-        own = self.own.get(partners)
-        if own is None or own not in known:
-            raise UnknownItemError(partners, pointer)
-        return own
+        own = part.get(f"partner{member[0].upper()}{member[1:]}", part[member])
+        for id_ in (_key(own), _key(part[member])):
+            if id_ in known:
+                return id_
+        raise UnknownItemError(own, pointer)
 
 
 def items_of(
@@ -195,14 +162,14 @@ def spoiled(amounts: Mapping[str, Any], member: str) -> dict[str, Any]:
 def _entities(written: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the entities of a dictionary or a list by id; one of a list that has none can't be named by a cart."""
     if isinstance(written, Mapping):
-        yield from written.items()
+        yield from ((_key(id_), one) for id_, one in written.items())
     else:
-        yield from ((one[name], one) for one in written or () if name in one)
+        yield from ((_key(one[name]), one) for one in written or () if name in one)
 
 
-def _group(group: Mapping[str, Any], served: Any) -> Mapping[str, Any]:
-    overrides = group.get("priceOverrides") or {}
-    return {**group, "priceOverrides": {served(id_): price for id_, price in overrides.items()}}
+def _key(id_: str) -> str:
+    """Return an id as it is looked up: UUIDs in any case are the same."""
+    return id_.lower() if is_uuid(id_) else id_
 
 
 def _decimal(price: Any) -> Decimal:
