@@ -19,7 +19,7 @@ from mercato.settings import Settings
 from mercato.telemetry import Metrics
 from mercato.web.app import document, operations
 from mercato.web.error_pages import PLACEHOLDERS, error_page
-from mercato.web.openapi import problems_of
+from mercato.web.openapi.document import problems_of
 from mercato.web.operations import Access, Operation
 
 HERE: Final = Path(__file__).parent

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from mercato.errors import RateLimited, ServiceUnavailable
-from mercato.web.body import Body
-from mercato.web.budget import BodyBudget
+from mercato.web.body import Body, BodyBudget
 from mercato.web.head import Head
 
 LENGTH = (b"content-length", b"4")

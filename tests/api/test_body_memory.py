@@ -12,7 +12,7 @@ from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Service, service
 
 from mercato.partners.model import PartnerKind
-from mercato.web.budget import SHARES
+from mercato.web.body import SHARES
 
 pytestmark = only_sqlite  # none of this comes near a database
 

@@ -13,7 +13,7 @@ from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
 from mercato.catalog.compiled import CompiledCatalogs
 from mercato.partners.model import PartnerKind
-from mercato.web.catalog_sets import best_coding
+from mercato.web.api.catalogs import best_coding
 
 PATH = "/v1/marketfront/catalog-sets"
 OPEN = {"zstd": zstd.decompress, "br": brotli.decompress, "gzip": gzip.decompress, "identity": bytes}

@@ -18,6 +18,7 @@ from mercato.clock import new_id, now
 from mercato.partners.model import PartnerKind, Surface
 from mercato.web.app import document, operations
 from mercato.web.operations import Access, Operation
+from mercato.web.routing import PATH_PARAMETERS
 from mercato.webhooks.deliveries import push
 
 
@@ -172,7 +173,9 @@ async def test_path_ids_that_are_no_uuids_are_404_on_every_operation(world: Worl
             ):
                 path = target(operation, await ids_for(world, operation) | {name: wrong})
                 reply = await call(world.owner[operation.access], operation, path)
-                expected = operation.missing[name]("").code
+                not_found = PATH_PARAMETERS[name].not_found
+                assert not_found is not None
+                expected = not_found.code
                 assert (reply.status, reply.json()["errorCode"]) == (404, expected), (operation.id, wrong)
 
 

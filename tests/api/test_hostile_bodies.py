@@ -16,7 +16,7 @@ from mercato.errors import Problem
 from mercato.orders import payment
 from mercato.orders.request import MOST_BYTES
 from mercato.settings import MiB
-from mercato.web import oauth
+from mercato.web.api import oauth
 from mercato.web.app import operations
 from mercato.web.operations import Operation
 from mercato.wire import decode, walk

@@ -17,7 +17,7 @@ from mercato import errors
 from mercato.catalog.build import Built
 from mercato.discovery.catalogs import CatalogSet
 from mercato.web.app import document, operations
-from mercato.web.examples import EXAMPLES
+from mercato.web.openapi.examples import EXAMPLES
 from mercato.wire import Decoder
 
 DOCUMENT: Any = json.loads(document())

@@ -3,7 +3,7 @@
 import pytest
 
 from mercato.settings import SettingsError, load
-from mercato.web.proxies import TrustedProxies
+from mercato.web.head import TrustedProxies
 
 PROXIES = TrustedProxies("10.0.0.0/8, 2001:db8::1")
 

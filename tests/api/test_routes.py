@@ -5,7 +5,8 @@ import re
 import pytest
 
 from mercato.web.app import operations
-from mercato.web.operations import Operation, Routes
+from mercato.web.operations import Operation
+from mercato.web.routing import Routes
 
 ID = "0190f5fe-7e3b-7ccc-8000-abcdef012345"
 

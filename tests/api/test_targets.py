@@ -11,7 +11,7 @@ from tests.security.exchange import LAST, answers, exchange
 from tests.service import Client, Merchant, Service, service
 
 from mercato.partners.model import PartnerKind
-from mercato.web.target import MOST_HOSTS
+from mercato.web.head import MOST_HOSTS
 
 pytestmark = only_sqlite  # none of this comes near a database
 

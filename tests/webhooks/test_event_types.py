@@ -3,7 +3,7 @@
 from typing import get_args, get_type_hints
 
 from mercato.events import PAYLOADS
-from mercato.web.events import EVENTS
+from mercato.web.openapi.events import EVENTS
 from mercato.webhooks.event_types import EventType
 
 

@@ -1,0 +1,1 @@
+"""The HTTP service: server, edge, routing and the operations. Rules and SQL stay below."""

@@ -4,20 +4,20 @@ from functools import cache
 
 from mercato.runtime import Runtime
 from mercato.telemetry import tracing
-from mercato.web import openapi
-from mercato.web.carts import carts
-from mercato.web.commerce import commerce
-from mercato.web.discovery import discovery
+from mercato.web.api.carts import carts
+from mercato.web.api.catalogs import commerce_catalogs, marketfront_catalogs
+from mercato.web.api.oauth import oauth
+from mercato.web.api.onboarding import onboarding
+from mercato.web.api.orders import commerce_orders, marketfront_orders
+from mercato.web.api.stores import commerce_stores, discovery, marketfront_stores
+from mercato.web.api.system import document_bytes, system, version
+from mercato.web.api.webhooks import clinic, commerce_webhooks, marketfront_webhooks
+from mercato.web.browsers import naming_itself
 from mercato.web.edge import Edge
-from mercato.web.marketfront import marketfront
-from mercato.web.oauth import oauth
-from mercato.web.onboarding import onboarding
-from mercato.web.operations import Access, Answer, Call, Operation, Operations, Routes
-from mercato.web.orders import commerce_orders, marketfront_orders
-from mercato.web.security_headers import naming_itself
-from mercato.web.system import document_bytes, system, version
+from mercato.web.openapi import document as openapi
+from mercato.web.operations import Access, Answer, Call, Operation, Operations
+from mercato.web.routing import Routes
 from mercato.web.traced import Traced
-from mercato.web.webhooks import clinic, commerce_webhooks, marketfront_webhooks
 
 about = Operations(access=Access.PUBLIC, tag="System")
 
@@ -37,7 +37,7 @@ async def get_openapi(call: Call[None, None]) -> Answer:
 )
 async def get_llms(call: Call[None, None]) -> Answer:
     """Say what this service is and where to read on (llmstxt.org): Markdown, a line for each operation and code."""
-    from mercato.web.llms import llms  # read when somebody asks for it
+    from mercato.web.openapi.llms import llms  # read when somebody asks for it
 
     text = llms(operations(), call.head.base_url)
     headers = naming_itself(call.app.settings)
@@ -48,11 +48,13 @@ def operations() -> list[Operation]:
     """Return every operation of the service, in the order of its reference."""
     return [
         *onboarding,
-        *commerce,
+        *commerce_catalogs,
+        *commerce_stores,
         *commerce_orders,
         *commerce_webhooks,
         *discovery,
-        *marketfront,
+        *marketfront_catalogs,
+        *marketfront_stores,
         *carts,
         *marketfront_orders,
         *marketfront_webhooks,

@@ -23,13 +23,11 @@ from mercato.runtime import Runtime
 from mercato.settings import MiB
 from mercato.telemetry.acting import act_as
 from mercato.web import problems
-from mercato.web.body import Body, Message, Receive
-from mercato.web.budget import BodyBudget
-from mercato.web.cors import Cors
-from mercato.web.head import Head
-from mercato.web.operations import Answer, Call, Found, Operation, Rate, Routes, Upload
-from mercato.web.proxies import TrustedProxies
-from mercato.web.target import Hosts, check_query
+from mercato.web.body import Body, BodyBudget, Message, Receive
+from mercato.web.browsers import Cors
+from mercato.web.head import Head, Hosts, TrustedProxies, check_query
+from mercato.web.operations import Answer, Call, Operation, Rate, Upload
+from mercato.web.routing import Found, Routes
 from mercato.wire import as_json
 
 Scope = MutableMapping[str, Any]
@@ -139,9 +137,8 @@ class Edge:
                 raise _of_other_surface(caller, operation.surface)
             if self._limiter is not None and operation.rate is not None:
                 await self._count(self._limiter, caller, operation.rate, answered)
-        if found.no_id is not None:
-            name, text = found.no_id
-            raise operation.missing[name](text)
+        if found.not_an_id is not None:
+            raise found.not_an_id()
         call: Call[Any, Any] = Call(self._app, caller, None, None, found.ids, found.texts, head, operation.id)
         if caller is not NOBODY:
             act_as(call.acting)

@@ -1,12 +1,17 @@
-"""A request's head, scanned once: everything the edge looks at before the body."""
+"""A request's head, scanned once: everything the edge looks at before the body.
 
+The Host is checked by RFC 9112 (3.2), the query by RFC 3986 (3.4). Behind proxies a trusted one says what the
+client's address is.
+"""
+
+import ipaddress
 import re
 from random import getrandbits
 from typing import Any, Final
 from urllib.parse import unquote
 
 from mercato.clock import new_id
-from mercato.web.proxies import TrustedProxies
+from mercato.errors import InvalidRequest
 from mercato.wire.problem import Context
 
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
@@ -17,6 +22,65 @@ _TRACEPARENT: Final = re.compile(
 
 _HOST: Final = re.compile(rb"[A-Za-z0-9.-]{1,253}(?::\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::\d{1,5})?")
 _PERCENT: Final = ord("%")
+
+_FOR: Final = re.compile(r'(?:^|[;,])\s*for\s*=\s*("[^"]*"|[^;,\s]*)', re.IGNORECASE)
+"""RFC 7239: `Forwarded: for=192.0.2.43, for="[2001:db8::1]:4711";proto=https`."""
+
+_PORT: Final = re.compile(r"(?:\[([^\]]*)\]|([0-9.]+))(?::\d+)?")
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class TrustedProxies:
+    """The proxies that a service stands behind: addresses and networks."""
+
+    def __init__(self, text: str) -> None:
+        """`text` is a comma-separated list, as the setting has it. Raises ValueError."""
+        self._networks = [ipaddress.ip_network(part.strip()) for part in text.split(",")]
+
+    def client_of(self, peer: str, forwarded: bytes | None, x_forwarded_for: bytes | None) -> str:
+        """Return the address of the client: the rightmost one that is no trusted proxy's.
+
+        What stands further left was said by the client itself. If the two headers disagree, one of them comes from the
+        client, because a proxy writes one and passes the other on: then it's the proxy's own address.
+        """
+        if not self._trusts(_parsed(peer)):
+            return peer
+        said = [_for(header) for header in (forwarded,) if header is not None]
+        said += [header.decode("latin-1").split(",") for header in (x_forwarded_for,) if header is not None]
+        clients = {self._rightmost(peer, chain) for chain in said}
+        return clients.pop() if len(clients) == 1 else peer
+
+    def _rightmost(self, peer: str, chain: list[str]) -> str:
+        client = peer
+        for text in reversed(chain):
+            address = _parsed(text)
+            if address is None:
+                break  # `unknown` or a made-up name: whoever said it is the last that is known
+            client = str(address)
+            if not self._trusts(address):
+                break
+        return client
+
+    def _trusts(self, address: Address | None) -> bool:
+        return address is not None and any(address in network for network in self._networks)
+
+
+def _for(header: bytes) -> list[str]:
+    return [match[1].strip('"') for match in _FOR.finditer(header.decode("latin-1"))]
+
+
+def _parsed(text: str) -> Address | None:
+    """Return the address in the text, without its port; an IPv4 address in IPv6 clothes is the former."""
+    text = text.strip()
+    port = _PORT.fullmatch(text)
+    if port is not None:
+        text = port[1] or port[2] or ""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 class Head:
@@ -147,3 +211,46 @@ def _base(scope: Any, host: bytes) -> str:
     """Return the service's address as this client sees it; a made-up Host is not repeated."""
     name = host.decode() if _HOST.fullmatch(host) else "localhost"
     return f"{scope.get('scheme', 'http')}://{name}"
+
+
+# --- checks -------------------------------------------------------------------------------------------
+
+MOST_HOSTS: Final = 256
+"""Hosts that are remembered as good: a service has a few names, and anybody can make up others."""
+
+_AUTHORITY: Final = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]*)(?::\d*)?")
+_FORBIDDEN: Final = re.compile(rb"[^!$&-;=?-Z_a-z~%]")
+"""What is neither a character of a query nor part of an escape."""
+
+
+class Hosts:
+    """The values of Host that were found to be one."""
+
+    def __init__(self) -> None:
+        self.good: set[bytes] = set()
+
+    def check(self, head: Head, version: str) -> None:
+        """Raise InvalidRequest for a request of HTTP/1.1 without a Host, with two, or with one that can't be one."""
+        host = head.headers.get(b"host")
+        if not host:  # the server puts an empty one where there is none
+            if version == "1.1":
+                raise InvalidRequest(
+                    "The header Host is missing or empty. HTTP/1.1 asks for exactly one host."
+                )
+            return
+        if _AUTHORITY.fullmatch(host) is None:
+            raise InvalidRequest(
+                "The header Host is sent twice, or is no host. HTTP/1.1 asks for exactly one."
+            )
+        if len(self.good) < MOST_HOSTS:
+            self.good.add(host)
+
+
+def check_query(query: bytes) -> None:
+    """Raise InvalidRequest for a query with a character that a URI can only hold escaped."""
+    found = _FORBIDDEN.search(query)
+    if found is not None:
+        raise InvalidRequest(
+            f"The query holds the byte 0x{found[0].hex()} as it is, which a URI may only hold escaped: "
+            f"send %{found[0].hex().upper()}."
+        )

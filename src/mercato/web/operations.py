@@ -5,33 +5,24 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from uuid import UUID
 
 from msgspec import Struct
 
-from mercato import errors
 from mercato.errors import Problem
 from mercato.partners.model import Caller, Surface
 from mercato.telemetry import tracing
 from mercato.telemetry.acting import Acting
 from mercato.web.head import Head
 from mercato.web.problems import PROBLEM_DETAILS, Refusals
-from mercato.wire import Decoder, QueryDecoder, Wire, parse_uuid
+from mercato.wire import Decoder, QueryDecoder, Wire
 
 if TYPE_CHECKING:
     from mercato.runtime import Runtime
 
 B = TypeVar("B")
 Q = TypeVar("Q")
-
-MOST_KEPT: Final = 8192
-LONGEST_KEPT: Final = 160
-"""Paths, and characters of one, whose meaning is kept: most come again, as a store's and its CatalogSet's do. The
-longest with two ids has fewer characters, and what anybody sends may have 64 KiB."""
-
-NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class Rate(Enum):
@@ -136,7 +127,6 @@ class Operation:
     request_headers: tuple[str, ...] = ()
     required_query: tuple[str, ...] = ()
     problems: tuple[type[Problem], ...] = ()
-    missing: Mapping[str, Callable[[str], Problem]] = field(default_factory=dict)
     rate: Rate | None = None
     raw_body: bool = False
     streams_body: bool = False
@@ -225,81 +215,3 @@ class Operations:
     def delete(self, path: str, *, summary: str, **options: Any) -> Callable[[Handler], Handler]:
         """Declare a DELETE."""
         return self.declare("DELETE", path, summary=summary, **options)
-
-
-class Found(Struct, frozen=True):
-    """What a path means. `no_id` is the first of its parameters that had to be an id and is none, and what it is."""
-
-    operation: Operation
-    ids: Mapping[str, UUID]
-    texts: Mapping[str, str]
-    no_id: tuple[str, str] | None = None
-
-
-class _Node:
-    __slots__ = ("children", "methods", "param")
-
-    def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
-        self.param: _Node | None = None
-        self.methods: dict[str, Operation] = {}
-
-
-class Routes:
-    """All operations by path: one dictionary look-up a segment, literal before parameter."""
-
-    def __init__(self, operations: list[Operation]) -> None:
-        self._root = _Node()
-        self._kept = lru_cache(maxsize=MOST_KEPT)(self._find)
-        for operation in operations:
-            self._add(operation)
-
-    def _add(self, operation: Operation) -> None:
-        node = self._root
-        for segment in operation.path.split("/")[1:]:
-            if segment.startswith("{"):
-                node.param = node.param or _Node()
-                node = node.param
-            else:
-                node = node.children.setdefault(segment, _Node())
-        assert operation.method not in node.methods, operation.path
-        node.methods[operation.method] = operation
-        if operation.method == "GET":
-            node.methods["HEAD"] = operation
-
-    def find(self, method: str, path: str) -> Found:
-        """Return the operation and its parameters. Raises NotFound or MethodNotAllowed."""
-        return self._kept(method, path) if len(path) <= LONGEST_KEPT else self._find(method, path)
-
-    def _find(self, method: str, path: str) -> Found:
-        node, texts = self._root, []
-        for segment in path.split("/")[1:]:
-            child = node.children.get(segment)
-            if child is None:
-                child = node.param
-                if child is None or not segment:
-                    raise errors.NotFound("There is nothing at this path. See /docs for what there is.")
-                texts.append(segment)
-            node = child
-        operation = node.methods.get(method)
-        if operation is None:
-            if not node.methods:
-                raise errors.NotFound("There is nothing at this path. See /docs for what there is.")
-            raise errors.MethodNotAllowed(method, node.methods)
-        return _found(operation, texts)
-
-
-def _found(operation: Operation, texts: list[str]) -> Found:
-    if not texts:
-        return Found(operation, NOTHING, NOTHING)
-    ids: dict[str, UUID] = {}
-    named: dict[str, str] = {}
-    for name, text in zip(operation.names, texts, strict=True):
-        if name not in operation.missing:
-            named[name] = text
-            continue
-        read = parse_uuid(text)
-        if read is None:
-            return Found(operation, NOTHING, NOTHING, no_id=(name, text))
-        ids[name] = read
-    return Found(operation, ids, named)

@@ -1,11 +1,19 @@
-"""Which browsers' pages may call the Marketfront surface: Cross-Origin Resource Sharing, of the Fetch standard."""
+"""What browsers may do: pages that call the Marketfront surface (CORS, of the Fetch standard), and our own pages."""
 
+import base64
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Final
+from urllib.parse import urlsplit
 
 from mercato.errors import Problem
+from mercato.settings import Settings
 from mercato.web.head import Head
-from mercato.web.operations import Access, Found, Operation
+from mercato.web.operations import Access, Operation
+from mercato.web.routing import Found
+
+Headers = list[tuple[bytes, bytes]]
+PageHeaders = tuple[tuple[bytes, bytes], ...]
 
 SENT: Final = b"Authorization, Content-Type, Idempotency-Key, If-None-Match, X-Request-Id, traceparent"
 """Headers that a page may send."""
@@ -20,8 +28,6 @@ SECONDS: Final = b"600"
 """How long a browser may remember that it may."""
 
 _VARY: Final = (b"vary", b"Origin")
-
-Headers = list[tuple[bytes, bytes]]
 
 
 class Cors:
@@ -66,3 +72,44 @@ class Cors:
     def _origin(self, head: Head) -> bytes | None:
         origin = head.headers.get(b"origin")
         return origin if origin in self._origins else None
+
+
+# --- pages ------------------------------------------------------------------------------------------
+
+NOSNIFF: Final[PageHeaders] = ((b"x-content-type-options", b"nosniff"),)
+LASTS: Final[PageHeaders] = (*NOSNIFF, (b"cache-control", b"public, max-age=86400"))
+"""For what is the same for everybody, whatever Host they ask by."""
+
+_NOT_CACHED: Final[PageHeaders] = (*NOSNIFF, (b"cache-control", b"no-store"))
+_LOCKED: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+
+def naming_itself(settings: Settings) -> PageHeaders:
+    """Return the headers of a text that holds the service's own address.
+
+    Without MERCATO_PUBLIC_URL that is the Host of the request: a shared cache would hand one client's to all others.
+    """
+    return LASTS if settings.public_url else _NOT_CACHED
+
+
+def static_page(style: str) -> PageHeaders:
+    """Return the policy of a page that runs no script and has this one style sheet in it."""
+    digest = base64.b64encode(sha256(style.encode()).digest()).decode()
+    return _policy(f"{_LOCKED}; style-src 'sha256-{digest}'")
+
+
+def reference_page(settings: Settings) -> PageHeaders:
+    """Return the policy of the API reference: its own files, and calls to this service."""
+    parts = urlsplit(settings.public_url or "")
+    public = f" {parts.scheme}://{parts.netloc}" if parts.netloc else ""
+    return _policy(
+        f"{_LOCKED}; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+        f"connect-src 'self'{public}"
+    )
+
+
+def _policy(text: str) -> PageHeaders:
+    return (
+        (b"content-security-policy", text.encode()),
+        (b"referrer-policy", b"no-referrer"),
+    )

@@ -1,8 +1,5 @@
 """Webhook deliveries, the same three operations on both surfaces: each partner sees its own."""
 
-from functools import partial
-from typing import Any
-
 from mercato import errors
 from mercato.web.operations import Access, Call, Operations
 from mercato.webhooks import deliveries
@@ -13,8 +10,6 @@ from mercato.webhooks.wire import (
     WebhookDeliveryPage,
     WebhookDeliveryQuery,
 )
-
-_delivery = {"deliveryId": errors.DeliveryNotFound}
 
 
 async def list_deliveries(call: Call[None, WebhookDeliveryQuery]) -> WebhookDeliveryPage:
@@ -51,7 +46,6 @@ async def redeliver(call: Call[None, None]) -> WebhookDeliveryDetail:
 def _declared(access: Access, surface: str) -> Operations:
     operations = Operations(access=access, tag="Webhooks")
     base = f"/v1/{surface}/webhook-deliveries"
-    one: Any = partial(dict, missing=_delivery, returns=WebhookDeliveryDetail)
     name = surface.title()
     operations.get(
         base,
@@ -62,19 +56,16 @@ def _declared(access: Access, surface: str) -> Operations:
     )(list_deliveries)
     operations.get(
         base + "/{deliveryId}",
-        **one(
-            id=f"get{name}WebhookDelivery",
-            summary="Get Webhook Delivery",
-            problems=(errors.DeliveryNotFound,),
-        ),
+        id=f"get{name}WebhookDelivery",
+        summary="Get Webhook Delivery",
+        returns=WebhookDeliveryDetail,
     )(get_delivery)
     operations.post(
         base + "/{deliveryId}/redeliver",
-        **one(
-            id=f"redeliver{name}Webhook",
-            summary="Redeliver Webhook",
-            problems=(errors.DeliveryNotFound, errors.Conflict),
-        ),
+        id=f"redeliver{name}Webhook",
+        summary="Redeliver Webhook",
+        returns=WebhookDeliveryDetail,
+        problems=(errors.Conflict,),
     )(redeliver)
     return operations
 

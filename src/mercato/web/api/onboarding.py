@@ -9,8 +9,6 @@ from mercato.wire.cursor import Page, read_cursor
 
 onboarding = Operations(access=Access.COMMERCE, tag="Commerce")
 
-_missing = {"onboardingId": errors.OnboardingNotFound}
-
 
 @onboarding.post(
     PATH,
@@ -38,8 +36,6 @@ async def list_onboardings(call: Call[None, Page]) -> OnboardingPage:
     PATH + "/{onboardingId}",
     summary="Get Onboarding Status",
     returns=OnboardingStatus,
-    missing=_missing,
-    problems=(errors.OnboardingNotFound,),
 )
 async def get_onboarding_status(call: Call[None, None]) -> OnboardingStatus:
     """Return where an onboarding is; when its catalog has failed, every error with a pointer."""
@@ -50,8 +46,7 @@ async def get_onboarding_status(call: Call[None, None]) -> OnboardingStatus:
     PATH + "/{onboardingId}",
     summary="Cancel Onboarding",
     status=204,
-    missing=_missing,
-    problems=(errors.OnboardingNotFound, errors.OnboardingActive),
+    problems=(errors.OnboardingActive,),
 )
 async def cancel_onboarding(call: Call[None, None]) -> None:
     """Cancel an onboarding that is not active: a running pull is abandoned, and it answers 404 from now on."""
@@ -64,8 +59,10 @@ async def cancel_onboarding(call: Call[None, None]) -> None:
     takes=RetryRequest,
     body_optional=True,
     returns=OnboardingStatus,
-    missing=_missing,
-    problems=(errors.OnboardingNotFound, errors.OnboardingNotFailed, errors.StoreAlreadyRegistered),
+    problems=(
+        errors.OnboardingNotFailed,
+        errors.StoreAlreadyRegistered,
+    ),
 )
 async def retry_onboarding(call: Call[RetryRequest | None, None]) -> OnboardingStatus:
     """Pull the catalog of a failed onboarding again, from another URL if one is given."""
@@ -77,8 +74,7 @@ async def retry_onboarding(call: Call[RetryRequest | None, None]) -> OnboardingS
     PATH + "/{onboardingId}/activate",
     summary="Activate Store",
     returns=Store,
-    missing=_missing,
-    problems=(errors.OnboardingNotFound, errors.OnboardingNotReady),
+    problems=(errors.OnboardingNotReady,),
 )
 async def activate_store(call: Call[None, None]) -> Store:
     """Make the store live, serving the catalog that was validated. Only when the status is ready_to_activate."""

@@ -1,5 +1,8 @@
-"""Catalogs and stores on the Commerce surface. A handler reads, calls and replies."""
+"""Catalogs: merchants publish and check them, and either side reads a CatalogSet."""
 
+import re
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Final
 from uuid import UUID
 
@@ -7,6 +10,7 @@ from msgspec import UNSET, Meta
 
 from mercato import errors
 from mercato.catalog.check import Subject
+from mercato.catalog.compress import CODINGS
 from mercato.catalog.ingest import RETRY_AFTER
 from mercato.catalog.runs import Run
 from mercato.catalog.wire import (
@@ -19,46 +23,18 @@ from mercato.catalog.wire import (
     StoreIds,
 )
 from mercato.discovery.catalogs import CatalogSet
-from mercato.stores.model import (
-    ItemAvailabilityRequest,
-    ItemAvailabilityResponse,
-    Store,
-    StorePage,
-    StoreStatusResponse,
-    StoreStatusUpdate,
-    StoreStatusValue,
-    StoreUpdate,
-    read_status_update,
-)
-from mercato.web.catalog_sets import answer, coding_for
+from mercato.stores.catalogs import IDENTITY, Body
 from mercato.web.operations import Access, Answer, Call, Operations, Upload
 from mercato.wire import Wire, instant, parse_uuid
-from mercato.wire.checks import validator
 from mercato.wire.cursor import Page, read_cursor
 
-commerce = Operations(access=Access.COMMERCE, tag="Commerce")
+commerce_catalogs = Operations(access=Access.COMMERCE, tag="Commerce")
+marketfront_catalogs = Operations(access=Access.MARKETFRONT, tag="Marketfront")
 
-STORES = "/v1/commerce/stores"
-_store = {"storeId": errors.StoreNotFound}
-_run = {"storeId": errors.StoreNotFound, "catalogIngestId": errors.CatalogIngestNotFound}
-
+STORES: Final = "/v1/commerce/stores"
 
 MOST_URL: Final = 8192
 """Characters of a callbackUrl that the history repeats: a page of a hundred must stay a page."""
-
-
-def _status_fault(text: str) -> str | None:
-    return None if text.lower() in tuple(StoreStatusValue) else "status must be online or paused."
-
-
-class StoresQuery(Page):
-    """Which stores: a page of all, of one status, or of one partnerStoreId."""
-
-    status: (
-        Annotated[str, Meta(description="`online` or `paused`, in any case.", extra=validator(_status_fault))]
-        | None
-    ) = None
-    partner_store_id: Annotated[str, Meta(description="The partner's own id of a store.")] | None = None
 
 
 class StoreQuery(Wire):
@@ -69,10 +45,7 @@ class StoreQuery(Wire):
     ) = None
 
 
-# --- catalogs -------------------------------------------------------------------------------------
-
-
-@commerce.post(
+@commerce_catalogs.post(
     "/v1/commerce/catalogset-notification",
     summary="Notify Catalog Update",
     takes=CatalogSetNotification,
@@ -92,12 +65,10 @@ async def notify_catalog_update(call: Call[CatalogSetNotification, StoreQuery]) 
     return Answer(CatalogIngestAccepted(catalog_ingest_id=run.id, status_url=url), headers=headers)
 
 
-@commerce.get(
+@commerce_catalogs.get(
     STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/status",
     summary="Get Catalog Ingest Status",
     returns=CatalogIngestStatusResponse,
-    missing=_run,
-    problems=(errors.StoreNotFound, errors.CatalogIngestNotFound),
 )
 async def get_catalog_ingest_status(call: Call[None, None]) -> CatalogIngestStatusResponse:
     """Return where a run is. `succeeded` means that the store has switched to the new catalog."""
@@ -111,13 +82,11 @@ async def get_catalog_ingest_status(call: Call[None, None]) -> CatalogIngestStat
     )
 
 
-@commerce.get(
+@commerce_catalogs.get(
     STORES + "/{storeId}/catalog-ingest",
     summary="List Catalog Ingest Runs",
     query=Page,
     returns=CatalogIngestPage,
-    missing=_store,
-    problems=(errors.StoreNotFound,),
 )
 async def list_catalog_ingest_runs(call: Call[None, Page]) -> CatalogIngestPage:
     """Return the runs of a store, newest first. The onboarding's own pulls are not among them."""
@@ -128,7 +97,7 @@ async def list_catalog_ingest_runs(call: Call[None, Page]) -> CatalogIngestPage:
     return CatalogIngestPage(runs=[_history(run) for run in runs], next_cursor=cursor)
 
 
-@commerce.post(
+@commerce_catalogs.post(
     "/v1/commerce/catalogset-validation",
     summary="Validate CatalogSet",
     takes=dict[str, Any],
@@ -150,7 +119,7 @@ async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidat
     return await call.app.checker.check(call.body, partner_id=call.caller.partner_id, subject=subject)
 
 
-@commerce.get(
+@commerce_catalogs.get(
     "/v1/commerce/catalog-sets/{catalogSetId}",
     summary="Get CatalogSet",
     id="getCommerceCatalogSet",
@@ -158,8 +127,6 @@ async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidat
     also=(304,),
     reply_headers=("ETag", "Vary", "Cache-Control", "Content-Encoding"),
     request_headers=("If-None-Match",),
-    missing={"catalogSetId": errors.CatalogSetNotFound},
-    problems=(errors.CatalogSetNotFound,),
 )
 async def get_commerce_catalog_set(call: Call[None, None]) -> Answer:
     """Return one of your own CatalogSets, as storefronts get it. A superseded one is readable for 30 days."""
@@ -167,101 +134,28 @@ async def get_commerce_catalog_set(call: Call[None, None]) -> Answer:
     return answer(await call.app.bodies.get_own(call.caller, set_id, coding), call.headers)
 
 
-@commerce.get(
+@commerce_catalogs.get(
     STORES + "/{storeId}/ids",
     summary="Get Store Ids",
     returns=StoreIds,
-    missing=_store,
-    problems=(errors.StoreNotFound,),
 )
 async def get_store_ids(call: Call[None, None]) -> Answer:
     """Return under which id each item and modifier group of your document is served, in the current CatalogSet."""
     return Answer(raw=await call.app.stores.ids(call.caller, call.ids["storeId"]))
 
 
-# --- stores ---------------------------------------------------------------------------------------
-
-
-@commerce.get(STORES, summary="List Stores", query=StoresQuery, returns=StorePage)
-async def list_stores(call: Call[None, StoresQuery]) -> StorePage:
-    """Return the account's live stores, newest first."""
-    status = _status(call.query.status)
-    return await call.app.stores.list(
-        call.caller,
-        before=read_cursor(call.query.cursor),
-        limit=call.query.limit,
-        status=status,
-        partner_store_id=call.query.partner_store_id,
-    )
-
-
-@commerce.get(
-    STORES + "/{storeId}",
-    summary="Get Store",
-    returns=Store,
-    missing=_store,
-    problems=(errors.StoreNotFound,),
+@marketfront_catalogs.get(
+    "/v1/marketfront/catalog-sets/{catalogSetId}",
+    summary="Get CatalogSet",
+    returns=CatalogSet,
+    also=(304,),
+    reply_headers=("ETag", "Vary", "Cache-Control", "Content-Encoding"),
+    request_headers=("If-None-Match",),
 )
-async def get_store(call: Call[None, None]) -> Store:
-    """Return a store."""
-    return await call.app.stores.get(call.caller, call.ids["storeId"])
-
-
-@commerce.put(
-    STORES + "/{storeId}",
-    summary="Update Store",
-    takes=StoreUpdate,
-    returns=Store,
-    missing=_store,
-    problems=(errors.StoreNotFound,),
-)
-async def update_store(call: Call[StoreUpdate, None]) -> Store:
-    """Change the members that are present; null clears those that may be empty.
-
-    A `webhookUrl` of another origin (scheme, host, port) is called without your Authorization token unless
-    `webhookToken` comes with it. The event `endpoint.changed` says that it changed.
-    """
-    return await call.app.stores.update(call.caller, call.ids["storeId"], call.body, trace=call.trace)
-
-
-@commerce.get(
-    STORES + "/{storeId}/status",
-    summary="Get Store Status",
-    returns=StoreStatusResponse,
-    missing=_store,
-    problems=(errors.StoreNotFound,),
-)
-async def get_store_status(call: Call[None, None]) -> StoreStatusResponse:
-    """Return whether the store accepts orders now."""
-    return await call.app.stores.get_status(call.caller, call.ids["storeId"])
-
-
-@commerce.post(
-    STORES + "/{storeId}/status",
-    summary="Set Store Status",
-    takes=StoreStatusUpdate,
-    reader=read_status_update,
-    returns=StoreStatusResponse,
-    missing=_store,
-    problems=(errors.StoreNotFound,),
-)
-async def set_store_status(call: Call[StoreStatusUpdate, None]) -> StoreStatusResponse:
-    """Pause the store, until `resumeAt` or until further notice, or bring it online."""
-    return await call.app.stores.set_status(call.caller, call.ids["storeId"], call.body)
-
-
-@commerce.post(
-    STORES + "/{storeId}/item-availability",
-    summary="Set Item Availability",
-    takes=ItemAvailabilityRequest,
-    returns=ItemAvailabilityResponse,
-    missing=_store,
-    problems=(errors.StoreNotFound,),
-)
-async def set_item_availability(call: Call[ItemAvailabilityRequest, None]) -> ItemAvailabilityResponse:
-    """Mark items as sold out, or as to be had again, without a new catalog."""
-    gone = await call.app.stores.set_items(call.caller, call.ids["storeId"], call.body)
-    return ItemAvailabilityResponse(unavailable_item_ids=gone)
+async def get_catalog_set(call: Call[None, None]) -> Answer:
+    """Return a CatalogSet. It never changes under its id, so keep it; a superseded one is readable for 30 days."""
+    set_id, bodies, coding = call.ids["catalogSetId"], call.app.bodies, coding_for(call.headers)
+    return answer(bodies.cached(set_id, coding) or await bodies.get(set_id, coding), call.headers)
 
 
 def _query_store(query: StoreQuery) -> UUID:
@@ -271,10 +165,6 @@ def _query_store(query: StoreQuery) -> UUID:
     if store_id is None:
         raise errors.StoreNotFound(query.store_id)
     return store_id
-
-
-def _status(text: str | None) -> StoreStatusValue | None:
-    return None if text is None else StoreStatusValue(text.lower())
 
 
 def _history(run: Run) -> CatalogIngestRun:
@@ -288,3 +178,56 @@ def _history(run: Run) -> CatalogIngestRun:
         errors=run.errors,
         warnings=run.warnings,
     )
+
+
+# --- the bytes of a CatalogSet ------------------------------------------------------------------------
+
+_FOREVER: Final = b"private, max-age=31536000, immutable"
+_WEIGHT: Final = re.compile(r"\s*q\s*=\s*(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*", re.IGNORECASE)
+
+
+def coding_for(headers: Mapping[bytes, bytes]) -> str:
+    """Return the coding in which to answer a request with these headers."""
+    return best_coding(headers.get(b"accept-encoding", b""))
+
+
+def answer(body: Body, headers: Mapping[bytes, bytes]) -> Answer:
+    """Return the set, or 304 if the request names a tag of it."""
+    tag, reply_headers, unchanged = _headers(body.tag, body.coding)
+    known = headers.get(b"if-none-match")
+    # Most clients send back the one tag that they got.
+    if known is not None and (known == tag or _known(known.decode("latin-1"), body)):
+        return unchanged
+    return Answer(raw=body.content, headers=reply_headers)
+
+
+@lru_cache(maxsize=4096)
+def _headers(text: str, coding: str) -> tuple[bytes, tuple[tuple[bytes, bytes], ...], Answer]:
+    """Return the tag of a body, its headers, and its 304."""
+    tag = text.encode()
+    of_unchanged = (b"etag", tag), (b"vary", b"Accept-Encoding"), (b"cache-control", _FOREVER)
+    headers = of_unchanged if coding == IDENTITY else (*of_unchanged, (b"content-encoding", coding.encode()))
+    return tag, headers, Answer(status=304, headers=of_unchanged)
+
+
+@lru_cache(maxsize=256)
+def best_coding(accept_encoding: bytes) -> str:
+    """Return the coding that the client likes best, ours in their order where it does not care.
+
+    The bytes as they are come last, unless the client says that it likes them better.
+    """
+    weights: dict[str, float] = {}
+    for part in accept_encoding.decode("latin-1").lower().split(","):
+        name, _, parameter = part.strip().partition(";")
+        weight = _WEIGHT.fullmatch(parameter) if parameter else None
+        weights[name.strip()] = float(weight[1]) if weight else (0.0 if parameter else 1.0)
+    anything = weights.get("*", 0.0)
+    best = max(CODINGS, key=lambda coding: weights.get(coding, anything))
+    liked = weights.get(best, anything)
+    return best if liked > 0 and liked >= weights.get(IDENTITY, 0.0) else IDENTITY
+
+
+def _known(if_none_match: str, body: Body) -> bool:
+    """Tell whether the client has these bytes, in whatever coding."""
+    tags = {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}
+    return "*" in tags or not tags.isdisjoint(body.tags)

@@ -12,9 +12,9 @@ from mercato.errors import Problem
 from mercato.settings import Settings
 from mercato.telemetry import METRICS_TYPE
 from mercato.telemetry.exposition import is_loopback
+from mercato.web.browsers import LASTS, NOSNIFF, naming_itself, reference_page, static_page
 from mercato.web.error_pages.render import STYLE, as_html, as_markdown
 from mercato.web.operations import Access, Answer, Call, Operations
-from mercato.web.security_headers import LASTS, NOSNIFF, naming_itself, reference_page, static_page
 from mercato.wire import Wire
 from mercato.wire.problem import prefers_markdown
 

@@ -35,7 +35,6 @@ COMMERCE: Final = "/v1/commerce/orders"
 MARKETFRONT: Final = "/v1/marketfront/orders"
 
 _KEY: Final = re.compile(rb"[\x20-\x7e]{1,255}")
-_MISSING: Final = {"orderId": errors.OrderNotFound}
 
 REASONS: Final = (
     errors.CartEmpty,
@@ -143,8 +142,6 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer:
     summary="Get Order",
     id="getMarketfrontOrder",
     returns=Order,
-    missing=_MISSING,
-    problems=(errors.OrderNotFound,),
 )
 async def get_marketfront_order(call: Call[None, None]) -> Order:
     """Return an order that was placed with this account, as it is now."""
@@ -156,8 +153,6 @@ async def get_marketfront_order(call: Call[None, None]) -> Order:
     summary="Get Order Timeline",
     id="getMarketfrontOrderTimeline",
     returns=OrderTimeline,
-    missing=_MISSING,
-    problems=(errors.OrderNotFound,),
 )
 async def get_marketfront_timeline(call: Call[None, None]) -> OrderTimeline:
     """Return who did what to an order when, every webhook attempt included, oldest first."""
@@ -211,8 +206,6 @@ def _state(text: str | None) -> OrderState | None:
     summary="Get Order",
     id="getOrder",
     returns=CommerceOrder,
-    missing=_MISSING,
-    problems=(errors.OrderNotFound,),
 )
 async def get_order(call: Call[None, None]) -> CommerceOrder:
     """Return an order of this account's stores as it is now, with the ids of your own document on its lines."""
@@ -224,8 +217,6 @@ async def get_order(call: Call[None, None]) -> CommerceOrder:
     summary="Get Order Timeline",
     id="getOrderTimeline",
     returns=OrderTimeline,
-    missing=_MISSING,
-    problems=(errors.OrderNotFound,),
 )
 async def get_timeline(call: Call[None, None]) -> OrderTimeline:
     """Return who did what to an order when, every webhook attempt included, oldest first."""
@@ -237,8 +228,10 @@ async def get_timeline(call: Call[None, None]) -> OrderTimeline:
     summary="Update Order Status",
     takes=OrderStatusUpdate,
     returns=OrderStatusResponse,
-    missing=_MISSING,
-    problems=(errors.OrderNotFound, errors.InvalidStatusTransition, errors.OrderClosed),
+    problems=(
+        errors.InvalidStatusTransition,
+        errors.OrderClosed,
+    ),
 )
 async def update_order_status(call: Call[OrderStatusUpdate, None]) -> OrderStatusResponse:
     """Move an order on, close it, or say when it will be ready. The storefront is told.

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import inspect as info
 
 from mercato.orders.reasons import ORDER_REASONS
-from mercato.web.examples import EXAMPLES
+from mercato.web.openapi.examples import EXAMPLES
 
 REF: Final = "#/components/schemas/{name}"
 

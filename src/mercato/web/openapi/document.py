@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from mercato import errors
 from mercato.errors import Problem
-from mercato.web import events, headers
-from mercato.web.described import PATH_PARAMETERS, TAGS
+from mercato.web.openapi import events, headers
+from mercato.web.openapi.schemas import components, schema_of
 from mercato.web.operations import Access, Operation
-from mercato.web.schemas import components, schema_of
+from mercato.web.routing import PATH_PARAMETERS
 from mercato.wire.problem import ProblemDetail
 
 _SECURITY: Final[dict[Access, list[dict[str, list[str]]]]] = {
@@ -16,6 +16,17 @@ _SECURITY: Final[dict[Access, list[dict[str, list[str]]]]] = {
     Access.MARKETFRONT: [{"marketfrontToken": []}],
     Access.ANY: [{"commerceKey": []}, {"marketfrontToken": []}],
     Access.PUBLIC: [],
+}
+
+TAGS: Final = {
+    "Commerce": "For merchants: stores, from registration to their status, and their catalogs.",
+    "Orders": "Orders: validated, placed and followed by storefronts; read and moved on by merchants.",
+    "Webhooks": "Deliveries of webhooks, each partner its own, and help with signatures that don't verify.",
+    "Marketfront": "For storefronts: finding stores, and reading them and their catalogs.",
+    "Carts": "Optional cart helpers for storefronts. Carts are the client's: nothing is kept.",
+    "Tokens": "Access tokens for marketfront keys (OAuth 2.0 client credentials).",
+    "System": "Health, metrics and documentation. No credentials needed, except for metrics.",
+    "Events": "Webhooks that partners receive, signed as Standard Webhooks says.",
 }
 
 _ABOUT: Final = """
@@ -82,7 +93,9 @@ def document(
 
 def problems_of(operation: Operation) -> list[type[Problem]]:
     """Return every refusal that an operation can answer with: its own, and those of every request like it."""
-    kinds: list[type[Problem]] = [*operation.problems]
+    of_path = (PATH_PARAMETERS[name].not_found for name in operation.names)
+    kinds: list[type[Problem]] = [kind for kind in of_path if kind is not None]
+    kinds += operation.problems
     if operation.access is not Access.PUBLIC:
         kinds += [errors.Unauthenticated, errors.RateLimited]
     if operation.access not in {Access.PUBLIC, Access.ANY}:
@@ -127,8 +140,9 @@ def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
             "name": name,
             "in": "path",
             "required": True,
-            "description": PATH_PARAMETERS[name],
-            "schema": {"type": "string"} | ({"format": "uuid"} if name in operation.missing else {}),
+            "description": PATH_PARAMETERS[name].description,
+            "schema": {"type": "string"}
+            | ({"format": "uuid"} if PATH_PARAMETERS[name].not_found is not None else {}),
         }
         for name in operation.names
     ]

@@ -18,7 +18,7 @@ from mercato.orders.wire import (
     ValidateData,
     ValidateReply,
 )
-from mercato.web.schemas import schema_of
+from mercato.web.openapi.schemas import schema_of
 from mercato.webhooks.wire import EndpointChangedData
 from mercato.wire import Instant, Wire
 
