@@ -10,10 +10,11 @@ import pytest
 from mercato.client import AsyncClient, Client, Retries, errors, types
 from mercato.client.core import Core, core_of
 from mercato.client.errors import problem_of
-from mercato.client.exchange import Pause, Reply, Script, Send, read_retry_after
+from mercato.client.exchange import Pause, Reply, Script, Send
 from mercato.client.waiting import CommerceWaits
 from mercato.settings import load
 from mercato.wire import as_json
+from mercato.wire.base import parse_retry_after
 
 ONBOARDING = "0190f5fe-7e3b-7ccc-8000-000000000001"
 STORE = "0190f5fe-7e3b-7ccc-8000-000000000002"
@@ -123,7 +124,7 @@ def test_a_retry_after_is_waited_for_and_a_little_more():
     ],
 )
 def test_retry_after_is_seconds_or_a_date(text: str | None, seconds: float | None):
-    assert read_retry_after(text, NOW) == seconds
+    assert parse_retry_after(text, NOW) == seconds
 
 
 def onboarding(status: str, **more: Any) -> dict[str, Any]:

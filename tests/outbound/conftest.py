@@ -4,8 +4,8 @@ from ipaddress import ip_network
 import pytest
 from tests.servers import StubDns
 
+from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound
-from mercato.outbound.guard import AddressPolicy
 
 # 127.0.0.1 plays the public internet, so that 127.0.0.2 can play everything that lies inside.
 PUBLIC = AddressPolicy(extra_public=frozenset({ip_network("127.0.0.1/32")}))

@@ -25,9 +25,10 @@ from tests.servers import (
     serve,
 )
 
-from mercato.outbound.agent import USER_AGENT
-from mercato.outbound.client import CallFailed, Fault, Outbound, Reply
-from mercato.outbound.guard import AddressPolicy
+from mercato.outbound import USER_AGENT
+from mercato.outbound.addresses import AddressPolicy
+from mercato.outbound.client import Outbound
+from mercato.outbound.results import CallFailed, Fault, Reply
 from mercato.outbound.signing import target, webhook_headers
 
 SECRET = "whsec_" + "YWFh" * 11
@@ -61,7 +62,7 @@ async def failed(outbound: Outbound, url: str, **options: object) -> CallFailed:
     ):
         assert hidden not in failure.value.message
     assert failure.value.message.endswith(".")
-    assert failure.value.ms >= 0
+    assert failure.value.elapsed_ms >= 0
     return failure.value
 
 
@@ -150,7 +151,7 @@ async def test_a_reply_beyond_the_limit_is_cut_where_the_caller_allows_it(privat
         answer = await post(private, server.url, max_reply=1024, truncate=True)
         assert (answer.body, answer.complete) == (b"x" * 1024, False)
         failure = await failed(private, server.url, max_reply=1024)
-    assert (failure.reason, failure.status) == (Fault.REPLY_TOO_LARGE, 200)
+    assert (failure.fault, failure.status) == (Fault.REPLY_TOO_LARGE, 200)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +200,7 @@ async def test_where_the_body_is_needed_a_broken_one_is_a_failure(
     async with serve(script) as server:
         timeout = 0.7 if reason is Fault.TIMEOUT else 9.0  # long enough for the status to arrive
         failure = await failed(private, server.url, max_reply=1024, timeout=timeout)
-    assert (failure.reason, failure.status) == (reason, 200)
+    assert (failure.fault, failure.status) == (reason, 200)
 
 
 # --- when nothing comes back ---------------------------------------------------------------------------
@@ -225,16 +226,16 @@ async def test_no_answer_is_a_failure_with_its_reason(
     async with serve(script) as server:
         timeout = 0.1 if reason is Fault.TIMEOUT else 9.0
         failure = await failed(private, server.url, timeout=timeout, truncate=truncate)
-    assert (failure.reason, failure.status) == (reason, None)
+    assert (failure.fault, failure.status) == (reason, None)
     assert len(server.requests) == 1
 
 
 async def test_a_refused_connection_is_a_failure(private: Outbound) -> None:
-    assert (await failed(private, f"http://127.0.0.1:{free_port()}/")).reason is Fault.CONNECT
+    assert (await failed(private, f"http://127.0.0.1:{free_port()}/")).fault is Fault.CONNECT
 
 
 async def test_an_unknown_host_name_is_a_failure(outbound: Outbound) -> None:
-    assert (await failed(outbound, "https://nowhere.example/")).reason is Fault.DNS
+    assert (await failed(outbound, "https://nowhere.example/")).fault is Fault.DNS
 
 
 async def test_a_kept_connection_that_died_is_replaced_once_without_a_word(private: Outbound) -> None:
@@ -242,7 +243,7 @@ async def test_a_kept_connection_that_died_is_replaced_once_without_a_word(priva
         assert (await post(private, server.url)).body == b"1"
         assert (await post(private, server.url, body=b'{"n":2}')).body == b"2"
         assert [request.body for request in server.requests[1:]] == [b'{"n":2}'] * 2
-        assert (await failed(private, server.url)).reason is Fault.PROTOCOL
+        assert (await failed(private, server.url)).fault is Fault.PROTOCOL
     assert len(server.requests) == 5
 
 
@@ -264,13 +265,13 @@ async def test_a_kept_connection_that_died_is_replaced_once_without_a_word(priva
 )
 async def test_a_webhook_goes_to_public_addresses_by_https_alone(outbound: Outbound, url: str) -> None:
     failure = await failed(outbound, url)
-    assert failure.reason is Fault.REFUSED_ADDRESS
+    assert failure.fault is Fault.REFUSED_ADDRESS
     assert "secret" not in failure.message
 
 
 async def test_development_does_not_open_link_local_or_metadata_addresses(private: Outbound) -> None:
     for url in ("http://169.254.169.254/", "http://[fe80::1]/", "http://0.0.0.0/", "http://[fd00:ec2::254]/"):
-        assert (await failed(private, url)).reason is Fault.REFUSED_ADDRESS
+        assert (await failed(private, url)).fault is Fault.REFUSED_ADDRESS
 
 
 async def test_a_webhook_is_posted_by_https_to_a_server_with_a_trusted_certificate() -> None:
@@ -281,6 +282,6 @@ async def test_a_webhook_is_posted_by_https_to_a_server_with_a_trusted_certifica
             assert (await post(trusting, server.at("menu.example"))).body == b"ok"
         async with Outbound(PUBLIC, resolver=dns) as strict:
             failure = await failed(strict, server.at("menu.example"))
-    assert failure.reason is Fault.TLS
+    assert failure.fault is Fault.TLS
     assert "self-signed" in failure.message
     assert len(server.requests) == 1

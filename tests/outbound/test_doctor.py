@@ -28,11 +28,10 @@ from tests.servers import (
 )
 
 from mercato import cli
-from mercato.cli.url import _print, diagnosed
+from mercato.cli.url import _print, diagnose
 from mercato.outbound.addresses import AddressPolicy
-from mercato.outbound.diagnosis import Level, UrlFinding
-from mercato.outbound.examine import Examination, Examiner
-from mercato.outbound.outcomes import PullLimits
+from mercato.outbound.doctor import Level, UrlDoctor, UrlFinding
+from mercato.outbound.results import PullLimits
 from mercato.settings import load
 
 MERCATO = str(Path(sys.executable).with_name("mercato"))
@@ -59,16 +58,16 @@ async def examined(
     tls: ssl.SSLContext | None = None,
     limits: PullLimits = LIMITS,
     policy: AddressPolicy = PUBLIC,
-) -> Examination:
-    dns = StubDns(NAMES)
-    return await Examiner(policy=policy, limits=limits, resolver=dns, tls=tls).examine(url)
+) -> list[UrlFinding]:
+    doctor = UrlDoctor(policy=policy, limits=limits, resolver=StubDns(NAMES), tls=tls)
+    return await diagnose(url, doctor, load({}))
 
 
-async def looked_at(url: str, *, limits: PullLimits = LIMITS, **options: Any) -> dict[str, UrlFinding]:
+async def looked_at(url: str, **options: Any) -> dict[str, UrlFinding]:
     """Return the worst finding of each name."""
     rank = list(Level)
     found: dict[str, UrlFinding] = {}
-    for one in diagnosed(await examined(url, limits=limits, **options), load({}), limits):
+    for one in await examined(url, **options):
         if one.name not in found or rank.index(one.level) > rank.index(found[one.name].level):
             found[one.name] = one
     return found
@@ -227,7 +226,7 @@ async def test_a_server_that_is_not_there_or_does_not_answer_is_told():
 async def test_what_people_read_fits_into_80_columns(capsys: pytest.CaptureFixture[str]):
     tls = self_signed(*(f"{'long-' * 8}{index}.menu.example" for index in range(9)))
     async with serve(reply(200, MENU), tls=tls.server) as server:
-        found = diagnosed(await examined(server.at("menu.example") + "/" + "p/" * 30), load({}), LIMITS)
+        found = await examined(server.at("menu.example") + "/" + "p/" * 30)
     _print(found)
     evil = UrlFinding(name="x", level=Level.OK, said="\x1b[2J\u202e")
     _print([evil])

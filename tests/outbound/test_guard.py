@@ -9,15 +9,10 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from tests.outbound.conftest import PUBLIC
 from tests.servers import StubDns, reply, serve
 
-from mercato.outbound.client import Fault, Outbound, Pulled, PullFailed
-from mercato.outbound.guard import (
-    AddressPolicy,
-    AddressRefused,
-    GuardedResolver,
-    SystemResolver,
-    Verdict,
-    socket_factory,
-)
+from mercato.outbound.addresses import AddressPolicy, Verdict
+from mercato.outbound.client import Outbound
+from mercato.outbound.guard import AddressRefused, GuardedResolver, SystemResolver, socket_factory
+from mercato.outbound.results import Fault, Pulled, PullFailed
 
 OPEN = "93.184.215.14"
 

@@ -27,9 +27,10 @@ from tests.servers import (
     serve,
 )
 
-from mercato.outbound.agent import USER_AGENT
-from mercato.outbound.client import Fault, NotModified, Outbound, Pulled, PullFailed, PullLimits
-from mercato.outbound.guard import Address, AddressPolicy, Verdict
+from mercato.outbound import USER_AGENT
+from mercato.outbound.addresses import Address, AddressPolicy, Verdict
+from mercato.outbound.client import Outbound
+from mercato.outbound.results import Fault, NotModified, Pulled, PullFailed, PullLimits
 
 MENU = b'{"items": {}}'
 

@@ -20,8 +20,9 @@ from tests.servers import (
     serve,
 )
 
-from mercato.outbound.client import CallFailed, Outbound, Reply
-from mercato.outbound.guard import AddressPolicy
+from mercato.outbound.addresses import AddressPolicy
+from mercato.outbound.client import Outbound
+from mercato.outbound.results import CallFailed, Reply
 
 LIMIT = 1024
 FIRST = reply(200, b"first")
@@ -151,5 +152,5 @@ async def came_of(outbound: Outbound, url: str, seconds: float, *, truncate: boo
             url, headers={}, body=b"{}", timeout=seconds, max_reply=LIMIT, truncate=truncate
         )
     except CallFailed as failed:
-        return failed.reason, failed.status, failed.message
+        return failed.fault, failed.status, failed.message
     return said.status, said.content_type, said.retry_after, said.body, said.complete

@@ -9,7 +9,7 @@ import svix.webhooks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.outbound.agent import USER_AGENT
+from mercato.outbound import USER_AGENT
 from mercato.outbound.signing import PREFIX, new_secret, sign, signing_key, target, webhook_headers
 
 OLD = "whsec_" + base64.b64encode(b"o" * 32).decode()

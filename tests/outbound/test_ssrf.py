@@ -15,8 +15,10 @@ from tests.outbound import zoo
 from tests.outbound.conftest import Naps
 from tests.servers import Server, StubDns, Tls, raw, reply, self_signed, serve
 
-from mercato.outbound.client import CallFailed, Fault, Outbound, PullFailed
-from mercato.outbound.guard import AddressPolicy, AddressRefused, socket_factory
+from mercato.outbound.addresses import AddressPolicy
+from mercato.outbound.client import Outbound
+from mercato.outbound.guard import AddressRefused, socket_factory
+from mercato.outbound.results import CallFailed, Fault, PullFailed
 
 OPEN = "93.184.215.14"
 REFUSED = Fault.REFUSED_ADDRESS
@@ -38,20 +40,20 @@ async def post(outbound: Outbound, url: str) -> Fault | None:
     try:
         await outbound.post(url, headers={}, body=b"{}", timeout=5)
     except CallFailed as failed:
-        return failed.reason
+        return failed.fault
     return None
 
 
-async def ask(outbound: Outbound, url: str) -> Fault | None:
+async def post_order(outbound: Outbound, url: str) -> Fault | None:
     """Ask a store about an order; return what it failed of."""
     try:
-        await outbound.ask(url, headers={}, body=b"{}", seconds=5)
+        await outbound.post(url, headers={}, body=b"{}", timeout=5, for_order=True)
     except CallFailed as failed:
-        return failed.reason
+        return failed.fault
     return None
 
 
-WAYS = {"pull": pull, "post": post, "ask": ask}
+WAYS = {"pull": pull, "post": post, "post_order": post_order}
 
 
 class Wire:
@@ -208,7 +210,7 @@ async def test_a_webhook_follows_no_redirect_at_all(wire: Wire, tls: Tls) -> Non
         serve(raw(head), tls=tls.server) as wire.server,
         outside(StubDns({"menu.example": [[OPEN]]}), tls) as outbound,
     ):
-        for way in (post, ask):
+        for way in (post, post_order):
             assert await way(outbound, "https://menu.example/hook") is None
         assert [request.path for request in wire.server.requests] == ["/hook", "/hook"]
 

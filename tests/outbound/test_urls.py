@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.outbound.guard import AddressPolicy, UrlFault, UrlRefused, Verdict, check_url
+from mercato.outbound.addresses import AddressPolicy, Verdict
+from mercato.outbound.urls import UrlFault, UrlRefused, check_url
 
 PUBLIC_ONLY = AddressPolicy()
 

@@ -44,7 +44,7 @@ HARMLESS = {
     "cli.secrets.Entries.secrets": "entries, which hide their own",
     "orders.idempotency.Claim.key": "an Idempotency-Key opens nothing",
     "orders.idempotency.KeyedRequest.key": "the same",
-    "outbound.outcomes.Reply.body": "what a partner's server answered",
+    "outbound.results.Reply.body": "what a partner's server answered",
     "partners.accounts.NewPartner.keys": "keys, which hide their own text",
     "partners.model.Partner.has_webhook_token": "yes or no",
     "web.events.Event.body": "a type",

@@ -21,8 +21,8 @@ from mercato.jobs import Ending, Job
 from mercato.jobs.claim import Claimed, Rotation, claim
 from mercato.jobs.run import Run
 from mercato.jobs.settle import settle
+from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound
-from mercato.outbound.guard import AddressPolicy
 from mercato.partners import accounts
 from mercato.partners.accounts import NewPartner
 from mercato.partners.model import Caller, Limits, PartnerKind, Surface

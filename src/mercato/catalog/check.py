@@ -17,8 +17,9 @@ from mercato.catalog.model import CatalogFault, CatalogWarning
 from mercato.catalog.packed import unpack
 from mercato.catalog.wire import CatalogValidation
 from mercato.errors import RateLimited
-from mercato.outbound.client import NotModified, Outbound, PullFailed, PullLimits
+from mercato.outbound.client import Outbound
 from mercato.outbound.document import Document, NewDocument
+from mercato.outbound.results import NotModified, PullFailed, PullLimits
 from mercato.wire import Decoder, Wire
 from mercato.wire.checks import refuse, uri_fault
 

@@ -24,7 +24,8 @@ from mercato.catalog.runs import CurrentSet, Owner, Run, RunStatus
 from mercato.clock import Clock, MakeId
 from mercato.db.engine import Database, Write
 from mercato.jobs import Done, Job, JobLost, Outcome, enqueue, fence
-from mercato.outbound.client import NotModified, Outbound, Pulled, PullFailed, PullLimits
+from mercato.outbound.client import Outbound
+from mercato.outbound.results import NotModified, Pulled, PullFailed, PullLimits
 from mercato.partners.storage import StorageQuota
 from mercato.telemetry import Metrics, tracing
 from mercato.telemetry.acting import act_for

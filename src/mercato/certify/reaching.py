@@ -10,7 +10,7 @@ import aiohttp
 
 from mercato.certify.model import UnusableTargetError
 from mercato.certify.shown import address
-from mercato.outbound.agent import USER_AGENT
+from mercato.outbound import USER_AGENT
 
 CONNECT_SECONDS: Final = 5.0
 

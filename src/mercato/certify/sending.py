@@ -12,7 +12,7 @@ import aiohttp
 from mercato import clock
 from mercato.certify.model import Exchange, NoAnswer
 from mercato.certify.shown import Shower, address
-from mercato.outbound.client import ORDER_REPLY
+from mercato.outbound.client import MAX_ORDER_REPLY
 from mercato.outbound.signing import target, webhook_headers
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -149,7 +149,7 @@ class Sender(ABC):
             allow_redirects=False,
         ) as response:
             content = b""
-            while len(content) <= ORDER_REPLY and (more := await response.content.read(ORDER_REPLY)):
+            while len(content) <= MAX_ORDER_REPLY and (more := await response.content.read(MAX_ORDER_REPLY)):
                 content += more
             return Reply(response.status, dict(response.headers), content)
 

@@ -9,7 +9,7 @@ import msgspec
 from sqlalchemy import Row
 
 from mercato.cli.plain import folded, harmless, say
-from mercato.outbound.agent import USER_AGENT
+from mercato.outbound import USER_AGENT
 from mercato.partners.model import Surface
 from mercato.plurals import count_of
 from mercato.webhooks import queries

@@ -14,7 +14,8 @@ import msgspec
 from aiohttp import hdrs, web
 
 from mercato import clock
-from mercato.outbound.client import CallFailed, Fault, Outbound
+from mercato.outbound.client import Outbound
+from mercato.outbound.results import CallFailed, Fault
 from mercato.testing.server import listening
 from mercato.webhooks.explain import Secret, SignatureExplanation, Webhook, explain
 
@@ -127,10 +128,10 @@ class Listener:
                 url, headers=passed, body=body, timeout=FORWARD_SECONDS, max_reply=MOST_REPLY
             )
         except CallFailed as failed:
-            passing = Forwarded(status=failed.status, ms=failed.ms, error=_why(failed, self.forward))
+            passing = Forwarded(status=failed.status, ms=failed.elapsed_ms, error=_why(failed, self.forward))
             self.tell(self._came(request, headers, body, status=502, told=told, forwarded=passing))
             return _plain(502, passing.error or "")
-        passing = Forwarded(status=reply.status, ms=reply.ms)
+        passing = Forwarded(status=reply.status, ms=reply.elapsed_ms)
         self.tell(self._came(request, headers, body, status=reply.status, told=told, forwarded=passing))
         answer = web.Response(status=reply.status, body=reply.body)
         if reply.content_type is not None:
@@ -204,7 +205,7 @@ def _plain(status: int, text: str, **headers: str) -> web.Response:
 
 
 def _why(failed: CallFailed, forward: str) -> str:
-    match failed.reason:
+    match failed.fault:
         case Fault.CONNECT | Fault.DNS:
             return f"Nothing answers at {forward}. Is your program running, and on that port?"
         case Fault.TIMEOUT:

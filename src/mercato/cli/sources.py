@@ -10,7 +10,8 @@ from typing import BinaryIO, Final
 from mercato.catalog.rules import Rule
 from mercato.cli.failures import UnusableError
 from mercato.outbound.addresses import AddressPolicy
-from mercato.outbound.client import NotModified, Outbound, PullFailed, PullLimits
+from mercato.outbound.client import Outbound
+from mercato.outbound.results import NotModified, PullFailed, PullLimits
 from mercato.settings import Settings, load
 from mercato.wire.checks import uri_fault
 

@@ -7,7 +7,6 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from mercato import clock
 from mercato.catalog.lint import lint
 from mercato.catalog.rules import Rule
 from mercato.cli import FAILED
@@ -17,9 +16,8 @@ from mercato.cli.options import Json
 from mercato.cli.plain import folded, harmless, say
 from mercato.cli.sources import settings
 from mercato.outbound.addresses import AddressPolicy
-from mercato.outbound.client import PullLimits
-from mercato.outbound.diagnosis import Level, UrlFinding, findings, shown
-from mercato.outbound.examine import Examination, Examiner
+from mercato.outbound.doctor import Level, UrlDoctor, UrlFinding, shown
+from mercato.outbound.results import PullLimits
 from mercato.plurals import count_of
 from mercato.settings import Settings
 from mercato.wire import Wire
@@ -53,8 +51,7 @@ def doctor(
     if fault is not None:
         raise UnusableError(fault)
     bounds = settings()
-    examiner = examiner_for(bounds)
-    found = diagnosed(asyncio.run(examiner.examine(address)), bounds, examiner.limits)
+    found = asyncio.run(diagnose(address, doctor_for(bounds), bounds))
     failed = any(one.level is Level.FAIL for one in found)
     if json:
         print_json(Diagnosis(url=shown(address), ok=not failed, findings=found))
@@ -63,9 +60,9 @@ def doctor(
     return FAILED if failed else 0
 
 
-def examiner_for(bounds: Settings) -> Examiner:
-    """Return what looks at URLs as a pull of these settings does."""
-    return Examiner(
+def doctor_for(bounds: Settings) -> UrlDoctor:
+    """Return what looks at a URL as a pull of these settings does."""
+    return UrlDoctor(
         policy=AddressPolicy(allow_private=bounds.allow_private_networks),
         limits=PullLimits(
             connect=bounds.pull_connect_seconds,
@@ -77,12 +74,10 @@ def examiner_for(bounds: Settings) -> Examiner:
     )
 
 
-def diagnosed(found: Examination, bounds: Settings, limits: PullLimits) -> list[UrlFinding]:
+async def diagnose(address: str, doctor: UrlDoctor, bounds: Settings) -> list[UrlFinding]:
     """Return the findings, and what the linter says of the document that was read."""
-    told = list(findings(found, limits=limits, allow_private=bounds.allow_private_networks, now=clock.now()))
-    if found.pulled is not None:
-        told.append(_catalog(found.pulled.body, bounds))
-    return told
+    pulled = await doctor.examine(address)
+    return doctor.findings if pulled is None else [*doctor.findings, _catalog(pulled.body, bounds)]
 
 
 def _catalog(document: bytes, bounds: Settings) -> UrlFinding:

@@ -8,8 +8,7 @@ import re
 import zlib
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from enum import Enum
 from functools import cache
 from types import NoneType
@@ -19,9 +18,10 @@ from uuid import UUID
 
 import msgspec
 
+from mercato import clock
 from mercato.client.errors import UnreadableError, problem_of
-from mercato.clock import rfc3339
 from mercato.wire import as_json
+from mercato.wire.base import parse_retry_after
 
 R = TypeVar("R")
 
@@ -83,7 +83,7 @@ class Reply:
     @property
     def retry_after(self) -> float | None:
         """The seconds of `Retry-After`, which may also be a date."""
-        return read_retry_after(self.headers.get("retry-after"), datetime.now(UTC))
+        return parse_retry_after(self.headers.get("retry-after"), clock.now())
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +137,6 @@ def read(request: Request[R], reply: Reply) -> R:
     return value
 
 
-def read_retry_after(text: str | None, now: datetime) -> float | None:
-    """Return the seconds to wait by a `Retry-After`; None without one, or with one that says nothing."""
-    if text is None:
-        return None
-    if text.strip().isascii() and text.strip().isdigit():
-        return float(text)
-    try:
-        at = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):  # the latter for a year of twenty digits
-        return None
-    return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds())
-
-
 def _decoded(body: bytes, kind: Any) -> Any:
     return _decoder(kind).decode(body)
 
@@ -180,6 +167,6 @@ def _text(value: Any) -> str:
         case Enum():
             return str(value.value)
         case datetime():
-            return rfc3339(value)
+            return clock.rfc3339(value)
         case _:
             return str(value)

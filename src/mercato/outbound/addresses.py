@@ -7,14 +7,7 @@ The tables below make the verdict the same on all of them.
 """
 
 from enum import StrEnum
-from ipaddress import (
-    IPv4Address,
-    IPv4Network,
-    IPv6Address,
-    IPv6Network,
-    ip_address,
-    ip_network,
-)
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from msgspec import Struct
 
@@ -46,7 +39,7 @@ class Verdict(StrEnum):
         return self is Verdict.ALLOWED
 
 
-FORGIVEN = frozenset({Verdict.LOOPBACK, Verdict.PRIVATE, Verdict.SHARED})
+DEVELOPMENT = frozenset({Verdict.LOOPBACK, Verdict.PRIVATE, Verdict.SHARED})
 """What `allow_private` opens. Never metadata or link-local: no developer's catalog is served from there."""
 
 
@@ -55,7 +48,7 @@ def _table(*rows: tuple[Verdict, str]) -> tuple[tuple[Network, Verdict], ...]:
 
 
 # The first match wins, so the metadata services come before the ranges that they hide in.
-_REFUSED_V4 = _table(
+_REFUSED = _table(
     # EC2, GCE, Azure and most others; ECS; EKS; Scaleway; Tencent: link-local all, listed for the name.
     (Verdict.METADATA, "169.254.169.254 169.254.169.253 169.254.170.2 169.254.170.23 169.254.42.42"),
     (Verdict.METADATA, "169.254.0.23"),
@@ -73,19 +66,14 @@ _REFUSED_V4 = _table(
     (Verdict.MULTICAST, "224.0.0.0/4"),
     (Verdict.BROADCAST, "255.255.255.255"),
     (Verdict.RESERVED, "240.0.0.0/4"),
-)
-
-_REFUSED_V6 = _table(
     (Verdict.METADATA, "fd00:ec2::/32 fd20:ce::254 fd00:c1::a9fe:a9fe fd00:42::42"),
     (Verdict.METADATA, "fe80::a9fe:a9fe"),
     (Verdict.UNSPECIFIED, "::"),
     (Verdict.LOOPBACK, "::1"),
     (Verdict.TRANSITION, "::/96"),  # IPv4-compatible
     (Verdict.TRANSITION, "::ffff:0:0:0/96"),  # SIIT, "IPv4-translated"
-    (
-        Verdict.TRANSITION,
-        "64:ff9b:1::/48",
-    ),  # NAT64 of a local network: which bits hold the IPv4 is its secret
+    # NAT64 of a local network: which bits hold the IPv4 is its secret.
+    (Verdict.TRANSITION, "64:ff9b:1::/48"),
     (Verdict.TRANSITION, "2001::/32 2002::/16"),  # Teredo, 6to4
     (Verdict.BENCHMARK, "2001:2::/48"),
     (Verdict.RESERVED, "2001::/23"),  # protocols' own: ORCHID, AMT, PCP…
@@ -98,7 +86,7 @@ _REFUSED_V6 = _table(
     (Verdict.MULTICAST, "ff00::/8"),
 )
 
-_GLOBAL_UNICAST = IPv6Network("2000::/3")  # all that has ever been given out
+_UNICAST = (IPv4Network("0.0.0.0/0"), IPv6Network("2000::/3"))  # all that has ever been assigned
 _NAT64 = IPv6Network("64:ff9b::/96")
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)  # upper half of an interface id that ends in an IPv4
 
@@ -121,18 +109,23 @@ class AddressPolicy(Struct, frozen=True, kw_only=True):
             address = ip_address(ip) if isinstance(ip, str) else ip
         except ValueError:
             return Verdict.UNREADABLE
-        found = self._judged(address)
-        return Verdict.ALLOWED if self.allow_private and found in FORGIVEN else found
+        verdict = self._judge(address)
+        return Verdict.ALLOWED if self.allow_private and verdict in DEVELOPMENT else verdict
 
-    def _judged(self, address: Address) -> Verdict:
+    def _judge(self, address: Address) -> Verdict:
         if isinstance(address, IPv6Address) and address.scope_id is not None:
             return Verdict.SCOPED
         if any(address in network for network in self.extra_public):
             return Verdict.ALLOWED
-        if isinstance(address, IPv4Address):
-            return _judge_v4(address)
-        inner = _embedded(address)
-        return self._judged(inner) if inner is not None else _judge_v6(address)
+        if isinstance(address, IPv6Address) and (inner := _embedded(address)) is not None:
+            return self._judge(inner)
+        for network, verdict in _REFUSED:
+            if address in network:
+                return verdict
+        if int(address) >> 32 & 0xFFFF_FFFF in _ISATAP:
+            return Verdict.TRANSITION
+        public = address.is_global and any(address in network for network in _UNICAST)
+        return Verdict.ALLOWED if public else Verdict.RESERVED
 
 
 def _embedded(address: IPv6Address) -> IPv4Address | None:
@@ -144,19 +137,3 @@ def _embedded(address: IPv6Address) -> IPv4Address | None:
     if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFF_FFFF)
     return address.ipv4_mapped
-
-
-def _judge_v4(address: IPv4Address) -> Verdict:
-    for network, verdict in _REFUSED_V4:
-        if address in network:
-            return verdict
-    return Verdict.ALLOWED if address.is_global else Verdict.RESERVED
-
-
-def _judge_v6(address: IPv6Address) -> Verdict:
-    for network, verdict in _REFUSED_V6:
-        if address in network:
-            return verdict
-    if int(address) >> 32 & 0xFFFF_FFFF in _ISATAP:
-        return Verdict.TRANSITION
-    return Verdict.ALLOWED if address in _GLOBAL_UNICAST and address.is_global else Verdict.RESERVED

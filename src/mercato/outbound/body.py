@@ -1,6 +1,6 @@
-"""Bodies of strangers: counted and decoded while they arrive, never held beyond their limits.
+"""Response bodies: counted and decoded while they arrive, never held beyond their limits.
 
-A few kilobytes can unpack to gigabytes, so no decoder here is ever asked for more than one step of output, and
+A few kilobytes can decompress to gigabytes, so no decoder here is ever asked for more than one step of output, and
 the event loop gets its turn between steps.
 """
 
@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 import brotli
+from aiohttp import ClientResponse, hdrs
 
 from mercato.outbound.document import Document
 
@@ -27,18 +28,23 @@ ACCEPT_ENCODING = "zstd, br, gzip"
 
 
 class BodyFault(StrEnum):
-    UNKNOWN_CODING = "unknown_coding"
-    TOO_MUCH_SENT = "too_much_sent"
-    TOO_MUCH_DECODED = "too_much_decoded"
-    DAMAGED = "damaged"
-    CUT_SHORT = "cut_short"
+    """Why a body is not read any further; the value is the sentence's end after "The server of the … URL"."""
+
+    UNKNOWN_CODING = f"used a Content-Encoding that is not read here. Use {ACCEPT_ENCODING} or none."
+    TOO_MUCH_SENT = "sent more than {max_raw}. Compress or shorten what it sends."
+    TOO_MUCH_DECODED = "sent more than {max_decoded} once unpacked. Shorten what it sends."
+    DAMAGED = (
+        "sent compressed data that cannot be unpacked. "
+        "Check that the body is compressed once, as Content-Encoding says."
+    )
+    CUT_SHORT = "sent compressed data that stops before its end. Check that it sends the whole file."
 
 
 class BodyRefused(Exception):  # noqa: N818  # a verdict, not a mishap
     """A body that is not read any further."""
 
     def __init__(self, fault: BodyFault) -> None:
-        super().__init__(fault.value)
+        super().__init__(fault.name)
         self.fault = fault
 
 
@@ -146,35 +152,30 @@ _BROKEN = (zlib.error, zstd.ZstdError, brotli.error, EOFError)
 
 def coding_of(values: Iterable[str]) -> str:
     """Return the one coding that the `Content-Encoding` header's values name, or refuse what isn't known."""
-    named = [word.strip().lower() for value in values for word in value.split(",")]
-    codings = [word for word in named if word not in {"", "identity"}]
-    if not codings:
-        return "identity"
-    if len(codings) > 1 or codings[0] not in _DECODERS:
-        raise BodyRefused(BodyFault.UNKNOWN_CODING)
-    return codings[0]
+    names = [name.strip().lower() for value in values for name in value.split(",")]
+    match [name for name in names if name not in {"", "identity"}]:
+        case []:
+            return "identity"
+        case [coding] if coding in _DECODERS:
+            return coding
+        case _:
+            raise BodyRefused(BodyFault.UNKNOWN_CODING)
 
 
 class BodyReader:
     """Takes a body chunk by chunk and keeps it decoded; raises `BodyRefused` at the first byte too many.
 
-    What was read until then stays in the document, exactly up to the limit.
+    What was read until then stays in the document, which has to be empty at first, exactly up to the limit.
     """
 
     def __init__(
         self, coding: str, *, max_raw: int, max_decoded: int, document: Document | None = None
     ) -> None:
-        """The document has to be empty; without one the body stays in memory."""
         self._decoder: _Decoder = _DECODERS[coding]()
         self._max_raw = max_raw
         self._max_decoded = max_decoded
         self.document: Final = document or Document()
         self.raw_size = 0
-
-    def expect(self, announced: int | None) -> None:
-        """Refuse at once what announces itself (`Content-Length`) as too long."""
-        if announced is not None and announced > self._max_raw:
-            raise BodyRefused(BodyFault.TOO_MUCH_SENT)
 
     async def take(self, chunk: bytes) -> None:
         """Add what arrived."""
@@ -200,3 +201,15 @@ class BodyReader:
         """Check that the body has ended: a compressed one that stops before its end is `CUT_SHORT`."""
         if self.raw_size and not self._decoder.complete:
             raise BodyRefused(BodyFault.CUT_SHORT)
+
+
+async def read_body(
+    response: ClientResponse, document: Document, *, max_raw: int, max_decoded: int
+) -> tuple[str, int]:
+    """Read the response's body into the document; return its coding and the bytes that were sent."""
+    coding = coding_of(response.headers.getall(hdrs.CONTENT_ENCODING, ()))
+    reader = BodyReader(coding, max_raw=max_raw, max_decoded=max_decoded, document=document)
+    async for chunk in response.content.iter_any():
+        await reader.take(chunk)
+    reader.finish()
+    return coding, reader.raw_size

@@ -11,167 +11,125 @@ from msgspec.structs import replace
 from yarl import URL
 
 from mercato.clock import Clock
-from mercato.outbound.agent import USER_AGENT
-from mercato.outbound.body import BodyReader, BodyRefused, coding_of
-from mercato.outbound.connection import connection_failure
-from mercato.outbound.faults import Failure, Fault, body_failure, url_failure
-from mercato.outbound.guard import AddressPolicy, UrlRefused, check_url
-from mercato.outbound.outcomes import CallFailed, Reply
+from mercato.outbound import USER_AGENT
+from mercato.outbound.addresses import AddressPolicy
+from mercato.outbound.body import BodyRefused, read_body
+from mercato.outbound.document import Document
+from mercato.outbound.failures import body_failure, connection_failure, url_failure
 from mercato.outbound.pool import connection_was_reused
-from mercato.outbound.waits import retry_after
+from mercato.outbound.results import AttemptFailed, CallFailed, Failure, Fault, Reply
+from mercato.outbound.urls import UrlRefused, check_url
+from mercato.wire.base import parse_retry_after
 
 CONNECT_SECONDS = 5.0
+MAX_URLS = 4_096  # that passed, remembered: the same few are called again and again
+SUBJECT = "webhook URL"
+
 _TIMEOUT = ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
-MOST_URLS = 4_096  # that passed, remembered: the same few are called again and again
-
-
-class _Stopped(Exception):  # noqa: N818  # always caught below
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """What every call of a process shares."""
-
-    session: ClientSession
-    policy: AddressPolicy
-    clock: Clock
-    subject: str = "webhook URL"
-
-    async def post(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, str],
-        body: bytes,
-        seconds: float,
-        max_reply: int,
-        truncate: bool,
-    ) -> Reply:
-        """Return the reply, or raise `CallFailed`. `seconds` are all there is, connecting included."""
-        started = asyncio.get_running_loop().time()
-        call = _Call(
-            caller=self, headers=headers, body=body, max_reply=max_reply, truncate=truncate, started=started
-        )
-        try:
-            async with asyncio.timeout(seconds):
-                return await call.run(url)
-        except TimeoutError:
-            partial = call.partial()
-            if partial is None:
-                message = f"The server of the {self.subject} gave no full answer within {round(seconds, 1):g} seconds."
-                raise CallFailed(
-                    Failure(fault=Fault.TIMEOUT, message=message, status=call.status),
-                    ms=_ms_since(started),
-                ) from None
-            return partial
-        except _Stopped as stopped:
-            raise CallFailed(stopped.failure, ms=_ms_since(started)) from stopped
 
 
 @dataclass(slots=True, kw_only=True)
-class _Call:
-    """The state of one call, so that what had arrived when time ran out isn't lost."""
+class Call:
+    """One call, with its state, so that what had arrived when time ran out isn't lost."""
 
-    caller: Caller
+    http: ClientSession
+    policy: AddressPolicy
+    clock: Clock
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
     max_reply: int
     truncate: bool
-    started: float
-    head: Reply | None = None
-    reader: BodyReader | None = None
+    started: float = field(default_factory=lambda: asyncio.get_running_loop().time(), init=False)
+    head: Reply | None = field(default=None, init=False)
+    document: Document = field(default_factory=Document, init=False)
 
     @property
-    def status(self) -> int | None:
+    def _status(self) -> int | None:
         return self.head.status if self.head else None
 
-    def partial(self) -> Reply | None:
+    def _elapsed_ms(self) -> int:
+        return round((asyncio.get_running_loop().time() - self.started) * 1000)
+
+    def _truncated_reply(self) -> Reply | None:
         """Return the reply as far as it came, if the caller is content with that."""
         if self.head is None or not self.truncate:
             return None
-        body = self.reader.document.content() if self.reader else b""
-        return replace(self.head, body=body, ms=_ms_since(self.started))
+        return replace(self.head, body=self.document.content(), elapsed_ms=self._elapsed_ms())
 
-    async def run(self, url: str) -> Reply:
-        policy = self.caller.policy
+    async def run(self, url: str, *, seconds: float) -> Reply:
+        """Return the reply, or raise `CallFailed`. `seconds` include connecting."""
         try:
-            target = _checked(url, policy)
+            async with asyncio.timeout(seconds):
+                return await self._run(url)
+        except TimeoutError:
+            if truncated := self._truncated_reply():
+                return truncated
+            message = f"The server of the {SUBJECT} gave no full answer within {round(seconds, 1):g} seconds."
+            failure = Failure(fault=Fault.TIMEOUT, message=message, status=self._status)
+        except AttemptFailed as failed:
+            failure = failed.failure
+        raise CallFailed(failure, elapsed_ms=self._elapsed_ms())
+
+    async def _run(self, url: str) -> Reply:
+        try:
+            target = _check(url, self.policy)
         except UrlRefused as refused:
-            raise _Stopped(url_failure(refused.fault, self.caller.subject, policy)) from refused
-        try:
-            return await self._exchange(target)
-        except aiohttp.ClientError as error:
-            if not self._was_stale(error):
-                raise self._stopped(error) from error
+            raise AttemptFailed(url_failure(refused.fault, SUBJECT, self.policy)) from refused
         # A server may close a kept connection in the very moment in which we use it. The webhook-id makes the
         # second sending harmless, and a fresh connection tells whether the server is there.
         try:
             return await self._exchange(target)
         except aiohttp.ClientError as error:
-            raise self._stopped(error) from error
+            if not self._was_stale(error):
+                raise self._failed(error) from error
+        try:
+            return await self._exchange(target)
+        except aiohttp.ClientError as error:
+            raise self._failed(error) from error
 
     def _was_stale(self, error: aiohttp.ClientError) -> bool:
         dropped = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
         return dropped and connection_was_reused.get() and self.head is None
 
-    def _stopped(self, error: aiohttp.ClientError) -> _Stopped:
-        failure = connection_failure(
-            error, self.caller.subject, self.caller.policy, connect_seconds=CONNECT_SECONDS
-        )
-        return _Stopped(replace(failure, status=self.status))
+    def _failed(self, error: aiohttp.ClientError) -> AttemptFailed:
+        failure = connection_failure(error, SUBJECT, self.policy, connect_seconds=CONNECT_SECONDS)
+        return AttemptFailed(replace(failure, status=self._status))
 
     async def _exchange(self, target: URL) -> Reply:
         headers = {hdrs.ACCEPT_ENCODING: "identity", hdrs.USER_AGENT: USER_AGENT, **self.headers}
-        async with self.caller.session.post(
+        async with self.http.post(
             target, data=self.body, headers=headers, timeout=_TIMEOUT, allow_redirects=False
         ) as response:
             return await self._read(response)
 
     async def _read(self, response: ClientResponse) -> Reply:
-        headers, content = response.headers, response.content
+        headers, limit = response.headers, self.max_reply
         self.head = head = Reply(
             status=response.status,
             content_type=headers.get(hdrs.CONTENT_TYPE),
-            retry_after=retry_after(headers.get(hdrs.RETRY_AFTER), self.caller.clock),
+            retry_after=parse_retry_after(headers.get(hdrs.RETRY_AFTER), self.clock()),
             body=b"",
             complete=False,
-            ms=0,
+            elapsed_ms=0,
         )
-        if content.at_eof() and hdrs.CONTENT_ENCODING not in headers:
-            # A receiver says yes, and nothing more: most of them.
-            return replace(head, complete=True, ms=_ms_since(self.started))
         try:
-            coding = coding_of(headers.getall(hdrs.CONTENT_ENCODING, ()))
-            self.reader = BodyReader(coding, max_raw=self.max_reply, max_decoded=self.max_reply)
-            async for chunk in content.iter_any():
-                await self.reader.take(chunk)
-            self.reader.finish()
-            body = self.reader.document.content()
-            return replace(head, body=body, complete=True, ms=_ms_since(self.started))
+            # Most receivers answer without a body.
+            if not response.content.at_eof() or hdrs.CONTENT_ENCODING in headers:
+                await read_body(response, self.document, max_raw=limit, max_decoded=limit)
         except BodyRefused as refused:
-            if partial := self.partial():
-                return partial
-            raise self._unread(refused) from refused
+            if truncated := self._truncated_reply():
+                return truncated
+            failure = body_failure(refused.fault, SUBJECT, max_raw=limit, max_decoded=limit)
+            fault = Fault.PROTOCOL if failure.fault is Fault.ENCODING else failure.fault
+            raise AttemptFailed(replace(failure, fault=fault, status=self._status)) from refused
         except aiohttp.ClientError:
-            if partial := self.partial():
-                return partial
+            if truncated := self._truncated_reply():
+                return truncated
             raise
-
-    def _unread(self, refused: BodyRefused) -> _Stopped:
-        limit = self.max_reply
-        failure = body_failure(refused.fault, self.caller.subject, max_raw=limit, max_decoded=limit)
-        fault = Fault.PROTOCOL if failure.fault is Fault.ENCODING else failure.fault
-        return _Stopped(replace(failure, fault=fault, status=self.status))
+        return replace(head, body=self.document.content(), complete=True, elapsed_ms=self._elapsed_ms())
 
 
-@lru_cache(maxsize=MOST_URLS)
-def _checked(url: str, policy: AddressPolicy) -> URL:
+@lru_cache(maxsize=MAX_URLS)
+def _check(url: str, policy: AddressPolicy) -> URL:
     # What is judged here is the text alone, so once is enough; where it leads is judged at every connection.
     return check_url(url, policy, https_only=not policy.allow_private).url
-
-
-def _ms_since(started: float) -> int:
-    return round((asyncio.get_running_loop().time() - started) * 1000)

@@ -3,26 +3,24 @@
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Self
 
 from mercato.clock import Clock, now
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.document import Document, NewDocument
-from mercato.outbound.outcomes import CallFailed, Fault, NotModified, Pulled, PullFailed, PullLimits, Reply
+from mercato.outbound.results import NotModified, Pulled, PullLimits, Reply
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractResolver
 
     from mercato.outbound.session import Session
 
-__all__ = ["CallFailed", "Fault", "NotModified", "Outbound", "PullFailed", "PullLimits", "Pulled", "Reply"]
-
 DNS_SECONDS = 10  # a name's judged addresses are used again for so long
-ORDER_REPLY = 1 << 20  # bytes of a reply that is parsed
+MAX_ORDER_REPLY = 1 << 20  # bytes of a reply that is parsed
 
 
+@dataclass(eq=False)
 class Outbound:
     """Guarded downloads and webhook calls, over two pools of connections: one for orders, one for the rest.
 
@@ -32,35 +30,24 @@ class Outbound:
     `new_document` makes what a pull is written to, by default in memory.
     """
 
-    def __init__(
-        self,
-        policy: AddressPolicy,
-        *,
-        resolver: "AbstractResolver | None" = None,
-        tls: ssl.SSLContext | None = None,
-        clock: Clock = now,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        dns_seconds: int = DNS_SECONDS,
-        new_document: NewDocument = Document,
-    ) -> None:
-        self._open = partial(
-            _open,
-            policy,
-            resolver=resolver,
-            tls=tls,
-            clock=clock,
-            sleep=sleep,
-            dns_seconds=dns_seconds,
-            new_document=new_document,
-        )
-        self._session: Session | None = None
+    policy: AddressPolicy
+    _: KW_ONLY
+    resolver: "AbstractResolver | None" = None
+    tls: ssl.SSLContext | None = None
+    clock: Clock = now
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    dns_seconds: int = DNS_SECONDS
+    new_document: NewDocument = Document
+    _session: "Session | None" = field(default=None, init=False)
 
     async def pull(
         self, url: str, *, limits: PullLimits | None = None, etag: str | None = None
     ) -> Pulled | NotModified:
         """Return the document at `url`, or `NotModified` when `etag` is still its; raise `PullFailed`."""
         session = await self._opened()
-        return await session.puller.pull(url, limits=limits or PullLimits(), etag=etag)
+        from mercato.outbound.pull import Pull
+
+        return await Pull(http=session.http, options=self, limits=limits or PullLimits(), etag=etag).run(url)
 
     async def post(
         self,
@@ -68,36 +55,41 @@ class Outbound:
         *,
         headers: Mapping[str, str],
         body: bytes,
-        timeout: float,  # noqa: ASYNC109  # it bounds several steps, and what came by then can be an answer
-        max_reply: int = ORDER_REPLY,
+        timeout: float,  # noqa: ASYNC109  # it bounds several steps, and what has arrived by then can be a reply
+        max_reply: int = MAX_ORDER_REPLY,
         truncate: bool = False,
+        for_order: bool = False,
     ) -> Reply:
         """Return the endpoint's reply of whatever status, or raise `CallFailed`.
 
         `timeout` seconds bound everything from the name look-up to the last byte. With `truncate` the status is
         what matters: a body beyond `max_reply` bytes, late, broken or unreadable leaves `complete` false.
+        `for_order`: a customer waits. Such calls have connections of their own, as many to one host as are asked
+        for: the caller bounds how many.
         """
         session = await self._opened()
-        return await session.caller.post(
-            url, headers=headers, body=body, seconds=timeout, max_reply=max_reply, truncate=truncate
-        )
+        from mercato.outbound.call import Call
 
-    async def ask(self, url: str, *, headers: Mapping[str, str], body: bytes, seconds: float) -> Reply:
-        """Return the whole reply to a question that somebody waits for, or raise `CallFailed`.
-
-        Over connections of its own, as many to one host as are asked for: whoever asks bounds how many.
-        """
-        session = await self._opened()
-        return await session.order_caller.post(
-            url, headers=headers, body=body, seconds=seconds, max_reply=ORDER_REPLY, truncate=False
+        call = Call(
+            http=session.orders if for_order else session.http,
+            policy=self.policy,
+            clock=self.clock,
+            headers=headers,
+            body=body,
+            max_reply=max_reply,
+            truncate=truncate,
         )
+        return await call.run(url, seconds=timeout)
 
     async def _opened(self) -> "Session":
         if self._session is None:
-            # In a thread, because the loop has requests to answer meanwhile.
+            # The HTTP client is imported on first use: a start that waited for it would take a fifth longer. In a
+            # thread, because the loop has requests to answer meanwhile.
             await asyncio.to_thread(_load)
-            # Whoever waited beside us may have been quicker; from here on nothing waits.
-            self._session = self._session or self._open()
+            from mercato.outbound.session import open_session
+
+            # Another task may have been quicker; from here on nothing waits.
+            self._session = self._session or open_session(self)
         return self._session
 
     async def close(self) -> None:
@@ -107,18 +99,11 @@ class Outbound:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
 def _load() -> None:
-    """Import the HTTP client, on first use: a start that waited for it would take a fifth longer."""
-    import mercato.outbound.session  # noqa: F401  # for what it leaves in sys.modules
-
-
-def _open(policy: AddressPolicy, **options: Any) -> "Session":
-    from mercato.outbound.session import open_session
-
-    return open_session(policy, **options)
+    import mercato.outbound.call
+    import mercato.outbound.pull
+    import mercato.outbound.session  # noqa: F401  # for what they leave in sys.modules

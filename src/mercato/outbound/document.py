@@ -1,10 +1,9 @@
-"""Documents of partners while they are read and checked: a small one in memory, a larger one in a temporary file."""
+"""Documents of partners while they are read and checked: in memory when small, else in a temporary file."""
 
 import asyncio
 import tempfile
 from collections.abc import Callable
 from io import BytesIO
-from types import TracebackType
 from typing import IO, Final, Self
 
 IN_MEMORY: Final = 256 * 1024
@@ -80,7 +79,8 @@ class Document:
         """Return all bytes."""
         if self._file is None:
             return self._memory.getvalue()
-        return await asyncio.to_thread(_read, await self.file())
+        file = await self.file()
+        return await asyncio.to_thread(file.read)
 
     def content(self) -> bytes:
         """Return all bytes of a document that is in memory."""
@@ -114,17 +114,15 @@ class Document:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def _spill(self) -> None:
         # In a thread: a disk that is busy would hold up everybody else.
-        held, self._memory = self._memory, BytesIO()
+        waiting, self._memory = self._memory, BytesIO()
         if self._file is None:
             self._file = await asyncio.to_thread(_open)
-        await asyncio.to_thread(self._file.write, held.getbuffer())
+        await asyncio.to_thread(self._file.write, waiting.getbuffer())
 
 
 NewDocument = Callable[[], Document]
@@ -136,9 +134,5 @@ def _open() -> IO[bytes]:
 
 
 def _rewind(file: IO[bytes]) -> None:
-    file.flush()
+    file.flush()  # `seek` alone stays within the buffer, and another process may read the file
     file.seek(0)
-
-
-def _read(file: IO[bytes]) -> bytes:
-    return file.read()

@@ -13,23 +13,7 @@ from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from mercato.outbound.addresses import Address, AddressPolicy, Network, Verdict
-from mercato.outbound.urls import ParsedUrl, UrlFault, UrlRefused, check_url
-
-__all__ = [
-    "Address",
-    "AddressPolicy",
-    "AddressRefused",
-    "GuardedResolver",
-    "Network",
-    "ParsedUrl",
-    "SystemResolver",
-    "UrlFault",
-    "UrlRefused",
-    "Verdict",
-    "check_url",
-    "socket_factory",
-]
+from mercato.outbound.addresses import AddressPolicy, Verdict
 
 AddrInfo = tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[Any, ...]]
 
@@ -61,14 +45,14 @@ class GuardedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        found = await self._inner.resolve(host, port, family)
-        for result in found:
+        results = await self._inner.resolve(host, port, family)
+        for result in results:
             verdict = self._policy.verdict(result["host"])
             if not verdict.allowed:
                 raise AddressRefused(verdict)
-        if not found:
+        if not results:
             raise socket.gaierror(socket.EAI_NONAME, "no address")
-        return found[:MAX_ADDRESSES]
+        return results[:MAX_ADDRESSES]
 
     async def close(self) -> None:
         await self._inner.close()

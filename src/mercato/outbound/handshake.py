@@ -3,26 +3,30 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.abc import AbstractResolver
 from cryptography import x509
-from cryptography.x509.oid import ExtensionOID, NameOID
+from cryptography.x509.oid import NameOID
 
-from mercato.outbound.connection import RUNNING, connection_failure
-from mercato.outbound.faults import Failure, Fault
-from mercato.outbound.guard import MAX_ADDRESSES, AddressPolicy, AddressRefused, Verdict, socket_factory
+from mercato.outbound.addresses import AddressPolicy, Verdict
+from mercato.outbound.failures import CHECK_SERVER, connection_failure
+from mercato.outbound.guard import MAX_ADDRESSES, AddressRefused, socket_factory
+from mercato.outbound.results import Failure, Fault
 from mercato.outbound.urls import ParsedUrl
+from mercato.plurals import count_of
 
-_SUBJECT: Final = "URL"
+MAX_NAMES: Final = 4
+"""Names of a certificate that are listed."""
+
+_ERRORS: Final = (OSError, TimeoutError, asyncio.IncompleteReadError)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class JudgedAddress:
     """An address of a name, and whether it may be connected to."""
 
     address: str
@@ -30,186 +34,161 @@ class Found:
     family: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
-    """What a server shows: whose names it is for, who issued it, and until when."""
-
-    names: tuple[str, ...]
-    issuer: str
-    not_before: datetime
-    not_after: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connected:
+@dataclass(slots=True, kw_only=True)
+class ConnectionTest:
     """A try to connect to one address. `failure` is None when it succeeded; times in milliseconds."""
 
     address: str
-    failure: Failure | None
-    connect_ms: int
+    failure: Failure | None = None
+    connect_ms: int = 0
     tls_ms: int | None = None
     tls_version: str | None = None
-    certificate: Certificate | None = None
+    certificate: x509.Certificate | None = None
 
 
 async def look_up(
     url: ParsedUrl, resolver: AbstractResolver, policy: AddressPolicy
-) -> tuple[list[Found], int]:
+) -> tuple[list[JudgedAddress], int]:
     """Return the addresses of the URL's host with their verdicts, and the milliseconds. Raises OSError."""
     if url.address is not None:
-        return [Found(url.host, policy.verdict(url.address), _family(url.host))], 0
+        family = socket.AF_INET6 if ":" in url.host else socket.AF_INET
+        return [JudgedAddress(url.host, policy.verdict(url.address), family)], 0
     started = _now()
-    answers: Sequence[ResolveResult] = await resolver.resolve(url.host, url.port, socket.AF_UNSPEC)
-    ms = _ms(started)
-    if not answers:
+    results = await resolver.resolve(url.host, url.port, socket.AF_UNSPEC)
+    if not results:
         raise socket.gaierror(socket.EAI_NONAME, "no address")
-    found = (Found(one["host"], policy.verdict(one["host"]), one["family"]) for one in answers)
-    return list(dict.fromkeys(found))[:MAX_ADDRESSES], ms
+    judged = (JudgedAddress(it["host"], policy.verdict(it["host"]), it["family"]) for it in results)
+    return list(dict.fromkeys(judged))[:MAX_ADDRESSES], _ms(started)
 
 
 async def connect(
-    url: ParsedUrl, found: Found, policy: AddressPolicy, *, tls: ssl.SSLContext | None, seconds: float
-) -> Connected:
-    """Return what came of connecting to the address, and of TLS where the URL asks for it."""
-    started = _now()
-    try:
-        async with asyncio.timeout(seconds):
-            plug = await _plugged(found, url.port, policy)
-    except (OSError, TimeoutError) as error:
-        return Connected(address=found.address, failure=_why(error, seconds), connect_ms=_ms(started))
-    connect_ms = _ms(started)
-    if url.scheme != "https":
-        plug.close()
-        return Connected(address=found.address, failure=None, connect_ms=connect_ms)
-    return await _secured(url, found, policy, plug, tls=tls, seconds=seconds, connect_ms=connect_ms)
-
-
-async def _secured(
     url: ParsedUrl,
-    found: Found,
+    target: JudgedAddress,
     policy: AddressPolicy,
-    plug: socket.socket,
     *,
     tls: ssl.SSLContext | None,
     seconds: float,
-    connect_ms: int,
-) -> Connected:
+) -> ConnectionTest:
+    """Connect to the address, and make a TLS handshake where the URL asks for it."""
+    test = ConnectionTest(address=target.address)
     started = _now()
     try:
         async with asyncio.timeout(seconds):
-            version, certificate = await _handshake(plug, url.host, tls or ssl.create_default_context())
-    except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-        unbelieved = isinstance(error, ssl.SSLCertVerificationError)
-        return Connected(
-            address=found.address,
-            failure=_why_not_secured(error, seconds),
-            connect_ms=connect_ms,
-            certificate=await _shown(url, found, policy, seconds) if unbelieved else None,
-        )
-    return Connected(
-        address=found.address,
-        failure=None,
-        connect_ms=connect_ms,
-        tls_ms=_ms(started),
-        tls_version=version,
-        certificate=certificate,
-    )
-
-
-async def _plugged(found: Found, port: int, policy: AddressPolicy) -> socket.socket:
-    """Return a socket that is connected: made by the guard, which has the last word on the address."""
-    six = found.family == socket.AF_INET6
-    target = (found.address, port, 0, 0) if six else (found.address, port)
-    plug = socket_factory(policy)((found.family, socket.SOCK_STREAM, 0, "", target))
+            connected = await _connect(target, url.port, policy)
+    except _ERRORS as error:
+        test.failure = _connect_failure(error, seconds)
+        return test
+    finally:
+        test.connect_ms = _ms(started)
+    if url.scheme != "https":
+        connected.close()
+        return test
+    started = _now()
     try:
-        plug.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(plug, target)
+        async with asyncio.timeout(seconds):
+            context = tls or ssl.create_default_context()
+            test.tls_version, test.certificate = await _handshake(connected, url.host, context)
+        test.tls_ms = _ms(started)
+    except _ERRORS as error:
+        test.failure = _tls_failure(error, seconds)
+        if isinstance(error, ssl.SSLCertVerificationError):
+            test.certificate = await _unverified_certificate(url, target, policy, seconds)
+    return test
+
+
+async def _connect(target: JudgedAddress, port: int, policy: AddressPolicy) -> socket.socket:
+    """Return a connected socket: made by the guard, which has the last word on the address."""
+    six = target.family == socket.AF_INET6
+    address = (target.address, port, 0, 0) if six else (target.address, port)
+    connection = socket_factory(policy)((target.family, socket.SOCK_STREAM, 0, "", address))
+    try:
+        connection.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connection, address)
     except BaseException:
-        plug.close()
+        connection.close()
         raise
-    return plug
+    return connection
 
 
 async def _handshake(
-    plug: socket.socket, host: str, context: ssl.SSLContext
-) -> tuple[str | None, Certificate | None]:
+    connected: socket.socket, host: str, context: ssl.SSLContext
+) -> tuple[str | None, x509.Certificate | None]:
     try:
-        _, writer = await asyncio.open_connection(sock=plug, ssl=context, server_hostname=host)
+        _, writer = await asyncio.open_connection(sock=connected, ssl=context, server_hostname=host)
     except BaseException:
-        plug.close()
+        connected.close()
         raise
     try:
         secured: ssl.SSLObject = writer.get_extra_info("ssl_object")
         return secured.version(), _certificate(secured.getpeercert(binary_form=True))
     finally:
-        # At once: nobody waits for a server's farewell, some never say it.
+        # At once: some servers never answer a close_notify.
         writer.transport.abort()
 
 
-async def _shown(url: ParsedUrl, found: Found, policy: AddressPolicy, seconds: float) -> Certificate | None:
-    """Return the certificate that was not believed, to say what it holds. Nothing is sent over such a connection."""
+async def _unverified_certificate(
+    url: ParsedUrl, target: JudgedAddress, policy: AddressPolicy, seconds: float
+) -> x509.Certificate | None:
+    """Return the certificate that failed verification, to say what it holds. Nothing is sent over the connection."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:
         async with asyncio.timeout(seconds):
-            plug = await _plugged(found, url.port, policy)
-            return (await _handshake(plug, url.host, context))[1]
-    except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            connected = await _connect(target, url.port, policy)
+            return (await _handshake(connected, url.host, context))[1]
+    except _ERRORS:
         return None
 
 
-def _certificate(der: bytes | None) -> Certificate | None:
-    if not der:
-        return None
+def _certificate(der: bytes | None) -> x509.Certificate | None:
     try:
-        read = x509.load_der_x509_certificate(der)
-        issuer = read.issuer.get_attributes_for_oid(
-            NameOID.ORGANIZATION_NAME
-        ) or read.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
-        return Certificate(
-            names=_names(read),
-            issuer=str(issuer[0].value) if issuer else "",
-            not_before=read.not_valid_before_utc,
-            not_after=read.not_valid_after_utc,
-        )
+        return x509.load_der_x509_certificate(der) if der else None
     except ValueError:  # a certificate that OpenSSL reads and a stricter reader does not
         return None
 
 
-def _names(read: x509.Certificate) -> tuple[str, ...]:
+def describe(certificate: x509.Certificate, at: datetime) -> tuple[str, datetime]:
+    """Return in words whom the certificate is for, who issued it and until when it is good, and that instant."""
     try:
-        names = read.extensions.get_extension_for_oid(ExtensionOID.SUBJECT_ALTERNATIVE_NAME).value
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        names = [str(name.value) for name in extension.value]
     except x509.ExtensionNotFound:
-        return ()
-    assert isinstance(names, x509.SubjectAlternativeName)
-    return tuple(str(one.value) for one in names)
+        names = []
+    attributes = certificate.issuer.get_attributes_for_oid
+    issuers = attributes(NameOID.ORGANIZATION_NAME) or attributes(NameOID.COMMON_NAME)
+    ends = certificate.not_valid_after_utc
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    issued = f", issued by {issuers[0].value!s}" if issuers else ""
+    left = (ends - at).days
+    over = f" ({count_of(left, 'day')})" if left >= 0 else ", which is over"
+    listed = ", ".join(names[:MAX_NAMES]) or "no name"
+    return f"for {listed}{more}{issued}, good until {ends:%Y-%m-%d}{over}", ends
 
 
-def _why(error: Exception, seconds: float) -> Failure:
+def _connect_failure(error: Exception, seconds: float) -> Failure:
     """Return what went wrong, in the words of a pull where it has any."""
     match error:
         case TimeoutError():
-            error = aiohttp.ServerTimeoutError()
+            return _pull_failure(aiohttp.ServerTimeoutError(), seconds)
         case AddressRefused() | ssl.SSLError():
-            pass
+            return _pull_failure(error, seconds)
         case _:
             refused = isinstance(error, ConnectionRefusedError)
             verb = "refused the connection" if refused else "could not be reached, or hung up"
-            return Failure(fault=Fault.CONNECT, message=f"The server {verb}. {RUNNING}", retryable=True)
-    return connection_failure(error, _SUBJECT, AddressPolicy(), connect_seconds=seconds)
+            return Failure(fault=Fault.CONNECT, message=f"The server {verb}. {CHECK_SERVER}", retryable=True)
 
 
-def _why_not_secured(error: Exception, seconds: float) -> Failure:
+def _tls_failure(error: Exception, seconds: float) -> Failure:
     if isinstance(error, ssl.SSLError):
-        return connection_failure(error, _SUBJECT, AddressPolicy(), connect_seconds=seconds)
-    how = f"gave no answer within {seconds:g} seconds" if isinstance(error, TimeoutError) else "hung up"
-    message = f"The server {how} when asked for TLS. Check that it speaks TLS 1.2 or later on that port."
+        return _pull_failure(error, seconds)
+    what = f"gave no answer within {seconds:g} seconds" if isinstance(error, TimeoutError) else "hung up"
+    message = f"The server {what} when asked for TLS. Check that it speaks TLS 1.2 or later on that port."
     return Failure(fault=Fault.TLS, message=message)
 
 
-def _family(host: str) -> int:
-    return int(socket.AF_INET6 if ":" in host else socket.AF_INET)
+def _pull_failure(error: Exception, seconds: float) -> Failure:
+    return connection_failure(error, "URL", AddressPolicy(), connect_seconds=seconds)
 
 
 def _now() -> float:

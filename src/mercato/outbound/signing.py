@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit, urlunsplit
 
 from mercato import mac
-from mercato.outbound.agent import USER_AGENT
+from mercato.outbound import USER_AGENT
 
 PREFIX = "whsec_"
 SECRET_BYTES = 32

@@ -24,7 +24,7 @@ _PORTS = {"http": 80, "https": 443}
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
 # What a URL may hold unescaped; `%` stays, so that an escape reaches the server as the partner wrote it.
-_KEPT = "%!$&'()*+,-./:;=?@_~[]{}|^"
+_UNESCAPED = "%!$&'()*+,-./:;=?@_~[]{}|^"
 
 
 class UrlFault(StrEnum):
@@ -178,5 +178,5 @@ def _ascii(host: str) -> str:
 
 
 def _path_query(parts: SplitResult) -> str:
-    path = quote(parts.path or "/", safe=_KEPT)
-    return f"{path}?{quote(parts.query, safe=_KEPT)}" if parts.query else path
+    path = quote(parts.path or "/", safe=_UNESCAPED)
+    return f"{path}?{quote(parts.query, safe=_UNESCAPED)}" if parts.query else path

@@ -33,8 +33,9 @@ from mercato.orders.resend import Resender
 from mercato.orders.submission import Submitter
 from mercato.orders.tokens import Seal
 from mercato.orders.validation import Validations
-from mercato.outbound.client import Outbound, PullLimits
+from mercato.outbound.client import Outbound
 from mercato.outbound.document import NewDocument
+from mercato.outbound.results import PullLimits
 from mercato.partners.callers import Callers
 from mercato.partners.limits import Failures, Limiter
 from mercato.partners.storage import StorageQuota

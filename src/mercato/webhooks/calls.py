@@ -13,7 +13,8 @@ import structlog
 from msgspec import Struct, field
 
 from mercato.clock import Clock
-from mercato.outbound.client import CallFailed, Fault, Outbound, Reply
+from mercato.outbound.client import Outbound
+from mercato.outbound.results import CallFailed, Fault, Reply
 from mercato.outbound.signing import webhook_headers
 from mercato.telemetry import Metrics, tracing
 from mercato.webhooks.breaker import Breaker, Permit
@@ -165,16 +166,18 @@ class StoreCalls:
             told = {"partner_id": call.partner_id, "store_id": call.store_id}
             with tracing.span("store.call", parent=call.traceparent, kind="CLIENT", **told):
                 headers["traceparent"] = tracing.current(call.traceparent)
-                reply = await self._outbound.ask(call.url, headers=headers, body=call.body, seconds=seconds)
+                reply = await self._outbound.post(
+                    call.url, headers=headers, body=call.body, timeout=seconds, for_order=True
+                )
         except CallFailed as failed:
             return Called(
-                at=at, ms=failed.ms, status=failed.status, error=failed.message
-            ), failed.reason.value
+                at=at, ms=failed.elapsed_ms, status=failed.status, error=failed.message
+            ), failed.fault.value
         hidden = call.hidden if token is None else (*call.hidden, token)
         error, outcome = _judged(reply, judge)
         called = Called(
             at=at,
-            ms=reply.ms,
+            ms=reply.elapsed_ms,
             status=reply.status,
             error=None if error is None else masked(error, hidden=hidden),
             reply=None if call.carries_payment else excerpt(reply.body[:REPLY_KEPT], hidden=hidden),

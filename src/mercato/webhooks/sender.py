@@ -15,7 +15,8 @@ from mercato.clock import Clock
 from mercato.db.compression import decompress
 from mercato.db.engine import Database, Write
 from mercato.jobs import Again, Done, Ending, Finished, Handler, Job, fence
-from mercato.outbound.client import CallFailed, Outbound
+from mercato.outbound.client import Outbound
+from mercato.outbound.results import CallFailed
 from mercato.outbound.signing import webhook_headers
 from mercato.partners.model import Surface
 from mercato.telemetry import Metrics, tells_details, tracing
@@ -93,9 +94,9 @@ async def perform(outbound: Outbound, attempt: Attempt, *, seconds: float) -> Ou
                 truncate=True,
             )
     except CallFailed as failed:
-        return Outcome(ms=failed.ms, status=failed.status, error=failed.message)
+        return Outcome(ms=failed.elapsed_ms, status=failed.status, error=failed.message)
     return Outcome(
-        ms=reply.ms,
+        ms=reply.elapsed_ms,
         status=reply.status,
         error=error_of(reply.status),
         reply=excerpt(reply.body, hidden=(attempt.token or "",)),

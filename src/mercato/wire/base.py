@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Annotated, Final, TypeVar, dataclass_transform
 from uuid import UUID
 
@@ -60,6 +61,9 @@ as_json: Final = msgspec.json.Encoder().encode
 MAX_ENTRIES: Final = 1000
 """Entries of a list in a request body, where no smaller bound makes sense."""
 
+MAX_RETRY_AFTER: Final = 7 * 24 * 3600.0
+"""Seconds: who asks for more is not believed."""
+
 _RFC3339: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]\d\d:[0-5]\d)", re.ASCII
 )
@@ -89,6 +93,20 @@ def parse_instant(text: str) -> datetime | None:
         return clock.truncated(parsed.astimezone(UTC))
     except (ValueError, OverflowError):
         return None
+
+
+def parse_retry_after(text: str | None, now: datetime) -> float | None:
+    """Return the seconds that a `Retry-After` asks for, a number or a date; None if it is unreadable."""
+    text = (text or "").strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text[:9]), MAX_RETRY_AFTER)
+    try:
+        instant = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):  # the latter for a year of twenty digits
+        return None
+    if instant.tzinfo is None:  # "-0000": UTC, with nothing known about the sender
+        instant = instant.replace(tzinfo=UTC)
+    return min(max((instant - now).total_seconds(), 0.0), MAX_RETRY_AFTER)
 
 
 def parse_uuid(text: str) -> UUID | None:

@@ -13,7 +13,7 @@ from mercato.certify.sending import Message, Receiver, Reply, Sender
 from mercato.certify.shop import Draft, Shop
 from mercato.orders.request import Fulfillment, PickupFulfillment, ScheduleType
 from mercato.orders.wire import PlaceData, ValidateData
-from mercato.outbound.outcomes import Pulled
+from mercato.outbound.results import Pulled
 from mercato.webhooks.event_types import EventType
 from mercato.webhooks.model import envelope
 from mercato.wire import as_json

@@ -10,7 +10,8 @@ from mercato.certify.model import Failed, Skipped
 from mercato.certify.shown import address
 from mercato.certify.suite import Group
 from mercato.outbound.addresses import AddressPolicy
-from mercato.outbound.client import NotModified, Outbound, Pulled, PullFailed, PullLimits
+from mercato.outbound.client import Outbound
+from mercato.outbound.results import NotModified, Pulled, PullFailed, PullLimits
 from mercato.plurals import count_of
 
 SERVED: Final = "merchant.catalog.served"

@@ -15,7 +15,8 @@ from mercato.certify.sending import Receiver
 from mercato.certify.shop import EXAMPLE, Shop, shop_of
 from mercato.certify.shown import Shower, hidden_of
 from mercato.outbound.addresses import AddressPolicy
-from mercato.outbound.client import NotModified, Outbound, PullFailed, PullLimits
+from mercato.outbound.client import Outbound
+from mercato.outbound.results import NotModified, PullFailed, PullLimits
 
 SECONDS: Final = 55.0
 """Seconds that all checks of a merchant have."""
