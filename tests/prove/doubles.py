@@ -45,6 +45,7 @@ class FaultyDouble(Double):
             self.behaviour.clear(operation)
 
     async def take(self, request: web.Request) -> web.StreamResponse:
+        await request.read()  # at once: who waits may be killed meanwhile
         if not self._healed:
             is_late = self.chance.random() < _LATE
             await asyncio.sleep(self.chance.uniform(0.1, 1.2) if is_late else self.chance.uniform(0, 0.05))
