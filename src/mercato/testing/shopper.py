@@ -1,7 +1,9 @@
 """Customers and what they want, drawn from a seed: the same number of the same seed is always the same customer."""
 
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 FIRST: Final = ("Ada", "Grace", "Alan", "Edsger", "Barbara", "Ken", "Radia", "Tim", "Frances", "Niklaus")
@@ -36,80 +38,66 @@ def customer(seed: int, number: int) -> dict[str, str]:
 
 def wanted(catalog: Catalog, seed: int, number: int, *, sold_out: Collection[str] = ()) -> list[Line]:
     """Return the lines that a customer wants of a served CatalogSet; every rule of its modifiers is kept."""
-    draw = lots(seed, number, "cart")
-    offered = [item for item in _offered(catalog) if _can_be_had(catalog, item, sold_out)]
-    count = min(len(offered), draw.randint(1, MOST_LINES))
-    chosen = draw.sample(offered, count)
-    return [_line(catalog, item, draw.randint(1, 2), draw, sold_out) for item in chosen]
+    return _Shopper(catalog, sold_out, lots(seed, number, "cart")).lines()
 
 
-def _offered(catalog: Catalog) -> list[str]:
-    """Return the items that stand in sections and have a price, in the order of the document."""
-    items = catalog["items"]
-    listed = [
-        item for section in (catalog.get("sections") or {}).values() for item in section.get("itemIds") or ()
-    ]
-    return [item for item in dict.fromkeys(listed or items) if items[item].get("basePrice") is not None]
+@dataclass(frozen=True, slots=True)
+class _Shopper:
+    """Chooses from a catalog by its lots."""
+
+    catalog: Catalog
+    sold_out: Collection[str]
+    draw: random.Random
+
+    def lines(self) -> list[Line]:
+        offered = [item for item in self.offered() if self.is_available(item)]
+        chosen = self.draw.sample(offered, min(len(offered), self.draw.randint(1, MOST_LINES)))
+        return [self.line(item, self.draw.randint(1, 2)) for item in chosen]
+
+    def offered(self) -> list[str]:
+        """Return the items that stand in sections and have a price, in the order of the document."""
+        items, sections = self.catalog["items"], self.catalog.get("sections") or {}
+        listed = [item for section in sections.values() for item in section.get("itemIds") or ()]
+        return [item for item in dict.fromkeys(listed or items) if items[item].get("basePrice") is not None]
+
+    def is_available(self, item: str, depth: int = 0) -> bool:
+        if item in self.sold_out or self.catalog["items"][item].get("isAvailable") is False:
+            return False
+        return depth < DEEPEST and all(
+            self.choices(group, depth) or not _minimum(group) for _, group in self.groups(item)
+        )
+
+    def groups(self, item: str) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return the modifier groups of an item by id."""
+        groups = self.catalog.get("modifierGroups") or {}
+        return [(id_, groups[id_]) for id_ in self.catalog["items"][item].get("modifierGroupIds") or ()]
+
+    def choices(self, group: Mapping[str, Any], depth: int) -> Sequence[str]:
+        return [item for item in group.get("itemIds") or () if self.is_available(item, depth + 1)]
+
+    def line(self, item: str, quantity: int, depth: int = 0) -> Line:
+        groups = []
+        for id_, group in self.groups(item):
+            picked = self.picked(group, self.choices(group, depth))
+            lines = [self.line(one, many, depth + 1) for one, many in picked.items()]
+            if lines:
+                groups.append({"modifierGroupId": id_, "lineItems": lines})
+        maximum = self.catalog["items"][item].get("maximumQuantity")
+        quantity = min(quantity, maximum) if maximum else quantity
+        return {"itemId": item, "quantity": quantity, "modifierGroups": groups}
+
+    def picked(self, group: Mapping[str, Any], choices: Sequence[str]) -> Counter[str]:
+        """Return how many of which choices: as few as the group allows, and up to two more."""
+        picked: Counter[str] = Counter()
+        if not choices:
+            return picked
+        units, maximum = _minimum(group) + self.draw.randint(0, MOST_EXTRAS), group.get("maximumAllowed")
+        units = units if maximum is None else min(units, maximum)
+        each = group.get("maximumPerItem") or units
+        order = self.draw.sample(choices, len(choices)) * max(1, min(each, units))
+        picked.update(order[:units])
+        return picked
 
 
-def _can_be_had(catalog: Catalog, item: str, sold_out: Collection[str], depth: int = 0) -> bool:
-    if item in sold_out or catalog["items"][item].get("isAvailable") is False:
-        return False
-    return depth < DEEPEST and all(
-        _choices(catalog, group, sold_out, depth) or not _least(group) for group in _groups(catalog, item)
-    )
-
-
-def _groups(catalog: Catalog, item: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the modifier groups of an item, each with its id."""
-    groups = catalog.get("modifierGroups") or {}
-    for id_ in catalog["items"][item].get("modifierGroupIds") or ():
-        yield {**groups[id_], "modifierGroupId": id_}
-
-
-def _choices(
-    catalog: Catalog, group: Mapping[str, Any], sold_out: Collection[str], depth: int
-) -> Sequence[str]:
-    return [one for one in group.get("itemIds") or () if _can_be_had(catalog, one, sold_out, depth + 1)]
-
-
-def _line(
-    catalog: Catalog,
-    item: str,
-    quantity: int,
-    draw: random.Random,
-    sold_out: Collection[str],
-    depth: int = 0,
-) -> Line:
-    groups = []
-    for group in _groups(catalog, item):
-        picked = _picked(group, _choices(catalog, group, sold_out, depth), draw)
-        lines = [_line(catalog, one, many, draw, sold_out, depth + 1) for one, many in picked.items()]
-        if lines:
-            groups.append({"modifierGroupId": group["modifierGroupId"], "lineItems": lines})
-    most = catalog["items"][item].get("maximumQuantity")
-    return {
-        "itemId": item,
-        "quantity": min(quantity, most) if most else quantity,
-        "modifierGroups": groups,
-    }
-
-
-def _picked(group: Mapping[str, Any], choices: Sequence[str], draw: random.Random) -> dict[str, int]:
-    """Return how many of which choices: as few as the group allows, and up to two more."""
-    if not choices:
-        return {}
-    least, most = _least(group), group.get("maximumAllowed")
-    units = least + draw.randint(0, MOST_EXTRAS)
-    units = units if most is None else min(units, most)
-    each = group.get("maximumPerItem") or units
-    order = draw.sample(choices, len(choices))
-    picked: dict[str, int] = {}
-    for one in order * max(1, min(each, units)):
-        if sum(picked.values()) < units:
-            picked[one] = picked.get(one, 0) + 1
-    return picked
-
-
-def _least(group: Mapping[str, Any]) -> int:
+def _minimum(group: Mapping[str, Any]) -> int:
     return int(group.get("minimumAllowed") or 0)
