@@ -18,6 +18,7 @@ from mercato.sandbox.proofs import ProofFailed, Proofs
 from mercato.sandbox.scene import Scene
 from mercato.sandbox.story import CHAPTERS
 from mercato.testing import MerchantDouble
+from mercato.testing.caller import Caller
 from mercato.wire import instant, parse_instant
 
 MERCATO = Path(sys.executable).with_name("mercato")
@@ -142,19 +143,13 @@ async def test_keep_leaves_it_running_until_ctrl_c_ends_it_with_0(tmp_path: Path
 
 async def is_cooked(shell: dict[str, str]) -> None:
     """Place an order like one that is there; the kitchen, which is still open, brings it to its end."""
-    async with aiohttp.ClientSession(shell["URL"]) as session, asyncio.timeout(GENEROUS):
-        pos, shop = ({"Authorization": f"Bearer {shell[name]}"} for name in ("KEY", "SHOP_KEY"))
-        async with session.get("/v1/commerce/orders?limit=1", headers=pos) as reply:
-            (like,) = (await reply.json())["orders"]
+    async with aiohttp.ClientSession() as session, asyncio.timeout(GENEROUS):
+        pos, shop = (Caller(shell["URL"], shell[name], session) for name in ("KEY", "SHOP_KEY"))
+        [like] = (await pos.get("/v1/commerce/orders?limit=1")).json()["orders"]
         order = {name: like[name] for name in ("cart", "clientContext", "fulfillment")}
-        headers = shop | {"Idempotency-Key": "mine"}
-        async with session.post("/v1/marketfront/orders/place", json=order, headers=headers) as reply:
-            placed = await reply.json()
-            assert reply.status == 201, placed
-        while placed["state"] != "completed":
-            await asyncio.sleep(0.05)
-            async with session.get(f"/v1/marketfront/orders/{placed['orderId']}", headers=shop) as reply:
-                placed = await reply.json()
+        reply = await shop.post("/v1/marketfront/orders/place", order, Idempotency_Key="mine")
+        path = f"/v1/marketfront/orders/{reply.expect(201, 'It is not placed')['orderId']}"
+        await shop.until(path, lambda now: now["state"] == "completed", "It cannot be read")
 
 
 async def test_ctrl_c_in_the_middle_ends_it_with_130_and_leaves_nothing(tmp_path: Path) -> None:
