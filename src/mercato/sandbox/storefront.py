@@ -7,11 +7,12 @@ from math import asin, cos, radians, sin, sqrt
 from typing import Any, Final
 from uuid import uuid4
 
+from mercato.orders.model import OrderState, OrderStatus
+from mercato.orders.transitions import PICKUP_PATH
 from mercato.sandbox import proofs
 from mercato.sandbox.scene import Scene
 from mercato.testing import menus, prices
 from mercato.testing.order_simulator import ORDERS as MERCHANT_ORDERS
-from mercato.testing.order_simulator import STEPS
 from mercato.testing.shops import PLACES
 from mercato.webhooks.event_types import EventType
 
@@ -33,7 +34,7 @@ TOPPINGS: Final = ("Basil", "Buffalo mozzarella")
 DRINK: Final = "Chinotto"
 TIP: Final = "2.00"
 
-WAY: Final = ("pending", *STEPS, "completed")
+WAY: Final = (OrderStatus.PENDING, *PICKUP_PATH, OrderState.COMPLETED)
 """What the events of an order that goes well say, the first to the last."""
 
 # --- up to the cart -----------------------------------------------------------------------------------
@@ -194,7 +195,7 @@ async def follow(scene: Scene) -> None:
         "Every step arrives as an event",
         f"{len(events)} events, numbered in order",
         tuple(map(_step, events)) == WAY
-        and types == [EventType.ORDER_CREATED, *[EventType.ORDER_UPDATED] * 4],
+        and types == [EventType.ORDER_CREATED, *[EventType.ORDER_UPDATED] * (len(WAY) - 1)],
     )
     mine = (await scene.front.get(f"{ORDERS}/{order_id}")).json()
     theirs = (await scene.partner.get(f"{MERCHANT_ORDERS}/{order_id}")).json()
@@ -205,7 +206,7 @@ async def follow(scene: Scene) -> None:
     )
     own = theirs["cart"]["lineItems"][0]["partnerItemId"] in menus.pizzeria()["items"]
     scene.prove("The merchant reads its own ids", "partnerItemId on its lines", own)
-    back = await scene.order_simulator.update(order_id, status="preparing")
+    back = await scene.order_simulator.update(order_id, status=PICKUP_PATH[-1])
     scene.refused("An order that is over stays over", [back], 409, "ORDER_CLOSED")
 
 

@@ -6,6 +6,8 @@ from time import monotonic
 from typing import Any, Final
 from uuid import uuid4
 
+from mercato.orders.model import OrderState, OrderStatus
+from mercato.orders.transitions import PICKUP_PATH
 from mercato.plurals import count_of
 from mercato.sandbox.scene import Scene
 from mercato.sandbox.storefront import ORDERS, WAY, change_cart, order_of, placed_order, validated
@@ -79,7 +81,7 @@ async def go_down(scene: Scene) -> None:
     scene.prove(
         "Its order is kept meanwhile",
         f"{kept['state']}, {kept['status']}; retryable {reply.is_retryable}",
-        (kept["state"], kept["status"], reply.is_retryable) == ("open", "pending", True),
+        (kept["state"], kept["status"], reply.is_retryable) == (OrderState.OPEN, OrderStatus.PENDING, True),
     )
     merchant.come_back()
     again = await scene.storefront.place_once(scene.order, key)
@@ -120,7 +122,7 @@ async def timeline(scene: Scene) -> None:
     scene.prove(
         claim,
         f"{count_of(len(entries), 'entry', 'entries')}; the store: {count_of(len(attempts), 'call')}",
-        steps == ["placed", "unanswered", "accepted", *["updated"] * 3, "completed"]
+        steps == ["placed", "unanswered", "accepted", *["updated"] * len(PICKUP_PATH), OrderState.COMPLETED]
         and attempts == [False] * scene.merchant.failed + [True]
         and all(_attempts(entries, "storefront")),
     )
@@ -137,7 +139,7 @@ async def verify(scene: Scene) -> None:
         return [front.newest(order)["state"] for order in front.events]
 
     claim = "Events count from 1, without a gap"
-    states = await scene.proofs.until(claim, look, lambda now: set(now) == {"completed"})
+    states = await scene.proofs.until(claim, look, lambda now: set(now) == {OrderState.COMPLETED})
     count = sum(len(events) for events in front.events.values())
     scene.prove(
         claim,

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
+from mercato.orders.model import OrderState
+from mercato.orders.transitions import PICKUP_PATH
 from mercato.testing import acts
 from mercato.testing.acts import Act
 from mercato.testing.caller import Answer, Caller, ServiceError
 from mercato.testing.merchant import MerchantDouble
 
 ORDERS: Final = "/v1/commerce/orders"
-
-STEPS: Final = ("confirmed", "preparing", "ready")
 
 STEP_SECONDS: Final = 0.12
 """How long a step takes: long enough to be seen on a progress bar. Real pizzas take longer."""
@@ -40,7 +40,7 @@ class OrderSimulator:
         act = self.merchant.behaviour.next("cook")
         if act.name == acts.LEAVE:
             return
-        for status in STEPS:
+        for status in PICKUP_PATH:
             await self.update(order_id, status=status)
             await asyncio.sleep(act.seconds or self.step_seconds)
             if act.name == acts.CANCEL or order_id in self.merchant.cancelled:
@@ -50,11 +50,11 @@ class OrderSimulator:
     async def end(self, order_id: str, act: Act) -> None:
         """Complete an order, or cancel it; of one that the service has cancelled nothing is left to do."""
         if act.name == acts.CANCEL:
-            reply = await self.update(order_id, state="cancelled", cancelReason=act.argument)
+            reply = await self.update(order_id, state=OrderState.CANCELLED, cancelReason=act.argument)
             if reply.status == HTTPStatus.OK:
                 self.merchant.cancelled.add(order_id)
         elif order_id not in self.merchant.cancelled:
-            await self.update(order_id, state="completed")
+            await self.update(order_id, state=OrderState.COMPLETED)
 
     async def update(self, order_id: str, **change: Any) -> Answer:
         """Update an order's status at the service and return the answer."""
