@@ -28,7 +28,7 @@ from tests.servers import (
 from mercato.outbound import USER_AGENT
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound
-from mercato.outbound.results import CallFailed, Fault, Reply
+from mercato.outbound.results import Fault, Reply, RequestFailed
 from mercato.outbound.signing import target, webhook_headers
 
 SECRET = "whsec_" + "YWFh" * 11
@@ -47,8 +47,8 @@ async def post(outbound: Outbound, url: str, **options: object) -> Reply:
     return await outbound.post(url, **given)  # type: ignore[arg-type]
 
 
-async def failed(outbound: Outbound, url: str, **options: object) -> CallFailed:
-    with pytest.raises(CallFailed) as failure:
+async def failed(outbound: Outbound, url: str, **options: object) -> RequestFailed:
+    with pytest.raises(RequestFailed) as failure:
         await post(outbound, url, **options)
     for hidden in (
         "127.0.0",

@@ -12,7 +12,7 @@ from tests.servers import StubDns, reply, serve
 from mercato.outbound.addresses import AddressPolicy, Verdict
 from mercato.outbound.client import Outbound
 from mercato.outbound.guard import AddressRefused, GuardedResolver, SystemResolver, socket_factory
-from mercato.outbound.results import Fault, Pulled, PullFailed
+from mercato.outbound.results import Fault, Pulled, RequestFailed
 
 OPEN = "93.184.215.14"
 
@@ -155,7 +155,7 @@ def test_the_guard_holds_on_the_event_loop_of_production_too() -> None:
             assert isinstance(pulled, Pulled)
             assert pulled.body == b"{}"
             for url in (inside.url, inside.at("inside.example")):
-                with pytest.raises(PullFailed) as failed:
+                with pytest.raises(RequestFailed) as failed:
                     await outbound.pull(url)
                 assert failed.value.fault is Fault.REFUSED_ADDRESS
             connector = aiohttp.TCPConnector(socket_factory=socket_factory(PUBLIC))

@@ -30,7 +30,7 @@ from tests.servers import (
 from mercato.outbound import USER_AGENT
 from mercato.outbound.addresses import Address, AddressPolicy, Verdict
 from mercato.outbound.client import Outbound
-from mercato.outbound.results import Fault, NotModified, Pulled, PullFailed, PullLimits
+from mercato.outbound.results import Fault, NotModified, Pulled, PullLimits, RequestFailed
 
 MENU = b'{"items": {}}'
 
@@ -41,8 +41,8 @@ async def pulled(outbound: Outbound, url: str, **options: object) -> Pulled:
     return result
 
 
-async def failed(outbound: Outbound, url: str, **options: object) -> PullFailed:
-    with pytest.raises(PullFailed) as failure:
+async def failed(outbound: Outbound, url: str, **options: object) -> RequestFailed:
+    with pytest.raises(RequestFailed) as failure:
         await outbound.pull(url, **options)  # type: ignore[arg-type]
     for hidden in (
         "127.0.0",

@@ -22,7 +22,7 @@ from tests.servers import (
 
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound
-from mercato.outbound.results import CallFailed, Reply
+from mercato.outbound.results import Reply, RequestFailed
 
 LIMIT = 1024
 FIRST = reply(200, b"first")
@@ -151,6 +151,6 @@ async def came_of(outbound: Outbound, url: str, seconds: float, *, truncate: boo
         said: Reply = await outbound.post(
             url, headers={}, body=b"{}", timeout=seconds, max_reply=LIMIT, truncate=truncate
         )
-    except CallFailed as failed:
+    except RequestFailed as failed:
         return failed.fault, failed.status, failed.message
     return said.status, said.content_type, said.retry_after, said.body, said.complete

@@ -18,7 +18,7 @@ from tests.servers import Server, StubDns, Tls, raw, reply, self_signed, serve
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound
 from mercato.outbound.guard import AddressRefused, socket_factory
-from mercato.outbound.results import CallFailed, Fault, PullFailed
+from mercato.outbound.results import Fault, RequestFailed
 
 OPEN = "93.184.215.14"
 REFUSED = Fault.REFUSED_ADDRESS
@@ -30,7 +30,7 @@ async def pull(outbound: Outbound, url: str) -> Fault | None:
     """Pull a catalog; return what it failed of."""
     try:
         await outbound.pull(url)
-    except PullFailed as failed:
+    except RequestFailed as failed:
         return failed.fault
     return None
 
@@ -39,7 +39,7 @@ async def post(outbound: Outbound, url: str) -> Fault | None:
     """Deliver an event; return what it failed of."""
     try:
         await outbound.post(url, headers={}, body=b"{}", timeout=5)
-    except CallFailed as failed:
+    except RequestFailed as failed:
         return failed.fault
     return None
 
@@ -48,7 +48,7 @@ async def post_order(outbound: Outbound, url: str) -> Fault | None:
     """Ask a store about an order; return what it failed of."""
     try:
         await outbound.post(url, headers={}, body=b"{}", timeout=5, for_order=True)
-    except CallFailed as failed:
+    except RequestFailed as failed:
         return failed.fault
     return None
 

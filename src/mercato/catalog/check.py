@@ -19,7 +19,7 @@ from mercato.catalog.wire import CatalogValidation
 from mercato.errors import RateLimited
 from mercato.outbound.client import Outbound
 from mercato.outbound.document import Document, NewDocument
-from mercato.outbound.results import NotModified, PullFailed, PullLimits
+from mercato.outbound.results import NotModified, PullLimits, RequestFailed
 from mercato.wire import Decoder, Wire
 from mercato.wire.checks import refuse, uri_fault
 
@@ -103,7 +103,7 @@ class Checker(Struct, frozen=True):
         refuse([("/callbackUrl", uri_fault(url, "callbackUrl"))])
         try:
             pulled = await self.outbound.pull(url, limits=self.limits, etag=None)
-        except PullFailed as failure:
+        except RequestFailed as failure:
             return _invalid((CatalogFault(message=failure.message, path=""),), ())
         assert not isinstance(pulled, NotModified)
         with pulled.document:

@@ -25,7 +25,7 @@ from mercato.clock import Clock, MakeId
 from mercato.db.engine import Database, Write
 from mercato.jobs import Done, Job, JobLost, Outcome, enqueue, fence
 from mercato.outbound.client import Outbound
-from mercato.outbound.results import NotModified, Pulled, PullFailed, PullLimits
+from mercato.outbound.results import NotModified, Pulled, PullLimits, RequestFailed
 from mercato.partners.storage import StorageQuota
 from mercato.telemetry import Metrics, tracing
 from mercato.telemetry.acting import act_for
@@ -165,7 +165,7 @@ class Ingest:
     async def _carry_out(self, job: Job[IngestJob], run: Run, current: CurrentSet | None) -> Outcome:
         try:
             pulled = await self._pull(run, current)
-        except PullFailed as failure:
+        except RequestFailed as failure:
             return await self._fail(job, run, (CatalogFault(message=failure.message, path=""),))
         if isinstance(pulled, NotModified):
             return await self._not_modified(job, run)

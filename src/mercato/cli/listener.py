@@ -15,7 +15,7 @@ from aiohttp import hdrs, web
 
 from mercato import clock
 from mercato.outbound.client import Outbound
-from mercato.outbound.results import CallFailed, Fault
+from mercato.outbound.results import Fault, RequestFailed
 from mercato.testing.server import listening
 from mercato.webhooks.explain import Secret, SignatureExplanation, Webhook, explain
 
@@ -127,7 +127,7 @@ class Listener:
             reply = await self.outbound.post(
                 url, headers=passed, body=body, timeout=FORWARD_SECONDS, max_reply=MOST_REPLY
             )
-        except CallFailed as failed:
+        except RequestFailed as failed:
             passing = Forwarded(status=failed.status, ms=failed.elapsed_ms, error=_why(failed, self.forward))
             self.tell(self._came(request, headers, body, status=502, told=told, forwarded=passing))
             return _plain(502, passing.error or "")
@@ -204,7 +204,7 @@ def _plain(status: int, text: str, **headers: str) -> web.Response:
     return web.Response(status=status, text=f"{text}\n", headers=headers)
 
 
-def _why(failed: CallFailed, forward: str) -> str:
+def _why(failed: RequestFailed, forward: str) -> str:
     match failed.fault:
         case Fault.CONNECT | Fault.DNS:
             return f"Nothing answers at {forward}. Is your program running, and on that port?"

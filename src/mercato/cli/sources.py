@@ -11,7 +11,7 @@ from mercato.catalog.rules import Rule
 from mercato.cli.failures import UnusableError
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound
-from mercato.outbound.results import NotModified, PullFailed, PullLimits
+from mercato.outbound.results import NotModified, PullLimits, RequestFailed
 from mercato.settings import Settings, load
 from mercato.wire.checks import uri_fault
 
@@ -105,7 +105,7 @@ def _pulled(url: str, bounds: Settings) -> bytes:
         raise UnusableError(fault)
     try:
         return asyncio.run(_pull(url, bounds))
-    except PullFailed as failure:
+    except RequestFailed as failure:
         raise RefusedError(Rule.NOT_FETCHED, failure.message) from None
 
 

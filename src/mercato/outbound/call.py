@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from time import monotonic
 
 import aiohttp
 from aiohttp import ClientResponse, ClientSession, ClientTimeout, hdrs
@@ -17,7 +18,7 @@ from mercato.outbound.body import BodyRefused, read_body
 from mercato.outbound.document import Document
 from mercato.outbound.failures import body_failure, connection_failure, url_failure
 from mercato.outbound.pool import connection_was_reused
-from mercato.outbound.results import AttemptFailed, CallFailed, Failure, Fault, Reply
+from mercato.outbound.results import Fault, Reply, RequestFailed
 from mercato.outbound.urls import UrlRefused, check_url
 from mercato.wire.base import parse_retry_after
 
@@ -39,7 +40,7 @@ class Call:
     body: bytes = field(repr=False)
     max_reply: int
     truncate: bool
-    started: float = field(default_factory=lambda: asyncio.get_running_loop().time(), init=False)
+    started: float = field(default_factory=monotonic, init=False)
     head: Reply | None = field(default=None, init=False)
     document: Document = field(default_factory=Document, init=False)
 
@@ -48,7 +49,7 @@ class Call:
         return self.head.status if self.head else None
 
     def _elapsed_ms(self) -> int:
-        return round((asyncio.get_running_loop().time() - self.started) * 1000)
+        return round((monotonic() - self.started) * 1000)
 
     def _truncated_reply(self) -> Reply | None:
         """Return the reply as far as it came, if the caller is content with that."""
@@ -57,7 +58,7 @@ class Call:
         return replace(self.head, body=self.document.content(), elapsed_ms=self._elapsed_ms())
 
     async def run(self, url: str, *, seconds: float) -> Reply:
-        """Return the reply, or raise `CallFailed`. `seconds` include connecting."""
+        """Return the reply, or raise `RequestFailed`. `seconds` include connecting."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._run(url)
@@ -65,16 +66,17 @@ class Call:
             if truncated := self._truncated_reply():
                 return truncated
             message = f"The server of the {SUBJECT} gave no full answer within {round(seconds, 1):g} seconds."
-            failure = Failure(fault=Fault.TIMEOUT, message=message, status=self._status)
-        except AttemptFailed as failed:
-            failure = failed.failure
-        raise CallFailed(failure, elapsed_ms=self._elapsed_ms())
+            failure = RequestFailed(Fault.TIMEOUT, message, status=self._status)
+        except RequestFailed as failed:
+            failure = failed
+        failure.elapsed_ms = self._elapsed_ms()
+        raise failure
 
     async def _run(self, url: str) -> Reply:
         try:
             target = _check(url, self.policy)
         except UrlRefused as refused:
-            raise AttemptFailed(url_failure(refused.fault, SUBJECT, self.policy)) from refused
+            raise url_failure(refused.fault, SUBJECT, self.policy) from refused
         # A server may close a kept connection in the very moment in which we use it. The webhook-id makes the
         # second sending harmless, and a fresh connection tells whether the server is there.
         try:
@@ -91,9 +93,10 @@ class Call:
         dropped = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
         return dropped and connection_was_reused.get() and self.head is None
 
-    def _failed(self, error: aiohttp.ClientError) -> AttemptFailed:
+    def _failed(self, error: aiohttp.ClientError) -> RequestFailed:
         failure = connection_failure(error, SUBJECT, self.policy, connect_seconds=CONNECT_SECONDS)
-        return AttemptFailed(replace(failure, status=self._status))
+        failure.status = self._status
+        return failure
 
     async def _exchange(self, target: URL) -> Reply:
         headers = {hdrs.ACCEPT_ENCODING: "identity", hdrs.USER_AGENT: USER_AGENT, **self.headers}
@@ -120,8 +123,10 @@ class Call:
             if truncated := self._truncated_reply():
                 return truncated
             failure = body_failure(refused.fault, SUBJECT, max_raw=limit, max_decoded=limit)
-            fault = Fault.PROTOCOL if failure.fault is Fault.ENCODING else failure.fault
-            raise AttemptFailed(replace(failure, fault=fault, status=self._status)) from refused
+            failure.status = self._status
+            if failure.fault is Fault.ENCODING:
+                failure.fault = Fault.PROTOCOL
+            raise failure from refused
         except aiohttp.ClientError:
             if truncated := self._truncated_reply():
                 return truncated

@@ -43,7 +43,7 @@ class Outbound:
     async def pull(
         self, url: str, *, limits: PullLimits | None = None, etag: str | None = None
     ) -> Pulled | NotModified:
-        """Return the document at `url`, or `NotModified` when `etag` is still its; raise `PullFailed`."""
+        """Return the document at `url`, or `NotModified` when `etag` is still its; raise `RequestFailed`."""
         session = await self._opened()
         from mercato.outbound.pull import Pull
 
@@ -60,7 +60,7 @@ class Outbound:
         truncate: bool = False,
         for_order: bool = False,
     ) -> Reply:
-        """Return the endpoint's reply of whatever status, or raise `CallFailed`.
+        """Return the endpoint's reply of whatever status, or raise `RequestFailed`.
 
         `timeout` seconds bound everything from the name look-up to the last byte. With `truncate` the status is
         what matters: a body beyond `max_reply` bytes, late, broken or unreadable leaves `complete` false.

@@ -25,7 +25,7 @@ from mercato.outbound.client import Outbound
 from mercato.outbound.guard import SystemResolver
 from mercato.outbound.handshake import ConnectionTest, connect, describe, look_up
 from mercato.outbound.pull import Answer, Pull
-from mercato.outbound.results import Fault, NotModified, Pulled, PullFailed, PullLimits
+from mercato.outbound.results import Fault, NotModified, Pulled, PullLimits, RequestFailed
 from mercato.outbound.session import open_session
 from mercato.outbound.urls import UrlRefused, check_url
 from mercato.wire import Wire
@@ -106,7 +106,7 @@ class UrlDoctor:
             first = pull(etag=None)
             result = await _run(first, url)
             await self._examine_redirects(url, first.answers, resolver)
-            if isinstance(result, PullFailed):
+            if isinstance(result, RequestFailed):
                 self.findings.append(_fail("document", result.message, "", result.elapsed_ms))
                 return None
             assert isinstance(result, Pulled)
@@ -192,10 +192,10 @@ class UrlDoctor:
         self.findings += redirects
 
 
-async def _run(pull: Pull, url: str) -> Pulled | NotModified | PullFailed:
+async def _run(pull: Pull, url: str) -> Pulled | NotModified | RequestFailed:
     try:
         return await pull.run(url)
-    except PullFailed as failed:
+    except RequestFailed as failed:
         return failed
 
 
@@ -255,7 +255,7 @@ def _content_type(pulled: Pulled) -> UrlFinding:
     return _warn("content type", what, "Send Content-Type: application/json.")
 
 
-def _etag(pulled: Pulled, again: Pulled | NotModified | PullFailed | None) -> UrlFinding:
+def _etag(pulled: Pulled, again: Pulled | NotModified | RequestFailed | None) -> UrlFinding:
     if isinstance(again, NotModified):
         return _ok("etag", f"{pulled.etag}, and 304 when asked again", again.elapsed_ms)
     if pulled.etag is None:

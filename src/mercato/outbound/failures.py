@@ -15,7 +15,7 @@ import aiohttp
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.body import BodyFault
 from mercato.outbound.guard import AddressRefused
-from mercato.outbound.results import Failure, Fault
+from mercato.outbound.results import Fault, RequestFailed
 from mercato.outbound.urls import UrlFault
 
 CHECK_SERVER: Final = "Check that the server is running and reachable from the internet on that port."
@@ -26,7 +26,9 @@ _DEVELOPMENT: Final = (
 )
 
 
-def url_failure(fault: UrlFault, subject: str, policy: AddressPolicy, *, redirected: bool = False) -> Failure:
+def url_failure(
+    fault: UrlFault, subject: str, policy: AddressPolicy, *, redirected: bool = False
+) -> RequestFailed:
     """Return the failure of a URL that may not be opened, the partner's own or where it redirects."""
     start = f"The {subject} redirects to a URL that" if redirected else f"The {subject}"
     advice = ""
@@ -34,27 +36,22 @@ def url_failure(fault: UrlFault, subject: str, policy: AddressPolicy, *, redirec
         advice = " Use a host that can be reached from the public internet."
     if policy.names_setting and fault in {UrlFault.ADDRESS, UrlFault.HTTPS_ONLY}:
         advice += f" {_DEVELOPMENT}"
-    return Failure(fault=Fault.REFUSED_ADDRESS, message=f"{start} {fault.value}.{advice}")
+    return RequestFailed(Fault.REFUSED_ADDRESS, f"{start} {fault.value}.{advice}")
 
 
-def redirect_failure(what: str, subject: str) -> Failure:
+def redirect_failure(what: str, subject: str) -> RequestFailed:
     """Return the failure of a chain of redirects that is not followed."""
-    return Failure(fault=Fault.REDIRECT, message=f"The {subject} {what}. Use the final URL instead.")
+    return RequestFailed(Fault.REDIRECT, f"The {subject} {what}. Use the final URL instead.")
 
 
-def status_failure(status: int, subject: str, *, attempts: int, retry_after: float | None) -> Failure:
+def status_failure(status: int, subject: str, *, attempts: int, retry_after: float | None) -> RequestFailed:
     """Return the failure of an answer whose status isn't 200."""
     again = status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
     times = f" ({attempts} attempts)" if attempts > 1 else ""
     named = f"{status} {responses.get(status, '')}".rstrip()
     message = f"The server of the {subject} answered {named}{times}. {_status_advice(status)}"
-    return Failure(
-        fault=Fault.STATUS,
-        message=message,
-        retryable=again,
-        at_once=again,
-        status=status,
-        retry_after=retry_after,
+    return RequestFailed(
+        Fault.STATUS, message, retryable=again, at_once=again, status=status, retry_after=retry_after
     )
 
 
@@ -70,12 +67,12 @@ def _status_advice(status: int) -> str:
     return "It must answer 200 with the document."
 
 
-def body_failure(fault: BodyFault, subject: str, *, max_raw: int, max_decoded: int) -> Failure:
+def body_failure(fault: BodyFault, subject: str, *, max_raw: int, max_decoded: int) -> RequestFailed:
     """Return the failure of a body that was not read to its end."""
     too_large = fault in {BodyFault.TOO_MUCH_SENT, BodyFault.TOO_MUCH_DECODED}
     what = fault.value.format(max_raw=_mebibytes(max_raw), max_decoded=_mebibytes(max_decoded))
     kind = Fault.REPLY_TOO_LARGE if too_large else Fault.ENCODING
-    return Failure(fault=kind, message=f"The server of the {subject} {what}")
+    return RequestFailed(kind, f"The server of the {subject} {what}")
 
 
 def _mebibytes(size: int) -> str:
@@ -84,7 +81,7 @@ def _mebibytes(size: int) -> str:
 
 def connection_failure(
     error: Exception, subject: str, policy: AddressPolicy, *, connect_seconds: float
-) -> Failure:
+) -> RequestFailed:
     """Return what an error of the HTTP client means."""
     if _cause(error, AddressRefused):
         return url_failure(UrlFault.ADDRESS, subject, policy)
@@ -92,10 +89,10 @@ def connection_failure(
         message = (
             f"The host name of the {subject} could not be found. Check its spelling and its DNS records."
         )
-        return Failure(fault=Fault.DNS, message=message, retryable=True, at_once=True)
+        return RequestFailed(Fault.DNS, message, retryable=True, at_once=True)
     # The client's own error for a bad certificate is an SSLError too, but one without OpenSSL's code.
     if tls := _cause(error.__cause__ or error, ssl.SSLError):
-        return Failure(fault=Fault.TLS, message=_tls_message(tls, subject))
+        return RequestFailed(Fault.TLS, _tls_message(tls, subject))
     fault, advice, at_once = Fault.PROTOCOL, "Check the server's own log.", False
     match error:
         case aiohttp.ServerTimeoutError():
@@ -112,7 +109,7 @@ def connection_failure(
         case _:
             what = "sent an answer that is not valid HTTP"
     message = f"The server of the {subject} {what}. {advice}"
-    return Failure(fault=fault, message=message, retryable=True, at_once=at_once)
+    return RequestFailed(fault, message, retryable=True, at_once=at_once)
 
 
 _Error = TypeVar("_Error", bound=BaseException)

@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 from mercato.outbound.addresses import AddressPolicy, Verdict
 from mercato.outbound.failures import CHECK_SERVER, connection_failure
 from mercato.outbound.guard import MAX_ADDRESSES, AddressRefused, socket_factory
-from mercato.outbound.results import Failure, Fault
+from mercato.outbound.results import Fault, RequestFailed
 from mercato.outbound.urls import ParsedUrl
 from mercato.plurals import count_of
 
@@ -39,7 +39,7 @@ class ConnectionTest:
     """A try to connect to one address. `failure` is None when it succeeded; times in milliseconds."""
 
     address: str
-    failure: Failure | None = None
+    failure: RequestFailed | None = None
     connect_ms: int = 0
     tls_ms: int | None = None
     tls_version: str | None = None
@@ -166,7 +166,7 @@ def describe(certificate: x509.Certificate, at: datetime) -> tuple[str, datetime
     return f"for {listed}{more}{issued}, good until {ends:%Y-%m-%d}{over}", ends
 
 
-def _connect_failure(error: Exception, seconds: float) -> Failure:
+def _connect_failure(error: Exception, seconds: float) -> RequestFailed:
     """Return what went wrong, in the words of a pull where it has any."""
     match error:
         case TimeoutError():
@@ -176,18 +176,18 @@ def _connect_failure(error: Exception, seconds: float) -> Failure:
         case _:
             refused = isinstance(error, ConnectionRefusedError)
             verb = "refused the connection" if refused else "could not be reached, or hung up"
-            return Failure(fault=Fault.CONNECT, message=f"The server {verb}. {CHECK_SERVER}", retryable=True)
+            return RequestFailed(Fault.CONNECT, f"The server {verb}. {CHECK_SERVER}", retryable=True)
 
 
-def _tls_failure(error: Exception, seconds: float) -> Failure:
+def _tls_failure(error: Exception, seconds: float) -> RequestFailed:
     if isinstance(error, ssl.SSLError):
         return _pull_failure(error, seconds)
     what = f"gave no answer within {seconds:g} seconds" if isinstance(error, TimeoutError) else "hung up"
     message = f"The server {what} when asked for TLS. Check that it speaks TLS 1.2 or later on that port."
-    return Failure(fault=Fault.TLS, message=message)
+    return RequestFailed(Fault.TLS, message)
 
 
-def _pull_failure(error: Exception, seconds: float) -> Failure:
+def _pull_failure(error: Exception, seconds: float) -> RequestFailed:
     return connection_failure(error, "URL", AddressPolicy(), connect_seconds=seconds)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import re
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from time import monotonic
 from urllib.parse import urljoin
 
 import aiohttp
@@ -13,15 +14,7 @@ from mercato.outbound import failures
 from mercato.outbound.body import ACCEPT_ENCODING, BodyFault, BodyRefused, read_body
 from mercato.outbound.client import Outbound
 from mercato.outbound.document import Document
-from mercato.outbound.results import (
-    AttemptFailed,
-    Failure,
-    Fault,
-    NotModified,
-    Pulled,
-    PullFailed,
-    PullLimits,
-)
+from mercato.outbound.results import Fault, NotModified, Pulled, PullLimits, RequestFailed
 from mercato.outbound.urls import ParsedUrl, UrlFault, UrlRefused, check_url
 from mercato.wire.base import parse_retry_after
 
@@ -51,14 +44,14 @@ class Pull:
     etag: str | None
     document: Document = field(init=False)
     answers: list[Answer] = field(default_factory=list, init=False)
-    started: float = field(default_factory=lambda: asyncio.get_running_loop().time(), init=False)
+    started: float = field(default_factory=monotonic, init=False)
 
     def __post_init__(self) -> None:
         self.etag = _usable_etag(self.etag)
         self.document = self.options.new_document()
 
     async def run(self, url: str) -> Pulled | NotModified:
-        """Return the document, or `NotModified` if `etag` still holds; raise `PullFailed`."""
+        """Return the document, or `NotModified` if `etag` still holds; raise `RequestFailed`."""
         pulled: Pulled | NotModified | None = None
         try:
             async with asyncio.timeout(self.limits.total):
@@ -69,16 +62,17 @@ class Pull:
                 f"The {SUBJECT} could not be read within {self.limits.total:g} seconds. "
                 "Check how fast its server answers, or send a compressed document."
             )
-            failure = Failure(fault=Fault.TIMEOUT, message=message, retryable=True)
-        except AttemptFailed as failed:
-            failure = failed.failure
+            failure = RequestFailed(Fault.TIMEOUT, message, retryable=True)
+        except RequestFailed as failed:
+            failure = failed
         finally:
             if not isinstance(pulled, Pulled):
                 self.document.close()
-        raise PullFailed(failure, elapsed_ms=self._elapsed_ms())
+        failure.elapsed_ms = self._elapsed_ms()
+        raise failure
 
     def _elapsed_ms(self) -> int:
-        return round((asyncio.get_running_loop().time() - self.started) * 1000)
+        return round((monotonic() - self.started) * 1000)
 
     async def _retry(self, url: str) -> Pulled | NotModified:
         for number, wait in enumerate((*self.limits.waits, None), start=1):
@@ -86,8 +80,7 @@ class Pull:
             self.answers.clear()
             try:
                 return await self._attempt(url, number)
-            except AttemptFailed as failed:
-                failure = failed.failure
+            except RequestFailed as failure:
                 if wait is None or not failure.at_once:
                     raise
                 pause = max(wait, failure.retry_after or 0.0)
@@ -119,12 +112,12 @@ class Pull:
             failure = failures.connection_failure(
                 error, subject, self.options.policy, connect_seconds=limits.connect
             )
-            raise AttemptFailed(failure) from error
+            raise failure from error
         except BodyRefused as refused:
             failure = failures.body_failure(
                 refused.fault, subject, max_raw=limits.max_raw, max_decoded=limits.max_decoded
             )
-            raise AttemptFailed(failure) from refused
+            raise failure from refused
 
     def _next(self, target: ParsedUrl, location: str | None) -> ParsedUrl:
         """Return where the target redirects to."""
@@ -146,7 +139,7 @@ class Pull:
         except ValueError as error:  # `urljoin` has its own for a host in broken brackets
             fault = error.fault if isinstance(error, UrlRefused) else UrlFault.HOST
             failure = failures.url_failure(fault, SUBJECT, policy, redirected=base is not None)
-            raise AttemptFailed(failure) from error
+            raise failure from error
 
     async def _receive(self, response: ClientResponse, subject: str, number: int) -> Pulled | NotModified:
         status, headers, limits = response.status, response.headers, self.limits
@@ -155,7 +148,7 @@ class Pull:
             return NotModified(final_url=final_url, redirects=redirects, elapsed_ms=self._elapsed_ms())
         if status != HTTPStatus.OK:
             wait = parse_retry_after(headers.get(hdrs.RETRY_AFTER), self.options.clock())
-            raise AttemptFailed(failures.status_failure(status, subject, attempts=number, retry_after=wait))
+            raise failures.status_failure(status, subject, attempts=number, retry_after=wait)
         if (response.content_length or 0) > limits.max_raw:
             raise BodyRefused(BodyFault.TOO_MUCH_SENT)
         encoding, raw_size = await read_body(
@@ -173,8 +166,8 @@ class Pull:
         )
 
 
-def _redirect_failed(what: str) -> AttemptFailed:
-    return AttemptFailed(failures.redirect_failure(what, SUBJECT))
+def _redirect_failed(what: str) -> RequestFailed:
+    return failures.redirect_failure(what, SUBJECT)
 
 
 def _usable_etag(value: str | None) -> str | None:

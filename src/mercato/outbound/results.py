@@ -22,44 +22,31 @@ class Fault(StrEnum):
     ENCODING = "encoding"
 
 
-class Failure(Struct, frozen=True, kw_only=True):
-    """One failed attempt. `retryable`: a later one may succeed; `at_once`: even one in a moment."""
-
-    fault: Fault
-    message: str
-    retryable: bool = False
-    at_once: bool = False
-    status: int | None = None
-    retry_after: float | None = None
-
-
-class AttemptFailed(Exception):  # noqa: N818  # never leaves this package
-    """Carries the failure of one attempt to the pull or call that it belongs to."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
-
-
 class RequestFailed(Exception):  # noqa: N818  # a result that is stored and shown
-    """A request without a usable answer. `message` can be shown to the partner; `status` is set if one arrived."""
+    """A request without a usable answer. `message` can be shown to the partner; `status` is set if one arrived.
 
-    def __init__(self, failure: Failure, *, elapsed_ms: int) -> None:
-        super().__init__(failure.message)
-        self.message = failure.message
-        self.fault = failure.fault
-        self.retryable = failure.retryable
-        self.status = failure.status
-        self.retry_after = failure.retry_after
+    `retryable`: a later attempt may succeed; `at_once`: even one in a moment.
+    """
+
+    def __init__(
+        self,
+        fault: Fault,
+        message: str,
+        *,
+        retryable: bool = False,
+        at_once: bool = False,
+        status: int | None = None,
+        retry_after: float | None = None,
+        elapsed_ms: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.fault = fault
+        self.message = message
+        self.retryable = retryable
+        self.at_once = at_once
+        self.status = status
+        self.retry_after = retry_after
         self.elapsed_ms = elapsed_ms
-
-
-class PullFailed(RequestFailed):
-    """A pull that brought no document."""
-
-
-class CallFailed(RequestFailed):
-    """A call without a usable reply."""
 
 
 class PullLimits(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from mercato.clock import Clock
 from mercato.outbound.client import Outbound
-from mercato.outbound.results import CallFailed, Fault, Reply
+from mercato.outbound.results import Fault, Reply, RequestFailed
 from mercato.outbound.signing import webhook_headers
 from mercato.telemetry import Metrics, tracing
 from mercato.webhooks.breaker import Breaker, Permit
@@ -169,7 +169,7 @@ class StoreCalls:
                 reply = await self._outbound.post(
                     call.url, headers=headers, body=call.body, timeout=seconds, for_order=True
                 )
-        except CallFailed as failed:
+        except RequestFailed as failed:
             return Called(
                 at=at, ms=failed.elapsed_ms, status=failed.status, error=failed.message
             ), failed.fault.value

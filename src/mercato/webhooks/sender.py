@@ -16,7 +16,7 @@ from mercato.db.compression import decompress
 from mercato.db.engine import Database, Write
 from mercato.jobs import Again, Done, Ending, Finished, Handler, Job, fence
 from mercato.outbound.client import Outbound
-from mercato.outbound.results import CallFailed
+from mercato.outbound.results import RequestFailed
 from mercato.outbound.signing import webhook_headers
 from mercato.partners.model import Surface
 from mercato.telemetry import Metrics, tells_details, tracing
@@ -93,7 +93,7 @@ async def perform(outbound: Outbound, attempt: Attempt, *, seconds: float) -> Ou
                 max_reply=REPLY_KEPT,
                 truncate=True,
             )
-    except CallFailed as failed:
+    except RequestFailed as failed:
         return Outcome(ms=failed.elapsed_ms, status=failed.status, error=failed.message)
     return Outcome(
         ms=reply.elapsed_ms,

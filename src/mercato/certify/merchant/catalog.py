@@ -11,7 +11,7 @@ from mercato.certify.shown import address
 from mercato.certify.suite import Group
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound
-from mercato.outbound.results import NotModified, Pulled, PullFailed, PullLimits
+from mercato.outbound.results import NotModified, Pulled, PullLimits, RequestFailed
 from mercato.plurals import count_of
 
 SERVED: Final = "merchant.catalog.served"
@@ -37,7 +37,7 @@ async def _pull(bench: Bench, *, etag: str | None = None) -> Pulled | NotModifie
     try:
         async with Outbound(AddressPolicy(allow_private=True)) as outbound:
             pulled = await outbound.pull(url, limits=LIMITS, etag=etag)
-    except PullFailed as failure:
+    except RequestFailed as failure:
         bench.say(sent, failure.message, began)
         raise Failed(failure.message) from None
     bench.say(sent, _told(pulled), began)

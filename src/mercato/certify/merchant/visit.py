@@ -16,7 +16,7 @@ from mercato.certify.shop import EXAMPLE, Shop, shop_of
 from mercato.certify.shown import Shower, hidden_of
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound
-from mercato.outbound.results import NotModified, PullFailed, PullLimits
+from mercato.outbound.results import NotModified, PullLimits, RequestFailed
 
 SECONDS: Final = 55.0
 """Seconds that all checks of a merchant have."""
@@ -108,7 +108,7 @@ async def _pulled(url: str | None) -> bytes | None:
     try:
         async with Outbound(AddressPolicy(allow_private=True)) as outbound:
             pulled = await outbound.pull(url, limits=PullLimits(waits=()), etag=None)
-    except PullFailed:
+    except RequestFailed:
         return None
     assert not isinstance(pulled, NotModified)
     return pulled.body
