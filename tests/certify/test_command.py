@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from tests.certify.menu import GONE, menu
-from tests.certify.merchants import MUTANTS, Healthy
-from tests.certify.receivers import SECRET
-from tests.certify.storefronts import Shop
+from tests.certify.merchant_mutants import MUTANTS, CorrectMerchant
+from tests.certify.receiver_mutants import SECRET
+from tests.certify.storefront_mutants import CorrectStorefront
 
 from mercato import cli
 
@@ -40,8 +40,8 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def merchant() -> Iterator[Healthy]:
-    with Healthy(secret=SECRET, catalog=menu()) as here:
+def merchant() -> Iterator[CorrectMerchant]:
+    with CorrectMerchant(secret=SECRET, catalog=menu()) as here:
         yield here
 
 
@@ -52,7 +52,7 @@ def buyer(tmp_path: Path) -> str:
     return f"{sys.executable} {file}"
 
 
-def of(merchant: Healthy, *more: str) -> list[str]:
+def of(merchant: CorrectMerchant, *more: str) -> list[str]:
     asked = ["--webhook-url", merchant.webhook_url, "--secret", SECRET, "--catalog", merchant.catalog_url]
     return ["certify", "merchant", *asked, *more]
 
@@ -61,13 +61,13 @@ def of(merchant: Healthy, *more: str) -> list[str]:
 
 
 def test_a_good_merchant_gets_a_table_of_eighty_columns_without_colour(
-    merchant: Healthy, capsys: pytest.CaptureFixture[str]
+    merchant: CorrectMerchant, capsys: pytest.CaptureFixture[str]
 ):
     assert cli.run(of(merchant, "--sold-out", GONE)) == 0
     out = capsys.readouterr().out
     assert all(len(line) <= 80 for line in out.splitlines())
     assert out.isprintable() or "\x1b" not in out
-    assert "  pass  wrong-key-refused           One signed with another key is refused" in out
+    assert "  pass  wrong-key-refused           A signature with another key is refused" in out
     assert out.splitlines()[-1] == "74 passed, 0 failed, 2 skipped."
 
 
@@ -126,7 +126,7 @@ NOBODY = ["--webhook-url", "http://127.0.0.1:9/hooks"]
         (["merchant", *NOBODY], "Give the signing secret with --secret"),
         (["merchant", *NOBODY, "--secret", "hush"], "A signing secret is whsec_"),
         (["merchant", *NOBODY, "--secret", "@nowhere.txt"], "There is no file nowhere.txt"),
-        (["merchant", *NOBODY, "--secret", OTHER, "--only", "nothing.like.it"], "No check fits"),
+        (["merchant", *NOBODY, "--secret", OTHER, "--only", "nothing.like.it"], "No check matches"),
         (["merchant", *NOBODY, "--secret", OTHER, "--timezone", "Mars"], "--timezone must be"),
         (["merchant", *NOBODY, "--secret", OTHER, "--catalog", "none.json"], "There is no file none.json"),
         (["merchant", *NOBODY, "--secret", OTHER, "--report", "no/such/place.json"], "There is no directory"),
@@ -165,7 +165,7 @@ def test_what_is_asked_for_wrongly_is_told_and_ends_with_2(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nobody_there_is_told_and_ends_with_2(merchant: Healthy, capsys: pytest.CaptureFixture[str]):
+def test_nobody_there_is_told_and_ends_with_2(merchant: CorrectMerchant, capsys: pytest.CaptureFixture[str]):
     asked = of(merchant)
     merchant.do(merchant.stop())
     assert cli.run(asked) == 2
@@ -175,7 +175,7 @@ def test_nobody_there_is_told_and_ends_with_2(merchant: Healthy, capsys: pytest.
 
 
 def test_a_catalog_that_is_not_valid_says_where_to_look(
-    merchant: Healthy, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    merchant: CorrectMerchant, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     (tmp_path / "bad.json").write_text("{}")
     asked = [
@@ -191,7 +191,7 @@ def test_a_catalog_that_is_not_valid_says_where_to_look(
 
 
 def test_a_wrong_secret_fails_one_check_and_says_what_to_look_at(
-    merchant: Healthy, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    merchant: CorrectMerchant, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     (tmp_path / "secret").write_text(OTHER + "\n")
     asked = ["--webhook-url", merchant.webhook_url, "--secret", f"@{tmp_path / 'secret'}"]
@@ -199,14 +199,14 @@ def test_a_wrong_secret_fails_one_check_and_says_what_to_look_at(
     out = capsys.readouterr().out
     assert "Check that --secret is the signing secret" in out
     assert "0 passed, 1 failed, " in out
-    assert out.count("It says nothing while") == 1
+    assert out.count("It needs merchant.signature.accepted to pass first") == 1
 
 
 # --- reports --------------------------------------------------------------------------------------
 
 
 def test_a_report_is_signed_verified_and_worth_nothing_once_it_was_changed(
-    merchant: Healthy, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    merchant: CorrectMerchant, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     report, data, other = tmp_path / "report.json", str(tmp_path / "data"), str(tmp_path / "other")
     assert cli.run(of(merchant, "--only", "events", "--report", str(report), "--data-dir", data)) == 0
@@ -232,7 +232,7 @@ def test_a_report_is_signed_verified_and_worth_nothing_once_it_was_changed(
 
 
 def test_a_report_with_a_failed_check_is_verified_with_exit_code_1_and_says_so(
-    merchant: Healthy, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    merchant: CorrectMerchant, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     (tmp_path / "secret").write_text(OTHER + "\n")
     report, data = str(tmp_path / "report.json"), str(tmp_path / "data")
@@ -247,7 +247,7 @@ def test_a_report_with_a_failed_check_is_verified_with_exit_code_1_and_says_so(
 
 
 def test_no_key_is_made_beside_a_database_that_lost_its_own(
-    merchant: Healthy, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    merchant: CorrectMerchant, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     data = tmp_path / "data"
     assert cli.run(["partner", "create", "POS", "--kind", "commerce", "--data-dir", str(data)]) == 0
@@ -266,11 +266,14 @@ def test_what_is_no_report_ends_with_2(text: str, capsys: pytest.CaptureFixture[
     file = tmp_path / "report.json"
     file.write_bytes(text.encode("latin-1"))
     assert cli.run(["certify", "verify", str(file), "--data-dir", str(tmp_path / "data")]) == 2
-    assert "It is no report" in capsys.readouterr().err
+    assert "It isn't a report" in capsys.readouterr().err
 
 
 def test_json_is_the_signed_report_and_nothing_else(
-    merchant: Healthy, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    merchant: CorrectMerchant,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv("MERCATO_URL", "http://127.0.0.1:8000")
     monkeypatch.setenv("MERCATO_KEY", "the storefront's, and no setting")
@@ -297,7 +300,7 @@ def test_a_storefront_is_started_for_each_purchase(buyer: str, capsys: pytest.Ca
 
 
 def test_a_receiver_alone_can_be_certified(capsys: pytest.CaptureFixture[str]):
-    with Shop(secret=SECRET) as shop:
+    with CorrectStorefront(secret=SECRET) as shop:
         asked = ["--event-url", shop.event_url, "--secret", SECRET, "--order-url", shop.order_url]
         assert cli.run(["certify", "storefront", *asked, "--only", "events"]) == 0
     assert "12 passed, 0 failed" in capsys.readouterr().out
@@ -306,7 +309,7 @@ def test_a_receiver_alone_can_be_certified(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("no-such-program-anywhere", "nothing was asked at all"),
+        ("no-such-program-anywhere", "nothing was requested"),
         (f"{sys.executable} -c 'raise SystemExit(3)'", "The command ended with 3"),
     ],
     ids=["no program", "fails"],
@@ -324,7 +327,7 @@ def test_when_all_is_skipped_there_was_nothing_to_look_at(capsys: pytest.Capture
 
 
 def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]):
-    with Shop(secret=SECRET) as shop:
+    with CorrectStorefront(secret=SECRET) as shop:
         port = shop.url.rpartition(":")[2]
         assert cli.run(["certify", "storefront", "--listen", port]) == 2
     assert "Take another one with --listen" in capsys.readouterr().err

@@ -30,11 +30,7 @@ SECRET = re.compile(r"(?:\w+_)?(?:keys?|tokens?|secrets?|payment|authorization|h
 HARMLESS = {
     "catalog.built.Built.body": "a catalog, as it is served to everybody",
     "catalog.scan._Frame.keys": "names of a document's members",
-    "certify.sending.Reply.headers": "what the partner answered to a made-up order",
-    "certify.signed.Signature.public_key": "the public half of a key",
-    "certify.storefront.network.Answer.body": "an answer of a made-up service",
-    "certify.storefront.network.Answer.headers": "the same",
-    "certify.storefront.network.Call.answer_headers": "the same",
+    "certify.report.Signature.public_key": "the public half of a key",
     "cli.sources.Document.body": "a catalog's file",
     "cli.keys.Entries.keys": "entries without the keys",
     "cli.offboarding.Deletion.keys": "how many there are",

@@ -1,1 +1,1 @@
-"""Checks of another's implementation: what a merchant's or a storefront's system does with what the service sends."""
+"""Certification of partners' implementations: tables of checks, a runner, signed reports. It holds no service code."""

@@ -1,99 +1,104 @@
-"""Runs checks: several at a time, those first that others rest on, and never longer than there is time."""
+"""Runs checks: several at a time, each after those it needs, within a time limit for all."""
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
-from mercato.certify.model import Check, Exchange, Failed, Outcome, Skipped, Verdict, outcome_of
+from mercato.certify.report import Exchange, Outcome, Verdict
+from mercato.certify.suite import Check, Failed, Skipped
 
-AT_ONCE: Final = 4
-"""Checks at a time: an implementation has to take more calls than that."""
+CONCURRENCY: Final = 4
+"""Checks at a time: an implementation has to serve more requests than that."""
 
-_NO_TIME: Final = "There was no time left for it."
+_OUT_OF_TIME: Final = "The certification ended before this check did."
 _TOO_SLOW: Final = (
-    "Answers take so long that the checks do not end in time. See what makes them slow, or look at one group "
-    "at a time with --only."
+    "Responses take so long that the checks don't finish in time. Find out what makes them slow, or run one group at "
+    "a time with --only."
 )
 
 
-class Bench(Protocol):
-    """What a check works with; it keeps what was sent and received."""
+class Context(Protocol):
+    """What a check works with; it records what was sent and received."""
 
     @property
-    def exchanges(self) -> Sequence[Exchange]:
-        """Return what was sent and received so far."""
+    def exchanges(self) -> Sequence[Exchange]: ...
 
 
-B = TypeVar("B", bound=Bench)
+C = TypeVar("C", bound=Context)
 
-Told = Callable[[Outcome], None]
+Report = Callable[[Outcome], None]
 
 
-class Runner(Generic[B]):
-    """One run of a selection of checks."""
+class Runner(Generic[C]):
+    """One run of selected checks."""
 
     def __init__(
-        self, checks: Sequence[Check[B]], *, bench: Callable[[], B], seconds: float, at_once: int = AT_ONCE
+        self,
+        checks: Sequence[Check[C]],
+        *,
+        context: Callable[[], C],
+        seconds: float,
+        concurrency: int = CONCURRENCY,
     ) -> None:
-        """`bench` makes the bench of one check; `seconds` are there for all of them together."""
+        """`context` makes the context of one check; `seconds` limit all of them together."""
         self._checks = checks
-        self._bench = bench
+        self._context = context
         self._seconds = seconds
-        self._places = asyncio.Semaphore(at_once)
-        self._ends: dict[str, asyncio.Future[Outcome]] = {}
+        self._slots = asyncio.Semaphore(concurrency)
+        self._tasks: dict[str, asyncio.Task[Outcome]] = {}
 
-    async def run(self, told: Told) -> tuple[Outcome, ...]:
-        """Return what came of the checks, in their order; each is told as soon as those before it are."""
-        loop = asyncio.get_running_loop()
-        self._ends = {check.id: loop.create_future() for check in self._checks}
-        tasks = [asyncio.create_task(self._one(check)) for check in self._checks]
-        timer = loop.call_later(self._seconds, self._stop, tasks)
+    async def run(self, report: Report) -> tuple[Outcome, ...]:
+        """Return the outcomes in the order of the checks; each is reported as soon as those before it are."""
+        self._tasks = {check.id: asyncio.create_task(self._run(check)) for check in self._checks}
+        timer = asyncio.get_running_loop().call_later(self._seconds, self._cancel)
+        outcomes: list[Outcome] = []
         try:
-            found: list[Outcome] = []
-            for check, task in zip(self._checks, tasks, strict=True):
+            for check in self._checks:
+                task = self._tasks[check.id]
                 await asyncio.wait([task])
-                outcome = self._end_of(check, task)
-                told(outcome)
-                found.append(outcome)
-            return tuple(found)
+                late = task.cancelled()
+                outcome = _outcome(check, Verdict.FAIL, _OUT_OF_TIME, _TOO_SLOW) if late else task.result()
+                report(outcome)
+                outcomes.append(outcome)
+            return tuple(outcomes)
         finally:
             timer.cancel()
-            self._stop(tasks)
-            await asyncio.gather(*tasks, return_exceptions=True)
+            self._cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def _stop(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
-        for task in tasks:
+    def _cancel(self) -> None:
+        for task in self._tasks.values():
             task.cancel()
 
-    def _end_of(self, check: Check[B], task: asyncio.Task[Outcome]) -> Outcome:
-        if task.cancelled():
-            return outcome_of(check, Verdict.FAIL, _NO_TIME, (), advice=_TOO_SLOW)
-        return task.result()
-
-    async def _one(self, check: Check[B]) -> Outcome:
-        end = self._ends[check.id]
-        try:
-            outcome = await self._outcome(check)
-        except BaseException:
-            end.cancel()
-            raise
-        end.set_result(outcome)
-        return outcome
-
-    async def _outcome(self, check: Check[B]) -> Outcome:
-        for name in check.needs:
-            before = await asyncio.shield(self._ends[name])
-            if before.verdict is not Verdict.PASS:
+    async def _run(self, check: Check[C]) -> Outcome:
+        for name in check.needs or ():
+            needed = await asyncio.shield(self._tasks[name])
+            if needed.verdict is Verdict.FAIL:
+                return _outcome(check, Verdict.SKIPPED, f"It needs {needed.id} to pass first.", needed.advice)
+            if needed.verdict is Verdict.SKIPPED:
                 # The first of a chain is the cause of all that follow.
-                failed = before.verdict is Verdict.FAIL
-                why = f"It says nothing while {before.id} did not pass." if failed else before.seen
-                return outcome_of(check, Verdict.SKIPPED, why, (), advice=before.advice)
-        async with self._places:
-            bench = self._bench()
+                return _outcome(check, Verdict.SKIPPED, needed.seen, needed.advice)
+        async with self._slots:
+            context = self._context()
             try:
-                seen = await check.run(bench)
+                verdict, seen, advice = Verdict.PASS, await check.run(context), None
             except Failed as failure:
-                return outcome_of(check, Verdict.FAIL, str(failure), tuple(bench.exchanges))
+                verdict, seen, advice = Verdict.FAIL, str(failure), check.advice
             except Skipped as why:
-                return outcome_of(check, Verdict.SKIPPED, str(why), tuple(bench.exchanges), advice=str(why))
-            return outcome_of(check, Verdict.PASS, seen, tuple(bench.exchanges))
+                verdict, seen, advice = Verdict.SKIPPED, str(why), str(why)
+            return _outcome(check, verdict, seen, advice, tuple(context.exchanges))
+
+
+def _outcome(
+    check: Check[C], verdict: Verdict, seen: str, advice: str | None, exchanges: tuple[Exchange, ...] = ()
+) -> Outcome:
+    return Outcome(
+        id=check.id,
+        title=check.title,
+        proves=check.proves,
+        section=check.section,
+        verdict=verdict,
+        seen=seen,
+        advice=advice,
+        exchanges=exchanges,
+    )

@@ -1,115 +1,128 @@
-"""A list of checks that is written down beside what each of them does."""
+"""What a check is, and how a suite is made of two tables: what each check does, and what is said about it."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Generic, TypeVar
+from importlib.resources import files
+from string import Template
+from typing import Generic, TypeVar
 
-from mercato.certify.model import Check, Run
+import msgspec
 
-B = TypeVar("B")
+C_contra = TypeVar("C_contra", contravariant=True)
 
-
-class Group(Generic[B]):
-    """The checks of one subject; their ids begin with its name."""
-
-    def __init__(self, name: str, *, heading: str, section: str, needs: str = "") -> None:
-        """`section` and `needs` are those of every check that says nothing else."""
-        self.name = name
-        self.heading = heading
-        self._section = section
-        self._needs = needs
-        self.checks: list[Check[B]] = []
-
-    def add(
-        self,
-        name: str,
-        title: str,
-        *,
-        run: Run[B],
-        proves: str,
-        advice: str,
-        section: str | None = None,
-        needs: str | tuple[str, ...] | None = None,
-    ) -> None:
-        """Add a check."""
-        identity = f"{self.name}.{name}"
-        wanted = self._needs if needs is None else needs
-        named = (wanted,) if isinstance(wanted, str) else wanted
-        self.checks.append(
-            Check(
-                id=identity,
-                title=title,
-                proves=proves,
-                section=section or self._section,
-                advice=advice,
-                needs=tuple(one for one in named if one not in {identity, ""}),
-                run=run,
-            )
-        )
-
-    def check(
-        self,
-        name: str,
-        title: str,
-        *,
-        proves: str,
-        advice: str,
-        section: str | None = None,
-        needs: str | tuple[str, ...] | None = None,
-    ) -> Callable[[Run[B]], Run[B]]:
-        """Return a decorator: the function becomes the check of that name."""
-
-        def add(run: Run[B]) -> Run[B]:
-            self.add(name, title, run=run, proves=proves, advice=advice, section=section, needs=needs)
-            return run
-
-        return add
-
-    def under(self, prefix: str) -> "Group[Any]":
-        """Return the same checks for one kind of implementation."""
-        group = Group[Any](f"{prefix}.{self.name}", heading=self.heading, section=self._section)
-        group.checks = [
-            replace(
-                check,
-                id=f"{prefix}.{check.id}",
-                needs=tuple(f"{prefix}.{one}" for one in check.needs),
-            )
-            for check in self.checks
-        ]
-        return group
+Run = Callable[[C_contra], Awaitable[str]]
+"""Performs a check and returns what it found, in a few words. Raises Failed or Skipped."""
 
 
-class Suite(Generic[B]):
-    """All checks of one kind of implementation, in the order in which they are told."""
+class Failed(Exception):  # noqa: N818  # a verdict, not an error of ours
+    """The implementation doesn't do what the check asks for; the message says what it did instead."""
 
-    def __init__(self, *groups: Group[B]) -> None:
-        self.groups = groups
-        self.checks: dict[str, Check[B]] = {check.id: check for group in groups for check in group.checks}
-        missing = {one for check in self.checks.values() for one in check.needs} - self.checks.keys()
-        assert not missing, f"checks that are needed but not there: {missing}"
 
-    def heading(self, group: str) -> str:
-        """Return the words that stand above a group."""
-        return next(one.heading for one in self.groups if one.name == group)
+class NoAnswer(Failed):
+    """No response arrived in time."""
 
-    def select(self, patterns: Iterable[str]) -> tuple[Check[B], ...]:
-        """Return the checks that fit one of the patterns, and those that they need; without any, all."""
+
+class Skipped(Exception):  # noqa: N818  # a verdict too
+    """The check can't be made here; the message says why, and what it needs."""
+
+
+class UnusableTargetError(Exception):
+    """There is nothing to certify; the message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check(Generic[C_contra]):
+    """One thing that an implementation has to do. `needs` are the ids of checks that must pass first."""
+
+    id: str
+    title: str
+    proves: str
+    section: str
+    advice: str
+    needs: tuple[str, ...]
+    run: Run[C_contra] = field(repr=False)
+
+    @property
+    def group(self) -> str:
+        """The id without its last part."""
+        return self.id.rpartition(".")[0]
+
+
+class _CheckTexts(msgspec.Struct, forbid_unknown_fields=True):
+    title: str
+    proves: str
+    advice: str
+    section: str = ""
+    needs: tuple[str, ...] | None = None
+
+
+class _GroupTexts(msgspec.Struct, forbid_unknown_fields=True):
+    heading: str
+    section: str
+    needs: tuple[str, ...]
+    checks: dict[str, _CheckTexts]
+
+
+class _Texts(msgspec.Struct, forbid_unknown_fields=True):
+    """A file of texts. `phrases` stand in several advices, as `$name`; needs lack the suite's name."""
+
+    phrases: dict[str, str]
+    groups: dict[str, _GroupTexts]
+
+
+class Suite(Generic[C_contra]):
+    """All checks of one kind of implementation, in the order of the report; their ids begin with its name."""
+
+    def __init__(self, name: str, groups: Mapping[str, Mapping[str, Run[C_contra]]]) -> None:
+        """`groups` say what each check does. What is said about it is in `receiver.toml` and `<name>.toml`."""
+        self.headings: dict[str, str] = {}
+        self.checks: dict[str, Check[C_contra]] = {}
+        texts = {**_load("receiver"), **_load(name)}
+        for group, runs in groups.items():
+            self.headings[f"{name}.{group}"] = texts[group].heading
+            assert list(runs) == list(texts[group].checks), f"checks and texts of {group} differ"
+            for one, run in runs.items():
+                text = texts[group].checks[one]
+                needs = texts[group].needs if text.needs is None else text.needs
+                check = Check(
+                    id=f"{name}.{group}.{one}",
+                    title=text.title,
+                    proves=text.proves,
+                    section=text.section or texts[group].section,
+                    advice=text.advice,
+                    needs=tuple(f"{name}.{need}" for need in needs if need != f"{group}.{one}"),
+                    run=run,
+                )
+                self.checks[check.id] = check
+
+    def select(self, patterns: Iterable[str]) -> tuple[Check[C_contra], ...]:
+        """Return the checks that match a pattern (`*` and `?`, else a part of the id) and those they need.
+
+        Without any pattern, all.
+        """
         wanted = list(patterns)
-        named = [
-            one for one in self.checks.values() if not wanted or any(_fits(one.id, text) for text in wanted)
-        ]
-        chosen = {needed.id for one in named for needed in self._with_needs(one)}
-        return tuple(check for check in self.checks.values() if check.id in chosen)
+        named = (one for one in self.checks if not wanted or any(_matches(one, text) for text in wanted))
+        chosen = {needed for one in named for needed in self._with_needs(one)}
+        return tuple(check for identity, check in self.checks.items() if identity in chosen)
 
-    def _with_needs(self, check: Check[B]) -> Iterator[Check[B]]:
-        yield check
-        for name in check.needs:
-            yield from self._with_needs(self.checks[name])
+    def _with_needs(self, identity: str) -> Iterator[str]:
+        yield identity
+        for name in self.checks[identity].needs:
+            yield from self._with_needs(name)
 
 
-def _fits(identity: str, pattern: str) -> bool:
-    """Tell whether a pattern fits: with `*` and `?`, else as a part of the id."""
+def _load(name: str) -> dict[str, _GroupTexts]:
+    """Read a file of texts: lines are joined, phrases filled in."""
+    document = files("mercato.certify").joinpath(f"{name}.toml").read_bytes()
+    texts = msgspec.toml.decode(document, type=_Texts)
+    for group in texts.groups.values():
+        for check in group.checks.values():
+            check.advice = " ".join(Template(check.advice).substitute(texts.phrases).split())
+    return texts.groups
+
+
+def _matches(identity: str, pattern: str) -> bool:
     if any(sign in pattern for sign in "*?["):
         return fnmatchcase(identity, pattern)
     return pattern in identity

@@ -1,10 +1,10 @@
-"""How a certification is told: a line for each check as it ends, then what failed and what to do about it."""
+"""The output of a certification: a line for each check as it ends, then what failed and what to do about it."""
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mercato.certify.model import Check, Exchange, Outcome, Verdict, counted
-from mercato.certify.suite import Suite
+from mercato.certify.report import Exchange, Outcome, Verdict, count
+from mercato.certify.suite import Check, Suite
 from mercato.cli.console import print_json
 from mercato.cli.plain import cut, folded, harmless, say, width
 from mercato.plurals import count_of
@@ -18,20 +18,20 @@ _NAME: Final = 27
 
 
 class Screen:
-    """Tells outcomes, group by group; the words alone say what is good and what is not."""
+    """Prints outcomes, group by group; words alone, not colours, say what passed."""
 
     def __init__(self, suite: Suite[Any]) -> None:
         self._suite = suite
         self._group = ""
         self._held: list[Outcome] = []
-        """Those of a group that begins with checks which were skipped for one reason."""
+        """The first checks of a group, if all of them were skipped for one reason."""
 
-    def told(self, outcome: Outcome) -> None:
+    def report(self, outcome: Outcome) -> None:
         """Print the line of a check, under the heading of its group; a group that is skipped as a whole has one."""
         group = outcome.id.rpartition(".")[0]
         if group != self._group:
-            self._let_go()
-            say("", *folded(self._suite.heading(group)))
+            self._print_held()
+            say("", *folded(self._suite.headings[group]))
         held = self._held
         is_first = group != self._group
         self._group = group
@@ -42,7 +42,7 @@ class Screen:
             _line(one)
         held.clear()
 
-    def _let_go(self) -> None:
+    def _print_held(self) -> None:
         held, self._held = self._held, []
         if len(held) > 1:
             say(f"  {_MARKS[Verdict.SKIPPED]}  all {len(held)}")
@@ -52,7 +52,7 @@ class Screen:
 
     def end(self, outcomes: Sequence[Outcome]) -> None:
         """Print what failed and what was skipped, and how many there were of each."""
-        self._let_go()
+        self._print_held()
         failed = [one for one in outcomes if one.verdict is Verdict.FAIL]
         if failed:
             say("", "What failed, and what to do:")
@@ -74,7 +74,7 @@ class Screen:
         say(*folded(one.title, indent="  "))
         say(*folded(one.seen, indent="  "))
         say(*folded(one.advice or "", first="  -> ", indent="     "))
-        say(*folded(f"If it passed, it would prove that {one.proves}. ({one.section})", indent="  "))
+        say(*folded(f"A pass proves that {one.proves}. ({one.section})", indent="  "))
         if one.exchanges:
             _show(one.exchanges[-1])
 
@@ -85,13 +85,13 @@ def _line(one: Outcome) -> None:
 
 
 def summed_up(outcomes: Sequence[Outcome]) -> str:
-    """Return the last line: how many passed, failed and were skipped."""
-    counts = counted(tuple(outcomes))
+    """Return how many passed, failed and were skipped."""
+    counts = count(outcomes)
     return f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped."
 
 
 class Listed(Wire):
-    """One check, before it is made."""
+    """One check."""
 
     id: str
     group: str
@@ -100,13 +100,13 @@ class Listed(Wire):
 
 
 class Listing(Wire):
-    """What would be checked."""
+    """The checks that would run."""
 
     checks: list[Listed]
 
 
 def list_checks(suite: Suite[Any], checks: Sequence[Check[Any]], *, json: bool) -> None:
-    """Print what would be checked."""
+    """Print the checks that would run."""
     if json:
         print_json(
             Listing(
@@ -120,7 +120,7 @@ def list_checks(suite: Suite[Any], checks: Sequence[Check[Any]], *, json: bool) 
     for check in checks:
         if check.group != group:
             group = check.group
-            say("", *folded(suite.heading(group)))
+            say("", *folded(suite.headings[group]))
         say(f"  {check.id}")
         say(*folded(f"{check.title} ({check.section})", indent="    "))
     say("", f"{count_of(len(checks), 'check')}.")

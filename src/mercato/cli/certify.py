@@ -7,19 +7,23 @@ from cyclopts import App, Parameter
 
 from mercato import clock
 from mercato.catalog.ids import NOWHERE
-from mercato.certify.merchant.suite import MERCHANT
-from mercato.certify.merchant.visit import MerchantOptions, certify_merchant
-from mercato.certify.shown import address
-from mercato.certify.storefront.drivers import CommandDriver, Driver, HandDriver
-from mercato.certify.storefront.suite import STOREFRONT
-from mercato.certify.storefront.visit import SECONDS, StorefrontOptions, certify_storefront
+from mercato.certify.merchant.certification import MERCHANT, certify_merchant
+from mercato.certify.merchant.context import MerchantOptions
+from mercato.certify.redaction import without_credentials
+from mercato.certify.storefront.certification import (
+    SECONDS,
+    STOREFRONT,
+    StorefrontOptions,
+    certify_storefront,
+)
+from mercato.certify.storefront.drivers import CommandDriver, Driver, ManualDriver
 from mercato.cli.certified import list_checks
 from mercato.cli.certifying import (
     Listed,
     Only,
+    Progress,
     ReportFile,
     Secret,
-    Telling,
     document_of,
     secret_of,
     selected,
@@ -32,18 +36,18 @@ from mercato.cli.reports import look_at
 from mercato.wire.checks import timezone_fault
 
 KEY: Final = "mk_marketfront_certify"
-"""Opens nothing but this command's own service."""
+"""Grants access to this command's own service alone."""
 
 COMMAND_SECONDS: Final = 40.0
-"""Seconds that one purchase by a command may take."""
+"""How long one purchase by a command may take."""
 
-PATIENCE: Final = 60.0
-"""Seconds that are waited for somebody to place an order."""
+FIRST_SECONDS: Final = 60.0
+"""How long to wait for somebody to place an order."""
 
-QUIET: Final = 3.0
-"""Seconds without a request after which a purchase is over."""
+IDLE_SECONDS: Final = 3.0
+"""Seconds without a request that end a purchase."""
 
-BY_HAND_SECONDS: Final = 3600.0
+MANUAL_SECONDS: Final = 3600.0
 
 MOST_PORT: Final = 65_535
 
@@ -53,24 +57,24 @@ certify = App(name="certify", help="Certify an implementation: merchant, storefr
 @certify.command
 def merchant(
     *,
-    webhook_url: Annotated[str | None, Parameter(help="What is registered as webhookUrl.")] = None,
+    webhook_url: Annotated[str | None, Parameter(help="The webhookUrl of your registration.")] = None,
     secret: Secret = None,
     catalog: Annotated[
-        str | None, Parameter(help="The catalog: its URL, which is looked at too, or a file.")
+        str | None, Parameter(help="Your catalog: its URL, which is checked too, or a file.")
     ] = None,
     token: Annotated[
-        str | None, Parameter(help="Bearer token that webhooks carry; @- reads it from standard input.")
+        str | None, Parameter(help="Bearer token of webhooks; @- reads it from standard input.")
     ] = None,
-    partner_store_id: Annotated[str, Parameter(help="The store that the orders are for.")] = "certify-1",
+    partner_store_id: Annotated[str, Parameter(help="The store of the orders.")] = "certify-1",
     store_id: Annotated[
-        UUID | None, Parameter(help="Its id in the network, if the receiver looks at that.")
+        UUID | None, Parameter(help="Its id in the network, if your receiver checks that.")
     ] = None,
     onboarding: Annotated[
         UUID,
-        Parameter(help="Its onboardingId, if the catalog has ids that are no UUIDs.", show_default=False),
+        Parameter(help="Its onboardingId, if the catalog has ids that aren't UUIDs.", show_default=False),
     ] = NOWHERE,
     timezone: Annotated[
-        str, Parameter(help="The store's time zone: only what is on offer is ordered.")
+        str, Parameter(help="The store's time zone: orders have only items that are on sale now.")
     ] = "UTC",
     sold_out: Annotated[
         list[UUID] | None, Parameter(help="An item that is sold out now; may be repeated.", negative=())
@@ -82,9 +86,9 @@ def merchant(
     report: ReportFile = None,
     data_dir: DataDir = None,
 ) -> int:
-    """Call a merchant's webhook receiver as the service does, and as it never would, and judge what it answers.
+    """Send correct and forged webhooks to a merchant's receiver, and check what it answers.
 
-    Orders are placed: use a system for tests. Exit code 0: all passed; 1: some failed; 2: there is nothing to look at.
+    This places orders: use a test system. Exit code 0: no check failed; 1: some failed; 2: there is nothing to check.
     """
     checks = selected(MERCHANT, only)
     if list_:
@@ -108,8 +112,10 @@ def merchant(
         sold_out=tuple(sold_out or ()),
         declined_card=declined_card,
     )
-    telling = Telling(MERCHANT, "merchant", address(url), json=json, report=report, data_dir=data_dir)
-    return telling.of(certify_merchant(options, checks, telling.told))
+    progress = Progress(
+        MERCHANT, "merchant", without_credentials(url), json=json, report=report, data_dir=data_dir
+    )
+    return progress.run(certify_merchant(options, checks, progress.report))
 
 
 @certify.command
@@ -118,32 +124,36 @@ def storefront(
     command: Annotated[
         str | None,
         Parameter(
-            help="Starts the storefront, which places one order at MERCATO_URL with MERCATO_KEY, and ends with 0 or 1."
+            help="Starts your storefront, which places one order at MERCATO_URL with MERCATO_KEY, and ends with 0 or 1."
         ),
     ] = None,
     listen: Annotated[
         int | None,
-        Parameter(help="Be the service on this port instead, and wait for orders; 0 takes a free one."),
+        Parameter(
+            help="Listen on this port as the service instead, and wait for orders; 0 takes a free one."
+        ),
     ] = None,
-    event_url: Annotated[str | None, Parameter(help="Its receiver of order events.")] = None,
+    event_url: Annotated[str | None, Parameter(help="Your receiver of order events.")] = None,
     secret: Secret = None,
     token: Annotated[
-        str | None, Parameter(help="Bearer token that events carry; @- reads it from standard input.")
+        str | None, Parameter(help="Bearer token of events; @- reads it from standard input.")
     ] = None,
     order_url: Annotated[
-        str | None, Parameter(help="Where it shows an order as JSON with `status`: http://…/{orderId}")
+        str | None,
+        Parameter(help="Where your storefront shows an order as JSON with `status`: http://…/{orderId}"),
     ] = None,
-    key: Annotated[str, Parameter(help="The key that it is given.", show_default=False)] = KEY,
+    key: Annotated[str, Parameter(help="The key that your storefront gets.", show_default=False)] = KEY,
     only: Only = None,
     list_: Listed = False,
     json: Json = False,
     report: ReportFile = None,
     data_dir: DataDir = None,
 ) -> int:
-    """Let a storefront buy at a service that injects faults, send it events, and judge what it does.
+    """Let a storefront buy at a service that injects faults, send it events, and check what it does.
 
-    Nothing is ordered anywhere: the service is this command. With --command it takes less than a minute, with --listen
-    as long as somebody places orders. Exit code 0: all passed; 1: some failed; 2: there is nothing to look at.
+    The orders reach no real store: this command is the service. With --command it takes less than a minute, with
+    --listen as long as somebody places orders. Exit code 0: no check failed; 1: some failed; 2: there is nothing to
+    check.
     """
     checks = selected(STOREFRONT, only)
     if list_:
@@ -165,34 +175,36 @@ def storefront(
         secret=None if event_url is None else secret_of(secret),
         token=typed(token),
         order_url=None if order_url is None else _template(order_url),
-        seconds=SECONDS if listen is None else BY_HAND_SECONDS,
+        seconds=SECONDS if listen is None else MANUAL_SECONDS,
     )
-    target = "what its command sends" if command is not None else "what is sent here"
+    target = "the requests of its command" if command is not None else "the requests to this port"
     if event_url is not None:
         target = (
-            address(event_url) if command is None and listen is None else f"{target}, {address(event_url)}"
+            without_credentials(event_url)
+            if command is None and listen is None
+            else f"{target}, {without_credentials(event_url)}"
         )
     from mercato.telemetry import configure_logs
 
     # The service that runs in this process logs nothing unless it fails.
     configure_logs(level="error", form="console")
-    telling = Telling(STOREFRONT, "storefront", target, json=json, report=report, data_dir=data_dir)
-    return telling.of(certify_storefront(options, checks, telling.told))
+    progress = Progress(STOREFRONT, "storefront", target, json=json, report=report, data_dir=data_dir)
+    return progress.run(certify_storefront(options, checks, progress.report))
 
 
 def _driver(command: str | None, listen: int | None) -> Driver | None:
     if command is not None:
         if not command.strip():
-            raise UnusableError("--command is empty: give what starts the storefront.")
+            raise UnusableError("--command is empty: give the command that starts the storefront.")
         return CommandDriver(command, seconds=COMMAND_SECONDS)
     if listen is not None:
-        return HandDriver(listen, note, patience=PATIENCE, quiet=QUIET)
+        return ManualDriver(listen, note, first_seconds=FIRST_SECONDS, idle_seconds=IDLE_SECONDS)
     return None
 
 
 def _template(text: str) -> str:
     if "{orderId}" not in text:
-        raise UnusableError("--order-url needs {orderId} where the id of the order belongs.")
+        raise UnusableError("--order-url needs {orderId} in place of the order's id.")
     url_of(text.replace("{orderId}", "0"), "--order-url")
     return text
 
@@ -206,13 +218,13 @@ def verify(
     *,
     public_key: Annotated[
         str | None,
-        Parameter(help="Whose signature it has to be, as reports show it; else this installation's."),
+        Parameter(help="The public key of the signer, as reports show it; else this installation's."),
     ] = None,
     data_dir: DataDir = None,
 ) -> int:
-    """Say whether a report is as it was signed, and by whom.
+    """Check the signature of a report, and say who signed it.
 
-    Exit code 0: signed by this installation or by the given key, and no check failed; 1: it is not, or a check failed;
-    2: the file is not a report.
+    Exit code 0: this installation or the given key signed it, and no check failed; 1: another key signed it, it was
+    changed, or a check failed; 2: the file isn't a report.
     """
     return look_at(file, public_key=public_key, data_dir=data_dir)

@@ -1,4 +1,4 @@
-"""What the commands of `mercato certify` share: their options, and how they tell, write and sign what they found."""
+"""What the commands of `mercato certify` share: their options, and how they report, write and sign the results."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -8,9 +8,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from mercato import clock
-from mercato.certify.model import Check, Outcome, UnusableTargetError
-from mercato.certify.signed import sign
-from mercato.certify.suite import Suite
+from mercato.certify.report import Outcome, sign
+from mercato.certify.suite import Check, Suite, UnusableTargetError
 from mercato.cli import FAILED, UNUSABLE
 from mercato.cli.certified import Screen
 from mercato.cli.console import print_json
@@ -24,17 +23,20 @@ from mercato.wire.checks import uri_fault
 
 Only = Annotated[
     list[str] | None,
-    Parameter(help="Checks whose id has this in it, or fits it with * and ?; may be repeated.", negative=()),
+    Parameter(
+        help="Run the checks whose id contains this, or matches it with * and ?; may be repeated.",
+        negative=(),
+    ),
 ]
-Listed = Annotated[bool, Parameter(name="--list", negative=(), help="Say what would be checked, and stop.")]
+Listed = Annotated[bool, Parameter(name="--list", negative=(), help="List the checks and stop.")]
 ReportFile = Annotated[Path | None, Parameter(help="Write the signed report to this file.")]
 Secret = Annotated[
     str | None, Parameter(help="The signing secret: whsec_…, @FILE, or @- for standard input's first line.")
 ]
 
 
-class Telling:
-    """What is said of a certification while it goes on, and at its end."""
+class Progress:
+    """Reports a certification while it runs, and at its end."""
 
     def __init__(
         self,
@@ -50,17 +52,17 @@ class Telling:
             check_writable(report)
         self._screen = None if json else Screen(suite)
         self._kind, self._target = kind, target
-        self._report = report
-        # Asked for now: a key that can't be had is not to be noticed after all the work.
+        self._file = report
+        # Loaded now: a missing key should be noticed before all the work.
         self._vault = vault(data_dir) if json or report is not None else None
 
-    def told(self, outcome: Outcome) -> None:
-        """Tell one outcome."""
+    def report(self, outcome: Outcome) -> None:
+        """Print one outcome."""
         if self._screen is not None:
-            self._screen.told(outcome)
+            self._screen.report(outcome)
 
-    def of(self, work: Coroutine[Any, Any, tuple[Outcome, ...]]) -> int:
-        """Do the work, tell what came of it, and return the exit code."""
+    def run(self, work: Coroutine[Any, Any, tuple[Outcome, ...]]) -> int:
+        """Do the work, print the results, and return the exit code."""
         began = clock.now()
         if self._screen is not None:
             say(*folded(f"Certifying the {self._kind}: {self._target}"))
@@ -68,27 +70,27 @@ class Telling:
             outcomes = asyncio.run(work)
         except UnusableTargetError as error:
             raise UnusableError(str(error)) from None
-        found = report_of(self._kind, self._target, began, outcomes)
+        report = report_of(self._kind, self._target, began, outcomes)
         if self._screen is not None:
             self._screen.end(outcomes)
         if self._vault is not None:
-            signed = sign(found, self._vault)
-            if self._report is not None:
-                write(signed, self._report)
+            signed = sign(report, self._vault)
+            if self._file is not None:
+                write(signed, self._file)
             if self._screen is None:
                 print_json(signed)
             else:
-                say(f"The signed report is in {self._report}.")
-        if found.counts.failed:
+                say(f"The signed report is in {self._file}.")
+        if report.counts.failed:
             return FAILED
-        return 0 if found.counts.passed else UNUSABLE
+        return 0 if report.counts.passed else UNUSABLE
 
 
 def selected(suite: Suite[Any], only: Sequence[str] | None) -> tuple[Check[Any], ...]:
-    """Return the checks that are asked for. Raises UnusableError when there are none."""
+    """Return the selected checks. Raises UnusableError when there are none."""
     checks = suite.select(only or ())
     if not checks:
-        raise UnusableError(f"No check fits {', '.join(only or ())}. See them all: --list")
+        raise UnusableError(f"No check matches {', '.join(only or ())}. List them all with --list.")
     return checks
 
 
@@ -103,7 +105,7 @@ def url_of(text: str | None, option: str) -> str:
 
 
 def secret_of(text: str | None) -> str:
-    """Return a signing secret, read from where it is. Raises UnusableError."""
+    """Return a signing secret, given as such or in a file. Raises UnusableError."""
     if text is None:
         raise UnusableError(
             "Give the signing secret with --secret: whsec_…, @FILE, or @- for standard input."

@@ -1,4 +1,4 @@
-"""Signed reports of certifications: written, and looked at again."""
+"""Signed reports of certifications: written, and verified."""
 
 import asyncio
 import os
@@ -11,9 +11,17 @@ from typing import Final
 import msgspec
 
 from mercato import clock
-from mercato.certify.model import Counts, Outcome, Report, counted
-from mercato.certify.signed import MOST_BYTES, SignedReport, Trust, public_keys, verify
-from mercato.certify.signed import UnreadableError as NoReport
+from mercato.certify.report import (
+    MAX_BYTES,
+    Counts,
+    Outcome,
+    Report,
+    SignedReport,
+    UnreadableError,
+    count,
+    public_keys,
+    verify,
+)
 from mercato.cli import FAILED
 from mercato.cli.failures import UnusableError
 from mercato.cli.plain import folded, say
@@ -28,7 +36,7 @@ from mercato.settings import Settings, load
 from mercato.wire import instant
 
 GIVEN: Final = ("MERCATO_URL", "MERCATO_KEY", "MERCATO_STORE_ID")
-"""Names that a storefront under certification is started with: no settings of the service."""
+"""Variables that a storefront under certification gets: they aren't settings of the service."""
 
 
 def vault(data_dir: Path | None) -> Vault:
@@ -42,7 +50,7 @@ def vault(data_dir: Path | None) -> Vault:
 
 
 async def _sealed(settings: Settings) -> bytes | None:
-    """Return a secret of the database whose key is not there any more: in its place none is made by us, either."""
+    """Return a secret of a database whose key is missing: then no new key is made."""
     if (settings.data_dir / FILE).exists():
         return None
     if settings.database_url is None and not (settings.data_dir / DATABASE).exists():
@@ -60,13 +68,13 @@ def report_of(kind: str, target: str, began: datetime, outcomes: Sequence[Outcom
         version=version("mercato"),
         started_at=instant(began) or "",
         finished_at=instant(clock.now()) or "",
-        counts=counted(tuple(outcomes)),
+        counts=count(outcomes),
         checks=tuple(outcomes),
     )
 
 
 def write(signed: SignedReport, file: Path) -> None:
-    """Write a signed report. Raises UnusableError when it can't be."""
+    """Write a signed report. Raises UnusableError."""
     text = msgspec.json.format(msgspec.json.encode(signed), indent=2)
     try:
         file.write_bytes(text + b"\n")
@@ -75,7 +83,7 @@ def write(signed: SignedReport, file: Path) -> None:
 
 
 def check_writable(file: Path) -> None:
-    """Say at once that a report could not be written, and not after all the work. Raises UnusableError."""
+    """Check that a report can be written before all the work. Raises UnusableError."""
     if file.is_dir():
         raise UnusableError(f"{file} is a directory. Name a file in it.")
     if not file.absolute().parent.is_dir():
@@ -83,24 +91,24 @@ def check_writable(file: Path) -> None:
 
 
 def look_at(file: str, *, public_key: str | None, data_dir: Path | None) -> int:
-    """Print what a signed report is worth, and return the exit code."""
-    document = read_file(file, most=MOST_BYTES + 1)
-    if len(document) > MOST_BYTES:
-        raise UnusableError(f"{file} has more than {MOST_BYTES:,} bytes: it is no report.")
+    """Verify a signed report, print the result and return the exit code."""
+    document = read_file(file, most=MAX_BYTES + 1)
+    if len(document) > MAX_BYTES:
+        raise UnusableError(f"{file} has more than {MAX_BYTES:,} bytes: it isn't a report.")
     try:
         found = verify(document, trusted=(public_key,) if public_key else public_keys(vault(data_dir)))
-    except NoReport as error:
+    except UnreadableError as error:
         raise UnusableError(f"{file}: {error}") from None
     if found.report is None:
         say(
             "NOT VALID",
             *folded(
-                f"The report was changed after it was signed, or the signature is not {found.fingerprint}'s."
+                f"The report was changed after it was signed, or another key than {found.fingerprint} signed it."
             ),
         )
         return FAILED
     report = found.report
-    ours = found.trust is Trust.OURS
+    ours = found.is_trusted
     lacking = _lacking(report.counts)
     say("NOT TRUSTED" if not ours else "NOT CERTIFIED" if lacking else "VALID")
     say(
@@ -110,7 +118,7 @@ def look_at(file: str, *, public_key: str | None, data_dir: Path | None) -> int:
         f"  key {found.fingerprint}",
     )
     if ours:
-        whose = "the key that you gave" if public_key else "this installation"
+        whose = "the owner of the key that you gave" if public_key else "this installation"
         say(*folded(f"Nothing was changed since {whose} signed it."))
         if lacking is None:
             return 0

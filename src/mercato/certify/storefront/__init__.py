@@ -1,1 +1,1 @@
-"""Checks of a storefront: it buys at the real service, behind a proxy that injects faults."""
+"""Checks of a storefront: it buys at the real service, behind a proxy that injects faults, and receives events."""

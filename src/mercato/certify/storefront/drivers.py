@@ -9,29 +9,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from mercato.certify.model import Skipped
-from mercato.certify.storefront.network import Network
+from mercato.certify.storefront.proxy import FaultProxy
+from mercato.certify.suite import Skipped
 
-MOST_OUTPUT: Final = 64 * 1024
-"""Bytes of a command's output that are looked at."""
+MAX_OUTPUT: Final = 64 * 1024
+"""Bytes of a command's output that are searched."""
 
-MOST_WORDS: Final = 300
+MAX_WORDS: Final = 300
+"""Characters of a command's output that are shown."""
 
-LOOK_SECONDS: Final = 0.02
+POLL_SECONDS: Final = 0.02
 
-LAST_SECONDS: Final = 1.0
-"""How long the last of its output is waited for, once all that it started is gone."""
+LAST_OUTPUT_SECONDS: Final = 1.0
+"""How long to wait for the last output, once the command's processes have ended."""
 
-TRACES: Final = re.compile(
+STACK_TRACE: Final = re.compile(
     rb"Traceback \(most recent call last\)|^\s+at .+:\d+|^panic: |^goroutine \d+|Unhandled|Segmentation fault",
     re.MULTILINE,
 )
-"""What programs print when they did not expect what happened."""
+"""What programs print on an unexpected error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a purchase ended on the storefront's side. `crashed` is None when nobody can tell."""
+    """How a purchase ended on the storefront's side. `crashed` is None when that is unknown."""
 
     crashed: bool | None
     words: str = ""
@@ -40,100 +41,100 @@ class Ended:
 class Driver(Protocol):
     """Makes the storefront buy once."""
 
-    keeps: bool
-    """Whether it is one storefront that makes all purchases, and so could keep a catalog."""
+    is_one_storefront: bool
+    """Whether one process makes all purchases, so that it could cache a catalog."""
 
     port: int | None
-    """Where the service has to listen for all purchases; None: anywhere, for each of them elsewhere."""
+    """Where the service listens for all purchases; None for another free port each time."""
 
-    at_once: int
+    concurrency: int
     """Purchases at a time."""
 
-    async def buy(self, network: Network, key: str, store_id: str, words: str) -> Ended:
-        """Return how a purchase at the service ended. Raises Skipped when none was made."""
+    async def buy(self, proxy: FaultProxy, store_id: str, situation: str) -> Ended:
+        """Have an order placed, in a named store unless the id is empty. Raises Skipped when nobody did."""
 
 
 class CommandDriver:
     """Starts a command for each purchase, with MERCATO_URL, MERCATO_KEY and MERCATO_STORE_ID."""
 
-    keeps = False
+    is_one_storefront = False
     port: int | None = None
-    at_once = 6
+    concurrency = 6
 
     def __init__(self, command: str, *, seconds: float) -> None:
         self._command = command
         self._seconds = seconds
 
-    async def buy(self, network: Network, key: str, store_id: str, words: str) -> Ended:  # noqa: ARG002  # for people
-        """Start the command and wait for its end."""
-        given = {"MERCATO_URL": network.base, "MERCATO_KEY": key, "MERCATO_STORE_ID": store_id}
+    async def buy(self, proxy: FaultProxy, store_id: str, situation: str) -> Ended:  # noqa: ARG002  # for people
+        variables = {"MERCATO_URL": proxy.base, "MERCATO_KEY": proxy.key, "MERCATO_STORE_ID": store_id}
         process = await asyncio.create_subprocess_shell(
             self._command,
-            env=os.environ | given,
+            env=os.environ | variables,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
         )
-        kept = bytearray()
-        reading = asyncio.create_task(_read(process, kept))
+        output = bytearray()
+        reading = asyncio.create_task(_read(process, output))
         try:
             async with asyncio.timeout(self._seconds):
-                # Not until nobody holds its output: what it has left in the background may be the storefront itself.
-                while process.returncode is None:  # noqa: ASYNC110  # `wait` waits for the output's end as well
-                    await asyncio.sleep(LOOK_SECONDS)
+                # `wait` would also wait for the end of the output, which a storefront in the background holds open.
+                while process.returncode is None:  # noqa: ASYNC110
+                    await asyncio.sleep(POLL_SECONDS)
             code = process.returncode
         except TimeoutError:
             return Ended(crashed=True, words=f"The command did not end within {self._seconds:g} s.")
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
-            await asyncio.wait([reading], timeout=LAST_SECONDS)
+            await asyncio.wait([reading], timeout=LAST_OUTPUT_SECONDS)
             reading.cancel()
-        output = bytes(kept)
-        told = " ".join(output.decode("utf-8", "replace").split())[-MOST_WORDS:]
-        if code < 0 or code not in {0, 1} or TRACES.search(output):
-            return Ended(crashed=True, words=f"The command ended with {code}: {told}")
-        return Ended(crashed=False, words=told)
+        words = " ".join(output.decode("utf-8", "replace").split())[-MAX_WORDS:]
+        if code not in {0, 1} or STACK_TRACE.search(output):
+            return Ended(crashed=True, words=f"The command ended with {code}: {words}")
+        return Ended(crashed=False, words=words)
 
 
-async def _read(process: asyncio.subprocess.Process, kept: bytearray) -> None:
-    """Keep what the command prints, its end if that is long: all of it is read, so that it can go on."""
+async def _read(process: asyncio.subprocess.Process, output: bytearray) -> None:
+    """Keep the end of what the command prints. All of it is read, so that the command can go on."""
     assert process.stdout is not None, "it was asked for"
-    while chunk := await process.stdout.read(MOST_OUTPUT):
-        kept += chunk
-        del kept[:-MOST_OUTPUT]
+    while chunk := await process.stdout.read(MAX_OUTPUT):
+        output += chunk
+        del output[:-MAX_OUTPUT]
 
 
-class HandDriver:
-    """Asks a person, or whatever drives the storefront, to place an order, and waits until nothing more comes."""
+class ManualDriver:
+    """Asks a person, or a test that drives the storefront, for an order, and waits until no more requests come."""
 
-    keeps = True
-    at_once = 1
+    is_one_storefront = True
+    concurrency = 1
 
-    def __init__(self, port: int, say: Callable[[str], object], *, patience: float, quiet: float) -> None:
+    def __init__(
+        self, port: int, say: Callable[[str], object], *, first_seconds: float, idle_seconds: float
+    ) -> None:
+        """`first_seconds` limit the wait for the first request; `idle_seconds` without one end a purchase."""
         self.port: int | None = port
+        self.first_seconds = first_seconds
         self._say = say
-        self._patience = patience
-        self._quiet = quiet
-        self._is_alone = False
-        self._is_told = False
+        self._idle_seconds = idle_seconds
+        self._is_abandoned = False
+        self._is_introduced = False
 
-    async def buy(self, network: Network, key: str, store_id: str, words: str) -> Ended:
-        """Wait for the calls of a purchase."""
-        if self._is_alone:
-            raise Skipped("Nobody bought anything any more: it was not waited for again.")
-        if not self._is_told:
-            self._is_told = True
-            self._say(f"The service is at {network.base}, its key is {key}")
-        self._say(f"Place an order now: {words}." + (f" The store is {store_id}." if store_id else ""))
+    async def buy(self, proxy: FaultProxy, store_id: str, situation: str) -> Ended:
+        if self._is_abandoned:
+            raise Skipped("Nobody placed an order the last time, so the certifier didn't wait again.")
+        if not self._is_introduced:
+            self._is_introduced = True
+            self._say(f"The service is at {proxy.base}, its key is {proxy.key}")
+        self._say(f"Place an order now: {situation}." + (f" The store is {store_id}." if store_id else ""))
         try:
-            await asyncio.wait_for(network.news.wait(), self._patience)
+            await asyncio.wait_for(proxy.activity.wait(), self.first_seconds)
         except TimeoutError:
-            self._is_alone = True
-            raise Skipped(f"Nobody bought anything within {self._patience:g} s.") from None
-        while network.news.is_set() or network.under_way:
-            network.news.clear()
+            self._is_abandoned = True
+            raise Skipped(f"Nobody placed an order within {self.first_seconds:g} s.") from None
+        while proxy.activity.is_set() or proxy.in_progress:
+            proxy.activity.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(network.news.wait(), self._quiet)
+                await asyncio.wait_for(proxy.activity.wait(), self._idle_seconds)
         return Ended(crashed=None)

@@ -1,207 +1,79 @@
-"""How a storefront receives order events: each acknowledged, in whatever order they come, and however often."""
+"""How a storefront receives order events: it acknowledges each, in any order, and shows the newest state."""
 
 import asyncio
-import json
+from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from mercato.certify.grown import grown
-from mercato.certify.model import Failed, Skipped
-from mercato.certify.sending import Message
-from mercato.certify.shown import address
-from mercato.certify.statuses import acknowledged
-from mercato.certify.storefront.bench import Bench
-from mercato.certify.suite import Group
+import msgspec
+
+from mercato.certify.mutations import with_unknown_members
+from mercato.certify.receiver import Message, acknowledged
+from mercato.certify.redaction import without_credentials
+from mercato.certify.storefront.context import STATUSES, StorefrontContext
+from mercato.certify.suite import Failed, Run, Skipped
 from mercato.clock import new_id
 from mercato.orders.model import OrderStatus
-from mercato.wire import as_json
-
-CREATED: Final = "storefront.events.created"
 
 TIMES: Final = 5
+"""How often one event is sent at the same time."""
 
-group: Final = Group[Bench](
-    "storefront.events",
-    heading="Events: acknowledged, and put in their order",
-    section="Decisions 9",
-    needs=CREATED,
-)
-
-_ANY: Final = "Answer any 2xx as soon as the event is kept. What is answered otherwise comes again, for days."
+Context = StorefrontContext
 
 
-@group.check(
-    "created",
-    "order.created is acknowledged",
-    needs="storefront.signature.accepted",
-    proves="orders can be followed without asking",
-    advice=_ANY,
-)
-async def created(bench: Bench) -> str:
-    """Send the first event of an order."""
-    return acknowledged(await bench.send(bench.event(new_id(), 1)))
+def acknowledges(*sequences: int, shown: int | None = None, **options: Any) -> Run[Context]:
+    """Return a check that the events of an order are acknowledged; a number that comes again is a redelivery.
+
+    With `shown` the storefront must then show the order as of that event.
+    """
+
+    async def run(context: Context) -> str:
+        order_id, events, words = new_id(), dict[int, Message](), ""
+        for index, number in enumerate(sequences):
+            if number not in events:
+                events[number] = context.event(order_id, number, **options)
+            age = len(sequences) - 1 - index
+            words = acknowledged(await context.send(events[number].but(age=age)))
+        return words if shown is None else await _shown(context, order_id, STATUSES[shown])
+
+    return run
 
 
-@group.check(
-    "updated",
-    "order.updated is acknowledged",
-    proves="every step of an order is heard of",
-    advice=_ANY,
-)
-async def updated(bench: Bench) -> str:
-    """Send the first two events of an order."""
-    order_id = new_id()
-    acknowledged(await bench.send(bench.event(order_id, 1)))
-    return acknowledged(await bench.send(bench.event(order_id, 2, status=OrderStatus.CONFIRMED)))
-
-
-@group.check(
-    "unknown-order",
-    "An event of an unknown order is, too",
-    proves="an event may be faster than the answer to Place order",
-    advice="Keep events of orders that you do not know yet, and answer 2xx: the order's own answer is on its way.",
-)
-async def unknown_order(bench: Bench) -> str:
-    """Send a later event of an order alone."""
-    return acknowledged(await bench.send(bench.event(new_id(), 4, status=OrderStatus.READY)))
-
-
-@group.check(
-    "repeat",
-    "An event that comes again is, too",
-    section="Specification 6; decisions 9",
-    proves="a redelivery is no error",
-    advice="Answer 2xx to an event whose webhook-id came before, and do nothing else.",
-)
-async def repeat(bench: Bench) -> str:
-    """Send an event twice."""
-    event = bench.event(new_id(), 1)
-    acknowledged(await bench.send(event.but(late=2)))
-    return acknowledged(await bench.send(event))
-
-
-@group.check(
-    "at-once",
-    f"One that comes {TIMES} times at once is, too",
-    needs="storefront.events.repeat",
-    proves="two processes that get the same event do not stand in each other's way",
-    advice="Insert the webhook-id under a unique index; who finds it there already answers 2xx.",
-)
-async def at_once(bench: Bench) -> str:
-    """Send an event several times at the same time."""
-    event = bench.event(new_id(), 1)
-    for reply in await asyncio.gather(*(bench.send(event) for _ in range(TIMES))):
+async def _at_once(context: Context) -> str:
+    event = context.sample()
+    for reply in await asyncio.gather(*(context.send(event) for _ in range(TIMES))):
         acknowledged(reply)
-    return f"{TIMES} times acknowledged"
+    return f"acknowledged {TIMES} times"
 
 
-@group.check(
-    "late",
-    "One that comes late is, too",
-    proves="events may overtake each other",
-    advice="Answer 2xx to an event with a lower `data.sequence` than one that came before, and keep the newer state.",
-)
-async def late(bench: Bench) -> str:
-    """Send the third event before the second."""
-    order_id = new_id()
-    events = _three(bench, order_id)
-    for event in (events[0], events[2]):
-        acknowledged(await bench.send(event))
-    return acknowledged(await bench.send(events[1]))
-
-
-@group.check(
-    "unknown-type",
-    "One of an unknown type is, too",
-    section="Decisions 11",
-    proves="new kinds of events can be added",
-    advice="Answer 2xx to a `type` that you do not know, and do nothing else.",
-)
-async def unknown_type(bench: Bench) -> str:
-    """Send an event of the future."""
-    return acknowledged(await bench.send(bench.event(new_id(), 1, kind="order.rated")))
-
-
-@group.check(
-    "unknown-members",
-    "Members that are new are passed over",
-    section="Decisions 11",
-    proves="the service can add to what it sends",
-    advice="Read the members that you know and pass over all others.",
-)
-async def unknown_members(bench: Bench) -> str:
-    """Put unknown members everywhere."""
-    event = bench.event(new_id(), 1)
-    return acknowledged(await bench.send(event.but(body=as_json(grown(json.loads(event.body))))))
-
-
-@group.check(
-    "state",
-    "The order is shown as its events have it",
-    needs="storefront.events.updated",
-    proves="events reach the customer",
-    advice="Show `status` and `state` of `data.order`. Give the address of an order as JSON with --order-url.",
-)
-async def state(bench: Bench) -> str:
-    """Send two events and look at the order."""
-    order_id = new_id()
-    for event in _three(bench, order_id)[:2]:
-        acknowledged(await bench.send(event))
-    return await _shown(bench, order_id, OrderStatus.CONFIRMED)
-
-
-@group.check(
-    "late-changes-nothing",
-    "One that comes late changes nothing",
-    needs=("storefront.events.state", "storefront.events.late"),
-    proves="an order does not go back on the customer's screen",
-    advice="Keep the highest `data.sequence` of each order, and let no event with a lower one change it.",
-)
-async def late_changes_nothing(bench: Bench) -> str:
-    """Send the third event before the second, and look at the order."""
-    order_id = new_id()
-    events = _three(bench, order_id)
-    for event in (events[0], events[2], events[1]):
-        acknowledged(await bench.send(event))
-    return await _shown(bench, order_id, OrderStatus.PREPARING)
-
-
-@group.check(
-    "repeat-changes-nothing",
-    "One that comes again changes nothing",
-    needs=("storefront.events.state", "storefront.events.repeat"),
-    proves="a redelivery hours later does no harm",
-    advice="An event whose webhook-id came before is acknowledged, and changes nothing.",
-)
-async def repeat_changes_nothing(bench: Bench) -> str:
-    """Send the first event again after the others, and look at the order."""
-    order_id = new_id()
-    events = _three(bench, order_id)
-    for event in (*events, events[0]):
-        acknowledged(await bench.send(event))
-    return await _shown(bench, order_id, OrderStatus.PREPARING)
-
-
-def _three(bench: Bench, order_id: UUID) -> tuple[Message, Message, Message]:
-    return (
-        bench.event(order_id, 1),
-        bench.event(order_id, 2, status=OrderStatus.CONFIRMED),
-        bench.event(order_id, 3, status=OrderStatus.PREPARING),
-    )
-
-
-async def _shown(bench: Bench, order_id: UUID, status: OrderStatus) -> str:
-    """Look at the order where the storefront shows it. Raises Failed when its status is another."""
-    template = bench.of.order_url
+async def _shown(context: Context, order_id: UUID, status: OrderStatus) -> str:
+    """Read the order where the storefront shows it. Raises Failed when it has another status."""
+    template = context.storefront.order_url
     if template is None:
         raise Skipped("Say where an order can be seen as JSON: --order-url 'http://…/orders/{orderId}'.")
     url = template.replace("{orderId}", str(order_id))
-    reply = await bench.look(url)
+    reply = await context.request("GET", url)
     try:
-        shown: Any = json.loads(reply.body)
-        found = shown["status"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise Failed(f"{address(url)} answered {reply.status}, and no JSON with `status`.") from None
+        found: Any = msgspec.json.decode(reply.body)["status"]
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, RecursionError):
+        shown = without_credentials(url)
+        raise Failed(f"{shown} answered {reply.status}, without JSON that has a `status`.") from None
     if str(found).lower() != status.value.lower():
-        raise Failed(f"Its status is shown as {found!r}, where it is {status.value!r}.")
+        raise Failed(f"It shows the status {found!r}, not {status.value!r}.")
     return f"shown as {status.value}"
+
+
+EVENTS: Final[Mapping[str, Run[Context]]] = {
+    "created": acknowledges(1),
+    "updated": acknowledges(1, 2),
+    "unknown-order": acknowledges(4),
+    "repeat": acknowledges(1, 1),
+    "at-once": _at_once,
+    "late": acknowledges(1, 3, 2),
+    "unknown-type": acknowledges(1, kind="order.rated"),
+    "unknown-members": acknowledges(1, change=with_unknown_members),
+    "state": acknowledges(1, 2, shown=2),
+    "late-changes-nothing": acknowledges(1, 3, 2, shown=3),
+    "repeat-changes-nothing": acknowledges(1, 2, 3, 1, shown=3),
+}
+"""The sequences of the events that are sent, and what must come back."""

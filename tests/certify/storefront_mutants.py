@@ -1,4 +1,4 @@
-"""A storefront that does everything right, and those with one bug each, named after the check that has to find it."""
+"""A correct storefront, and storefronts with one bug each, by the check that has to find it."""
 
 import asyncio
 import contextlib
@@ -8,18 +8,20 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from aiohttp import web
-from tests.certify.receivers import BUGS, Verifying
+from tests.certify.mutants import Mutants
+from tests.certify.receiver_mutants import MUTANTS as RECEIVER_MUTANTS
+from tests.certify.receiver_mutants import Verifying
 
 from mercato.certify.storefront.drivers import Ended
-from mercato.certify.storefront.menus import GONE, SET
-from mercato.certify.storefront.network import Network
-from mercato.certify.storefront.plays import UNKNOWN
+from mercato.certify.storefront.proxy import FaultProxy
+from mercato.certify.storefront.scenarios import UNKNOWN
+from mercato.certify.storefront.stores import SET, UNAVAILABLE
 from mercato.testing import Received, Reply, StorefrontDouble
 from mercato.testing.acts import Act
 from mercato.testing.caller import Answer, ServiceError
 
 
-class Shop(Verifying, StorefrontDouble):
+class CorrectStorefront(Verifying, StorefrontDouble):
     """Buys and listens, and shows its orders."""
 
     followed: ClassVar[float] = 0.0
@@ -29,7 +31,7 @@ class Shop(Verifying, StorefrontDouble):
         super().__init__(**options)
         self.times: Counter[str] = Counter()
         self.newest_kept: dict[str, Any] = {}
-        self.old_set: str | None = None
+        self.previous_set: str | None = None
 
     def routes(self, app: web.Application) -> None:
         super().routes(app)
@@ -47,55 +49,45 @@ class Shop(Verifying, StorefrontDouble):
 
 
 class InProcess:
-    """Drives a double; a purchase that the service refuses is told, anything else is a crash."""
+    """Drives a double: an order that the service refuses is reported, anything else is a crash."""
 
-    keeps = True
+    is_one_storefront = True
     port: int | None = None
-    at_once = 8
+    concurrency = 8
 
-    def __init__(self, kind: type[Shop]) -> None:
+    def __init__(self, kind: type[CorrectStorefront]) -> None:
         self.kind = kind
-        self.shops: dict[str, Shop] = {}
+        self.storefronts: dict[str, CorrectStorefront] = {}
 
-    async def buy(self, network: Network, key: str, store_id: str, words: str) -> Ended:
-        async with contextlib.AsyncExitStack() as stack:
-            shop = self.shops.get(network.base)
-            if shop is None:
-                shop = self.shops[network.base] = self.kind(api=network.base, key=key)
-                shop.old_set = network.shops[0].old_set
-            await stack.enter_async_context(shop)
+    async def buy(self, proxy: FaultProxy, store_id: str, situation: str) -> Ended:
+        storefront = self.storefronts.get(proxy.base)
+        if storefront is None:
+            storefront = self.storefronts[proxy.base] = self.kind(api=proxy.base, key=proxy.key)
+            storefront.previous_set = str(proxy.stores[0].previous_set)
+        async with storefront:
             try:
-                await shop.buy(len(shop.purchases) + 1, follow=shop.followed)
+                await storefront.buy(len(storefront.purchases) + 1, follow=storefront.followed)
             except ServiceError as error:
                 return Ended(crashed=False, words=str(error))
-            except Exception as error:  # noqa: BLE001  # a crash of the double is what is looked for
+            except Exception as error:  # noqa: BLE001  # a crash of the double is what the check looks for
                 return Ended(crashed=True, words=repr(error))
             return Ended(crashed=False)
 
 
-Bug = type[Shop]
-MUTANTS: dict[str, Bug] = {}
-
-
-def fails(check: str) -> Callable[[Bug], Bug]:
-    def add(bug: Bug) -> Bug:
-        assert check not in MUTANTS, check
-        MUTANTS[check] = bug
-        return bug
-
-    return add
+MUTANTS = Mutants[CorrectStorefront]()
+fails = MUTANTS.fails
 
 
 # --- orders ---------------------------------------------------------------------------------------
 
 
 @fails("storefront.order.sent")
-class LooksOnly(Shop):
+class NeverOrders(CorrectStorefront):
     async def validate(self, order: Mapping[str, Any]) -> Any:
         raise ServiceError("I was only looking.")
 
 
-class Alters(Shop):
+class Altering(CorrectStorefront):
     """Places something else than it validated."""
 
     async def place_once(self, order: Mapping[str, Any], key: str) -> Answer:
@@ -106,12 +98,12 @@ class Alters(Shop):
 
 
 def alters(check: str, change: Callable[[dict[str, Any]], None]) -> None:
-    class Altering(Alters):
+    class Changing(Altering):
         def altered(self, order: dict[str, Any]) -> Mapping[str, Any]:
             change(order)
             return order
 
-    fails(check)(Altering)
+    fails(check)(Changing)
 
 
 def _one_more(order: dict[str, Any]) -> None:
@@ -146,7 +138,7 @@ alters("storefront.order.placed", lambda order: order.update(fulfillment={"mode"
 
 
 @fails("storefront.order.patient")
-class Impatient(Shop):
+class Impatient(CorrectStorefront):
     async def place(self, order: Mapping[str, Any], key: str) -> tuple[Answer, int]:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2.0):
@@ -155,26 +147,26 @@ class Impatient(Shop):
 
 
 @fails("storefront.order.validated-first")
-class ValidatesNothing(Shop):
+class ValidatesNothing(CorrectStorefront):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, behaviour=["order unvalidated always"])
 
 
 @fails("storefront.order.once")
-class PlacesTwice(Shop):
+class PlacesTwice(CorrectStorefront):
     async def place(self, order: Mapping[str, Any], key: str) -> tuple[Answer, int]:
         await super().place(order, key)
         return await super().place(order, key)
 
 
 @fails("storefront.order.key")
-class ShortKeys(Shop):
+class ShortKeys(CorrectStorefront):
     def new_key(self) -> str:
         return super().new_key()[:8]
 
 
 @fails("storefront.order.new-key")
-class OneKey(Shop):
+class OneKey(CorrectStorefront):
     def new_key(self) -> str:
         return "3f6d1f0e-52c5-4a6b-9f43-0f6b0a1f7f11"
 
@@ -182,7 +174,7 @@ class OneKey(Shop):
 # --- requests -------------------------------------------------------------------------------------
 
 
-class Sends(Shop):
+class Sends(CorrectStorefront):
     """Sends one request more, whatever is answered to it."""
 
     async def read_store(self, store_id: str) -> Any:
@@ -225,7 +217,7 @@ sends(
 
 
 @fails("storefront.request.later-version")
-class KnowsTheMembers(Shop):
+class RefusesUnknownMembers(CorrectStorefront):
     async def read_store(self, store_id: str) -> Any:
         store = await super().read_store(store_id)
         if "addedLater" in store:
@@ -234,7 +226,7 @@ class KnowsTheMembers(Shop):
 
 
 @fails("storefront.request.follow-pace")
-class Hammers(Shop):
+class PollsWithoutPause(CorrectStorefront):
     async def follow(self, order_id: str, *, seconds: float) -> Any:
         return [await self.read_order(order_id) for _ in range(60)][-1]
 
@@ -245,14 +237,14 @@ class Hammers(Shop):
 
 
 @fails("storefront.cart.current-set")
-class KeepsOldSets(Shop):
+class UsesThePreviousSet(CorrectStorefront):
     def order_of(self, store: Any, cart: Any, number: int) -> dict[str, Any]:
         order = super().order_of(store, cart, number)
-        order["cart"] = order["cart"] | {"catalogSetId": self.old_set}
+        order["cart"] = order["cart"] | {"catalogSetId": self.previous_set}
         return order
 
 
-class Tries(Shop):
+class ValidatingTwice(CorrectStorefront):
     """Validates something else first."""
 
     line: ClassVar[dict[str, Any]]
@@ -264,24 +256,24 @@ class Tries(Shop):
 
 
 @fails("storefront.cart.to-be-had")
-class OffersWhatIsGone(Tries):
-    line: ClassVar[dict[str, Any]] = {"itemId": GONE, "quantity": 1, "modifierGroups": []}
+class OffersUnavailableItems(ValidatingTwice):
+    line: ClassVar[dict[str, Any]] = {"itemId": UNAVAILABLE, "quantity": 1, "modifierGroups": []}
 
 
 @fails("storefront.cart.modifier-rules")
-class ChoosesNothing(Tries):
+class ChoosesNothing(ValidatingTwice):
     line: ClassVar[dict[str, Any]] = {"itemId": SET, "quantity": 1, "modifierGroups": []}
 
 
 @fails("storefront.cart.catalog-once")
-class KeepsNothing(Shop):
+class CachesNothing(CorrectStorefront):
     async def read_catalog(self, set_id: str) -> Any:
         self.catalogs.clear()
         return await super().read_catalog(set_id)
 
 
 @fails("storefront.cart.pages")
-class ReadsOnePage(Shop):
+class ReadsOnePage(CorrectStorefront):
     async def discover(self, **asked: Any) -> list[Any]:
         reply = await self.ask("discover", "POST", "/v1/marketfront/stores/discover", {"limit": 100})
         return list(reply.json()["stores"])
@@ -290,7 +282,7 @@ class ReadsOnePage(Shop):
 # --- repeats --------------------------------------------------------------------------------------
 
 
-class Knows(Shop):
+class RememberingAnswers(CorrectStorefront):
     """Remembers the last answer to a placement: its code, or nothing when there was none."""
 
     code: str | None = None
@@ -304,7 +296,7 @@ class Knows(Shop):
 
 
 def gives_up(check: str, code: str) -> None:
-    class GivingUp(Knows):
+    class GivingUp(RememberingAnswers):
         def should_retry(self, reply: Answer) -> bool:
             return self.code != code and super().should_retry(reply)
 
@@ -314,7 +306,7 @@ def gives_up(check: str, code: str) -> None:
 def doubles(check: str, code: str | None) -> None:
     """A new key after an answer of this code, or after none at all."""
 
-    class Doubling(Knows):
+    class Doubling(RememberingAnswers):
         def key_of_retry(self, key: str) -> str:
             return self.new_key() if self.code == code else key
 
@@ -322,7 +314,7 @@ def doubles(check: str, code: str | None) -> None:
 
 
 def insists(check: str, when: Callable[[Answer], bool]) -> None:
-    class Insisting(Shop):
+    class Insisting(CorrectStorefront):
         def should_retry(self, reply: Answer) -> bool:
             return when(reply) or super().should_retry(reply)
 
@@ -340,7 +332,7 @@ doubles("storefront.retry.lost-answer", None)
 
 
 @fails("storefront.retry.same-body")
-class WritesAnew(Knows):
+class ChangesTheRetry(RememberingAnswers):
     async def place_once(self, order: Mapping[str, Any], key: str) -> Answer:
         if self.code == "SERVICE_UNAVAILABLE":
             order = {**order, "customer": {**order["customer"], "phone": "+15550000000"}}
@@ -348,12 +340,12 @@ class WritesAnew(Knows):
 
 
 @fails("storefront.retry.retry-after")
-class Hurries(Knows):
+class IgnoresRetryAfter(RememberingAnswers):
     def wait_seconds(self, reply: Answer | None, attempt: int) -> float:
         return 0.0 if self.code == "SERVICE_UNAVAILABLE" else super().wait_seconds(reply, attempt)
 
 
-class GivesUpValidating(Shop):
+class GivesUpValidating(CorrectStorefront):
     code: str
 
     async def validate(self, order: Mapping[str, Any]) -> Any:
@@ -374,7 +366,7 @@ class GivesUpLimited(GivesUpValidating):
 
 
 @fails("storefront.retry.follow-limited")
-class LooksAgainAtOnce(Shop):
+class PollsAtOnce(CorrectStorefront):
     followed = 0.1
 
     async def read_order(self, order_id: str) -> Any:
@@ -392,7 +384,7 @@ class LooksAgainAtOnce(Shop):
 def overlooks(check: str, code: str) -> None:
     """Places what was found invalid for this reason."""
 
-    class Overlooking(Shop):
+    class Overlooking(CorrectStorefront):
         async def validate(self, order: Mapping[str, Any]) -> Any:
             said = await super().validate(order)
             seen = [one["code"] for one in said["order"]["errors"]]
@@ -408,7 +400,7 @@ WORDS = {"ITEM_UNAVAILABLE": "It is sold out.", "PAYMENT_DECLINED": "Try another
 
 
 @fails("storefront.refusal.unknown-reason-survived")
-class HasWordsForSome(Shop):
+class CrashesOnUnknownReasons(CorrectStorefront):
     async def validate(self, order: Mapping[str, Any]) -> Any:
         said = await super().validate(order)
         for one in said["order"]["errors"]:
@@ -417,7 +409,7 @@ class HasWordsForSome(Shop):
 
 
 @fails("storefront.refusal.unknown-problem-survived")
-class HasWordsForProblems(Shop):
+class CrashesOnUnknownProblems(CorrectStorefront):
     async def place_once(self, order: Mapping[str, Any], key: str) -> Answer:
         reply = await super().place_once(order, key)
         if reply.problem().get("errorCategory") == "weather":
@@ -426,7 +418,7 @@ class HasWordsForProblems(Shop):
 
 
 @fails("storefront.refusal.bare-problem-survived")
-class ReadsEveryMember(Shop):
+class ReadsEveryMember(CorrectStorefront):
     def should_retry(self, reply: Answer) -> bool:
         problem = reply.problem()
         return bool(problem["retryable"]) if problem else False
@@ -446,7 +438,7 @@ insists("storefront.refusal.other-total-not-repeated", lambda reply: _code(reply
 
 
 @fails("storefront.refusal.new-body-new-key")
-class TriesAnotherCard(Shop):
+class TriesAnotherCard(CorrectStorefront):
     async def place(self, order: Mapping[str, Any], key: str) -> tuple[Answer, int]:
         reply, attempts = await super().place(order, key)
         if _code(reply) == "PAYMENT_DECLINED":
@@ -455,7 +447,7 @@ class TriesAnotherCard(Shop):
 
 
 @fails("storefront.refusal.locked-out")
-class Knocks(Shop):
+class RepeatsUnauthenticated(CorrectStorefront):
     async def discover(self, **asked: Any) -> list[Any]:
         for _ in range(5):
             with contextlib.suppress(ServiceError):
@@ -466,7 +458,7 @@ class Knocks(Shop):
 # --- events ---------------------------------------------------------------------------------------
 
 
-class Deaf(Shop):
+class RefusingEvents(CorrectStorefront):
     def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
         if self.refuses(webhook, webhook.json()):
             return Reply(409)
@@ -479,46 +471,46 @@ class Deaf(Shop):
         return self.events.get(event["data"]["orderId"], {})
 
 
-def deaf(check: str, refuses: Callable[[Any, Received, Any], bool]) -> None:
-    fails(check)(type("Deafened", (Deaf,), {"refuses": refuses}))
+def refuses_events(check: str, refuses: Callable[[Any, Received, Any], bool]) -> None:
+    fails(check)(type("RefusingEvents", (RefusingEvents,), {"refuses": refuses}))
 
 
-deaf("storefront.events.created", lambda _, __, event: event["type"] == "order.created")
-deaf(
+refuses_events("storefront.events.created", lambda _, __, event: event["type"] == "order.created")
+refuses_events(
     "storefront.events.updated",
     lambda here, _, event: event["data"]["sequence"] == 2 and set(here.known(event)) == {1},
 )
-deaf(
+refuses_events(
     "storefront.events.unknown-order",
     lambda here, _, event: event["data"]["sequence"] > 1 and not here.known(event),
 )
-deaf(
+refuses_events(
     "storefront.events.repeat",
     lambda here, webhook, _: not here.is_new(webhook),
 )
-deaf(
+refuses_events(
     "storefront.events.late",
     lambda here, _, event: max(here.known(event), default=0) > event["data"]["sequence"] > 1,
 )
-deaf("storefront.events.unknown-type", lambda _, __, event: event["type"] == "order.rated")
-deaf("storefront.events.unknown-members", lambda _, __, event: "addedLater" in event)
+refuses_events("storefront.events.unknown-type", lambda _, __, event: event["type"] == "order.rated")
+refuses_events("storefront.events.unknown-members", lambda _, __, event: "addedLater" in event)
 
 
 @fails("storefront.events.at-once")
-class Races(Shop):
+class Races(CorrectStorefront):
     def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
         self.times[webhook.webhook_id] += 1
         return Reply(409) if self.times[webhook.webhook_id] > 3 else super().answer(operation, webhook, act)
 
 
 @fails("storefront.events.state")
-class ShowsNothingNew(Shop):
+class ShowsNothingNew(CorrectStorefront):
     def order_shown(self, order_id: str) -> Any:
         return {"status": "pending"}
 
 
 @fails("storefront.events.late-changes-nothing")
-class BelievesTheLast(Shop):
+class ShowsTheLastEvent(CorrectStorefront):
     """Shows what came last, as long as it is no repeat."""
 
     def order_shown(self, order_id: str) -> Any:
@@ -531,7 +523,7 @@ class BelievesTheLast(Shop):
 
 
 @fails("storefront.events.repeat-changes-nothing")
-class BelievesRepeats(BelievesTheLast):
+class ShowsRepeats(ShowsTheLastEvent):
     def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
         data = webhook.json()["data"]
         before = max(self.events.get(data["orderId"], {}), default=0)
@@ -540,16 +532,16 @@ class BelievesRepeats(BelievesTheLast):
         return super().answer(operation, webhook, act)
 
     def keep(self, webhook: Received) -> None:
-        Shop.keep(self, webhook)
+        CorrectStorefront.keep(self, webhook)
 
 
 # --- what receivers of either side do -------------------------------------------------------------
 
-for _name, _kind in BUGS.items():
-    fails(f"storefront.{_name}")(type(_kind.__name__, (_kind, Shop), {}))
+for _name, _kind in RECEIVER_MUTANTS.items():
+    fails(f"storefront.{_name}")(type(_kind.__name__, (_kind, CorrectStorefront), {}))
 
 
-class Unseen(Shop):
+class FailingAtMethod(CorrectStorefront):
     method: str
 
     def routes(self, app: web.Application) -> None:
@@ -561,18 +553,10 @@ class Unseen(Shop):
 
 
 @fails("storefront.transport.get")
-class FailsAtGet(Unseen):
+class FailsAtGet(FailingAtMethod):
     method = "GET"
 
 
 @fails("storefront.transport.head")
-class FailsAtHead(Unseen):
+class FailsAtHead(FailingAtMethod):
     method = "HEAD"
-
-
-UNMUTATED = {
-    "storefront.signature.altered-body-refused": "who computes the signature without the body believes nothing",
-    "storefront.signature.altered-id-refused": "who computes the signature without the id believes nothing",
-    "storefront.transport.https": "the doubles are on loopback",
-}
-"""Checks without a mutant of their own, and why."""

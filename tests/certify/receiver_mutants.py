@@ -1,4 +1,4 @@
-"""Receivers of webhooks with one bug each, of either side: how they verify, and how their servers take odd requests."""
+"""Webhook receivers of either side with one bug each: in their verification, or with unusual requests."""
 
 import base64
 import hmac
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiohttp import web
+from tests.certify.mutants import Mutants
 
 from mercato.outbound.signing import signing_key
 from mercato.testing import Double
@@ -15,21 +16,14 @@ from mercato.testing import Double
 SECRET = "whsec_" + base64.b64encode(b"certify this merchant, 32 bytes!").decode()
 TOLERANCE = 300
 
-BUGS: dict[str, type[Double]] = {}
-"""By the check that has to find it, without the kind of who is certified."""
+MUTANTS = Mutants[Double]()
+"""By the check that has to find it, without the kind of implementation."""
 
-
-def bug(check: str) -> Callable[[type[Any]], type[Any]]:
-    def add(kind: type[Any]) -> type[Any]:
-        assert check not in BUGS, check
-        BUGS[check] = kind
-        return kind
-
-    return add
+fails = MUTANTS.fails
 
 
 class Verifying(Double):
-    """Verifies in small steps of its own."""
+    """Verifies in small steps that mutants replace."""
 
     def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
         try:
@@ -67,100 +61,100 @@ class Verifying(Double):
 # --- signatures -----------------------------------------------------------------------------------
 
 
-@bug("signature.accepted")
-class BelievesNothing(Verifying):
+@fails("signature.accepted")
+class AcceptsNothing(Verifying):
     def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
         return "no"
 
 
-@bug("signature.missing-refused")
+@fails("signature.missing-refused")
 class NeedsNoSignature(Verifying):
     def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
         return super().fault_of(headers, body) if "webhook-signature" in headers else None
 
 
-@bug("signature.wrong-key-refused")
+@fails("signature.wrong-key-refused")
 class ComparesNothing(Verifying):
     def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
         return None if "webhook-signature" in headers else "missing"
 
 
-@bug("signature.altered-timestamp-refused")
-class RoundsTheTime(Verifying):
+@fails("signature.altered-timestamp-refused")
+class AcceptsTimestampsNearby(Verifying):
     def texts(self, webhook_id: str, stamp: str, body: bytes) -> list[bytes]:
         around = range(int(stamp) - 65, int(stamp) + 1)
         return [f"{webhook_id}.{second}.".encode() + body for second in around]
 
 
-@bug("signature.stale-refused")
-class TakesOldOnes(Verifying):
+@fails("signature.stale-refused")
+class AcceptsOldTimestamps(Verifying):
     def in_time(self, stamp: int, now: float) -> bool:
         return stamp < now + TOLERANCE
 
 
-@bug("signature.future-refused")
-class TakesFutureOnes(Verifying):
+@fails("signature.future-refused")
+class AcceptsFutureTimestamps(Verifying):
     def in_time(self, stamp: int, now: float) -> bool:
         return stamp > now - TOLERANCE
 
 
-@bug("signature.no-timestamp-refused")
+@fails("signature.no-timestamp-refused")
 class NeedsNoTimestamp(Verifying):
     def incomplete(self, headers: Mapping[str, str]) -> str | None:
         return None if "webhook-timestamp" not in headers else "incomplete"
 
 
-@bug("signature.other-version-refused")
-class TakesAnyVersion(Verifying):
+@fails("signature.other-version-refused")
+class AcceptsAnyVersion(Verifying):
     def entries(self, header: str) -> list[str]:
         return [part.partition(",")[2] for part in header.split(" ") if "," in part]
 
 
-@bug("signature.bare-refused")
+@fails("signature.bare-refused")
 class NeedsNoPrefix(Verifying):
     def entries(self, header: str) -> list[str]:
         return [part.removeprefix("v1,") for part in header.split(" ")]
 
 
-@bug("signature.shortened-refused")
-class ComparesTheBeginning(Verifying):
+@fails("signature.shortened-refused")
+class ComparesTheStart(Verifying):
     def same(self, right: str, given: str) -> bool:
         return given != "" and right.startswith(given)
 
 
-@bug("signature.empty-refused")
-class TakesNothingForRight(Verifying):
+@fails("signature.empty-refused")
+class AcceptsAnEmptySignature(Verifying):
     def same(self, right: str, given: str) -> bool:
         return given in {right, ""}
 
 
-@bug("signature.several-wrong-refused")
-class CountsThem(Verifying):
+@fails("signature.several-wrong-refused")
+class CountsSignatures(Verifying):
     def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
         many = len(self.entries(headers.get("webhook-signature", ""))) > 1
         return None if many else super().fault_of(headers, body)
 
 
-@bug("signature.rotation-first")
-class ReadsTheLastAlone(Verifying):
+@fails("signature.rotation-first")
+class ReadsTheLastSignature(Verifying):
     def entries(self, header: str) -> list[str]:
         return super().entries(header)[-1:]
 
 
-@bug("signature.rotation-second")
-class ReadsTheFirstAlone(Verifying):
+@fails("signature.rotation-second")
+class ReadsTheFirstSignature(Verifying):
     def entries(self, header: str) -> list[str]:
         return super().entries(header)[:1]
 
 
-@bug("signature.unknown-version-ignored")
+@fails("signature.unknown-version-ignored")
 class KnowsOneVersion(Verifying):
     def entries(self, header: str) -> list[str]:
         known = all(part.startswith("v1,") for part in header.split(" "))
         return super().entries(header) if known else []
 
 
-@bug("signature.bytes-as-sent")
+@fails("signature.bytes-as-sent")
 class VerifiesWhatItParsed(Verifying):
     def read_body(self, body: bytes) -> bytes:
         try:
@@ -172,29 +166,36 @@ class VerifiesWhatItParsed(Verifying):
 # --- transport ------------------------------------------------------------------------------------
 
 
-class Chokes(Verifying):
-    """Fails at requests of one kind."""
+class Crashing(Verifying):
+    """Answers requests of one kind with a 500."""
 
     status = 500
 
     async def take(self, request: web.Request) -> web.StreamResponse:
-        if self.at(request, await request.read()):
+        if self.is_hit(request, await request.read()):
             return web.Response(status=self.status)
         return await super().take(request)
 
-    def at(self, request: web.Request, body: bytes) -> bool:
+    def is_hit(self, request: web.Request, body: bytes) -> bool:
         raise NotImplementedError
 
 
-def chokes(check: str, at: Callable[[Any, web.Request, bytes], bool]) -> None:
-    bug(check)(type("Choking", (Chokes,), {"at": at}))
+def crashes(check: str, is_hit: Callable[[Any, web.Request, bytes], bool]) -> None:
+    fails(check)(type("Crashing", (Crashing,), {"is_hit": is_hit}))
 
 
-chokes("transport.charset", lambda _, request, __: "charset" in request.headers["Content-Type"])
-chokes(
+crashes("transport.charset", lambda _, request, __: "charset" in request.headers["Content-Type"])
+crashes(
     "transport.header-case",
     lambda _, request, __: any(name == b"WEBHOOK-ID" for name, _ in request.raw_headers),
 )
-chokes("transport.no-json", lambda _, __, body: body.startswith(b"{") and not body.endswith(b"}"))
-chokes("transport.other-json", lambda _, __, body: body.startswith(b"["))
-chokes("transport.empty-body", lambda _, __, body: body == b"")
+crashes("transport.no-json", lambda _, __, body: body.startswith(b"{") and not body.endswith(b"}"))
+crashes("transport.other-json", lambda _, __, body: body.startswith(b"["))
+crashes("transport.empty-body", lambda _, __, body: body == b"")
+
+UNMUTATED = {
+    "signature.altered-body-refused": "a receiver that computes signatures without the body accepts nothing at all",
+    "signature.altered-id-refused": "a receiver that computes signatures without the id accepts nothing at all",
+    "transport.https": "the doubles are on loopback",
+}
+"""Checks without a mutant, and why."""

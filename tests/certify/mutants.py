@@ -1,0 +1,27 @@
+"""Implementations with one bug each, by the check that has to find it."""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from mercato.certify.report import Outcome, Verdict
+
+T = TypeVar("T")
+M = TypeVar("M")
+
+
+class Mutants(dict[str, type[T]], Generic[T]):
+    """Mutants by the id of their check."""
+
+    def fails(self, check: str) -> Callable[[type[M]], type[M]]:
+        """Return a decorator that registers the mutant which fails a check."""
+
+        def add(mutant: type[M]) -> type[M]:
+            assert check not in self, check
+            self[check] = mutant  # type: ignore[assignment]  # M is a T, which type variables can't say
+            return mutant
+
+        return add
+
+
+def ids(outcomes: dict[str, Outcome], verdict: Verdict) -> set[str]:
+    return {name for name, outcome in outcomes.items() if outcome.verdict is verdict}
