@@ -79,7 +79,7 @@ def test_what_fails_is_told_with_what_was_sent_and_what_to_do(capsys: pytest.Cap
     for words in (
         "merchant.place.repeat-one-order",
         "It became 2 orders: A-",
-        "-> Keep the webhook-id",
+        "-> Store the webhook-id",
         "sent      POST http://127.0.0.1",
         "received  200",
         "decisions 8, 9",
