@@ -1,7 +1,7 @@
-"""Doubles of both sides, to test one without the other.
+"""Doubles of both partners, to test one side without the other.
 
 async with MerchantDouble(secret="whsec_…", behaviour=["place decline:ITEM_UNAVAILABLE"]) as merchant:
-    ...  # merchant.webhook_url is what a service calls
+    ...  # merchant.webhook_url is what the service calls
 
 with MerchantDouble(secret="whsec_…") as merchant:  # without asyncio: it runs in a thread of its own
     ...

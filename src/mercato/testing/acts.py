@@ -1,4 +1,4 @@
-"""What a double does instead of what it should, and when: a small language of one line for each act.
+"""The script of a double: what it does instead of the right thing, and when, in lines of one act each.
 
 `decline:ITEM_UNAVAILABLE` once, `500 x3` three times, `slow:2 always` from then on, `drop 20%` by chance.
 """
@@ -35,13 +35,13 @@ MERCHANT: Final[Mapping[str, tuple[str, ...]]] = {
     "catalog": _ANSWERED,
     "cook": (ACCEPT, SLOW, CANCEL, LEAVE),
 }
-"""What a merchant is asked to do, and what it can do then."""
+"""A merchant's operations, and the acts of each."""
 
 STOREFRONT: Final[Mapping[str, tuple[str, ...]]] = {
     "event": _ANSWERED,
     "order": (ACCEPT, SLOW, REPEAT, WRONG, UNVALIDATED, DECLINED, DROP),
 }
-"""The same of a storefront."""
+"""A storefront's operations, and the acts of each."""
 
 _WRITTEN: Final = re.compile(
     r"(?P<name>[a-z][a-z-]*|\d{3})(?::(?P<argument>.*?))?(?:\s+(?:(?P<always>always)|x(?P<times>\d{1,5})"
@@ -82,12 +82,12 @@ _FORMS: Final[Mapping[str, _Form]] = {
 
 
 class ActError(ValueError):
-    """The line is no act of that operation; the message says what would be."""
+    """The line isn't an act of that operation; the message says what would be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What is done once, by its name, with what stood behind the colon."""
+    """What to do once: a name, and the argument after its colon."""
 
     name: str = ACCEPT
     argument: str = ""
@@ -97,12 +97,12 @@ class Act:
 
     @property
     def seconds(self) -> float:
-        """Return how long a slow act takes."""
+        """Return the delay of a slow act."""
         return float(self.argument) if self.name == SLOW else 0.0
 
     @property
     def count(self) -> int:
-        """Return the number behind the colon: bytes before a drop, or how often an order is late."""
+        """Return the number in the argument: bytes before a drop, or how often an order is late."""
         return int(self.argument or (1 if self.name == LATE else 0))
 
 
@@ -111,7 +111,7 @@ HONEST: Final = Act()
 
 @dataclass(slots=True)
 class _Plan:
-    """What is still to be done at one operation: first the queue, then by chance, then always."""
+    """The acts of one operation: first the queue, then by chance, then always."""
 
     queue: deque[Act] = field(default_factory=deque)
     chances: list[tuple[int, Act]] = field(default_factory=list)
@@ -121,16 +121,16 @@ class _Plan:
 
 @dataclass(slots=True)
 class Script:
-    """Acts for each operation. The same seed draws the same lots, call by call."""
+    """Acts by operation. The same seed draws the same acts, call by call."""
 
     operations: Mapping[str, tuple[str, ...]]
     seed: int = 0
     codes: set[str] = field(default_factory=set)
-    """The codes that something is declined with."""
+    """The codes of all `decline` acts."""
     _plans: dict[str, _Plan] = field(default_factory=dict)
 
     def read(self, lines: Iterable[str]) -> Self:
-        """Take lines of an operation and an act; empty ones and those behind a # say nothing. Raises ActError."""
+        """Add lines of an operation and an act each; empty lines and comments (#) are skipped. Raises ActError."""
         for line in lines:
             text = line.partition("#")[0].strip()
             if text:
@@ -139,7 +139,7 @@ class Script:
         return self
 
     def on(self, operation: str, act: str) -> Self:
-        """Do that when the operation comes; acts of one operation are done in their order. Raises ActError."""
+        """Add an act for an operation; its acts are done in their order. Raises ActError."""
         known = self.operations.get(operation)
         if known is None:
             raise ActError(
@@ -161,18 +161,18 @@ class Script:
         return self
 
     def clear(self, operation: str) -> None:
-        """Do again what is right when the operation comes."""
+        """Remove all acts of an operation."""
         self._plans.pop(operation, None)
 
     def next(self, operation: str) -> Act:
-        """Return what to do this time."""
+        """Return the act for this call."""
         plan = self._plans.get(operation)
         if plan is None:
             return HONEST
         plan.calls += 1
         if plan.queue:
             return plan.queue.popleft()
-        # A lot for each call and not a series of draws: what other operations do in between changes nothing.
+        # Each call has a generator of its own, so calls of other operations don't change its draw.
         lot = random.Random(f"{self.seed}/{operation}/{plan.calls}").uniform(0, 100)  # noqa: S311  # no secret
         for percent, act in plan.chances:
             lot -= percent

@@ -1,4 +1,4 @@
-"""Half of a storefront's double: finds stores, reads catalogs, chooses for its customers, has carts priced."""
+"""The buying half of a storefront's double, up to the order: stores, catalogs, choices, carts."""
 
 import asyncio
 from collections.abc import Iterable
@@ -19,16 +19,16 @@ SURFACE: Final = "/v1/marketfront"
 PAGE: Final = 100
 
 MOST_ATTEMPTS: Final = 5
-"""Times that something is asked for, and an order is sent with its key."""
+"""Attempts at a request, and at placing an order with one key."""
 
 MOST_WAIT: Final = 10.0
-"""Seconds between two attempts at most."""
+"""The longest wait between two attempts, in seconds."""
 
 
 class Browsing(Events):
-    """A storefront up to its orders. `api` and `key` are those of the service; without them it only listens.
+    """A storefront up to its orders. `api` and `key` are the service's; without them it only listens.
 
-    `pace` multiplies what is waited between attempts.
+    `pace` multiplies the waits between attempts.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Browsing(Events):
         self.purchases: list[Purchase] = []
         self.catalogs: dict[str, tuple[str, Any]] = {}
         self.unreachable: set[str] = set()
-        """Ids of stores that did not answer: customers buy elsewhere."""
+        """Ids of stores that don't answer: customers buy elsewhere."""
         self._service = (api, key)
         self._pace = pace
         self._session: aiohttp.ClientSession | None = None
@@ -58,14 +58,14 @@ class Browsing(Events):
         self._service = (api, key)
 
     async def start(self) -> None:
-        """Begin to listen, and be ready to call."""
+        """Start to listen and to call."""
         await super().start()
         self._session = await self._open.enter_async_context(aiohttp.ClientSession())
 
-    # --- the steps up to an order: each may be replaced ---
+    # --- the steps up to an order; each may be overridden ---
 
     async def discover(self, **asked: Any) -> list[Any]:
-        """Return all stores that the service finds for what is asked. Raises ServiceError."""
+        """Return all stores that the service finds. Raises ServiceError."""
         stores: list[Any] = []
         while True:
             body = {"limit": PAGE, "offset": len(stores)} | asked
@@ -81,7 +81,7 @@ class Browsing(Events):
         return reply.expect(HTTPStatus.OK, "The store cannot be read")
 
     async def read_catalog(self, set_id: str) -> Any:
-        """Return a CatalogSet; one that is known is asked for by its ETag. Raises ServiceError."""
+        """Return a CatalogSet; a known one is requested by its ETag. Raises ServiceError."""
         tag, known = self.catalogs.get(set_id, ("", None))
         headers = {"If-None-Match": tag} if tag else {}
         reply = await self.patiently("catalog", "GET", f"{SURFACE}/catalog-sets/{set_id}", **headers)
@@ -92,7 +92,7 @@ class Browsing(Events):
         return catalog
 
     def choose_store(self, stores: list[Any], number: int) -> Any:
-        """Return where a customer buys: an open store that answers. Raises ServiceError when there is none."""
+        """Return the store where a customer buys: open, and answering. Raises ServiceError if there is none."""
         open_now = sorted((one for one in stores if one["isOpen"]), key=lambda one: str(one["name"]))
         if not open_now:
             raise ServiceError(f"None of the {len(stores)} stores that were found is open.")
@@ -102,7 +102,7 @@ class Browsing(Events):
         return shopper.lots(self.seed, number, "store").choice(answering)
 
     def choose_lines(self, store: Any, catalog: Any, number: int) -> list[Any]:
-        """Return what a customer wants of the catalog."""
+        """Return the lines that a customer wants."""
         return shopper.wanted(catalog, self.seed, number, sold_out=store["unavailableItemIds"])
 
     async def fill_cart(self, store: Any, lines: list[Any]) -> Any:
@@ -127,7 +127,7 @@ class Browsing(Events):
         }
 
     def handover(self, store: Any, _number: int) -> dict[str, Any]:
-        """Return how the order is handed over: fetched where that can be."""
+        """Return the fulfillment: pickup where the store has it."""
         if "PICKUP" in store["fulfillmentTypes"]:
             return {"mode": "PICKUP", "scheduleType": "ASAP"}
         address = {"address1": "1 Main Street", "city": "Springfield", "postalCode": "12345"}
@@ -141,11 +141,11 @@ class Browsing(Events):
     # --- calls ---
 
     def should_retry(self, reply: Answer) -> bool:
-        """Tell whether the same request may have another answer later."""
+        """Tell whether the same request may succeed later."""
         return reply.is_retryable or reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
     def wait_seconds(self, reply: Answer | None, attempt: int) -> float:
-        """Return how long to wait before the next attempt: what the service says, else longer each time."""
+        """Return the wait before the next attempt: what the service says, else longer each time."""
         said = (
             None if reply is None else reply.problem().get("retryAfter") or reply.headers.get("Retry-After")
         )
@@ -154,7 +154,7 @@ class Browsing(Events):
     async def patiently(
         self, operation: str, method: str, path: str, body: Any = None, **headers: str
     ) -> Answer:
-        """Call the service, and again if that may help, for requests that change nothing. Raises NoAnswerError."""
+        """Call the service, with retries; for requests that change nothing. Raises NoAnswerError."""
         reply = await self.ask(operation, method, path, body, **headers)
         for attempt in range(1, MOST_ATTEMPTS):
             if not self.should_retry(reply):
@@ -164,7 +164,7 @@ class Browsing(Events):
         return reply
 
     async def ask(self, operation: str, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """Call the service, and write down what was asked and answered. Raises NoAnswerError."""
+        """Call the service and record the call. Raises NoAnswerError."""
         assert self._session is not None, "only while it runs"
         caller = Caller(*self._service, self._session)
         reply = await caller.call(method, path, body, headers=headers)

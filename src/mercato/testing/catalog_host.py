@@ -1,4 +1,4 @@
-"""Half of a merchant's double: hosts CatalogSets with ETags, and knows what carts cost by them."""
+"""The hosting half of a merchant's double: CatalogSets with ETags, and what carts cost by them."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from mercato.testing.double import Double, Reply
 from mercato.testing.prices import Menu
 
 CATALOG: Final = "/catalog.json"
-"""Where the first document is, unless it is put elsewhere."""
+"""The default path of the catalog."""
 
 
 class _Document(NamedTuple):
@@ -23,7 +23,7 @@ class _Document(NamedTuple):
 
 
 class CatalogHost(Double):
-    """A host of catalogs. `fetched` counts the answers with a document, `unchanged` those of them that were 304."""
+    """Hosts catalogs. `fetched` counts the requests for a document, `unchanged` those answered with 304."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -33,7 +33,7 @@ class CatalogHost(Double):
         self._menu: Menu | None = None
 
     def host(self, path: str, document: Any) -> str:
-        """Host a document as JSON, bytes as they are, in place of what the path had before; return its URL."""
+        """Host a document as JSON (bytes as they are), replacing the path's earlier one; return its URL."""
         is_raw = isinstance(document, bytes)
         body = document if is_raw else json.dumps(document, ensure_ascii=False).encode()
         etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
@@ -51,13 +51,13 @@ class CatalogHost(Double):
         return self._menu.sub_total(order["cart"]["lineItems"]) if self._menu.items else None
 
     async def serve_document(self, request: web.Request) -> web.StreamResponse:
-        """Answer a GET: the document, 304 to who has it, 404."""
+        """Answer a GET: the document, 304 or 404."""
         act = self.behaviour.next("catalog")
         reply = self.failure(act) or self.answer_document(request.path, request.headers)
         return await self.send(request, reply, act, operation="catalog")
 
     def answer_document(self, path: str, headers: Mapping[str, str]) -> Reply:
-        """Return the answer to who fetches a document."""
+        """Return the answer to a GET of a document."""
         document = self._documents.get(path)
         if document is None:
             return Reply(HTTPStatus.NOT_FOUND)
@@ -69,7 +69,7 @@ class CatalogHost(Double):
         return Reply(HTTPStatus.OK, document.body, tagged)
 
     def has_it(self, headers: Mapping[str, str], etag: str) -> bool:
-        """Tell whether If-None-Match names the document that the client has already."""
+        """Tell whether If-None-Match has the ETag."""
         named = {tag.strip().removeprefix("W/") for tag in headers.get("If-None-Match", "").split(",")}
         return not named.isdisjoint({etag, "*"})
 

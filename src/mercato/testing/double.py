@@ -1,6 +1,6 @@
-"""What a merchant's and a storefront's double share: a web server on loopback that reads, judges, answers, notes.
+"""What both doubles share: a web server on loopback that verifies webhooks, answers them, and keeps a journal.
 
-Runs in the loop that is there (`async with`) or in a thread of its own (`with`).
+It runs in the current event loop (`async with`) or in a thread of its own (`with`).
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from mercato.testing.server import HOST, MOST_BODY, listening
 T = TypeVar("T")
 
 BROKEN: Final = b'{"isValid": true, "accepted": true, "amounts": {"taxes": '
-"""A body that is no JSON: it ends too early."""
+"""A body that ends before its JSON does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer that is still to be sent. `value` goes out as JSON, None as an empty body."""
+    """An answer. `value` is sent as JSON, bytes as they are, None as an empty body."""
 
     status: int
     value: Any = None
@@ -38,10 +38,10 @@ class Reply:
 
 
 class Double(ABC):
-    """One side, running. What it does is in small methods: a subclass with one of them replaced has one bug."""
+    """A simulated partner. Each step is a small method: a subclass that overrides one of them has one bug."""
 
     operations: ClassVar[Mapping[str, tuple[str, ...]]]
-    """What it can be asked to do, and what a script may have it do then."""
+    """The operations, and the acts that a script may name at each."""
 
     title: ClassVar[str]
 
@@ -70,86 +70,86 @@ class Double(ABC):
 
     @property
     def seen(self) -> list[Seen]:
-        """Return the newest calls, the oldest of them first."""
+        """Return the newest calls, oldest first."""
         return self.journal.of()
 
     @property
     def asked(self) -> tuple[str, int]:
-        """Return the host and the port it was told to listen on; `url` says which it has."""
+        """Return the host and port that were asked for; `url` has the actual ones."""
         return self._address
 
     def trust(self, *secrets: str) -> None:
-        """Believe webhooks that are signed with any of these secrets, and no others."""
+        """Accept webhooks that are signed with one of these secrets, and no others."""
         self.inbox.trust(*secrets)
 
     async def heard(self, operation: str | None = None, *, count: int = 1) -> list[Seen]:
-        """Wait until so many calls came, and return them. Raises TimeoutError."""
+        """Wait for that many calls and return them. Raises TimeoutError."""
         return await self.journal.heard(operation, count=count)
 
     def wait(self, operation: str | None = None, *, count: int = 1) -> list[Seen]:
-        """Do the same in a program without asyncio. Raises TimeoutError."""
+        """Do the same without asyncio. Raises TimeoutError."""
         return self.journal.wait(operation, count=count)
 
-    # --- the steps of taking a webhook: each may be replaced ---
+    # --- the steps of handling a webhook; each may be overridden ---
 
     def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
-        """Return why a webhook is not to be believed, None when it is. Header names are lower-case."""
+        """Return why a webhook is rejected, None if it is genuine. Header names are lower-case."""
         return self.token_fault(headers) or self.inbox.fault_of(headers, body)
 
     def token_fault(self, headers: Mapping[str, str]) -> str | None:
-        """Return what is wrong with the bearer token, if one is expected."""
+        """Return what is wrong with the bearer token, None if nothing is or none is expected."""
         given = headers.get("authorization", "").encode()
         if self._token is None or hmac.compare_digest(given, f"Bearer {self._token}".encode()):
             return None
         return "the bearer token is not the one that we gave"
 
-    def draw(self, operation: str, webhook: Received) -> Act:  # noqa: ARG002  # for those who replace it
-        """Return what to do instead of what is right, by the script."""
+    def draw(self, operation: str, webhook: Received) -> Act:  # noqa: ARG002  # for overrides
+        """Return the act that the script has for this webhook."""
         return self.behaviour.next(operation)
 
     @abstractmethod
     def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
-        """Return the answer to a webhook that was believed."""
+        """Return the answer to a genuine webhook."""
 
-    def noted(self, operation: str, webhook: Received) -> None:  # noqa: B027  # most have no use for it
-        """Hear of every webhook, once it is answered."""
+    def noted(self, operation: str, webhook: Received) -> None:  # noqa: B027  # a hook
+        """Called with every webhook once its answer is decided."""
 
     def refuse(self, webhook: Received) -> Reply:
-        """Return the answer to a webhook that was not believed."""
+        """Return the answer to a webhook that isn't genuine."""
         return Reply(HTTPStatus.UNAUTHORIZED, {"detail": webhook.fault})
 
     def misread(self, error: Exception) -> Reply:
-        """Return the answer to a webhook that was believed and cannot be read."""
+        """Return the answer to a genuine webhook whose body can't be read."""
         detail = f"What is this? {type(error).__name__}: {error}"
         return Reply(HTTPStatus.BAD_REQUEST, {"detail": detail})
 
     @abstractmethod
     def addresses(self) -> list[tuple[str, str]]:
-        """Return where it can be reached, by the name that registrations have for it."""
+        """Return its URLs, each with its name in a registration."""
 
     @abstractmethod
     def facts(self) -> list[tuple[str, int]]:
-        """Return how much of what it has, by name."""
+        """Return counts for the page, by name."""
 
     # --- the server ---
 
     @abstractmethod
     def routes(self, app: web.Application) -> None:
-        """Add what is answered here."""
+        """Add the routes."""
 
     async def start(self) -> None:
-        """Begin to listen."""
+        """Start to listen. Raises OSError if the address isn't free."""
         app = web.Application(client_max_size=MOST_BODY)
         self.routes(app)
         host, port = self._address
         self.url = await self._open.enter_async_context(listening(app, host=host, port=port))
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         await self._open.aclose()
 
     async def take(self, request: web.Request) -> web.StreamResponse:
-        """Answer a webhook: read it, judge it, do what is asked or what the script says, and write it down."""
+        """Handle a webhook: verify it, do what it asks or what the script says, record it, answer it."""
         operation = request.match_info.get("operation", "event")
         webhook = await self.inbox.read(request, judge=self.fault_of)
         act = acts.HONEST
@@ -175,7 +175,7 @@ class Double(ABC):
         body: bytes = b"",
         verdict: str | None = None,
     ) -> web.StreamResponse:
-        """Write the call and its answer down, then send the answer as the act wants it."""
+        """Record the call and its answer, then send the answer as the act says."""
         silent = act.name == acts.DROP and not act.argument
         self.journal.add(
             Seen(
@@ -225,13 +225,13 @@ class Double(ABC):
             self._thread.end()
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do in the double's own thread what a method with `async` in front does; for `with`, not `async with`."""
+        """Run a coroutine in the double's own thread; for `with`, not `async with`."""
         assert self._thread is not None, "only within `with`"
         return self._thread.do(work)
 
 
 class _Thread:
-    """A thread with a loop."""
+    """A thread that runs an event loop."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -266,7 +266,7 @@ def _response(reply: Reply) -> web.Response:
 
 
 async def _dropped(request: web.Request, whole: web.Response, *, after: int | None) -> web.StreamResponse:
-    """Send so many bytes of the body and close the connection; None: not even a status."""
+    """Close the connection after that many bytes of the body; None sends not even a status."""
     if request.transport is None:
         return whole
     if after is None:

@@ -1,4 +1,4 @@
-"""Half of a storefront's double: it receives the signed events of its orders and puts them in their order."""
+"""The receiving half of a storefront's double: signed order events, in the order of their sequence."""
 
 from http import HTTPStatus
 from typing import Any, ClassVar, Final
@@ -12,11 +12,11 @@ from mercato.testing.inbox import Received
 from mercato.testing.page import add_pages
 
 MOST_EVENTS: Final = 10_000
-"""Events that there is room for; more are refused with 503, and so sent again later."""
+"""The most events that are kept; more are answered with 503, so they are sent again."""
 
 
 class Events(Double):
-    """A receiver. `events` holds them by order, then by sequence: a late one takes its place among the others."""
+    """Receives events. `events` has them by order id and sequence, however late one arrives."""
 
     operations: ClassVar = acts.STOREFRONT
 
@@ -29,28 +29,28 @@ class Events(Double):
 
     @property
     def event_url(self) -> str:
-        """Return the URL to register as event URL."""
+        """Return the URL to register as the event URL."""
         return f"{self.url}/events"
 
     async def event(self, order_id: str, sequence: int) -> Any:
-        """Wait for an order's event of that number and return it."""
+        """Wait for an order's event with that sequence and return it."""
         await self.journal.until(lambda: sequence in self.events.get(order_id, {}))
         return self.events[order_id][sequence].json()
 
     def newest(self, order_id: str) -> Any:
-        """Return the order as the newest of its events has it."""
+        """Return the order as its newest event has it."""
         events = self.events[order_id]
         return events[max(events)].json()["data"]["order"]
 
     def complete(self, order_id: str) -> bool:
-        """Tell whether the order's events count from 1 without a gap."""
+        """Tell whether the sequences of the order's events have no gap."""
         events = self.events[order_id]
         return sorted(events) == list(range(1, len(events) + 1))
 
-    # --- the steps of taking an event: each may be replaced ---
+    # --- the steps of handling an event; each may be overridden ---
 
     def answer(self, operation: str, webhook: Received, act: Act) -> Reply:  # noqa: ARG002  # there is one operation
-        """Return the answer to an event that was believed: 204, also for one that came before."""
+        """Return the answer to a genuine event: 204, for a repeat, too."""
         if not self.is_new(webhook):
             self.repeats += 1
         elif len(self._ids) >= MOST_EVENTS:
@@ -60,11 +60,11 @@ class Events(Double):
         return Reply(HTTPStatus.NO_CONTENT)
 
     def is_new(self, webhook: Received) -> bool:
-        """Tell whether an event comes for the first time."""
+        """Tell whether the event wasn't handled before."""
         return webhook.webhook_id not in self._ids
 
     def keep(self, webhook: Received) -> None:
-        """Put an event in its place."""
+        """Keep an event by its order and sequence."""
         data = webhook.json()["data"]
         self._ids.add(webhook.webhook_id)
         events = self.events.setdefault(data["orderId"], {})
@@ -72,11 +72,11 @@ class Events(Double):
         events[data["sequence"]] = webhook
 
     def addresses(self) -> list[tuple[str, str]]:
-        """Return what to register."""
+        """Return the URLs to register."""
         return [("event URL", self.event_url), ("an order", f"{self.url}/orders/{{orderId}}")]
 
     def facts(self) -> list[tuple[str, int]]:
-        """Return how much of what it has."""
+        """Return counts for the page."""
         return [
             ("orders heard of", len(self.events)),
             ("events", len(self._ids)),
@@ -89,7 +89,7 @@ class Events(Double):
         app.router.add_post("/events", self.take)
 
     async def show_order(self, request: web.Request) -> web.Response:
-        """Answer with an order as the newest of its events has it, 404 before the first."""
+        """Answer with an order as its newest event has it; 404 before the first event."""
         order_id = request.match_info["order_id"]
         known = order_id in self.events
         return web.json_response(self.newest(order_id)) if known else web.Response(status=404)

@@ -1,4 +1,4 @@
-"""What every receiver of webhooks has to do first: read the bytes as they came, and see who signed them."""
+"""The first step of every receiver of webhooks: read the raw bytes and verify who signed them."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -9,12 +9,12 @@ from aiohttp import web
 from standardwebhooks import Webhook, WebhookVerificationError
 
 Judge = Callable[[Mapping[str, str], bytes], str | None]
-"""Return why a webhook with these headers (lower-case) and this body is not to be believed, or None."""
+"""Returns why a webhook with these headers (lower-case) and body is rejected, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A webhook as it arrived; header names are lower-case. `fault` is why it was not believed, or None."""
+    """A webhook as it arrived; header names are lower-case. `fault` is why it was rejected, or None."""
 
     path: str
     headers: Mapping[str, str] = field(repr=False)
@@ -23,7 +23,7 @@ class Received:
 
     @property
     def webhook_id(self) -> str:
-        """Return the id that a repeat of it has too."""
+        """Return the id, which a repeat has too."""
         return self.headers.get("webhook-id", "")
 
     def json(self) -> Any:
@@ -33,18 +33,18 @@ class Received:
 
 @dataclass(slots=True)
 class Inbox:
-    """Reads webhooks, and counts those that came and those that were believed."""
+    """Reads webhooks, and counts all of them and those that were genuine."""
 
     came: int = 0
     believed: int = 0
     _secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def trust(self, *secrets: str) -> None:
-        """Believe webhooks that are signed with any of these secrets, and no others."""
+        """Accept webhooks that are signed with one of these secrets, and no others."""
         self._secrets = secrets
 
     def fault_of(self, headers: Mapping[str, str], body: bytes) -> str | None:
-        """Return why a webhook is not to be believed, None when one of the secrets signed it."""
+        """Return why a webhook is rejected, None if one of the secrets signed it."""
         fault = "no signing secret is known"
         for secret in self._secrets:
             try:
@@ -56,7 +56,7 @@ class Inbox:
         return fault
 
     async def read(self, request: web.Request, *, judge: Judge | None = None) -> Received:
-        """Return the webhook of a request, judged by `fault_of` or by another."""
+        """Return the webhook of a request, verified by `fault_of` or by `judge`."""
         headers = {name.lower(): value for name, value in request.headers.items()}
         body = await request.read()
         received = Received(request.path, headers, body, (judge or self.fault_of)(headers, body))

@@ -1,4 +1,4 @@
-"""What a double has seen: every call with what was thought of it and what was answered, without the secrets."""
+"""The journal of a double: every call with its verdict and its answer, without secrets."""
 
 import asyncio
 import json
@@ -16,13 +16,13 @@ from mercato.testing.caller import Answer
 from mercato.wire import Wire
 
 MOST_KEPT: Final = 1000
-"""Calls that are kept; the oldest go first."""
+"""Calls that are kept; the oldest are dropped."""
 
 MOST_BODY: Final = 64 * 1024
 """Characters of a body that are kept."""
 
 PATIENCE: Final = 30.0
-"""Seconds that are waited for a call."""
+"""Seconds to wait for a call."""
 
 HIDDEN: Final = "[hidden]"
 VALID: Final = "valid"
@@ -32,11 +32,11 @@ _SECRET_HEADERS: Final = frozenset(
 )
 _SCHEME: Final = re.compile(r"[A-Za-z]+(?= )")
 _PLAIN: Final = frozenset({"type", "processorType"})
-"""Members of a payment that are no secret."""
+"""Members of a payment that aren't secret."""
 
 
 class Seen(Wire, kw_only=True):
-    """A call and its answer. `verdict` is `valid`, or why the signature was not believed, or null without one."""
+    """A call and its answer. `verdict` is `valid`, or why the webhook was rejected, or null if it isn't one."""
 
     number: int = 0
     at: str = ""
@@ -48,14 +48,14 @@ class Seen(Wire, kw_only=True):
     verdict: str | None = None
     act: str = "accept"
     status: int
-    """What it was answered with; 0 when the connection was closed without an answer."""
+    """The answer's status; 0 if the connection was closed without an answer."""
     answer: Any = None
     ours: bool = False
-    """Whether the double made the call, not received it."""
+    """Whether the double sent the call."""
 
     @property
     def believed(self) -> bool:
-        """Tell whether the signature was good."""
+        """Tell whether the webhook was genuine."""
         return self.verdict == VALID
 
     def json(self) -> Any:
@@ -64,7 +64,7 @@ class Seen(Wire, kw_only=True):
 
 
 class Journal:
-    """The newest calls, in their order. May be read and waited for from any thread."""
+    """The newest calls, in order. Any thread may read it and wait on it."""
 
     def __init__(self) -> None:
         self._kept: deque[Seen] = deque(maxlen=MOST_KEPT)
@@ -73,7 +73,7 @@ class Journal:
         self.count = 0
 
     def add(self, call: Seen) -> Seen:
-        """Write a call down, numbered and without its secrets; return it as it was written down."""
+        """Record a call, numbered and without its secrets, and return it."""
         with self._news:
             self.count += 1
             seen = replace(
@@ -93,7 +93,7 @@ class Journal:
     def sent(
         self, operation: str, method: str, path: str, *, headers: Mapping[str, str], body: Any, answer: Answer
     ) -> Seen:
-        """Write a call of our own down, with what it was answered; the key was never in these headers."""
+        """Record a call that the double sent; the key isn't in these headers."""
         try:
             value = answer.json()
         except ValueError:
@@ -112,11 +112,11 @@ class Journal:
         )
 
     def tell(self, reader: Callable[[Seen], object]) -> None:
-        """Call the reader with everything that is seen from now on, where it is seen."""
+        """Call the reader with every later call, in the thread that records it."""
         self._readers.append(reader)
 
     def of(self, operation: str | None = None, *, after: int = 0) -> list[Seen]:
-        """Return what was seen since that number, of one operation or of all, the oldest first."""
+        """Return the calls after that number, of one operation or of all, oldest first."""
         with self._news:
             return [
                 one
@@ -125,7 +125,7 @@ class Journal:
             ]
 
     def wait(self, operation: str | None = None, *, count: int = 1, seconds: float = PATIENCE) -> list[Seen]:
-        """Wait until so many were seen and return them, in a program without asyncio. Raises TimeoutError."""
+        """Wait for that many calls and return them, without asyncio. Raises TimeoutError."""
         with self._news:
             enough = self._news.wait_for(lambda: self._number_of(operation) >= count, seconds)
         if not enough:
@@ -135,7 +135,7 @@ class Journal:
     async def heard(
         self, operation: str | None = None, *, count: int = 1, seconds: float = PATIENCE
     ) -> list[Seen]:
-        """Wait until so many were seen and return them. Raises TimeoutError."""
+        """Wait for that many calls and return them. Raises TimeoutError."""
         try:
             async with asyncio.timeout(seconds):
                 await self.until(lambda: self._number_of(operation) >= count)
@@ -144,7 +144,7 @@ class Journal:
         return self.of(operation)
 
     async def until(self, done: Callable[[], bool]) -> None:
-        """Wait until that is so; it is checked again whenever something was seen."""
+        """Wait for a condition; it is checked again after every call."""
         loop, event = asyncio.get_running_loop(), asyncio.Event()
 
         def wake(_seen: Seen) -> None:
@@ -166,12 +166,12 @@ class Journal:
 
 
 def line_of(seen: Seen) -> str:
-    """Return it as one line of JSON."""
+    """Return a call as one line of JSON."""
     return msgspec.json.encode(seen).decode()
 
 
 def hidden_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers, of what opens doors the scheme alone."""
+    """Return the headers, of credentials only the scheme."""
     return {
         name: _without_credentials(text) if name.lower() in _SECRET_HEADERS else text
         for name, text in headers.items()
@@ -179,7 +179,7 @@ def hidden_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def hidden_body(text: str) -> str:
-    """Return a body's text. One with a payment is written anew, with what the payment says blotted out."""
+    """Return a body's text with the values of a payment hidden."""
     if "payment" not in text:
         return text
     try:

@@ -1,4 +1,4 @@
-"""A merchant's double: hosts CatalogSets, says what orders cost, takes each order once, receives signed events.
+"""A merchant's double: hosts CatalogSets, prices orders, accepts each order once, receives signed events.
 
 It does what a merchant's system has to do and no more, so it can be read as an example.
 """
@@ -30,7 +30,7 @@ DECLINED_CARD: Final = "tok_sandbox_declined"
 FIRST_NUMBER: Final = 1001
 
 MOST_ORDERS: Final = 10_000
-"""Orders that the book has room for, and ids of events; more are refused with 503, and so sent again later."""
+"""The most orders, and the most events, that are kept; more are answered with 503, so they are sent again."""
 
 _PAYMENT: Final = ("PAYMENT_DECLINED", "PAYMENT_FAILED", "PAYMENT_METHOD_INVALID")
 
@@ -39,7 +39,7 @@ Error = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An order in the book, and what was answered to it for the first time."""
+    """An order in the book, with its first answer."""
 
     data: Mapping[str, Any] = field(repr=False)
     answer: Mapping[str, Any]
@@ -47,7 +47,7 @@ class Entry:
 
     @property
     def taken(self) -> bool:
-        """Tell whether the order was taken, not refused."""
+        """Tell whether the order was accepted."""
         return self.status == HTTPStatus.OK
 
 
@@ -55,7 +55,7 @@ class MerchantDouble(CatalogHost):
     """The running merchant. The book holds every order by its webhook-id, which is its orderId.
 
     `catalog` is a CatalogSet document to host at `catalog_url`; `secret` one signing secret or several; `token`
-    the bearer token that webhooks have to carry, if any; `sold_out` are ids as carts name them.
+    the bearer token that webhooks must carry, if any; `sold_out` are item ids as carts have them.
     """
 
     operations: ClassVar = acts.MERCHANT
@@ -97,32 +97,32 @@ class MerchantDouble(CatalogHost):
 
     @property
     def taken(self) -> list[str]:
-        """Return the ids of the orders that were taken."""
+        """Return the ids of the accepted orders."""
         return [order_id for order_id, entry in self.book.items() if entry.taken]
 
     def go_down(self) -> None:
-        """Fail from now on, in the worst way: an order is still written down, but its answer never leaves."""
+        """Fail from now on, in the worst way: an order is still recorded, but answered with 503."""
         self.is_down = True
 
     def come_back(self) -> None:
-        """Answer again, from the same book."""
+        """Work again, with the same book."""
         self.is_down = False
 
     async def webhook(self) -> Received:
-        """Wait for the next event, believed or not; each is given once, the newest thousand are kept."""
+        """Wait for the next event, genuine or not. Each is returned once; the newest thousand are kept."""
         return await self._unread.get()
 
     def noted(self, operation: str, webhook: Received) -> None:
-        """Keep an event for who waits for it."""
+        """Keep an event for `webhook`."""
         if operation not in {"validate", "place"}:
             if self._unread.full():
                 self._unread.get_nowait()
             self._unread.put_nowait(webhook)
 
-    # --- the steps of taking an order: each may be replaced ---
+    # --- the steps of accepting an order; each may be overridden ---
 
     def answer(self, operation: str, webhook: Received, act: Act) -> Reply:
-        """Return the answer to a webhook that was believed."""
+        """Return the answer to a genuine webhook."""
         match operation:
             case "validate":
                 return self.answer_validate(webhook, act)
@@ -132,12 +132,12 @@ class MerchantDouble(CatalogHost):
                 return self.answer_event(webhook)
 
     def draw(self, operation: str, webhook: Received) -> Act:
-        """Return what to do by the script; an order that is in the book was treated once and for all."""
+        """Return the act that the script has; an order in the book has had its act."""
         known = operation == "place" and self.find_entry(webhook) is not None
         return acts.HONEST if known else super().draw(operation, webhook)
 
     def answer_validate(self, webhook: Received, act: Act) -> Reply:
-        """Say what the order costs here, or why it cannot be had. Nothing is written down."""
+        """Return what the order costs here, or why it is refused. Nothing is recorded."""
         if self.is_down:
             return Reply(HTTPStatus.SERVICE_UNAVAILABLE)
         self.validated += 1
@@ -151,7 +151,7 @@ class MerchantDouble(CatalogHost):
         return Reply(HTTPStatus.OK, {"isValid": True, "amounts": amounts})
 
     def answer_place(self, webhook: Received, act: Act) -> Reply:
-        """Take the order, or say no. The same webhook-id again is the same order, and gets the first answer."""
+        """Accept or refuse the order. The same webhook-id is the same order and gets its first answer."""
         entry = self.find_entry(webhook)
         known = entry is not None
         if entry is None and len(self.book) < MOST_ORDERS:
@@ -164,7 +164,7 @@ class MerchantDouble(CatalogHost):
         return Reply(entry.status, entry.answer)
 
     def answer_event(self, webhook: Received) -> Reply:
-        """Take an event, once; one of a kind that is not known is taken too."""
+        """Handle an event once; an unknown type is accepted, too."""
         if self.is_new(webhook):
             if len(self._events) >= MOST_ORDERS:
                 return Reply(HTTPStatus.SERVICE_UNAVAILABLE)
@@ -173,11 +173,11 @@ class MerchantDouble(CatalogHost):
         return Reply(HTTPStatus.NO_CONTENT)
 
     def find_entry(self, webhook: Received) -> Entry | None:
-        """Return the entry of an order that came before."""
+        """Return the entry of an order that is in the book."""
         return self.book.get(webhook.webhook_id)
 
     def enter(self, webhook: Received, act: Act) -> Entry:
-        """Decide on an order that is new."""
+        """Decide on a new order."""
         data = webhook.json()["data"]
         errors = _declined(act) or self.refusals(data)
         if errors:
@@ -190,17 +190,17 @@ class MerchantDouble(CatalogHost):
         return Entry(data, answer, HTTPStatus.OK)
 
     def keep(self, webhook: Received, entry: Entry, act: Act) -> None:
-        """Write an order down."""
+        """Record an order in the book."""
         self.book[webhook.webhook_id] = entry
         if act.name == acts.LATE:
             self._late[webhook.webhook_id] = act.count
 
     def is_new(self, webhook: Received) -> bool:
-        """Tell whether an event comes for the first time."""
+        """Tell whether the event wasn't handled before."""
         return webhook.webhook_id not in self._events
 
     def take_event(self, event: Any) -> None:
-        """Do what an event asks for."""
+        """Apply an event."""
         if event.get("type") == EventType.ORDER_CANCELLED:
             self.cancelled.add(event["data"]["orderId"])
 
@@ -209,12 +209,12 @@ class MerchantDouble(CatalogHost):
         return f"A-{FIRST_NUMBER + len(self.taken)}"
 
     def refusals(self, data: Mapping[str, Any]) -> list[Error]:
-        """Return why an order is not taken: its items, its amounts, its payment."""
+        """Return why an order is refused: for its items, its amounts or its payment."""
         order = data["order"]
         return self.item_faults(order) or self.amount_faults(order) or self.payment_faults(data)
 
     def item_faults(self, order: Mapping[str, Any]) -> list[Error]:
-        """Return what is wrong with the items and their price. Without a catalog of its own it knows no better."""
+        """Return the faults of the items and their price. Without a catalog every price is right."""
         gone = self.sold_out_faults(order)
         if gone:
             return gone
@@ -228,7 +228,7 @@ class MerchantDouble(CatalogHost):
         return [{"code": "ITEM_PRICE_CHANGED", "message": message, "pointer": "/amounts/subTotal"}]
 
     def sold_out_faults(self, order: Mapping[str, Any]) -> list[Error]:
-        """Return which items are not to be had just now."""
+        """Return a fault for each item that is sold out."""
         return [
             {"code": "ITEM_UNAVAILABLE", "message": f"{item} is sold out.", "pointer": pointer}
             for item, pointer in items_of(order.get("cart", {}).get("lineItems", ()))
@@ -236,25 +236,25 @@ class MerchantDouble(CatalogHost):
         ]
 
     def amount_faults(self, order: Mapping[str, Any]) -> list[Error]:
-        """Return what is wrong with the amounts of an order that is to be taken."""
+        """Return the faults of an order's amounts."""
         return prices.faults_of(order["amounts"])
 
     def payment_faults(self, data: Mapping[str, Any]) -> list[Error]:
-        """Return why an order is not paid."""
+        """Return the faults of an order's payment."""
         if (data.get("payment") or {}).get("cardToken") != DECLINED_CARD:
             return []
         return [{"code": "PAYMENT_DECLINED", "message": "The bank declines this card."}]
 
     def amounts_of(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the order costs here: its items by our own catalog, and the tax, which is ours to say."""
+        """Return what the order costs: its items by the hosted catalog, and the tax."""
         return prices.with_tax(order["amounts"], self.sub_total_of(order))
 
     def addresses(self) -> list[tuple[str, str]]:
-        """Return what to register."""
+        """Return the URLs to register."""
         return [("webhookUrl", self.webhook_url), ("catalogCallbackUrl", self.catalog_url)]
 
     def facts(self) -> list[tuple[str, int]]:
-        """Return how much of what it has."""
+        """Return counts for the page."""
         return [
             ("orders taken", len(self.taken)),
             ("refused", len(self.book) - len(self.taken)),

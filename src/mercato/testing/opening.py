@@ -1,4 +1,4 @@
-"""How a merchant goes live: registers its store at a service, waits for the pull, activates it, publishes again."""
+"""How a merchant goes live: it registers a store, waits for the pull, activates the store, and publishes again."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -22,7 +22,7 @@ _ENDED: Final = ("succeeded", "failed")
 
 @dataclass(frozen=True, slots=True)
 class Shop:
-    """What a merchant says of its store."""
+    """A store as its merchant registers it."""
 
     partner_store_id: str
     name: str
@@ -44,7 +44,7 @@ class Shop:
 
 @dataclass(slots=True)
 class Opening:
-    """Brings one store to a service. `public` is where the service reaches the merchant, if not at its own URL."""
+    """Brings a store live. `public` is where the service reaches the merchant, if not at the double's URL."""
 
     merchant: MerchantDouble
     caller: Caller
@@ -54,7 +54,7 @@ class Opening:
     was_there: bool = False
 
     async def open(self, shop: Shop) -> str:
-        """Register the store and make it live, or take it up again where it is; return its id. Raises ServiceError."""
+        """Register the store and make it live, or resume a store that is known; return its id. Raises ServiceError."""
         onboarding_id = await self.register(shop)
         status = await self.pulled(onboarding_id)
         if status["status"] == "catalog_failed":
@@ -71,7 +71,7 @@ class Opening:
         return self.store_id
 
     async def register(self, shop: Shop) -> str:
-        """Return the id of the store's onboarding, a new one or the one there is."""
+        """Return the id of the store's onboarding, new or existing."""
         body = shop.registration(
             catalog_url=self._seen_from_there(self.merchant.catalog_url),
             webhook_url=self._seen_from_there(self.merchant.webhook_url),
@@ -91,14 +91,14 @@ class Opening:
         return await self._ended(f"{ONBOARDING}/{onboarding_id}", _PULLED, "The onboarding cannot be read")
 
     async def take_up(self) -> None:
-        """Tell the service where a store that it knows is now, and publish its catalog."""
+        """Update a known store's webhookUrl and publish its catalog."""
         change = {"webhookUrl": self._seen_from_there(self.merchant.webhook_url)}
         reply = await self.caller.put(f"{STORES}/{self.store_id}", change)
         reply.expect(HTTPStatus.OK, "The store's webhookUrl is not changed")
         await self.publish()
 
     async def publish(self) -> Any:
-        """Have the catalog pulled that is hosted now; return how the run ended."""
+        """Have the hosted catalog pulled and return the finished run."""
         url = self._seen_from_there(self.merchant.catalog_url)
         path = f"/v1/commerce/catalogset-notification?storeId={self.store_id}"
         reply = await self.caller.post(path, {"callbackUrl": url})
@@ -123,7 +123,7 @@ class Opening:
 
 
 def _known(reply: Answer) -> str | None:
-    """Return the onboarding that the store has already, if that is why it is not registered."""
+    """Return the existing onboarding's id if the store is registered already."""
     if reply.code != "STORE_ALREADY_REGISTERED":
         return None
     onboarding_id: str = reply.problem()["onboardingId"]

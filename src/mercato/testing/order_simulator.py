@@ -16,12 +16,12 @@ from mercato.testing.merchant import MerchantDouble
 ORDERS: Final = "/v1/commerce/orders"
 
 STEP_SECONDS: Final = 0.12
-"""How long a step takes: long enough to be seen on a progress bar. Real pizzas take longer."""
+"""How long an order stays in one status: long enough to be seen on a progress bar."""
 
 LOOK_SECONDS: Final = 0.2
 
 PAUSE_SECONDS: Final = 2.0
-"""How long nothing is done while the service cannot be reached."""
+"""How long to wait when the service can't be reached."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class OrderSimulator:
         await self.end(order_id, act)
 
     async def end(self, order_id: str, act: Act) -> None:
-        """Complete an order, or cancel it; of one that the service has cancelled nothing is left to do."""
+        """Complete or cancel an order, unless the service has cancelled it."""
         if act.name == acts.CANCEL:
             reply = await self.update(order_id, state=OrderState.CANCELLED, cancelReason=act.argument)
             if reply.status == HTTPStatus.OK:

@@ -1,4 +1,4 @@
-"""The page and the log of a double: what it has seen, for eyes and for programs. Nothing is fetched from elsewhere."""
+"""The page and the log of a double: its journal for people and for programs. The page loads nothing from elsewhere."""
 
 import json
 from html import escape

@@ -1,8 +1,6 @@
-"""What a cart costs by the documents that a merchant hosts, and what an order does with its tax.
+"""What a cart costs by a merchant's documents, and an order with its tax.
 
-All of it is worked out from the text of the rules alone.
-
-None of the service's own pricing is in here: two that agree are worth more than one that is asked twice.
+Written from the text of the rules, without the service's own pricing: that both agree is a check of both.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +17,7 @@ ADDED: Final = ("fees", "taxes", "adjustments", "tip")
 
 
 class UnknownItemError(Exception):
-    """A cart names an item or a group that is in none of the documents."""
+    """A cart has an item or a group that is in no document."""
 
     def __init__(self, id_: str, pointer: str) -> None:
         super().__init__(f"There is no {id_} here.")
@@ -73,7 +71,7 @@ class Menu:
         )
 
     def _group_price(self, group: Mapping[str, Any], choices: list[tuple[Mapping[str, Any], str]]) -> Decimal:
-        """Return what the choices of one group cost: its cheapest units are free, not what is chosen for them."""
+        """Return what the choices of one group cost: its cheapest units are free, but not their own modifiers."""
         overrides = {_key(id_): price for id_, price in (group.get("priceOverrides") or {}).items()}
         own: list[Decimal] = []
         rest = Decimal(0)
@@ -85,7 +83,7 @@ class Menu:
         return sum(sorted(own)[group.get("freeQuantity") or 0 :], rest)
 
     def _item(self, line: Mapping[str, Any], pointer: str) -> tuple[str, Mapping[str, Any]]:
-        """Return an item's id here, and the item."""
+        """Return the id and the item of a line."""
         id_ = self._id(self.items, line, "itemId", f"{pointer}/itemId")
         return id_, self.items[id_]
 
@@ -100,7 +98,7 @@ class Menu:
 def items_of(
     lines: Iterable[Mapping[str, Any]], pointer: str = "/cart/lineItems"
 ) -> Iterator[tuple[str, str]]:
-    """Yield the item of every line at every depth, in lower case, with its place in the order."""
+    """Yield the item id (in lower case) and the pointer of every line, at every depth."""
     for at, line in enumerate(lines):
         yield line["itemId"].lower(), f"{pointer}/{at}/itemId"
         for group, part in enumerate(line.get("modifierGroups") or ()):
@@ -111,19 +109,19 @@ def items_of(
 
 
 def tax_on(amount: str) -> str:
-    """Return the tax on a decimal amount, at the amount's own scale."""
+    """Return the tax on a decimal amount, at the amount's scale."""
     base = Decimal(amount)
     return str((base * TAX).quantize(base, rounding=ROUND_HALF_UP))
 
 
 def total_of(amounts: Mapping[str, Any]) -> Decimal:
-    """Return what the amounts come to: subTotal + fees - promotions + taxes + adjustments + tip."""
+    """Return subTotal + fees - promotions + taxes + adjustments + tip."""
     added = sum((_member(amounts, name) for name in ADDED), Decimal(0))
     return _member(amounts, "subTotal") + added - _member(amounts, "promotions")
 
 
 def with_tax(amounts: Mapping[str, Any], sub_total: Decimal | None) -> dict[str, Any]:
-    """Return what a merchant adds to amounts that were sent; `sub_total` is its own, None if it knows no better."""
+    """Return a merchant's amounts for those of an order; `sub_total` is by its own catalog, None without one."""
     sent = Decimal(amounts["subTotal"])
     own = str(sent if sub_total is None else sub_total.quantize(sent))
     tax = tax_on(own)
@@ -137,7 +135,7 @@ def with_tax(amounts: Mapping[str, Any], sub_total: Decimal | None) -> dict[str,
 
 
 def faults_of(amounts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what is wrong with the amounts of an order that is to be taken: tax, then total."""
+    """Return the faults of an order's amounts: tax, then total."""
     tax = Decimal(tax_on(amounts["subTotal"]))
     faults = []
     if _member(amounts, "taxes") != tax:
@@ -148,19 +146,19 @@ def faults_of(amounts: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def different(pointer: str, message: str) -> dict[str, Any]:
-    """Return the error that an amount is not what it should be."""
+    """Return the error for a wrong amount."""
     return {"code": "ORDER_TOTAL_DIFFERENT", "message": message, "pointer": pointer}
 
 
 def spoiled(amounts: Mapping[str, Any], member: str) -> dict[str, Any]:
-    """Return the amounts with one of them a unit of its last digit too high, and all others as they were."""
+    """Return the amounts with one member too high by one unit of its last digit."""
     right = Decimal(amounts[member])
     wrong = right + Decimal(1).scaleb(int(right.as_tuple().exponent))
     return {**amounts, member: str(wrong)}
 
 
 def _entities(written: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the entities of a dictionary or a list by id; one of a list that has none can't be named by a cart."""
+    """Yield the entities of a dictionary or a list by id; an entry of a list without an id can't be ordered."""
     if isinstance(written, Mapping):
         yield from ((_key(id_), one) for id_, one in written.items())
     else:
@@ -168,7 +166,7 @@ def _entities(written: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]
 
 
 def _key(id_: str) -> str:
-    """Return an id as it is looked up: UUIDs in any case are the same."""
+    """Return an id for lookups: UUIDs in lower case."""
     return id_.lower() if is_uuid(id_) else id_
 
 

@@ -1,4 +1,4 @@
-"""What became of what a customer wanted."""
+"""The outcome of one customer's purchase."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ class Outcome(StrEnum):
 
     @classmethod
     def of(cls, state: str) -> "Outcome":
-        """Return it of an order's state."""
+        """Return the outcome for an order's state."""
         return cls(state) if state in {cls.COMPLETED, cls.CANCELLED} else cls.PLACED
 
     @property
     def is_answer(self) -> bool:
-        """Tell whether a service that works may answer so."""
+        """Tell whether a correct service may answer so."""
         return self not in {Outcome.UNANSWERED, Outcome.WRONG}
 
 
 @dataclass(slots=True)
 class Purchase:
-    """One customer's. `attempts` counts how often the order was sent; `codes` say why it was refused."""
+    """One purchase. `attempts` counts how often the order was sent; `codes` say why it was refused."""
 
     number: int
     store: str
@@ -42,7 +42,7 @@ class Purchase:
     codes: tuple[str, ...] = ()
 
     def placed(self, order: Any) -> Self:
-        """Note the order; one that costs something else than was agreed on is wrong."""
+        """Record the placed order; it is wrong if its total isn't the agreed one."""
         self.order_id, self.partner_order_id = order["orderId"], order["partnerOrderId"]
         agreed, self.total = self.total, order["amounts"]["total"]
         if agreed in {None, self.total}:
@@ -50,6 +50,6 @@ class Purchase:
         return self.ended(Outcome.WRONG, [f"it was to cost {agreed}"])
 
     def ended(self, outcome: Outcome, codes: Iterable[str] = ()) -> Self:
-        """Note how it ended, and why."""
+        """Record the outcome and its codes."""
         self.outcome, self.codes = outcome, tuple(codes)
         return self

@@ -1,4 +1,4 @@
-"""Customers and what they want, drawn from a seed: the same number of the same seed is always the same customer."""
+"""Random customers and carts: the same seed and number always give the same customer."""
 
 import random
 from collections import Counter
@@ -12,19 +12,19 @@ LAST: Final = ("Lovelace", "Hopper", "Turing", "Dijkstra", "Liskov", "Thompson",
 MOST_LINES: Final = 3
 MOST_EXTRAS: Final = 2
 DEEPEST: Final = 6
-"""Levels of modifiers that are looked into."""
+"""Levels of modifiers that are followed."""
 
 Line = dict[str, Any]
 Catalog = Mapping[str, Any]
 
 
 def lots(seed: int, number: int, what: str) -> random.Random:
-    """Return the lots of one customer for one purpose."""
+    """Return a random generator for one customer and one purpose."""
     return random.Random(f"{seed}/{number}/{what}")  # noqa: S311  # no secret
 
 
 def customer(seed: int, number: int) -> dict[str, str]:
-    """Return who buys; the address is of a domain that nobody has."""
+    """Return a customer; the e-mail address is in a reserved domain."""
     draw = lots(seed, number, "customer")
     first, last = draw.choice(FIRST), draw.choice(LAST)
     return {
@@ -37,13 +37,13 @@ def customer(seed: int, number: int) -> dict[str, str]:
 
 
 def wanted(catalog: Catalog, seed: int, number: int, *, sold_out: Collection[str] = ()) -> list[Line]:
-    """Return the lines that a customer wants of a served CatalogSet; every rule of its modifiers is kept."""
+    """Return the lines that a customer wants of a served CatalogSet; they satisfy all its modifier rules."""
     return _Shopper(catalog, sold_out, lots(seed, number, "cart")).lines()
 
 
 @dataclass(frozen=True, slots=True)
 class _Shopper:
-    """Chooses from a catalog by its lots."""
+    """Chooses lines from a catalog at random."""
 
     catalog: Catalog
     sold_out: Collection[str]
@@ -55,7 +55,7 @@ class _Shopper:
         return [self.line(item, self.draw.randint(1, 2)) for item in chosen]
 
     def offered(self) -> list[str]:
-        """Return the items that stand in sections and have a price, in the order of the document."""
+        """Return the items in sections that have a price, in the document's order."""
         items, sections = self.catalog["items"], self.catalog.get("sections") or {}
         listed = [item for section in sections.values() for item in section.get("itemIds") or ()]
         return [item for item in dict.fromkeys(listed or items) if items[item].get("basePrice") is not None]
@@ -87,7 +87,7 @@ class _Shopper:
         return {"itemId": item, "quantity": quantity, "modifierGroups": groups}
 
     def picked(self, group: Mapping[str, Any], choices: Sequence[str]) -> Counter[str]:
-        """Return how many of which choices: as few as the group allows, and up to two more."""
+        """Return quantities of choices: the group's minimum, and up to two more."""
         picked: Counter[str] = Counter()
         if not choices:
             return picked

@@ -1,4 +1,4 @@
-"""A storefront's double: finds stores, prices carts, validates, places, retries, and follows by events and polling.
+"""A storefront's double: finds stores, prices carts, validates, places, retries, follows by events and polling.
 
 It does what a storefront's system has to do and no more, so it can be read as an example.
 """
@@ -21,32 +21,32 @@ from mercato.testing.prices import Menu
 from mercato.testing.purchase import Outcome, Purchase
 
 POLL: Final = 1.0
-"""Seconds between two looks at an order; an event is heard of at once."""
+"""Seconds between two reads of an order; an event arrives at once."""
 
 OTHER: Final = "OTHER"
 UNREACHABLE: Final = "STORE_UNREACHABLE"
 
 _IMPATIENT: Final = 0.05
-"""Seconds after which a storefront that drops hangs up."""
+"""Seconds after which a storefront with the act `drop` hangs up."""
 
 
 class StorefrontDouble(Browsing):
-    """The running storefront. `api` and `key` are those of the service that it buys at; without it only listens.
+    """The running storefront. `api` and `key` are the service's; without them it only listens.
 
-    `pace` multiplies what is waited between attempts.
+    `pace` multiplies the waits between attempts.
     """
 
     title: ClassVar = "Sandbox storefront"
 
-    # --- the steps of a purchase: each may be replaced ---
+    # --- the steps of a purchase; each may be overridden ---
 
     async def validate(self, order: Mapping[str, Any]) -> Any:
-        """Return what the service says of an order. Raises ServiceError."""
+        """Return the service's validation of an order. Raises ServiceError."""
         reply = await self.patiently("validate", "POST", f"{SURFACE}/orders/validate", order)
         return reply.expect(HTTPStatus.OK, "The order cannot be validated")
 
     def amount_faults(self, order: Mapping[str, Any], catalog: Any) -> list[str]:
-        """Return what is wrong with what an order is said to cost, by the catalog and by its own sums."""
+        """Return the faults of an order's amounts, by the catalog and by their own sums."""
         amounts = order["amounts"]
         own = Menu.of(catalog).sub_total(order["cart"]["lineItems"])
         faults = [] if own == Decimal(amounts["subTotal"]) else [f"the catalog comes to {own}"]
@@ -54,11 +54,11 @@ class StorefrontDouble(Browsing):
         return faults if total == Decimal(amounts["total"]) else [*faults, f"the sum is {total}"]
 
     def new_key(self) -> str:
-        """Return an Idempotency-Key for an order that was not sent before."""
+        """Return an Idempotency-Key for a new order."""
         return str(uuid4())
 
     async def place(self, order: Mapping[str, Any], key: str) -> tuple[Answer, int]:
-        """Send an order until there is an answer to it, and return how often that was. Raises NoAnswerError."""
+        """Place an order, with retries; return the answer and the number of attempts. Raises NoAnswerError."""
         attempt = 1
         while True:
             try:
@@ -74,25 +74,25 @@ class StorefrontDouble(Browsing):
             attempt += 1
 
     async def place_once(self, order: Mapping[str, Any], key: str) -> Answer:
-        """Send an order. Raises NoAnswerError."""
+        """Place an order without retries. Raises NoAnswerError."""
         headers = {"Idempotency-Key": key}
         return await self.ask("place", "POST", f"{SURFACE}/orders/place", order, **headers)
 
     def key_of_retry(self, key: str) -> str:
-        """Return the key to send the same order with again: the same key."""
+        """Return the key for a retry of the same order: the same key."""
         return key
 
     def reasons_of(self, errors: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-        """Return the codes of a refusal; one that is not known counts as OTHER."""
+        """Return the codes of a refusal; an unknown one becomes OTHER."""
         return tuple(code if (code := one["code"]) in ORDER_REASONS else OTHER for one in errors)
 
     async def read_order(self, order_id: str) -> Any:
-        """Return the order as the service has it now. Raises ServiceError."""
+        """Return the order as it is now. Raises ServiceError."""
         reply = await self.patiently("order", "GET", f"{SURFACE}/orders/{order_id}")
         return reply.expect(HTTPStatus.OK, "The order cannot be read")
 
     async def follow(self, order_id: str, *, seconds: float) -> Any:
-        """Return the order once it is over, or as it is after so many seconds."""
+        """Return the order once it is closed, or as it is after that many seconds."""
         until = asyncio.get_running_loop().time() + seconds
         while True:
             order = await self.read_order(order_id)
@@ -102,7 +102,7 @@ class StorefrontDouble(Browsing):
             await self.news_of(order_id, seconds=min(POLL, left))
 
     async def news_of(self, order_id: str, *, seconds: float) -> None:
-        """Wait for the next event of an order, so many seconds at most."""
+        """Wait for the next event of an order, at most that many seconds."""
         known = len(self.events.get(order_id, {}))
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -113,7 +113,7 @@ class StorefrontDouble(Browsing):
     async def buy(
         self, number: int = 1, *, store_id: str | None = None, follow: float = 0.0, **asked: Any
     ) -> Purchase:
-        """Do what a customer does, from the search to the end of the order. Raises ServiceError.
+        """Buy as one customer, from the search to the end of the order. Raises ServiceError.
 
         A store that doesn't answer is skipped, now and later, unless the customer wants that one.
         """
