@@ -37,8 +37,9 @@ from mercato.carts.model import LineItem
 from mercato.clock import new_id
 from mercato.errors import OrderTokenInvalid
 from mercato.orders.amounts import MOST_DETAILS, MOST_WORDS, Detail, Extras, Sums
+from mercato.orders.replies import Agreed
 from mercato.orders.request import PickupFulfillment, ScheduleType
-from mercato.orders.tokens import MOST_LENGTH, PURPOSE, Digest, Seal, Terms, digest, digest_of
+from mercato.orders.tokens import MOST_LENGTH, PURPOSE, Digest, Seal, digest, digest_of
 from mercato.partners.vault import Vault
 
 SUMS = Sums("USD", 2, 920, Extras(fees=(Detail(100, "Bag"),), adjustments=(Detail(-5, "Ründung"),)), tip=50)
@@ -63,8 +64,8 @@ def of(*lines: Json, **other: Any) -> Digest:
 
 
 DIGEST = of(line(TEA))
-TERMS = Terms(digest=DIGEST, sums=SUMS, estimated_ready_at=READY)
-TOKEN = SEAL.issue(TERMS, now=NOW)
+AGREED = Agreed(SUMS, READY)
+TOKEN = SEAL.issue(DIGEST, AGREED, now=NOW)
 
 
 def refused(token: str, expected: Digest = DIGEST, *, by: Seal = SEAL, after: timedelta = timedelta()) -> str:
@@ -81,12 +82,12 @@ def test_a_token_says_what_was_agreed():
     said = SEAL.read(TOKEN, digest=DIGEST, now=NOW)
     assert (said.sums, said.estimated_ready_at) == (SUMS, READY)
     assert said.expires_at == NOW + timedelta(minutes=15)
-    bare = SEAL.issue(Terms(digest=DIGEST, sums=Sums("JPY", 0, 5)), now=NOW)
+    bare = SEAL.issue(DIGEST, Agreed(Sums("JPY", 0, 5), None), now=NOW)
     assert SEAL.read(bare, digest=DIGEST, now=NOW).sums == Sums("JPY", 0, 5)
 
 
 def test_every_token_has_an_id_of_its_own():
-    again = SEAL.issue(TERMS, now=NOW)
+    again = SEAL.issue(DIGEST, AGREED, now=NOW)
     ids = {SEAL.read(token, digest=DIGEST, now=NOW).token_id for token in (TOKEN, again)}
     assert len(ids) == 2
 
@@ -135,14 +136,14 @@ def test_a_token_outlives_the_rotation_of_the_encryption_key_until_the_old_one_i
 def test_what_is_signed_for_another_purpose_is_no_token():
     vault = Vault([b"a" * 32])
     other = Seal(vault.derive("mercato access token"), new_id)
-    assert "can't be read" in refused(other.issue(TERMS, now=NOW))
+    assert "can't be read" in refused(other.issue(DIGEST, AGREED, now=NOW))
 
 
 def test_the_largest_amounts_make_a_token_that_is_still_taken():
     each = MOST_WORDS // (4 * MOST_DETAILS)
     details = tuple(Detail(-(2**63), "x" * each) for _ in range(MOST_DETAILS))
     token = SEAL.issue(
-        Terms(digest=DIGEST, sums=Sums("USD", 2, 0, Extras(details, details, details, details))), now=NOW
+        DIGEST, Agreed(Sums("USD", 2, 0, Extras(details, details, details, details)), None), now=NOW
     )
     assert len(token) <= MOST_LENGTH
     assert SEAL.read(token, digest=DIGEST, now=NOW).sums.extras.fees == details
@@ -271,5 +272,5 @@ def test_one_line_has_the_digest_of_another_exactly_if_it_is_the_same_choice(see
 
 
 def test_the_amounts_are_what_the_token_carries_not_what_it_is_for():
-    other = SEAL.issue(replace(TERMS, sums=replace(SUMS, tip=0)), now=NOW)
+    other = SEAL.issue(DIGEST, replace(AGREED, sums=replace(SUMS, tip=0)), now=NOW)
     assert SEAL.read(other, digest=DIGEST, now=NOW).sums != SUMS

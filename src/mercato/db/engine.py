@@ -82,7 +82,7 @@ class Read:
 
     async def all(self, statement: Executable, parameters: Parameters | None = None) -> Sequence[AnyRow]:
         """Return every row: the statement is the one to bound how many there can be."""
-        rows: Sequence[AnyRow] = (await self.execute(statement, parameters)).all()
+        rows: Sequence[AnyRow] = (await self.execute(statement, parameters)).rows
         return rows
 
     async def scalar(self, statement: Executable, parameters: Parameters | None = None) -> Any:

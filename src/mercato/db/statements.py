@@ -125,23 +125,20 @@ class Compiled(Struct, frozen=True):
         return made
 
 
-class Result:
+class Result(Struct, frozen=True):
     """The rows of a statement, all read, and how many rows it changed."""
 
-    __slots__ = ("_rows", "rowcount")
-
-    def __init__(self, rows: list[Any], rowcount: int) -> None:
-        self._rows = rows
-        self.rowcount = rowcount
+    rows: list[Any]
+    rowcount: int
 
     def all(self) -> list[Any]:
-        return self._rows
+        return self.rows
 
     def first(self) -> Any:
-        return self._rows[0] if self._rows else None
+        return self.rows[0] if self.rows else None
 
     def scalar(self) -> Any:
-        return self._rows[0][0] if self._rows else None
+        return self.rows[0][0] if self.rows else None
 
 
 _prepared: Final[dict[Executable, dict[str, Compiled]]] = {}

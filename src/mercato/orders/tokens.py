@@ -17,6 +17,7 @@ from mercato.carts.model import CartModifierGroup, LineItem
 from mercato.clock import MakeId, rfc3339
 from mercato.errors import OrderError, OrderTokenInvalid
 from mercato.orders.amounts import Sums
+from mercato.orders.replies import Agreed
 from mercato.orders.request import Fulfillment
 from mercato.orders.review import Review
 from mercato.wire.base import redacted
@@ -41,14 +42,6 @@ class Digest(msgspec.Struct, frozen=True, array_like=True):
     store: UUID
     cart: bytes
     fulfillment: bytes
-
-
-class Terms(Struct, frozen=True, kw_only=True):
-    """What was agreed on, and the order it is for."""
-
-    digest: Digest
-    sums: Sums
-    estimated_ready_at: datetime | None = None
 
 
 class Claims(msgspec.Struct, frozen=True, array_like=True):
@@ -114,16 +107,16 @@ class Seal(Struct, frozen=True):
     keys: Sequence[bytes]
     new_id: MakeId
 
-    def issue(self, terms: Terms, *, now: datetime) -> str:
-        """Return a token for the terms, good for fifteen minutes."""
+    def issue(self, digest: Digest, agreed: Agreed, *, now: datetime) -> str:
+        """Return a token for the order with this digest at what was agreed on, good for fifteen minutes."""
         claims = _encode(
             Claims(
                 version=_VERSION,
                 token_id=self.new_id(),
                 expires_at=now + LIFE,
-                digest=terms.digest,
-                sums=terms.sums,
-                estimated_ready_at=terms.estimated_ready_at,
+                digest=digest,
+                sums=agreed.sums,
+                estimated_ready_at=agreed.estimated_ready_at,
             )
         )
         text = BEGIN + _text(claims + mac.sign(self.keys[0], claims))

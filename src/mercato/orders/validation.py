@@ -15,7 +15,7 @@ from mercato.orders.plan import Checked, OrderChecker
 from mercato.orders.record import storefront_cart
 from mercato.orders.replies import Agreed, Refused, ReplyParser, agree, read_validate
 from mercato.orders.request import OrderCore, PlaceOrderRequest
-from mercato.orders.tokens import Seal, Terms, digest_of
+from mercato.orders.tokens import Seal, digest_of
 from mercato.orders.wire import OrderTold, ValidateData
 from mercato.outbound.signing import target
 from mercato.partners.model import Caller
@@ -59,12 +59,8 @@ class Validations(Struct, frozen=True):
         said = reasons or await self.ask(caller, checked, order, trace=trace)
         if isinstance(said, Agreed):
             sums, ready_at = said.sums, said.estimated_ready_at
-            terms = Terms(
-                digest=digest_of(caller.partner_id, checked.store.id, found),
-                sums=sums,
-                estimated_ready_at=ready_at,
-            )
-            token = self.seal.issue(terms, now=self.clock())
+            digest = digest_of(caller.partner_id, checked.store.id, found)
+            token = self.seal.issue(digest, said, now=self.clock())
         else:
             reasons = said
         return ValidateOrderResponse(
