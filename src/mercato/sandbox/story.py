@@ -9,7 +9,7 @@ from mercato.sandbox.scene import Scene
 
 CHAPTERS: Final[tuple[tuple[str, Callable[[Scene], Awaitable[None]]], ...]] = (
     ("Three stores register; their catalogs are pulled and checked", merchant.register),
-    ("The broken catalog is mended and pulled again", merchant.fix),
+    ("The broken catalog is fixed and pulled again", merchant.fix),
     ("The stores go live", merchant.activate),
     ("A price changes", merchant.reprice),
     ("A broken catalog is published over a good one", merchant.stumble),
@@ -24,7 +24,7 @@ CHAPTERS: Final[tuple[tuple[str, Callable[[Scene], Awaitable[None]]], ...]] = (
     ("It fills a cart", storefront.fill_cart),
     ("The order is validated", storefront.validate),
     ("The order is placed", storefront.place),
-    ("The kitchen works, and the storefront follows", storefront.follow),
+    ("The merchant works on the order, and the storefront follows", storefront.follow),
     ("The answer was lost: the same request once more", storefront.repeat),
     ("A price changes between validate and place", troubles.change_price),
     ("A card is declined", troubles.decline),

@@ -70,7 +70,7 @@ async def go_down(scene: Scene) -> None:
     merchant, key = scene.merchant, str(uuid4())
     taken = len(merchant.taken)
     merchant.go_down()
-    scene.say("The till writes the order down, and fails before its answer is sent.")
+    scene.say("The store's system records the order, and fails before it answers.")
     began = monotonic()
     reply = await scene.storefront.place_once(scene.order, key)
     took = monotonic() - began
@@ -90,7 +90,7 @@ async def go_down(scene: Scene) -> None:
     here = [one for one in orders["orders"] if one["orderId"] == order_id]
     there = [one for one in merchant.taken[taken:] if one == order_id]
     number = merchant.book[order_id].answer["partnerOrderId"]
-    scene.say(f"The till knows the webhook-id, and answers as it would have: {number}.")
+    scene.say(f"The store knows the webhook-id, and gives its first answer: {number}.")
     scene.prove(
         "The same key joins: one order in all",
         f"{len(here)} here, {len(there)} there",
