@@ -127,7 +127,7 @@ class Journal:
     def wait(self, operation: str | None = None, *, count: int = 1, seconds: float = PATIENCE) -> list[Seen]:
         """Wait for that many calls and return them, without asyncio. Raises TimeoutError."""
         with self._news:
-            enough = self._news.wait_for(lambda: self._number_of(operation) >= count, seconds)
+            enough = self._news.wait_for(lambda: len(self.of(operation)) >= count, seconds)
         if not enough:
             raise TimeoutError(self._lacking(operation, count))
         return self.of(operation)
@@ -138,7 +138,7 @@ class Journal:
         """Wait for that many calls and return them. Raises TimeoutError."""
         try:
             async with asyncio.timeout(seconds):
-                await self.until(lambda: self._number_of(operation) >= count)
+                await self.until(lambda: len(self.of(operation)) >= count)
         except TimeoutError:
             raise TimeoutError(self._lacking(operation, count)) from None
         return self.of(operation)
@@ -157,9 +157,6 @@ class Journal:
                 event.clear()
         finally:
             self._readers.remove(wake)
-
-    def _number_of(self, operation: str | None) -> int:
-        return len(self.of(operation))
 
     def _lacking(self, operation: str | None, count: int) -> str:
         return f"{len(self.of(operation))} of {count} calls of {operation or 'any kind'} came"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
-from mercato.testing.caller import POLL, Answer, Caller, ServiceError
+from mercato.testing.caller import POLL, Caller, ServiceError
 from mercato.testing.merchant import MerchantDouble
 
 ONBOARDING: Final = "/v1/commerce/onboarding/stores"
@@ -77,11 +77,10 @@ class Opening:
             webhook_url=self._seen_from_there(self.merchant.webhook_url),
         )
         reply = await self.caller.post(ONBOARDING, body)
-        known = _known(reply)
-        if known is not None:
+        if reply.code == "STORE_ALREADY_REGISTERED":
             self.was_there = True
             self.say(f"{shop.partner_store_id} is registered already.")
-            return known
+            return str(reply.problem()["onboardingId"])
         onboarding_id: str = reply.expect(HTTPStatus.CREATED, "The store is not registered")["onboardingId"]
         self.say(f"{shop.partner_store_id} is registered; its catalog is being pulled.")
         return onboarding_id
@@ -120,11 +119,3 @@ class Opening:
 
     def _seen_from_there(self, url: str) -> str:
         return url.replace(self.merchant.url, self.public.rstrip("/"), 1) if self.public else url
-
-
-def _known(reply: Answer) -> str | None:
-    """Return the existing onboarding's id if the store is registered already."""
-    if reply.code != "STORE_ALREADY_REGISTERED":
-        return None
-    onboarding_id: str = reply.problem()["onboardingId"]
-    return onboarding_id

@@ -3,6 +3,7 @@
 Written from the text of the rules, without the service's own pricing: that both agree is a check of both.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
@@ -47,40 +48,31 @@ class Menu:
 
     def sub_total(self, lines: Iterable[Mapping[str, Any]]) -> Decimal:
         """Return what the lines cost. Raises UnknownItemError."""
-        return sum(
-            (
-                self.unit_price(line, f"/cart/lineItems/{at}") * line["quantity"]
-                for at, line in enumerate(lines)
-            ),
-            Decimal(0),
+        prices = (
+            self._unit_price(line, f"/cart/lineItems/{at}") * line["quantity"]
+            for at, line in enumerate(lines)
         )
+        return sum(prices, Decimal(0))
 
-    def unit_price(self, line: Mapping[str, Any], pointer: str = "") -> Decimal:
-        """Return what one unit of a line costs with its modifiers. Raises UnknownItemError."""
+    def _unit_price(self, line: Mapping[str, Any], pointer: str) -> Decimal:
         return _decimal(self._item(line, pointer)[1].get("basePrice")) + self._modifiers(line, pointer)
 
     def _modifiers(self, line: Mapping[str, Any], pointer: str) -> Decimal:
-        chosen: dict[str, list[tuple[Mapping[str, Any], str]]] = {}
+        """Return what the modifiers cost: a group's cheapest units are free, but not their own modifiers."""
+        units: dict[str, list[Decimal]] = defaultdict(list)
+        total = Decimal(0)
         for at, part in enumerate(line.get("modifierGroups") or ()):
             for within, choice in enumerate(part["lineItems"]):
                 where = f"{pointer}/modifierGroups/{at}/lineItems/{within}"
-                id_ = self._id(self.groups, part, "modifierGroupId", pointer)
-                chosen.setdefault(id_, []).append((choice, where))
-        return sum(
-            (self._group_price(self.groups[id_], choices) for id_, choices in chosen.items()), Decimal(0)
-        )
-
-    def _group_price(self, group: Mapping[str, Any], choices: list[tuple[Mapping[str, Any], str]]) -> Decimal:
-        """Return what the choices of one group cost: its cheapest units are free, but not their own modifiers."""
-        overrides = {_key(id_): price for id_, price in (group.get("priceOverrides") or {}).items()}
-        own: list[Decimal] = []
-        rest = Decimal(0)
-        for choice, where in choices:
-            id_, item = self._item(choice, where)
-            price = _decimal(overrides.get(id_, item.get("basePrice")))
-            own += [price] * choice["quantity"]
-            rest += self._modifiers(choice, where) * choice["quantity"]
-        return sum(sorted(own)[group.get("freeQuantity") or 0 :], rest)
+                group_id = self._id(self.groups, part, "modifierGroupId", pointer)
+                overrides = self.groups[group_id].get("priceOverrides") or {}
+                id_, item = self._item(choice, where)
+                price = {_key(one): price for one, price in overrides.items()}.get(id_, item.get("basePrice"))
+                units[group_id] += [_decimal(price)] * choice["quantity"]
+                total += self._modifiers(choice, where) * choice["quantity"]
+        for id_, prices in units.items():
+            total += sum(sorted(prices)[self.groups[id_].get("freeQuantity") or 0 :])
+        return total
 
     def _item(self, line: Mapping[str, Any], pointer: str) -> tuple[str, Mapping[str, Any]]:
         """Return the id and the item of a line."""
@@ -139,15 +131,11 @@ def faults_of(amounts: Mapping[str, Any]) -> list[dict[str, Any]]:
     tax = Decimal(tax_on(amounts["subTotal"]))
     faults = []
     if _member(amounts, "taxes") != tax:
-        faults.append(different("/amounts/taxes", f"Our tax on that is {tax}."))
+        faults.append(("/amounts/taxes", f"Our tax on that is {tax}."))
     if _member(amounts, "total") != total_of(amounts):
-        faults.append(different("/amounts/total", f"That comes to {total_of(amounts)}."))
-    return faults
-
-
-def different(pointer: str, message: str) -> dict[str, Any]:
-    """Return the error for a wrong amount."""
-    return {"code": "ORDER_TOTAL_DIFFERENT", "message": message, "pointer": pointer}
+        faults.append(("/amounts/total", f"That comes to {total_of(amounts)}."))
+    code = "ORDER_TOTAL_DIFFERENT"
+    return [{"code": code, "message": message, "pointer": pointer} for pointer, message in faults]
 
 
 def spoiled(amounts: Mapping[str, Any], member: str) -> dict[str, Any]:
