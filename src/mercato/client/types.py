@@ -1,178 +1,86 @@
 """What is sent and received, for annotations and calls: the very types of the service."""
 
-from mercato.carts.model import (
-    AddCartItemRequest,
-    Cart,
-    CartModifierGroup,
-    LineItem,
-    PricedCart,
-    RemoveCartItemRequest,
-    UpdateCartItemRequest,
-)
-from mercato.catalog.wire import (
-    CatalogIngestAccepted,
-    CatalogIngestPage,
-    CatalogIngestRun,
-    CatalogIngestStatusResponse,
-    CatalogSyncWebhookData,
-    CatalogValidation,
-    StoreIds,
-)
-from mercato.discovery.catalogs import CatalogItem, CatalogModifierGroup, CatalogSection, CatalogSet
-from mercato.discovery.model import DiscoveredStore, DiscoverRequest, DiscoverResponse, Location
-from mercato.errors import OrderError
-from mercato.orders.model import (
-    Amounts,
-    CommerceCart,
-    CommerceLine,
-    CommerceModifierGroup,
-    CommerceOrder,
-    Order,
-    OrderPage,
-    OrderState,
-    OrderStatus,
-    OrderStatusResponse,
-    OrderStatusUpdate,
-    OrderTimeline,
-    ValidateOrderResponse,
-)
-from mercato.orders.request import (
-    ClientContext,
-    Customer,
-    DeliveryAddress,
-    DeliveryFulfillment,
-    DeliveryType,
-    LatLong,
-    OrderCore,
-    PickupFulfillment,
-    PlaceAmounts,
-    PlaceOrderRequest,
-    ScheduleType,
-    ValidateAmounts,
-)
-from mercato.orders.wire import (
-    CancelledData,
-    OrderEventData,
-    OrderTold,
-    PlaceData,
-    PlaceReply,
-    StoreAmountDetail,
-    StoreReason,
-    StoreRefusal,
-    StoreReplyAmounts,
-    ValidateData,
-    ValidateReply,
-)
-from mercato.stores.address import AddressRequest, Coordinates
-from mercato.stores.model import (
-    ItemAvailabilityEntry,
-    ItemAvailabilityResponse,
-    OnboardingPage,
-    OnboardingRequest,
-    OnboardingState,
-    OnboardingStatus,
-    Store,
-    StorePage,
-    StoreStatusResponse,
-    StoreStatusUpdate,
-    StoreStatusValue,
-    StoreUpdate,
-)
-from mercato.stores.storefront import FulfillmentMode, MarketfrontStore, StoreAvailability
-from mercato.webhooks.findings import SignatureExplanation
-from mercato.webhooks.model import DeliveryStatus
-from mercato.webhooks.wire import (
-    Endpoint,
-    EndpointChangedData,
-    ExplainSignatureRequest,
-    WebhookDelivery,
-    WebhookDeliveryDetail,
-    WebhookDeliveryPage,
-)
-
-__all__ = [
-    "AddCartItemRequest",
-    "AddressRequest",
-    "Amounts",
-    "CancelledData",
-    "Cart",
-    "CartModifierGroup",
-    "CatalogIngestAccepted",
-    "CatalogIngestPage",
-    "CatalogIngestRun",
-    "CatalogIngestStatusResponse",
-    "CatalogItem",
-    "CatalogModifierGroup",
-    "CatalogSection",
-    "CatalogSet",
-    "CatalogSyncWebhookData",
-    "CatalogValidation",
-    "ClientContext",
-    "CommerceCart",
-    "CommerceLine",
-    "CommerceModifierGroup",
-    "CommerceOrder",
-    "Coordinates",
-    "Customer",
-    "DeliveryAddress",
-    "DeliveryFulfillment",
-    "DeliveryStatus",
-    "DeliveryType",
-    "DiscoverRequest",
-    "DiscoverResponse",
-    "DiscoveredStore",
-    "Endpoint",
-    "EndpointChangedData",
-    "ExplainSignatureRequest",
-    "FulfillmentMode",
-    "ItemAvailabilityEntry",
-    "ItemAvailabilityResponse",
-    "LatLong",
-    "LineItem",
-    "Location",
-    "MarketfrontStore",
-    "OnboardingPage",
-    "OnboardingRequest",
-    "OnboardingState",
-    "OnboardingStatus",
-    "Order",
-    "OrderCore",
-    "OrderError",
-    "OrderEventData",
-    "OrderPage",
-    "OrderState",
-    "OrderStatus",
-    "OrderStatusResponse",
-    "OrderStatusUpdate",
-    "OrderTimeline",
-    "OrderTold",
-    "PickupFulfillment",
-    "PlaceAmounts",
-    "PlaceData",
-    "PlaceOrderRequest",
-    "PlaceReply",
-    "PricedCart",
-    "RemoveCartItemRequest",
-    "ScheduleType",
-    "SignatureExplanation",
-    "Store",
-    "StoreAmountDetail",
-    "StoreAvailability",
-    "StoreIds",
-    "StorePage",
-    "StoreReason",
-    "StoreRefusal",
-    "StoreReplyAmounts",
-    "StoreStatusResponse",
-    "StoreStatusUpdate",
-    "StoreStatusValue",
-    "StoreUpdate",
-    "UpdateCartItemRequest",
-    "ValidateAmounts",
-    "ValidateData",
-    "ValidateOrderResponse",
-    "ValidateReply",
-    "WebhookDelivery",
-    "WebhookDeliveryDetail",
-    "WebhookDeliveryPage",
-]
+from mercato.carts.model import AddCartItemRequest as AddCartItemRequest
+from mercato.carts.model import Cart as Cart
+from mercato.carts.model import CartModifierGroup as CartModifierGroup
+from mercato.carts.model import LineItem as LineItem
+from mercato.carts.model import PricedCart as PricedCart
+from mercato.carts.model import RemoveCartItemRequest as RemoveCartItemRequest
+from mercato.carts.model import UpdateCartItemRequest as UpdateCartItemRequest
+from mercato.catalog.wire import CatalogIngestAccepted as CatalogIngestAccepted
+from mercato.catalog.wire import CatalogIngestPage as CatalogIngestPage
+from mercato.catalog.wire import CatalogIngestRun as CatalogIngestRun
+from mercato.catalog.wire import CatalogIngestStatusResponse as CatalogIngestStatusResponse
+from mercato.catalog.wire import CatalogSyncWebhookData as CatalogSyncWebhookData
+from mercato.catalog.wire import CatalogValidation as CatalogValidation
+from mercato.catalog.wire import StoreIds as StoreIds
+from mercato.discovery.catalogs import CatalogItem as CatalogItem
+from mercato.discovery.catalogs import CatalogModifierGroup as CatalogModifierGroup
+from mercato.discovery.catalogs import CatalogSection as CatalogSection
+from mercato.discovery.catalogs import CatalogSet as CatalogSet
+from mercato.discovery.model import DiscoveredStore as DiscoveredStore
+from mercato.discovery.model import DiscoverRequest as DiscoverRequest
+from mercato.discovery.model import DiscoverResponse as DiscoverResponse
+from mercato.discovery.model import Location as Location
+from mercato.errors import OrderError as OrderError
+from mercato.orders.model import Amounts as Amounts
+from mercato.orders.model import CommerceCart as CommerceCart
+from mercato.orders.model import CommerceLine as CommerceLine
+from mercato.orders.model import CommerceModifierGroup as CommerceModifierGroup
+from mercato.orders.model import CommerceOrder as CommerceOrder
+from mercato.orders.model import Order as Order
+from mercato.orders.model import OrderPage as OrderPage
+from mercato.orders.model import OrderState as OrderState
+from mercato.orders.model import OrderStatus as OrderStatus
+from mercato.orders.model import OrderStatusResponse as OrderStatusResponse
+from mercato.orders.model import OrderStatusUpdate as OrderStatusUpdate
+from mercato.orders.model import OrderTimeline as OrderTimeline
+from mercato.orders.model import ValidateOrderResponse as ValidateOrderResponse
+from mercato.orders.request import ClientContext as ClientContext
+from mercato.orders.request import Customer as Customer
+from mercato.orders.request import DeliveryAddress as DeliveryAddress
+from mercato.orders.request import DeliveryFulfillment as DeliveryFulfillment
+from mercato.orders.request import DeliveryType as DeliveryType
+from mercato.orders.request import LatLong as LatLong
+from mercato.orders.request import OrderCore as OrderCore
+from mercato.orders.request import PickupFulfillment as PickupFulfillment
+from mercato.orders.request import PlaceAmounts as PlaceAmounts
+from mercato.orders.request import PlaceOrderRequest as PlaceOrderRequest
+from mercato.orders.request import ScheduleType as ScheduleType
+from mercato.orders.request import ValidateAmounts as ValidateAmounts
+from mercato.orders.wire import CancelledData as CancelledData
+from mercato.orders.wire import OrderEventData as OrderEventData
+from mercato.orders.wire import OrderTold as OrderTold
+from mercato.orders.wire import PlaceData as PlaceData
+from mercato.orders.wire import PlaceReply as PlaceReply
+from mercato.orders.wire import StoreAmountDetail as StoreAmountDetail
+from mercato.orders.wire import StoreReason as StoreReason
+from mercato.orders.wire import StoreRefusal as StoreRefusal
+from mercato.orders.wire import StoreReplyAmounts as StoreReplyAmounts
+from mercato.orders.wire import ValidateData as ValidateData
+from mercato.orders.wire import ValidateReply as ValidateReply
+from mercato.stores.address import AddressRequest as AddressRequest
+from mercato.stores.address import Coordinates as Coordinates
+from mercato.stores.model import ItemAvailabilityEntry as ItemAvailabilityEntry
+from mercato.stores.model import ItemAvailabilityResponse as ItemAvailabilityResponse
+from mercato.stores.model import OnboardingPage as OnboardingPage
+from mercato.stores.model import OnboardingRequest as OnboardingRequest
+from mercato.stores.model import OnboardingState as OnboardingState
+from mercato.stores.model import OnboardingStatus as OnboardingStatus
+from mercato.stores.model import Store as Store
+from mercato.stores.model import StorePage as StorePage
+from mercato.stores.model import StoreStatusResponse as StoreStatusResponse
+from mercato.stores.model import StoreStatusUpdate as StoreStatusUpdate
+from mercato.stores.model import StoreStatusValue as StoreStatusValue
+from mercato.stores.model import StoreUpdate as StoreUpdate
+from mercato.stores.storefront import FulfillmentMode as FulfillmentMode
+from mercato.stores.storefront import MarketfrontStore as MarketfrontStore
+from mercato.stores.storefront import StoreAvailability as StoreAvailability
+from mercato.webhooks.findings import SignatureExplanation as SignatureExplanation
+from mercato.webhooks.model import DeliveryStatus as DeliveryStatus
+from mercato.webhooks.wire import Endpoint as Endpoint
+from mercato.webhooks.wire import EndpointChangedData as EndpointChangedData
+from mercato.webhooks.wire import ExplainSignatureRequest as ExplainSignatureRequest
+from mercato.webhooks.wire import WebhookDelivery as WebhookDelivery
+from mercato.webhooks.wire import WebhookDeliveryDetail as WebhookDeliveryDetail
+from mercato.webhooks.wire import WebhookDeliveryPage as WebhookDeliveryPage
