@@ -1,9 +1,13 @@
 """Every relative link of the documents leads somewhere, and every index is complete."""
 
+import re
 from pathlib import Path
 
 import pytest
 from tests.docs.documents import ROOT, anchors, documents, links, shown
+
+_ROOTS = (ROOT, ROOT / "src", ROOT / "src/mercato")
+_NAMED = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:bin|json|md|py|service|toml|yaml))`")
 
 
 @pytest.mark.parametrize("page", documents(), ids=shown)
@@ -21,6 +25,12 @@ def leads_somewhere(page: Path, target: str) -> bool:
     if not file.is_relative_to(ROOT) or not file.exists():
         return False
     return not anchor or (file.suffix == ".md" and anchor in anchors(file))
+
+
+@pytest.mark.parametrize("page", documents(), ids=shown)
+def test_files_that_are_named_exist(page: Path) -> None:
+    named = _NAMED.findall(page.read_text())
+    assert [name for name in named if not any((root / name).exists() for root in _ROOTS)] == []
 
 
 @pytest.mark.parametrize("index", ["docs/adr/README.md", "docs/how-to/README.md"])
