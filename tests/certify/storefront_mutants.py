@@ -12,7 +12,7 @@ from tests.certify.mutants import Mutants
 from tests.certify.receiver_mutants import MUTANTS as RECEIVER_MUTANTS
 from tests.certify.receiver_mutants import Verifying
 
-from mercato.certify.storefront.drivers import Ended
+from mercato.certify.storefront.drivers import PurchaseEnd
 from mercato.certify.storefront.proxy import FaultProxy
 from mercato.certify.storefront.scenarios import UNKNOWN
 from mercato.certify.storefront.stores import SET, UNAVAILABLE
@@ -59,7 +59,7 @@ class InProcess:
         self.kind = kind
         self.storefronts: dict[str, CorrectStorefront] = {}
 
-    async def buy(self, proxy: FaultProxy, store_id: str, situation: str) -> Ended:
+    async def buy(self, proxy: FaultProxy, store_id: str, situation: str) -> PurchaseEnd:
         storefront = self.storefronts.get(proxy.base)
         if storefront is None:
             storefront = self.storefronts[proxy.base] = self.kind(api=proxy.base, key=proxy.key)
@@ -68,10 +68,10 @@ class InProcess:
             try:
                 await storefront.buy(len(storefront.purchases) + 1, follow=storefront.followed)
             except ServiceError as error:
-                return Ended(crashed=False, words=str(error))
+                return PurchaseEnd(crashed=False, message=str(error))
             except Exception as error:  # noqa: BLE001  # a crash of the double is what the check looks for
-                return Ended(crashed=True, words=repr(error))
-            return Ended(crashed=False)
+                return PurchaseEnd(crashed=True, message=repr(error))
+            return PurchaseEnd(crashed=False)
 
 
 MUTANTS = Mutants[CorrectStorefront]()

@@ -13,7 +13,7 @@ from tests.certify.storefront_mutants import MUTANTS, CorrectStorefront, InProce
 
 from mercato.certify.report import Outcome, Verdict
 from mercato.certify.storefront.certification import STOREFRONT, StorefrontOptions, certify_storefront
-from mercato.certify.storefront.drivers import CommandDriver, Ended, ManualDriver
+from mercato.certify.storefront.drivers import CommandDriver, ManualDriver, PurchaseEnd
 from mercato.certify.storefront.proxy import FaultProxy
 from mercato.certify.storefront.service import Service
 from mercato.testing.caller import Answer
@@ -168,4 +168,4 @@ async def test_a_command_has_ended_although_a_process_in_the_background_has_not(
     async with aiohttp.ClientSession() as session:
         proxy = FaultProxy(service, session, key=KEY, script={})
         ended = await driver.buy(proxy, "", "nothing goes wrong")
-    assert ended == Ended(crashed=False, words="bought")
+    assert ended == PurchaseEnd(crashed=False, message="bought")

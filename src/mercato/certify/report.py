@@ -81,7 +81,7 @@ class Report(Wire):
 
 
 def count(outcomes: Collection[Outcome]) -> Counts:
-    verdicts = [one.verdict for one in outcomes]
+    verdicts = [outcome.verdict for outcome in outcomes]
     return Counts(
         passed=verdicts.count(Verdict.PASS),
         failed=verdicts.count(Verdict.FAIL),

@@ -82,16 +82,16 @@ class Suite(Generic[C_contra]):
         for group, runs in groups.items():
             self.headings[f"{name}.{group}"] = texts[group].heading
             assert list(runs) == list(texts[group].checks), f"checks and texts of {group} differ"
-            for one, run in runs.items():
-                text = texts[group].checks[one]
+            for row, run in runs.items():
+                text = texts[group].checks[row]
                 needs = texts[group].needs if text.needs is None else text.needs
                 check = Check(
-                    id=f"{name}.{group}.{one}",
+                    id=f"{name}.{group}.{row}",
                     title=text.title,
                     proves=text.proves,
                     section=text.section or texts[group].section,
                     advice=text.advice,
-                    needs=tuple(f"{name}.{need}" for need in needs if need != f"{group}.{one}"),
+                    needs=tuple(f"{name}.{need}" for need in needs if need != f"{group}.{row}"),
                     run=run,
                 )
                 self.checks[check.id] = check
@@ -102,8 +102,10 @@ class Suite(Generic[C_contra]):
         Without any pattern, all.
         """
         wanted = list(patterns)
-        named = (one for one in self.checks if not wanted or any(_matches(one, text) for text in wanted))
-        chosen = {needed for one in named for needed in self._with_needs(one)}
+        named = (
+            check for check in self.checks if not wanted or any(_matches(check, text) for text in wanted)
+        )
+        chosen = {needed for check in named for needed in self._with_needs(check)}
         return tuple(check for identity, check in self.checks.items() if identity in chosen)
 
     def _with_needs(self, identity: str) -> Iterator[str]:

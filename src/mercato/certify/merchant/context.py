@@ -125,8 +125,8 @@ class MerchantContext(ReceiverContext):
 
 def read_agreement(order: PricedOrder, reply: Reply) -> Agreed | Refused | Fault:
     """Return the answer to `order.validate` as the service reads it."""
-    said = read_validate(reply.status, reply.body)
-    return said if isinstance(said, Refused | Fault) else agree(order.sums, said)
+    answer = read_validate(reply.status, reply.body)
+    return answer if isinstance(answer, Refused | Fault) else agree(order.sums, answer)
 
 
 def read_placement(reply: Reply) -> PlaceSaid | Refused | Fault:

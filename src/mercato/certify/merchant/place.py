@@ -31,8 +31,8 @@ Context = MerchantContext
 
 
 async def _accepted(context: Context) -> str:
-    said = approved(await context.place(await context.place_message()))
-    return f"taken as {said.partner_order_id}" if said.partner_order_id else "taken"
+    answer = approved(await context.place(await context.place_message()))
+    return f"taken as {answer.partner_order_id}" if answer.partner_order_id else "taken"
 
 
 async def _forged(context: Context) -> str:
@@ -113,11 +113,11 @@ async def _wrong_prices(context: Context) -> str:
 async def _amounts_kept(context: Context) -> str:
     order = context.order()
     agreed = await context.agree(order)
-    said = approved(await context.place(await context.place_message(order)))
-    fault = remark(agreed, said.amounts)
+    answer = approved(await context.place(await context.place_message(order)))
+    fault = remark(agreed, answer.amounts)
     if fault is not None:
         raise Failed(fault)
-    return "the total stays" if said.amounts is not None else "no amounts in the answer"
+    return "the total stays" if answer.amounts is not None else "no amounts in the answer"
 
 
 async def _unknown_members(context: Context) -> str:

@@ -15,7 +15,7 @@ from mercato.certify.report import Exchange
 from mercato.certify.sample_store import CONTEXT, CUSTOMER, SampleStore
 from mercato.certify.storefront.proxy import DROPPED, Call
 from mercato.certify.storefront.scenario_runner import ScenarioRunner
-from mercato.certify.storefront.scenarios import Played
+from mercato.certify.storefront.scenarios import ScenarioResult
 from mercato.certify.suite import Failed, Run, Skipped
 from mercato.orders.model import Order, OrderState, OrderStatus
 from mercato.orders.record import storefront_cart
@@ -54,7 +54,7 @@ class StorefrontContext(ReceiverContext):
         super().__init__(storefront.receiver)
         self.storefront = storefront
 
-    async def played(self, scenario: str) -> Played:
+    async def result(self, scenario: str) -> ScenarioResult:
         """Return the result of a scenario. Raises Skipped when there is no storefront."""
         return await self.storefront.scenarios.result(scenario)
 
@@ -125,11 +125,11 @@ class StorefrontContext(ReceiverContext):
 Context = StorefrontContext
 
 
-def after(scenario: str, judge: Callable[[Context, Played], str]) -> Run[Context]:
+def after(scenario: str, judge: Callable[[Context, ScenarioResult], str]) -> Run[Context]:
     """Return a check that judges the result of a scenario."""
 
     async def run(context: Context) -> str:
-        return judge(context, await context.played(scenario))
+        return judge(context, await context.result(scenario))
 
     return run
 

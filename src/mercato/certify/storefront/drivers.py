@@ -1,4 +1,4 @@
-"""Who makes the storefront buy: a command that is started for each purchase, or a person who is asked to."""
+"""What makes the storefront buy: a command that is started for each purchase, or a person."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from mercato.certify.suite import Skipped
 MAX_OUTPUT: Final = 64 * 1024
 """Bytes of a command's output that are searched."""
 
-MAX_WORDS: Final = 300
+MAX_MESSAGE: Final = 300
 """Characters of a command's output that are shown."""
 
 POLL_SECONDS: Final = 0.02
@@ -31,11 +31,11 @@ STACK_TRACE: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class PurchaseEnd:
     """How a purchase ended on the storefront's side. `crashed` is None when that is unknown."""
 
     crashed: bool | None
-    words: str = ""
+    message: str = ""
 
 
 class Driver(Protocol):
@@ -50,7 +50,7 @@ class Driver(Protocol):
     concurrency: int
     """Purchases at a time."""
 
-    async def buy(self, proxy: FaultProxy, store_id: str, situation: str) -> Ended:
+    async def buy(self, proxy: FaultProxy, store_id: str, situation: str) -> PurchaseEnd:
         """Have an order placed, in a named store unless the id is empty. Raises Skipped when nobody did."""
 
 
@@ -65,7 +65,7 @@ class CommandDriver:
         self._command = command
         self._seconds = seconds
 
-    async def buy(self, proxy: FaultProxy, store_id: str, situation: str) -> Ended:  # noqa: ARG002  # for people
+    async def buy(self, proxy: FaultProxy, store_id: str, situation: str) -> PurchaseEnd:  # noqa: ARG002  # for people
         variables = {"MERCATO_URL": proxy.base, "MERCATO_KEY": proxy.key, "MERCATO_STORE_ID": store_id}
         process = await asyncio.create_subprocess_shell(
             self._command,
@@ -84,21 +84,21 @@ class CommandDriver:
                     await asyncio.sleep(POLL_SECONDS)
             code = process.returncode
         except TimeoutError:
-            return Ended(crashed=True, words=f"The command did not end within {self._seconds:g} s.")
+            return PurchaseEnd(crashed=True, message=f"The command did not end within {self._seconds:g} s.")
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             await asyncio.wait([reading], timeout=LAST_OUTPUT_SECONDS)
             reading.cancel()
-        words = " ".join(output.decode("utf-8", "replace").split())[-MAX_WORDS:]
+        message = " ".join(output.decode("utf-8", "replace").split())[-MAX_MESSAGE:]
         if code not in {0, 1} or STACK_TRACE.search(output):
-            return Ended(crashed=True, words=f"The command ended with {code}: {words}")
-        return Ended(crashed=False, words=words)
+            return PurchaseEnd(crashed=True, message=f"The command ended with {code}: {message}")
+        return PurchaseEnd(crashed=False, message=message)
 
 
 async def _read(process: asyncio.subprocess.Process, output: bytearray) -> None:
     """Keep the end of what the command prints. All of it is read, so that the command can go on."""
-    assert process.stdout is not None, "it was asked for"
+    assert process.stdout is not None, "the output is piped"
     while chunk := await process.stdout.read(MAX_OUTPUT):
         output += chunk
         del output[:-MAX_OUTPUT]
@@ -121,7 +121,7 @@ class ManualDriver:
         self._is_abandoned = False
         self._is_introduced = False
 
-    async def buy(self, proxy: FaultProxy, store_id: str, situation: str) -> Ended:
+    async def buy(self, proxy: FaultProxy, store_id: str, situation: str) -> PurchaseEnd:
         if self._is_abandoned:
             raise Skipped("Nobody placed an order the last time, so the certifier didn't wait again.")
         if not self._is_introduced:
@@ -137,4 +137,4 @@ class ManualDriver:
             proxy.activity.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(proxy.activity.wait(), self._idle_seconds)
-        return Ended(crashed=None)
+        return PurchaseEnd(crashed=None)

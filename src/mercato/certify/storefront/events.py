@@ -28,13 +28,13 @@ def acknowledges(*sequences: int, shown: int | None = None, **options: Any) -> R
     """
 
     async def run(context: Context) -> str:
-        order_id, events, words = new_id(), dict[int, Message](), ""
+        order_id, events, result = new_id(), dict[int, Message](), ""
         for index, number in enumerate(sequences):
             if number not in events:
                 events[number] = context.event(order_id, number, **options)
             age = len(sequences) - 1 - index
-            words = acknowledged(await context.send(events[number].but(age=age)))
-        return words if shown is None else await _shown(context, order_id, STATUSES[shown])
+            result = acknowledged(await context.send(events[number].but(age=age)))
+        return result if shown is None else await _shown(context, order_id, STATUSES[shown])
 
     return run
 

@@ -8,7 +8,7 @@ import msgspec
 
 from mercato.certify.storefront.context import StorefrontContext, after
 from mercato.certify.storefront.proxy import Call
-from mercato.certify.storefront.scenarios import RETRY_SECONDS, Played
+from mercato.certify.storefront.scenarios import RETRY_SECONDS, ScenarioResult
 from mercato.certify.suite import Failed, Run, Skipped
 from mercato.plurals import count_of
 
@@ -23,11 +23,11 @@ Context = StorefrontContext
 # --- retries --------------------------------------------------------------------------------------
 
 
-def retried(operation: str) -> Callable[[Context, Played], str]:
+def retried(operation: str) -> Callable[[Context, ScenarioResult], str]:
     """Return a judge of whether an operation was repeated."""
 
-    def judge(context: Context, played: Played) -> str:
-        calls = played.of(operation)
+    def judge(context: Context, result: ScenarioResult) -> str:
+        calls = result.of(operation)
         context.show(calls)
         if not calls:
             raise (Failed("It sent no order.") if operation == "place" else Skipped("It doesn't validate."))
@@ -38,43 +38,43 @@ def retried(operation: str) -> Callable[[Context, Played], str]:
     return judge
 
 
-def _retried_until_placed(context: Context, played: Played) -> str:
-    retried("place")(context, played)
-    keys = {call.headers.get("idempotency-key") for call in played.of("place")}
+def _retried_until_placed(context: Context, result: ScenarioResult) -> str:
+    retried("place")(context, result)
+    keys = {call.headers.get("idempotency-key") for call in result.of("place")}
     if len(keys) > 1:
         raise Failed("It sent the order again with another key: that is a second order.")
-    if not played.placed:
+    if not result.placed:
         raise Failed("It gave up before the order was placed.")
     return "sent again with the same key, and placed"
 
 
-def _same(what: Callable[[Call], object], words: str, failure: str) -> Run[Context]:
+def _same(what: Callable[[Call], object], success: str, failure: str) -> Run[Context]:
     """Return a check that the first two attempts have something in common."""
 
-    def judge(context: Context, played: Played) -> str:
-        calls = played.of("place")
+    def judge(context: Context, result: ScenarioResult) -> str:
+        calls = result.of("place")
         context.show(calls)
         if len(calls) == 1:
             raise Skipped("It did not send the order again.")
         if what(calls[0]) != what(calls[1]):
             raise Failed(failure)
-        return words
+        return success
 
     return after("busy", judge)
 
 
-def _waits(context: Context, played: Played) -> str:
-    calls = played.of("place")[:3]
+def _waits(context: Context, result: ScenarioResult) -> str:
+    calls = result.of("place")[:3]
     context.show(calls)
     return _waited(calls)
 
 
-def _rate_limited(context: Context, played: Played) -> str:
-    calls = played.of("validate")
+def _rate_limited(context: Context, result: ScenarioResult) -> str:
+    calls = result.of("validate")
     context.show(calls)
     if not calls:
         raise Skipped("It doesn't validate.")
-    later = [call for call in played.calls if call.began > calls[0].ended]
+    later = [call for call in result.calls if call.began > calls[0].ended]
     if later:
         _waited([calls[0], min(later, key=lambda call: call.began)])
     if len(calls) == 1:
@@ -82,8 +82,8 @@ def _rate_limited(context: Context, played: Played) -> str:
     return "waited, and went on"
 
 
-def _follow_limited(context: Context, played: Played) -> str:
-    calls = played.of("order")
+def _follow_limited(context: Context, result: ScenarioResult) -> str:
+    calls = result.of("order")
     context.show(calls)
     if not calls:
         raise Skipped("It doesn't poll its orders.")
@@ -122,27 +122,27 @@ RETRY: Final[Mapping[str, Run[Context]]] = {
 # --- refusals -------------------------------------------------------------------------------------
 
 
-def _not_placed(context: Context, played: Played) -> str:
-    context.show(played.of("validate", "place"))
-    if not played.of("validate"):
+def _not_placed(context: Context, result: ScenarioResult) -> str:
+    context.show(result.of("validate", "place"))
+    if not result.of("validate"):
         raise Skipped("It doesn't validate.")
-    calls = played.of("place")
+    calls = result.of("place")
     if calls:
         raise Failed(f"It sent the order {len(calls)} times, although it isn't valid.")
     return "not placed"
 
 
-def _survived(context: Context, played: Played) -> str:
-    context.show(played.of("validate", "place"))
-    if played.ended.crashed is None:
+def _survived(context: Context, result: ScenarioResult) -> str:
+    context.show(result.of("validate", "place"))
+    if result.end.crashed is None:
         raise Skipped("Check that the customer was told. With --command, the certifier checks it.")
-    if played.ended.crashed:
-        raise Failed(f"It crashed. {played.ended.words}".strip())
+    if result.end.crashed:
+        raise Failed(f"It crashed. {result.end.message}".strip())
     return "told"
 
 
-def _not_repeated(context: Context, played: Played) -> str:
-    calls = played.of("place")
+def _not_repeated(context: Context, result: ScenarioResult) -> str:
+    calls = result.of("place")
     context.show(calls)
     if not calls:
         raise Skipped("It sent no order.")
@@ -156,18 +156,18 @@ async def _new_body_new_key(context: Context) -> str:
     """Compare what a store has refused: a key stays free until there is an order."""
     for name in ("declined", "unknown-problem"):
         requests: dict[str, Call] = {}
-        for call in (await context.played(name)).of("place"):
+        for call in (await context.result(name)).of("place"):
             before = requests.setdefault(call.headers.get("idempotency-key", ""), call)
             if before.sent() != call.sent():
                 context.fail("Two different requests have the same key.", [before, call])
     return "every key has one request"
 
 
-def _locked_out(context: Context, played: Played) -> str:
-    context.show(played.calls)
-    if len(played.calls) > MAX_LOCKED_OUT:
-        raise Failed(f"It sent {len(played.calls)} requests, and every one was answered with 401.")
-    return count_of(len(played.calls), "request")
+def _locked_out(context: Context, result: ScenarioResult) -> str:
+    context.show(result.calls)
+    if len(result.calls) > MAX_LOCKED_OUT:
+        raise Failed(f"It sent {len(result.calls)} requests, and every one was answered with 401.")
+    return count_of(len(result.calls), "request")
 
 
 REFUSAL: Final[Mapping[str, Run[Context]]] = {

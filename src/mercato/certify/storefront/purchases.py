@@ -10,7 +10,7 @@ from mercato.carts.lines import choice_of
 from mercato.carts.pricing import price
 from mercato.certify.storefront.context import StorefrontContext, after, body, lines_of, member
 from mercato.certify.storefront.proxy import DROPPED, Call
-from mercato.certify.storefront.scenarios import Played
+from mercato.certify.storefront.scenarios import ScenarioResult
 from mercato.certify.suite import Failed, Run, Skipped
 from mercato.errors import ItemUnavailable
 from mercato.plurals import count_of
@@ -24,21 +24,21 @@ MAX_READS: Final = 16
 Context = StorefrontContext
 
 
-def placed(context: Context, played: Played) -> str:
+def placed(context: Context, result: ScenarioResult) -> str:
     """Return that an order was placed. Raises Failed when none was."""
-    context.show(played.of("validate", "place") or played.calls)
-    if not played.placed:
-        raise Failed(f"No order was placed. {played.ended.words}".strip())
+    context.show(result.of("validate", "place") or result.calls)
+    if not result.placed:
+        raise Failed(f"No order was placed. {result.end.message}".strip())
     return "placed"
 
 
 # --- what was validated, and what was placed ------------------------------------------------------
 
 
-def _validated(played: Played) -> tuple[Call, Call] | None:
+def _validated(result: ScenarioResult) -> tuple[Call, Call] | None:
     """Return the last validation before the first placement, and that placement; None if it wasn't validated."""
-    place = played.of("place")[0]
-    before = [call for call in played.of("validate") if call.ended <= place.began]
+    place = result.of("place")[0]
+    before = [call for call in result.of("validate") if call.ended <= place.began]
     return (before[-1], place) if before else None
 
 
@@ -88,17 +88,17 @@ def _token_differs(validate: Call, place: Call) -> str | None:
 _total_differs, _tip_differs = _amount_differs("total", None), _amount_differs("tip", "0")
 
 
-def _same(compare: Compare, words: str) -> Run[Context]:
+def _same(compare: Compare, success: str) -> Run[Context]:
     """Return a check that the placement has what the validation had."""
 
-    def judge(context: Context, played: Played) -> str:
-        pair = _validated(played)
+    def judge(context: Context, result: ScenarioResult) -> str:
+        pair = _validated(result)
         assert pair is not None, "it was validated first"
         context.show(pair)
         fault = compare(*pair)
         if fault is not None:
             raise Failed(fault)
-        return words
+        return success
 
     return after("plain", judge)
 
@@ -106,35 +106,35 @@ def _same(compare: Compare, words: str) -> Run[Context]:
 # --- orders ---------------------------------------------------------------------------------------
 
 
-def _sent(context: Context, played: Played) -> str:
-    context.show(played.calls)
-    if not played.of("place"):
-        last = played.calls[-1:]
+def _sent(context: Context, result: ScenarioResult) -> str:
+    context.show(result.calls)
+    if not result.of("place"):
+        last = result.calls[-1:]
         what = (
             f"the last response was {last[0].status} to {last[0].path}" if last else "nothing was requested"
         )
-        raise Failed(f"It sent no order: {what}. {played.ended.words}".strip())
-    return f"after {len(played.calls) - len(played.of('place'))} other requests"
+        raise Failed(f"It sent no order: {what}. {result.end.message}".strip())
+    return f"after {len(result.calls) - len(result.of('place'))} other requests"
 
 
-def _placed(context: Context, played: Played) -> str:
+def _placed(context: Context, result: ScenarioResult) -> str:
     """Judge the last response, unless another check reports its cause."""
-    context.show(played.of("validate", "place"))
-    if played.placed:
+    context.show(result.of("validate", "place"))
+    if result.placed:
         return "201"
-    pair = _validated(played)
+    pair = _validated(result)
     causes = {"same-order": _items_differ, "total": _total_differs, "tip": _tip_differs}
     for name, compare in causes.items():
         if pair is not None and compare(*pair) is not None:
             raise Skipped(f"It needs storefront.order.{name} to pass first.")
-    last = played.of("place")[-1]
+    last = result.of("place")[-1]
     if not last.headers.get("idempotency-key"):
         raise Skipped("It needs storefront.order.key to pass first.")
-    raise Failed(f"The last response was {last.status}. {played.ended.words}".strip())
+    raise Failed(f"The last response was {last.status}. {result.end.message}".strip())
 
 
-def _patient(context: Context, played: Played) -> str:
-    calls = played.of("place")
+def _patient(context: Context, result: ScenarioResult) -> str:
+    calls = result.of("place")
     context.show(calls)
     if not calls:
         raise Failed("It sent no order.")
@@ -143,21 +143,21 @@ def _patient(context: Context, played: Played) -> str:
     return f"waited {calls[0].ended - calls[0].began:.1f} s"
 
 
-def _validated_first(context: Context, played: Played) -> str:
-    if _validated(played) is None:
-        context.fail("It placed the order without a validation.", played.of("place"))
+def _validated_first(context: Context, result: ScenarioResult) -> str:
+    if _validated(result) is None:
+        context.fail("It placed the order without a validation.", result.of("place"))
     return "validated, then placed"
 
 
-def _once(context: Context, played: Played) -> str:
-    calls = played.of("place")
+def _once(context: Context, result: ScenarioResult) -> str:
+    calls = result.of("place")
     if len(calls) > 1:
         context.fail(f"It sent the order {len(calls)} times, although the first response arrived.", calls)
     return "sent once"
 
 
-def _key(context: Context, played: Played) -> str:
-    call = played.of("place")[0]
+def _key(context: Context, result: ScenarioResult) -> str:
+    call = result.of("place")[0]
     length = count_of(len(call.headers.get("idempotency-key", "")), "character")
     context.show([call])
     if len(call.headers.get("idempotency-key", "")) < MIN_KEY:
@@ -166,8 +166,8 @@ def _key(context: Context, played: Played) -> str:
 
 
 async def _new_key(context: Context) -> str:
-    scenarios = [await context.played(name) for name in ("plain", "later", "again")]
-    calls = [call for played in scenarios for call in played.placed]
+    scenarios = [await context.result(name) for name in ("plain", "later", "again")]
+    calls = [call for result in scenarios for call in result.placed]
     keys = list({call.response: call.headers.get("idempotency-key", "") for call in calls}.values())
     if len(set(keys)) != len(keys):
         context.fail(f"{len(keys)} orders had {len(set(keys))} keys.", calls)
@@ -195,34 +195,36 @@ ORDER: Final[Mapping[str, Run[Context]]] = {
 
 
 def _none(
-    is_bad: Callable[[Call, Played], bool], message: Callable[[list[Call], Played], str], words: str
+    is_bad: Callable[[Call, ScenarioResult], bool],
+    message: Callable[[list[Call], ScenarioResult], str],
+    success: str,
 ) -> Run[Context]:
     """Return a check that no request of a plain purchase is bad."""
 
-    def judge(context: Context, played: Played) -> str:
-        bad = [call for call in played.calls if is_bad(call, played)]
+    def judge(context: Context, result: ScenarioResult) -> str:
+        bad = [call for call in result.calls if is_bad(call, result)]
         if bad:
-            context.fail(message(bad, played), bad)
-        return words
+            context.fail(message(bad, result), bad)
+        return success
 
     return after("plain", judge)
 
 
-def _has_status(*statuses: HTTPStatus) -> Callable[[Call, Played], bool]:
+def _has_status(*statuses: HTTPStatus) -> Callable[[Call, ScenarioResult], bool]:
     return lambda call, _: call.status in statuses
 
 
-def _first_answer(bad: list[Call], _played: Played) -> str:
+def _first_answer(bad: list[Call], _played: ScenarioResult) -> str:
     return f"{bad[0].method} {bad[0].path} was answered with {bad[0].status}."
 
 
-def _is_other_media(call: Call, _played: Played) -> bool:
+def _is_other_media(call: Call, _played: ScenarioResult) -> bool:
     media = call.headers.get("content-type", "").partition(";")[0].strip().lower()
     return bool(call.body) and call.method not in {"GET", "HEAD"} and media != "application/json"
 
 
-def _follow_pace(context: Context, played: Played) -> str:
-    calls = played.of("order", "timeline")
+def _follow_pace(context: Context, result: ScenarioResult) -> str:
+    calls = result.of("order", "timeline")
     for index, call in enumerate(calls):
         near = [one for one in calls[index:] if one.began - call.began < 1.0]
         if len(near) > MAX_READS:
@@ -233,11 +235,11 @@ def _follow_pace(context: Context, played: Played) -> str:
 REQUEST: Final[Mapping[str, Run[Context]]] = {
     "bearer": _none(
         _has_status(HTTPStatus.UNAUTHORIZED),
-        lambda bad, played: f"{len(bad)} of {len(played.calls)} requests had no key, or a wrong one.",
+        lambda bad, result: f"{len(bad)} of {len(result.calls)} requests had no key, or a wrong one.",
         "every request has the key",
     ),
     "key-not-in-url": _none(
-        lambda call, played: played.key in call.path or played.key.encode() in call.body,
+        lambda call, result: result.key in call.path or result.key.encode() in call.body,
         lambda bad, _: f"The URL or the body of {count_of(len(bad), 'request')} has the key.",
         "in the header alone",
     ),
@@ -264,9 +266,9 @@ REQUEST: Final[Mapping[str, Run[Context]]] = {
 # --- carts and catalogs ---------------------------------------------------------------------------
 
 
-def _current_set(context: Context, played: Played) -> str:
-    store = played.stores[0].store
-    for call in played.of("validate", "place"):
+def _current_set(context: Context, result: ScenarioResult) -> str:
+    store = result.stores[0].store
+    for call in result.of("validate", "place"):
         named = tuple(member(body(call), "cart", name) for name in ("storeId", "catalogSetId"))
         if named != (str(store.id), str(store.catalog_set_id)):
             context.fail(f"The cart names the set {named[1]} of the store {named[0]}.", [call])
@@ -276,10 +278,10 @@ def _current_set(context: Context, played: Played) -> str:
 def _no_faults(scenario: str, *, unavailable: bool) -> Run[Context]:
     """Return a check that prices all carts and orders, and finds no fault of that kind."""
 
-    def judge(context: Context, played: Played) -> str:
-        sample = played.stores[0]
+    def judge(context: Context, result: ScenarioResult) -> str:
+        sample = result.stores[0]
         sold_out = {one.item_id for one in sample.store.sold_out}
-        calls = played.of("cart", "validate", "place")
+        calls = result.of("cart", "validate", "place")
         for call in calls:
             priced = price(
                 lines_of(body(call)), catalog=sample.catalog, sold_out=sold_out, new_id=clock.new_id
@@ -288,16 +290,16 @@ def _no_faults(scenario: str, *, unavailable: bool) -> Run[Context]:
                 if (fault.code == ItemUnavailable.code) is unavailable:
                     context.fail(f"{fault.message} ({fault.code})", [call])
         if not calls:
-            raise Skipped(f"It put nothing into a cart. {played.ended.words}".strip())
+            raise Skipped(f"It put nothing into a cart. {result.end.message}".strip())
         return "no such fault"
 
     return after(scenario, judge)
 
 
 async def _catalog_once(context: Context) -> str:
-    again = await context.played("again")
-    played = again if again.is_one_storefront else await context.played("plain")
-    calls = [call for call in played.of("catalog") if call.method == "GET"]
+    again = await context.result("again")
+    result = again if again.is_one_storefront else await context.result("plain")
+    calls = [call for call in result.of("catalog") if call.method == "GET"]
     whole = [call.path for call in calls if "if-none-match" not in call.headers]
     context.show(calls)
     for path in set(whole):
@@ -308,8 +310,8 @@ async def _catalog_once(context: Context) -> str:
     return f"{len(whole)} of {len(calls)} whole"
 
 
-def _pages(context: Context, played: Played) -> str:
-    calls = played.of("discover")
+def _pages(context: Context, result: ScenarioResult) -> str:
+    calls = result.of("discover")
     context.show(calls)
     pages = [call.answer() for call in calls]
     if not any(member(page, "hasMore") for page in pages):
@@ -322,7 +324,7 @@ def _pages(context: Context, played: Played) -> str:
                 raise Failed(f"It passed over the stores from {seen} to {offset}.")
             seen = max(seen, offset + len(page["stores"]))
     total = member(pages[0], "totalCount") or 0
-    if not played.placed and seen < total:
+    if not result.placed and seen < total:
         raise Failed(f"It read {seen} of {total} stores, and found none that is open.")
     return f"{len(calls)} pages"
 

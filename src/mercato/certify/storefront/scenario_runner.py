@@ -11,7 +11,7 @@ from aiohttp import web
 
 from mercato.certify.storefront.drivers import Driver
 from mercato.certify.storefront.proxy import Fault, FaultProxy
-from mercato.certify.storefront.scenarios import SCENARIOS, Played, Scenario
+from mercato.certify.storefront.scenarios import SCENARIOS, Scenario, ScenarioResult
 from mercato.certify.storefront.service import running_service
 from mercato.certify.suite import Skipped, UnusableTargetError
 from mercato.testing.server import app_of, listening
@@ -27,7 +27,7 @@ class ScenarioRunner:
         self._key = key
         self._slow_seconds = slow_seconds
         self._slots = asyncio.Semaphore(driver.concurrency if driver is not None else 1)
-        self._tasks: dict[str, asyncio.Task[Played]] = {}
+        self._tasks: dict[str, asyncio.Task[ScenarioResult]] = {}
         self._stack = AsyncExitStack()
         self._base = ""
         self._current: FaultProxy | None = None
@@ -44,7 +44,7 @@ class ScenarioRunner:
                 ) from None
         return self
 
-    async def result(self, name: str) -> Played:
+    async def result(self, name: str) -> ScenarioResult:
         """Return the result of a scenario. Raises Skipped when there is no storefront."""
         if self._driver is None:
             raise Skipped("Say how to drive the storefront: --command, or --listen.")
@@ -59,7 +59,7 @@ class ScenarioRunner:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await self._stack.aclose()
 
-    async def _run(self, scenario: Scenario, driver: Driver) -> Played:
+    async def _run(self, scenario: Scenario, driver: Driver) -> ScenarioResult:
         script = {"place": (Fault(seconds=self._slow_seconds),)} if scenario.is_slow else scenario.script
         async with (
             self._slots,
@@ -71,10 +71,10 @@ class ScenarioRunner:
             async with self._published(proxy):
                 for number in range(scenario.times):
                     again = ", once more" if number else ""
-                    ended = await driver.buy(proxy, store_id, scenario.situation + again)
-        return Played(
+                    end = await driver.buy(proxy, store_id, scenario.situation + again)
+        return ScenarioResult(
             calls=proxy.calls,
-            ended=ended,
+            end=end,
             stores=service.stores,
             key=self._key,
             is_one_storefront=driver.is_one_storefront,

@@ -1,4 +1,4 @@
-"""The scenarios in which a storefront buys: its stores, what goes wrong, and what a person is told about it."""
+"""The scenarios in which a storefront buys: its stores, what goes wrong, and the words for a person who buys."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,13 +8,13 @@ from typing import Any, Final
 from mercato import errors
 from mercato.certify.mutations import with_unknown_members
 from mercato.certify.sample_store import SampleStore
-from mercato.certify.storefront.drivers import Ended
+from mercato.certify.storefront.drivers import PurchaseEnd
 from mercato.certify.storefront.proxy import Call, Fault, Script
 from mercato.certify.storefront.stores import Offer, many_stores, offer
 from mercato.errors import OrderError
 
 RETRY_SECONDS: Final = 1
-"""How long the storefront is told to wait."""
+"""The Retry-After of the service's problems."""
 
 UNKNOWN: Final = "WEATHER_TOO_BAD"
 """A reason that no storefront knows yet."""
@@ -36,11 +36,11 @@ class Scenario:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
+class ScenarioResult:
     """The result of a scenario: every request, and how the purchase ended."""
 
     calls: tuple[Call, ...]
-    ended: Ended
+    end: PurchaseEnd
     stores: Sequence[SampleStore]
     key: str = field(repr=False)
     is_one_storefront: bool = False
