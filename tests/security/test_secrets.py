@@ -43,7 +43,7 @@ HARMLESS = {
     "outbound.results.Reply.body": "what a partner's server answered",
     "partners.accounts.NewPartner.keys": "keys, which hide their own text",
     "partners.model.Partner.has_webhook_token": "yes or no",
-    "web.events.Event.body": "a type",
+    "web.openapi.events.Event.body": "a type",
     "web.operations.Answer.headers": "of the answer, which has no credentials",
     "web.operations.Operation.request_headers": "names",
     "web.operations.Operation.reply_headers": "names",

@@ -12,9 +12,16 @@ service sends. Nothing of the service itself is loaded.
 from mercato.client import errors, types
 from mercato.client.clients import AsyncClient, Client
 from mercato.client.core import NEVER, Retries
-from mercato.client.orders import as_cart, to_place
-from mercato.client.receiver import Answer, Receiver
-from mercato.client.webhooks import Event, UnknownData, UnreadableWebhookError, WebhookError, verify_webhook
+from mercato.client.marketfront import as_cart, to_place
+from mercato.client.webhooks import (
+    Answer,
+    Event,
+    Receiver,
+    UnknownData,
+    UnreadableWebhookError,
+    WebhookError,
+    verify_webhook,
+)
 from mercato.wire import as_json, instant, parse_instant
 
 __all__ = [

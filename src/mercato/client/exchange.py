@@ -19,7 +19,7 @@ from uuid import UUID
 import msgspec
 
 from mercato import clock
-from mercato.client.errors import UnreadableError, problem_of
+from mercato.client.errors import MercatoError, UnreadableError, problem_of
 from mercato.wire import as_json
 from mercato.wire.base import parse_retry_after
 
@@ -104,7 +104,22 @@ class Pause:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Done(Generic[R]):
+    """The script has ended with this."""
+
+    value: R
+
+
 Script: TypeAlias = Generator[Send | Pause, Reply | None, R]
+
+
+def advance(script: Script[R], result: Reply | MercatoError | None) -> Send | Pause | Done[R]:
+    """Give the script the result of its last step; return the next."""
+    try:
+        return script.throw(result) if isinstance(result, MercatoError) else script.send(result)
+    except StopIteration as end:
+        return Done(end.value)
 
 
 def send(prepared: Prepared, within: float | None = None) -> Script[Reply]:
@@ -126,19 +141,16 @@ def read(request: Request[R], reply: Reply) -> R:
         raise problem_of(
             reply.status, body, retry_after=reply.retry_after, request_id=reply.headers.get("x-request-id")
         )
-    if request.returns is NoneType:
+    returns: Any = request.returns
+    if returns is NoneType:
         return None  # type: ignore[return-value]  # R is None
     try:
-        value: R = _decoded(body, request.returns)
+        value: R = _decoder(returns).decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
         raise UnreadableError(
             f"The answer to {request.method} {request.target()} is not one of Mercato's ({fault}). Is the URL right?"
         ) from None
     return value
-
-
-def _decoded(body: bytes, kind: Any) -> Any:
-    return _decoder(kind).decode(body)
 
 
 @cache

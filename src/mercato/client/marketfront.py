@@ -1,23 +1,32 @@
 """The Marketfront surface, for storefronts, and what either key opens."""
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from mercato.carts.model import AddCartItemRequest, PricedCart, RemoveCartItemRequest, UpdateCartItemRequest
+from mercato.carts.model import (
+    AddCartItemRequest,
+    Cart,
+    PricedCart,
+    RemoveCartItemRequest,
+    UpdateCartItemRequest,
+)
 from mercato.client.exchange import Id, Request
 from mercato.client.operation import Each, Sent, operation
 from mercato.discovery.catalogs import CatalogSet
 from mercato.discovery.model import DiscoverRequest, DiscoverResponse
-from mercato.orders.model import Order, OrderTimeline, ValidateOrderResponse
-from mercato.orders.request import OrderCore, PlaceOrderRequest
+from mercato.orders.model import CommerceCart, Order, OrderCart, OrderTimeline, ValidateOrderResponse
+from mercato.orders.request import OrderCore, PlaceAmounts, PlaceOrderRequest
 from mercato.stores.storefront import MarketfrontStore, StoreAvailability
 from mercato.webhooks.findings import SignatureExplanation
 from mercato.webhooks.model import DeliveryStatus
 from mercato.webhooks.wire import ExplainSignatureRequest, WebhookDeliveryDetail, WebhookDeliveryPage
+from mercato.wire import as_json
 
 STORES: Final = "/v1/marketfront/stores"
 CARTS: Final = "/v1/marketfront/carts"
@@ -151,3 +160,30 @@ class Clinic:
     def explain_webhook_signature(self, request: ExplainSignatureRequest) -> Sent:
         """Return what is wrong with a webhook's signature, compared with what the service has sent."""
         return Sent(body=request)
+
+
+def as_cart(cart: PricedCart | OrderCart | CommerceCart) -> Cart:
+    """Return the cart of an answer as one that can be sent, its line ids kept."""
+    return msgspec.json.decode(as_json(cart), type=Cart)
+
+
+def to_place(
+    order: OrderCore, validated: ValidateOrderResponse, *, payment: Mapping[str, Any] | None = None
+) -> PlaceOrderRequest:
+    """Return the request that places an order as it was validated, at that total and no other.
+
+    `payment` goes to the store as it is. ValueError for an order that was found invalid.
+    """
+    if not validated.is_valid or isinstance(validated.order.amounts, UnsetType):
+        reasons = ", ".join(error.code for error in validated.order.errors)
+        raise ValueError(f"The order was found invalid: {reasons}.")
+    tip = None if order.amounts is None else order.amounts.tip
+    return PlaceOrderRequest(
+        cart=order.cart,
+        client_context=order.client_context,
+        fulfillment=order.fulfillment,
+        amounts=PlaceAmounts(tip=tip, total=validated.order.amounts.total),
+        customer=order.customer,
+        validated_order_token=validated.validated_order_token,
+        payment=UNSET if payment is None else msgspec.Raw(as_json(payment)),
+    )

@@ -5,17 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import (
-    Any,
-    Concatenate,
-    Generic,
-    ParamSpec,
-    Self,
-    TypeVar,
-    get_args,
-    get_type_hints,
-    overload,
-)
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, get_args, get_type_hints, overload
 
 from mercato.client.core import Core
 from mercato.client.exchange import Id, Request, Script
@@ -36,40 +26,40 @@ class Sent:
 
 
 class Runs(ABC):
-    """A client that does a script's work before it returns."""
+    """A client that performs a script before it returns."""
 
     core: Core
 
     @abstractmethod
     def run(self, script: Script[R]) -> R:
-        """Do what the script asks for; return its result."""
+        """Perform the steps of the script; return its result."""
 
-    def each(self, request: Request[R], listing: "Listing[R, T]") -> Iterator[T]:
+    def each(self, request: Request[R], entries: "Each[..., R, T]") -> Iterator[T]:
         """Yield every entry of every page."""
-        left: Request[R] | None = request
-        while left is not None:
-            page = self.run(self.core.perform(left))
-            yield from listing.entries(page)
-            left = listing.following(left, page)
+        following: Request[R] | None = request
+        while following is not None:
+            page = self.run(self.core.perform(following))
+            yield from entries.of(page)
+            following = entries.following(following, page)
 
 
 class RunsAsync(ABC):
-    """A client that does a script's work while others do theirs."""
+    """A client that performs a script while other tasks run."""
 
     core: Core
 
     @abstractmethod
     async def run(self, script: Script[R]) -> R:
-        """Do what the script asks for; return its result."""
+        """Perform the steps of the script; return its result."""
 
-    async def each(self, request: Request[R], listing: "Listing[R, T]") -> AsyncIterator[T]:
+    async def each(self, request: Request[R], entries: "Each[..., R, T]") -> AsyncIterator[T]:
         """Yield every entry of every page."""
-        left: Request[R] | None = request
-        while left is not None:
-            page = await self.run(self.core.perform(left))
-            for entry in listing.entries(page):
+        following: Request[R] | None = request
+        while following is not None:
+            page = await self.run(self.core.perform(following))
+            for entry in entries.of(page):
                 yield entry
-            left = listing.following(left, page)
+            following = entries.following(following, page)
 
 
 class Flow(Generic[P, R]):
@@ -79,9 +69,7 @@ class Flow(Generic[P, R]):
         self._script = script
         self.__name__ = script.__name__
         self.__doc__ = script.__doc__
-        first, *parameters = inspect.signature(script).parameters.values()
-        del first
-        self.__signature__ = inspect.Signature(parameters)
+        self.__signature__ = inspect.Signature(list(inspect.signature(script).parameters.values())[1:])
 
     def __call__(self, client: Runs | RunsAsync, *args: P.args, **options: P.kwargs) -> Any:
         """Call the method of a client, as a function of the class: what `help` and `inspect` need to show it."""
@@ -176,14 +164,6 @@ def by_cursor(request: Request[R], page: Any) -> Request[R] | None:
     return replace(request, query={**request.query, "cursor": page.next_cursor})
 
 
-@dataclass(frozen=True, slots=True)
-class Listing(Generic[R, T]):
-    """How a list is read to its end."""
-
-    entries: Callable[[R], Sequence[T]]
-    following: Callable[[Request[R], R], Request[R] | None]
-
-
 class Each(Generic[P, R, T]):
     """Every entry of a list, page after page as they are needed."""
 
@@ -196,7 +176,8 @@ class Each(Generic[P, R, T]):
         following: Callable[[Request[R], R], Request[R] | None] = by_cursor,
     ) -> None:
         self._pages = pages
-        self._listing = Listing(entries, following)
+        self.of = entries
+        self.following = following
         self.__doc__ = doc
         self.__signature__ = pages.__signature__
 
@@ -216,5 +197,4 @@ class Each(Generic[P, R, T]):
     def __get__(self, client: Runs | RunsAsync | None, owner: type) -> Any:
         if client is None:
             return self
-        pages, listing = self._pages, self._listing
-        return lambda *args, **options: client.each(pages.request(*args, **options), listing)
+        return lambda *args, **options: client.each(self._pages.request(*args, **options), self)

@@ -1,4 +1,4 @@
-"""Requests over the standard library's HTTP: kept connections, bounded time and bytes, nothing to install."""
+"""Requests over the standard library's HTTP, and over aiohttp: kept connections, bounded time and bytes."""
 
 import http.client
 import io
@@ -8,11 +8,14 @@ import ssl
 import time
 from collections import deque
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from mercato.client.errors import NoAnswerError, UnreadableError
 from mercato.client.exchange import MOST_BYTES, Prepared, Reply
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
 
 CONNECT_TIMEOUT: Final = 5.0
 """Seconds for a connection: a service that is there has answered by then."""
@@ -177,3 +180,73 @@ def _words(fault: BaseException) -> str:
     if isinstance(fault, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {fault.verify_message}"
     return str(getattr(fault, "strerror", None) or fault or type(fault).__name__)
+
+
+class AsyncTransport:
+    """Sends requests by aiohttp, which is loaded when the first of them is sent, from the loop that sends it."""
+
+    def __init__(self, url: str, *, timeout: float) -> None:
+        self._url = url
+        self._timeout = timeout
+        self._session: ClientSession | None = None
+
+    async def send(self, prepared: Prepared, within: float | None = None) -> Reply:
+        """Return the reply. Raises NoAnswerError, UnreadableError."""
+        import aiohttp
+        from yarl import URL
+
+        seconds = min(self._timeout, within or self._timeout)
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(CONNECT_TIMEOUT, seconds))
+        url = URL(self._url + prepared.target, encoded=True)
+        try:
+            async with self._opened().request(
+                prepared.method,
+                url,
+                data=prepared.body,
+                headers=dict(prepared.headers),
+                allow_redirects=False,
+                timeout=timeout,
+            ) as response:
+                headers = {name.lower(): value for name, value in response.headers.items()}
+                return Reply(response.status, headers, await _read(response))
+        except aiohttp.ClientConnectorError as fault:
+            raise NoAnswerError(
+                f"{self._url} cannot be reached ({fault.strerror or fault.os_error}). "
+                "Is the service running, and is this its address?",
+                sent=False,
+            ) from fault
+        except aiohttp.ConnectionTimeoutError as fault:
+            raise NoAnswerError(f"{self._url} cannot be reached (timed out).", sent=False) from fault
+        except (TimeoutError, aiohttp.ClientError, OSError) as fault:
+            words = "timed out" if isinstance(fault, TimeoutError) else str(fault) or type(fault).__name__
+            raise NoAnswerError(
+                f"{self._url} did not answer {prepared.method} {prepared.target} ({words}).", sent=True
+            ) from fault
+
+    async def close(self) -> None:
+        """Close the connections that are kept."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _opened(self) -> "ClientSession":
+        import aiohttp
+
+        from mercato.outbound.pool import ConnectionPool
+
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=ConnectionPool(), auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
+            )
+        return self._session
+
+
+async def _read(response: "ClientResponse") -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in response.content.iter_any():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > MOST_BYTES:
+            raise UnreadableError(f"The answer has more than {MOST_BYTES:,} bytes.")
+    return b"".join(chunks)

@@ -1,4 +1,5 @@
 """What is sent and received, for annotations and calls: the very types of the service."""
+# Every import is an export.
 
 from mercato.carts.model import AddCartItemRequest as AddCartItemRequest
 from mercato.carts.model import Cart as Cart

@@ -1,22 +1,23 @@
-"""Webhooks as their receiver gets them: who signed, how fresh, and what they say, typed."""
+"""Webhooks as their receiver gets them: who signed, how fresh, and what they say, typed; and their answer."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from mercato import clock
 from mercato.client.errors import MercatoError
 from mercato.events import PAYLOADS, Payload
+from mercato.orders.wire import PlaceData, PlaceReply, ValidateData, ValidateReply
 from mercato.webhooks import signatures
 from mercato.webhooks.explain import Secret, Webhook, Whose, explain
 from mercato.webhooks.findings import ERROR, SignatureExplanation
 from mercato.webhooks.trials import Message, find_right
 from mercato.webhooks.words import TOLERANCE
-from mercato.wire import Wire
+from mercato.wire import Wire, as_json
 
 
 class UnknownData(Wire):
@@ -128,3 +129,53 @@ def _event(id_: str, body: bytes) -> Event:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
         raise UnreadableWebhookError(f"The body of the webhook {id_} cannot be read: {fault}.") from None
     return Event(id_, envelope.type, envelope.timestamp, data)
+
+
+class Answer(NamedTuple):
+    """What to answer: an HTTP status, and a JSON body, which may be empty."""
+
+    status: int
+    body: bytes = b""
+
+
+class Receiver:
+    """Answers webhooks for any web framework: `status, body = receiver.answer(request.headers, body)`.
+
+    `validate` is asked whether an order can be had, `place` takes one; without them every order is right. A repeat
+    of an order has the same `order_id`: `place` must return its first answer again. `event` gets everything else,
+    `refused` what is not believed. What they raise is the caller's: a 500 has the webhook sent again.
+    """
+
+    def __init__(
+        self,
+        secrets: str | Sequence[str],
+        *,
+        validate: Callable[[ValidateData], ValidateReply] | None = None,
+        place: Callable[[PlaceData], PlaceReply] | None = None,
+        event: Callable[[Event], object] | None = None,
+        refused: Callable[[WebhookError | UnreadableWebhookError], object] | None = None,
+    ) -> None:
+        self._secrets = secrets
+        self._validate = validate
+        self._place = place
+        self._event = event
+        self._refused = refused
+
+    def answer(self, headers: Headers, body: bytes) -> Answer:
+        """Return what to answer to the request with these headers and the bytes of this body."""
+        try:
+            event = verify_webhook(headers, body, self._secrets)
+        except (WebhookError, UnreadableWebhookError) as fault:
+            if self._refused is not None:
+                self._refused(fault)
+            return Answer(401 if isinstance(fault, WebhookError) else 400)
+        match event.data:
+            case ValidateData() as question:
+                agreed = ValidateReply(is_valid=True) if self._validate is None else self._validate(question)
+                return Answer(200, as_json(agreed))
+            case PlaceData() as order:
+                taken = PlaceReply(accepted=True) if self._place is None else self._place(order)
+                return Answer(200, as_json(taken))
+        if self._event is not None:
+            self._event(event)
+        return Answer(204)

@@ -4,32 +4,6 @@ from collections.abc import Iterable
 
 from mercato.errors.problem import OTHER, OrderError, Problem, shown
 
-__all__ = [
-    "AddressInvalid",
-    "AddressOutOfRange",
-    "CartEmpty",
-    "CatalogSetRequired",
-    "InvalidStatusTransition",
-    "ItemPriceChanged",
-    "ItemUnavailable",
-    "LineItemNotFound",
-    "MissingStoreId",
-    "ModifierLimitExceeded",
-    "ModifierRequired",
-    "OrderAlreadyPlaced",
-    "OrderBelowMinimum",
-    "OrderClosed",
-    "OrderNotFound",
-    "OrderTokenInvalid",
-    "OrderTotalDifferent",
-    "Other",
-    "PaymentDeclined",
-    "PaymentFailed",
-    "PaymentMethodInvalid",
-    "StoreClosed",
-    "StoreUnreachable",
-]
-
 
 class MissingStoreId(Problem):
     status, code, category = 400, "MISSING_STORE_ID", "validation"

@@ -4,23 +4,6 @@ from collections.abc import Iterable
 
 from mercato.errors.problem import OrderError, Problem
 
-__all__ = [
-    "Forbidden",
-    "IdempotencyKeyReused",
-    "InternalError",
-    "InvalidRequest",
-    "MethodNotAllowed",
-    "MissingIdempotencyKey",
-    "NotFound",
-    "PayloadTooLarge",
-    "RateLimited",
-    "RequestInProgress",
-    "ServiceUnavailable",
-    "Unauthenticated",
-    "UnsupportedMediaType",
-    "ValidationFailed",
-]
-
 
 class InvalidRequest(Problem):
     status, code, category = 400, "INVALID_REQUEST", "validation"

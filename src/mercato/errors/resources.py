@@ -4,19 +4,6 @@ from uuid import UUID
 
 from mercato.errors.problem import Problem, shown
 
-__all__ = [
-    "CatalogIngestNotFound",
-    "CatalogSetNotFound",
-    "Conflict",
-    "DeliveryNotFound",
-    "OnboardingActive",
-    "OnboardingNotFailed",
-    "OnboardingNotFound",
-    "OnboardingNotReady",
-    "StoreAlreadyRegistered",
-    "StoreNotFound",
-]
-
 
 class StoreNotFound(Problem):
     status, code, category = 404, "STORE_NOT_FOUND", "not_found"

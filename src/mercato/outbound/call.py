@@ -7,7 +7,7 @@ from functools import lru_cache
 from time import monotonic
 
 import aiohttp
-from aiohttp import ClientResponse, ClientSession, ClientTimeout, hdrs
+from aiohttp import ClientSession, ClientTimeout, hdrs
 from msgspec.structs import replace
 from yarl import URL
 
@@ -18,7 +18,7 @@ from mercato.outbound.body import BodyRefused, read_body
 from mercato.outbound.document import Document
 from mercato.outbound.failures import body_failure, connection_failure, url_failure
 from mercato.outbound.pool import connection_was_reused
-from mercato.outbound.results import Fault, Reply, RequestFailed
+from mercato.outbound.results import Fault, Reply, RequestFailed, elapsed_ms
 from mercato.outbound.urls import UrlRefused, check_url
 from mercato.wire.base import parse_retry_after
 
@@ -44,32 +44,20 @@ class Call:
     head: Reply | None = field(default=None, init=False)
     document: Document = field(default_factory=Document, init=False)
 
-    @property
-    def _status(self) -> int | None:
-        return self.head.status if self.head else None
-
-    def _elapsed_ms(self) -> int:
-        return round((monotonic() - self.started) * 1000)
-
-    def _truncated_reply(self) -> Reply | None:
-        """Return the reply as far as it came, if the caller is content with that."""
-        if self.head is None or not self.truncate:
-            return None
-        return replace(self.head, body=self.document.content(), elapsed_ms=self._elapsed_ms())
-
     async def run(self, url: str, *, seconds: float) -> Reply:
         """Return the reply, or raise `RequestFailed`. `seconds` include connecting."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._run(url)
         except TimeoutError:
-            if truncated := self._truncated_reply():
-                return truncated
+            if self.head is not None and self.truncate:
+                return self._reply(self.head, complete=False)
             message = f"The server of the {SUBJECT} gave no full answer within {round(seconds, 1):g} seconds."
-            failure = RequestFailed(Fault.TIMEOUT, message, status=self._status)
+            failure = RequestFailed(Fault.TIMEOUT, message)
         except RequestFailed as failed:
             failure = failed
-        failure.elapsed_ms = self._elapsed_ms()
+        failure.status = self.head.status if self.head else None
+        failure.elapsed_ms = elapsed_ms(self.started)
         raise failure
 
     async def _run(self, url: str) -> Reply:
@@ -77,25 +65,26 @@ class Call:
             target = _check(url, self.policy)
         except UrlRefused as refused:
             raise url_failure(refused.fault, SUBJECT, self.policy) from refused
+        try:
+            return await self._exchange(target)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            if self.head is not None or not connection_was_reused.get():
+                raise self._failure(error) from error
+        except (aiohttp.ClientError, BodyRefused) as error:
+            raise self._failure(error) from error
         # A server may close a kept connection in the very moment in which we use it. The webhook-id makes the
         # second sending harmless, and a fresh connection tells whether the server is there.
         try:
             return await self._exchange(target)
-        except aiohttp.ClientError as error:
-            if not self._was_stale(error):
-                raise self._failed(error) from error
-        try:
-            return await self._exchange(target)
-        except aiohttp.ClientError as error:
-            raise self._failed(error) from error
+        except (aiohttp.ClientError, BodyRefused) as error:
+            raise self._failure(error) from error
 
-    def _was_stale(self, error: aiohttp.ClientError) -> bool:
-        dropped = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
-        return dropped and connection_was_reused.get() and self.head is None
-
-    def _failed(self, error: aiohttp.ClientError) -> RequestFailed:
-        failure = connection_failure(error, SUBJECT, self.policy, connect_seconds=CONNECT_SECONDS)
-        failure.status = self._status
+    def _failure(self, error: aiohttp.ClientError | BodyRefused) -> RequestFailed:
+        if not isinstance(error, BodyRefused):
+            return connection_failure(error, SUBJECT, self.policy, connect_seconds=CONNECT_SECONDS)
+        failure = body_failure(error.fault, SUBJECT, max_raw=self.max_reply, max_decoded=self.max_reply)
+        if failure.fault is Fault.ENCODING:
+            failure.fault = Fault.PROTOCOL
         return failure
 
     async def _exchange(self, target: URL) -> Reply:
@@ -103,35 +92,26 @@ class Call:
         async with self.http.post(
             target, data=self.body, headers=headers, timeout=_TIMEOUT, allow_redirects=False
         ) as response:
-            return await self._read(response)
+            self.head = Reply(
+                status=response.status,
+                content_type=response.headers.get(hdrs.CONTENT_TYPE),
+                retry_after=parse_retry_after(response.headers.get(hdrs.RETRY_AFTER), self.clock()),
+            )
+            try:
+                # Most receivers answer without a body.
+                if not response.content.at_eof() or hdrs.CONTENT_ENCODING in response.headers:
+                    limit = self.max_reply
+                    await read_body(response, self.document, max_raw=limit, max_decoded=limit)
+            except (aiohttp.ClientError, BodyRefused):
+                if not self.truncate:
+                    raise
+                return self._reply(self.head, complete=False)
+            return self._reply(self.head, complete=True)
 
-    async def _read(self, response: ClientResponse) -> Reply:
-        headers, limit = response.headers, self.max_reply
-        self.head = head = Reply(
-            status=response.status,
-            content_type=headers.get(hdrs.CONTENT_TYPE),
-            retry_after=parse_retry_after(headers.get(hdrs.RETRY_AFTER), self.clock()),
-            body=b"",
-            complete=False,
-            elapsed_ms=0,
-        )
-        try:
-            # Most receivers answer without a body.
-            if not response.content.at_eof() or hdrs.CONTENT_ENCODING in headers:
-                await read_body(response, self.document, max_raw=limit, max_decoded=limit)
-        except BodyRefused as refused:
-            if truncated := self._truncated_reply():
-                return truncated
-            failure = body_failure(refused.fault, SUBJECT, max_raw=limit, max_decoded=limit)
-            failure.status = self._status
-            if failure.fault is Fault.ENCODING:
-                failure.fault = Fault.PROTOCOL
-            raise failure from refused
-        except aiohttp.ClientError:
-            if truncated := self._truncated_reply():
-                return truncated
-            raise
-        return replace(head, body=self.document.content(), complete=True, elapsed_ms=self._elapsed_ms())
+    def _reply(self, head: Reply, *, complete: bool) -> Reply:
+        """Return the reply with the body as far as it came."""
+        body = self.document.content()
+        return replace(head, body=body, complete=complete, elapsed_ms=elapsed_ms(self.started))
 
 
 @lru_cache(maxsize=MAX_URLS)

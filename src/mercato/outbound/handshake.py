@@ -5,6 +5,7 @@ import socket
 import ssl
 from dataclasses import dataclass
 from datetime import datetime
+from time import monotonic
 from typing import Final
 
 import aiohttp
@@ -15,7 +16,7 @@ from cryptography.x509.oid import NameOID
 from mercato.outbound.addresses import AddressPolicy, Verdict
 from mercato.outbound.failures import CHECK_SERVER, connection_failure
 from mercato.outbound.guard import MAX_ADDRESSES, AddressRefused, socket_factory
-from mercato.outbound.results import Fault, RequestFailed
+from mercato.outbound.results import Fault, RequestFailed, elapsed_ms
 from mercato.outbound.urls import ParsedUrl
 from mercato.plurals import count_of
 
@@ -53,12 +54,12 @@ async def look_up(
     if url.address is not None:
         family = socket.AF_INET6 if ":" in url.host else socket.AF_INET
         return [JudgedAddress(url.host, policy.verdict(url.address), family)], 0
-    started = _now()
+    started = monotonic()
     results = await resolver.resolve(url.host, url.port, socket.AF_UNSPEC)
     if not results:
         raise socket.gaierror(socket.EAI_NONAME, "no address")
     judged = (JudgedAddress(it["host"], policy.verdict(it["host"]), it["family"]) for it in results)
-    return list(dict.fromkeys(judged))[:MAX_ADDRESSES], _ms(started)
+    return list(dict.fromkeys(judged))[:MAX_ADDRESSES], elapsed_ms(started)
 
 
 async def connect(
@@ -71,7 +72,7 @@ async def connect(
 ) -> ConnectionTest:
     """Connect to the address, and make a TLS handshake where the URL asks for it."""
     test = ConnectionTest(address=target.address)
-    started = _now()
+    started = monotonic()
     try:
         async with asyncio.timeout(seconds):
             connected = await _connect(target, url.port, policy)
@@ -79,16 +80,16 @@ async def connect(
         test.failure = _connect_failure(error, seconds)
         return test
     finally:
-        test.connect_ms = _ms(started)
+        test.connect_ms = elapsed_ms(started)
     if url.scheme != "https":
         connected.close()
         return test
-    started = _now()
+    started = monotonic()
     try:
         async with asyncio.timeout(seconds):
             context = tls or ssl.create_default_context()
             test.tls_version, test.certificate = await _handshake(connected, url.host, context)
-        test.tls_ms = _ms(started)
+        test.tls_ms = elapsed_ms(started)
     except _ERRORS as error:
         test.failure = _tls_failure(error, seconds)
         if isinstance(error, ssl.SSLCertVerificationError):
@@ -189,11 +190,3 @@ def _tls_failure(error: Exception, seconds: float) -> RequestFailed:
 
 def _pull_failure(error: Exception, seconds: float) -> RequestFailed:
     return connection_failure(error, "URL", AddressPolicy(), connect_seconds=seconds)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def _ms(started: float) -> int:
-    return round((_now() - started) * 1000)

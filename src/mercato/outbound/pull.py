@@ -14,7 +14,7 @@ from mercato.outbound import failures
 from mercato.outbound.body import ACCEPT_ENCODING, BodyFault, BodyRefused, read_body
 from mercato.outbound.client import Outbound
 from mercato.outbound.document import Document
-from mercato.outbound.results import Fault, NotModified, Pulled, PullLimits, RequestFailed
+from mercato.outbound.results import Fault, NotModified, Pulled, PullLimits, RequestFailed, elapsed_ms
 from mercato.outbound.urls import ParsedUrl, UrlFault, UrlRefused, check_url
 from mercato.wire.base import parse_retry_after
 
@@ -68,11 +68,8 @@ class Pull:
         finally:
             if not isinstance(pulled, Pulled):
                 self.document.close()
-        failure.elapsed_ms = self._elapsed_ms()
+        failure.elapsed_ms = elapsed_ms(self.started)
         raise failure
-
-    def _elapsed_ms(self) -> int:
-        return round((monotonic() - self.started) * 1000)
 
     async def _retry(self, url: str) -> Pulled | NotModified:
         for number, wait in enumerate((*self.limits.waits, None), start=1):
@@ -84,7 +81,7 @@ class Pull:
                 if wait is None or not failure.at_once:
                     raise
                 pause = max(wait, failure.retry_after or 0.0)
-                if self._elapsed_ms() + pause * 1000 >= self.limits.total * 1000:
+                if elapsed_ms(self.started) + pause * 1000 >= self.limits.total * 1000:
                     raise
                 await self.options.sleep(pause)
         raise AssertionError("the last round returns or raises")
@@ -103,21 +100,17 @@ class Pull:
                     target.url, headers=headers, timeout=timeout, allow_redirects=False
                 ) as response:
                     location = response.headers.get(hdrs.LOCATION)
-                    self.answers.append(Answer(target, response.status, location, self._elapsed_ms()))
+                    self.answers.append(Answer(target, response.status, location, elapsed_ms(self.started)))
                     if response.status not in _REDIRECTS:
                         return await self._receive(response, subject, number)
                     target = self._next(target, location)
                 subject = f"address to which the {SUBJECT} redirects"
         except aiohttp.ClientError as error:
-            failure = failures.connection_failure(
-                error, subject, self.options.policy, connect_seconds=limits.connect
-            )
-            raise failure from error
+            policy, seconds = self.options.policy, limits.connect
+            raise failures.connection_failure(error, subject, policy, connect_seconds=seconds) from error
         except BodyRefused as refused:
-            failure = failures.body_failure(
-                refused.fault, subject, max_raw=limits.max_raw, max_decoded=limits.max_decoded
-            )
-            raise failure from refused
+            bounds = {"max_raw": limits.max_raw, "max_decoded": limits.max_decoded}
+            raise failures.body_failure(refused.fault, subject, **bounds) from refused
 
     def _next(self, target: ParsedUrl, location: str | None) -> ParsedUrl:
         """Return where the target redirects to."""
@@ -138,14 +131,13 @@ class Pull:
             return check_url(url if base is None else urljoin(base, url), policy, https_only=False)
         except ValueError as error:  # `urljoin` has its own for a host in broken brackets
             fault = error.fault if isinstance(error, UrlRefused) else UrlFault.HOST
-            failure = failures.url_failure(fault, SUBJECT, policy, redirected=base is not None)
-            raise failure from error
+            raise failures.url_failure(fault, SUBJECT, policy, redirected=base is not None) from error
 
     async def _receive(self, response: ClientResponse, subject: str, number: int) -> Pulled | NotModified:
         status, headers, limits = response.status, response.headers, self.limits
         final_url, redirects = self.answers[-1].url.text, len(self.answers) - 1
         if status == HTTPStatus.NOT_MODIFIED and self.etag is not None:
-            return NotModified(final_url=final_url, redirects=redirects, elapsed_ms=self._elapsed_ms())
+            return NotModified(final_url=final_url, redirects=redirects, elapsed_ms=elapsed_ms(self.started))
         if status != HTTPStatus.OK:
             wait = parse_retry_after(headers.get(hdrs.RETRY_AFTER), self.options.clock())
             raise failures.status_failure(status, subject, attempts=number, retry_after=wait)
@@ -162,7 +154,7 @@ class Pull:
             final_url=final_url,
             redirects=redirects,
             raw_size=raw_size,
-            elapsed_ms=self._elapsed_ms(),
+            elapsed_ms=elapsed_ms(self.started),
         )
 
 

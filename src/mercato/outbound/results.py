@@ -1,6 +1,7 @@
 """What a pull and a call are given, return and raise. Without aiohttp, so that importing the types is cheap."""
 
 from enum import StrEnum
+from time import monotonic
 
 from msgspec import Struct
 
@@ -96,6 +97,11 @@ class Reply(Struct, frozen=True, kw_only=True):
     status: int
     content_type: str | None
     retry_after: float | None
-    body: bytes
-    complete: bool
-    elapsed_ms: int
+    body: bytes = b""
+    complete: bool = False
+    elapsed_ms: int = 0
+
+
+def elapsed_ms(started: float) -> int:
+    """Return the milliseconds since an instant of `time.monotonic`."""
+    return round((monotonic() - started) * 1000)
