@@ -18,11 +18,11 @@ import msgspec
 
 from benchmarks import menus
 from benchmarks.report import row
-from mercato.catalog.build import BuildFailed, Built, Unchanged, build
-from mercato.catalog.compile import unpack
-from mercato.catalog.compress import CODINGS, compress_as
-from mercato.catalog.search import pack_search
-from mercato.catalog.validate import validate
+from mercato.catalog.building.build import build, pack_search
+from mercato.catalog.building.compress import CODINGS, compress_as
+from mercato.catalog.building.model import BuildFailed, BuildRequest, Built, Unchanged
+from mercato.catalog.building.packed import unpack
+from mercato.catalog.validation.validate import validate
 
 ROUNDS: Final = 21
 CPU_GOAL: Final = 4.0
@@ -71,14 +71,7 @@ def _document(path: str | None) -> tuple[bytes, str]:
 
 
 def _build(document: bytes) -> Built | BuildFailed | Unchanged:
-    return build(
-        document,
-        onboarding_id=_ID,
-        catalog_set_id=_ID,
-        store_id=_ID,
-        default_currency="USD",
-        previous_hash=None,
-    )
+    return build(document, BuildRequest(_ID, _ID, _ID, "USD"))
 
 
 def _alternated(*works: Callable[[], Any]) -> list[float]:

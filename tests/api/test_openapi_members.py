@@ -14,7 +14,7 @@ from tests.databases import only_sqlite
 from tests.service import ITEM, Service
 
 from mercato import errors
-from mercato.catalog.build import Built
+from mercato.catalog.building.model import Built
 from mercato.discovery.catalogs import CatalogSet
 from mercato.web.app import document, operations
 from mercato.web.openapi.examples import EXAMPLES

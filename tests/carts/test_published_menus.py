@@ -16,8 +16,8 @@ from tests.catalog.documents import outcome
 
 from mercato.carts.model import LineItem
 from mercato.carts.pricing import price
-from mercato.catalog.build import Built
-from mercato.catalog.compile import unpack
+from mercato.catalog.building.model import Built
+from mercato.catalog.building.packed import unpack
 from mercato.catalog.money import scaled
 from mercato.clock import new_id
 

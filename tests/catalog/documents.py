@@ -5,8 +5,9 @@ import json
 from typing import Any
 from uuid import UUID
 
-from mercato.catalog.build import BuildFailed, Built, build
-from mercato.catalog.compile import unpack
+from mercato.catalog.building.build import build
+from mercato.catalog.building.model import BuildFailed, BuildRequest, Built
+from mercato.catalog.building.packed import unpack
 from mercato.catalog.model import CompiledCatalog
 
 ONBOARDING = UUID("0190f5fe-7e3b-7ccc-8000-000000000001")
@@ -108,9 +109,5 @@ def outcome(document: Any, *, previous_hash: str | None = None, default_currency
         document = document.encode()
     return build(
         document if isinstance(document, bytes) else json.dumps(document).encode(),
-        onboarding_id=ONBOARDING,
-        catalog_set_id=SET,
-        store_id=STORE,
-        default_currency=default_currency,
-        previous_hash=previous_hash,
+        BuildRequest(ONBOARDING, SET, STORE, default_currency, previous_hash),
     )

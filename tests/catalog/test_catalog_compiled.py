@@ -23,7 +23,7 @@ from tests.catalog.documents import (
     outcome,
 )
 
-from mercato.catalog.compile import unpack
+from mercato.catalog.building.packed import unpack
 from mercato.catalog.diff import diff
 from mercato.catalog.model import CompiledCatalog, CompiledItem
 from mercato.catalog.search import unpack_search

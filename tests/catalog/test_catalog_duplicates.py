@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.catalog.documents import CAKE, TEA, cafe, faults, outcome
 
-from mercato.catalog.build import BuildFailed
-from mercato.catalog.duplicates import repeats_a_key
-from mercato.catalog.scan import scan
+from mercato.catalog.building.model import BuildFailed
+from mercato.catalog.validation.decode import repeats_a_key
+from mercato.catalog.validation.scan import scan
 
 REPEATED = "This key stands more than once in its object."
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.catalog.documents import cafe, faults, outcome
 
-from mercato.catalog.build import BuildFailed, Built, Unchanged
-from mercato.catalog.compile import unpack
+from mercato.catalog.building.model import BuildFailed, Built, Unchanged
+from mercato.catalog.building.packed import unpack
 from mercato.catalog.diff import diff
 
 NAMES = st.text(min_size=1, max_size=8)

@@ -10,8 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.catalog.documents import EXTRAS, TEA, cafe
 
-from mercato.catalog.locate import Position, locate
-from mercato.catalog.scan import scan
+from mercato.catalog.validation.scan import Position, locate, scan
 
 TEXT = """{
   "items": {

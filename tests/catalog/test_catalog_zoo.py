@@ -11,10 +11,10 @@ import pytest
 from tests.catalog.documents import outcome
 from tests.catalog.hostile import documents
 
-from mercato.catalog.build import BuildFailed, Built
-from mercato.catalog.builder import SMALL
-from mercato.catalog.compile import unpack
-from mercato.catalog.compress import compress
+from mercato.catalog.building.builder import SMALL
+from mercato.catalog.building.compress import compress
+from mercato.catalog.building.model import BuildFailed, Built
+from mercato.catalog.building.packed import unpack
 
 SECONDS: Final = 4.0
 """Processor time that any of them may take."""

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mercato.catalog import money
-from mercato.catalog.currencies import SCALES
-from mercato.catalog.money import MoneyError, number_to_minor, to_minor, to_text
+from mercato.catalog.money import SCALES, MoneyError, number_to_minor, to_minor, to_text
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,15 @@ import pytest
 from tests.catalog.documents import CAKE, CATALOG, DRINKS, EXTRAS, LEMON, TEA, cafe, outcome
 from tests.catalog.test_catalog_published import MENUS
 
-from mercato.catalog.near_misses import MOST_NEAR, price_hint
-from mercato.catalog.rules import Rule
+from mercato.catalog.validation.near_misses import MOST_NEAR, price_hint
+from mercato.catalog.validation.rules import Rule
 
 
 def near(document: Any) -> list[tuple[str, str]]:
     """Return path and end of the message of each warning about a near miss."""
     made = outcome(document)
     rules = {Rule.MISNAMED_MEMBER.id, Rule.NEGATIVE_PRICE.id}
-    return [
-        (warning.path, warning.message)
-        for warning, rule in zip(made.warnings, made.warning_rules, strict=True)
-        if rule in rules
-    ]
+    return [(warning.path, warning.message) for warning in made.warnings if warning.rule in rules]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from tests.orders.samples import (
     shop,
 )
 
-from mercato.catalog.compile import MOST_NAME
+from mercato.catalog.building.compile import MOST_NAME
 from mercato.clock import new_id
 from mercato.errors import InvalidRequest, Problem, ValidationFailed
 from mercato.orders.amounts import Sums

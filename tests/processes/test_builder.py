@@ -2,9 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
-import time
 from pathlib import Path
 from uuid import UUID
 
@@ -13,26 +10,24 @@ import psutil
 from tests.processes.test_serve import partner, serving, until_status
 from tests.service import Client, merchant
 
-from mercato.catalog.build import BuildFailed
-from mercato.catalog.builder import SMALL, Builder
-from mercato.catalog.built import Unchanged
+from mercato.catalog.building.builder import SMALL, Builder
+from mercato.catalog.building.model import BuildFailed, BuildRequest
 from mercato.outbound.document import Document
 
 LARGE = json.dumps(
     {"items": {str(UUID(int=n)): {"name": "x" * 100, "basePrice": "1.00"} for n in range(2500)}}
 ).encode()
 ONE = UUID(int=1)
+WORKER = "mercato.catalog.building.worker"
 
 
 async def build(builder: Builder) -> object:
-    return await builder.build(
-        Document.of(LARGE),
-        onboarding_id=ONE,
-        catalog_set_id=ONE,
-        store_id=ONE,
-        default_currency="USD",
-        previous_hash=None,
-    )
+    return await builder.build(Document.of(LARGE), BuildRequest(ONE, ONE, ONE, "USD"))
+
+
+def worker() -> psutil.Process:
+    (found,) = [one for one in psutil.Process().children() if WORKER in " ".join(one.cmdline())]
+    return found
 
 
 async def test_a_large_document_is_built_again_when_its_process_is_killed():
@@ -40,29 +35,25 @@ async def test_a_large_document_is_built_again_when_its_process_is_killed():
     builder = Builder()
     try:
         assert not isinstance(await build(builder), BuildFailed)
-        for child in psutil.Process().children():
-            if "spawn_main" in " ".join(child.cmdline()):
-                os.kill(child.pid, signal.SIGKILL)
+        worker().kill()
         assert not isinstance(await build(builder), BuildFailed)
     finally:
         await builder.close()
-
-
-def _sleep() -> Unchanged:
-    time.sleep(60)
-    return Unchanged("")
 
 
 async def test_a_document_does_not_wait_for_one_that_nobody_waits_for_any_more():
     builder = Builder()
     try:
         await build(builder)
-        left = asyncio.create_task(builder._apart(_sleep))
+        first = worker()
+        first.suspend()
+        left = asyncio.create_task(build(builder))
         await asyncio.sleep(0.5)
         left.cancel()
         await asyncio.wait([left])
         async with asyncio.timeout(30):
             assert not isinstance(await build(builder), BuildFailed)
+        assert not first.is_running()
     finally:
         await builder.close()
 

@@ -28,8 +28,8 @@ SECRET = re.compile(r"(?:\w+_)?(?:keys?|tokens?|secrets?|payment|authorization|h
 """Names of members that may hold what is secret; `…_id`, `has_…` and the like don't match or are told below."""
 
 HARMLESS = {
-    "catalog.built.Built.body": "a catalog, as it is served to everybody",
-    "catalog.scan._Frame.keys": "names of a document's members",
+    "catalog.building.model.Built.body": "a catalog, as it is served to everybody",
+    "catalog.validation.scan._Frame.keys": "names of a document's members",
     "certify.report.Signature.public_key": "the public half of a key",
     "cli.sources.Document.body": "a catalog's file",
     "cli.keys.Entries.keys": "entries without the keys",

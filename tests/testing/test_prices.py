@@ -13,7 +13,7 @@ from tests.catalog.documents import ONBOARDING, built
 
 from mercato.carts.model import LineItem
 from mercato.carts.pricing import price
-from mercato.catalog.compile import unpack
+from mercato.catalog.building.packed import unpack
 from mercato.catalog.ids import served_id
 from mercato.clock import new_id
 from mercato.testing import menus, shopper

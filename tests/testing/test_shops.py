@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from mercato.catalog.findings import Findings
-from mercato.catalog.validate import Valid, validate
+from mercato.catalog.validation.findings import Findings
+from mercato.catalog.validation.validate import Valid, validate
 from mercato.sandbox.merchant import BROKEN_PLACE
 from mercato.testing import menus
 

@@ -8,13 +8,13 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
-from mercato.catalog.builder import Builder, BuildOverrunError
-from mercato.catalog.built import BuildFailed, Unchanged
+from mercato.catalog.building.builder import Builder, BuildOverrunError
+from mercato.catalog.building.model import BuildFailed, BuildRequest, Built, Unchanged
+from mercato.catalog.building.packed import unpack
 from mercato.catalog.compiled import CompiledCatalogs
 from mercato.catalog.diff import diff
 from mercato.catalog.ids import NOWHERE
 from mercato.catalog.model import CatalogFault, CatalogWarning
-from mercato.catalog.packed import unpack
 from mercato.catalog.wire import CatalogValidation
 from mercato.errors import RateLimited
 from mercato.outbound.client import Outbound
@@ -50,7 +50,7 @@ _request: Final = Decoder(CatalogSource)
 
 
 Receive = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
-"""Reads a request's body and gives each part of it to the function that it is called with."""
+"""Reads a request's body and passes each part of it to the function it is given."""
 
 
 class Subject(Struct, frozen=True):
@@ -104,32 +104,29 @@ class Checker(Struct, frozen=True):
         try:
             pulled = await self.outbound.pull(url, limits=self.limits, etag=None)
         except RequestFailed as failure:
-            return _invalid((CatalogFault(message=failure.message, path=""),), ())
+            return _invalid(failure.message)
         assert not isinstance(pulled, NotModified)
         with pulled.document:
             return await self._check(pulled.document, subject)
 
     async def _check(self, document: Document, subject: Subject | None) -> CatalogValidation:
+        owner = (NOWHERE, NOWHERE) if subject is None else (subject.onboarding_id, subject.store_id)
+        request = BuildRequest(owner[0], NOWHERE, owner[1], self.default_currency)
         try:
-            result = await self.builder.build(
-                document,
-                onboarding_id=NOWHERE if subject is None else subject.onboarding_id,
-                catalog_set_id=NOWHERE,
-                store_id=NOWHERE if subject is None else subject.store_id,
-                default_currency=self.default_currency,
-                previous_hash=None,
-                serves=False,
-            )
+            result = await self.builder.build(document, request, serves=False)
         except BuildOverrunError as overrun:
-            return _invalid((CatalogFault(message=overrun.message, path=""),), ())
-        if isinstance(result, BuildFailed):
-            return _invalid(tuple(result.faults), tuple(result.warnings))
+            return _invalid(overrun.message)
         assert not isinstance(result, Unchanged)
+        faults = result.faults if isinstance(result, BuildFailed) else ()
         changes = None
-        if subject is not None:
+        if isinstance(result, Built) and subject is not None:
             changes = diff(await self.compiled.get(subject.catalog_set_id), unpack(result.compiled))
         return CatalogValidation(
-            valid=True, errors=(), warnings=tuple(result.warnings), summary=result.summary, diff=changes
+            valid=not faults,
+            errors=tuple(CatalogFault(message=one.message, path=one.path) for one in faults),
+            warnings=tuple(CatalogWarning(message=one.message, path=one.path) for one in result.warnings),
+            summary=result.summary if isinstance(result, Built) else None,
+            diff=changes,
         )
 
 
@@ -152,5 +149,6 @@ def callback_url(document: bytes) -> str | None:
     return None if has_items else _request(document).callback_url
 
 
-def _invalid(faults: tuple[CatalogFault, ...], warnings: tuple[CatalogWarning, ...]) -> CatalogValidation:
-    return CatalogValidation(valid=False, errors=faults, warnings=warnings, summary=None, diff=None)
+def _invalid(message: str) -> CatalogValidation:
+    fault = CatalogFault(message=message, path="")
+    return CatalogValidation(valid=False, errors=(fault,), warnings=(), summary=None, diff=None)

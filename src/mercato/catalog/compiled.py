@@ -6,8 +6,8 @@ from uuid import UUID
 
 from mercato import errors
 from mercato.catalog import queries
+from mercato.catalog.building.packed import unpack
 from mercato.catalog.model import CompiledCatalog
-from mercato.catalog.packed import unpack
 from mercato.db.engine import Database
 from mercato.telemetry import Lookups
 

@@ -1,6 +1,8 @@
 """Ids as they are served: UUIDs in lower case, and a UUID of our making for an item or group whose id is none."""
 
+import binascii
 import re
+from binascii import unhexlify
 from collections.abc import Collection
 from typing import Final
 from uuid import UUID, uuid5
@@ -14,17 +16,25 @@ _UUID: Final = re.compile(
 LENGTH: Final = 36
 """Characters of a UUID."""
 _DASHES: Final = (8, 13, 18, 23)
-_HEX: Final = b"0123456789abcdef"
 
 
-def are_canonical(ids: Collection[str]) -> bool:
-    """Tell whether all are UUIDs in lower case: a few passes over one joined text, not a match for each."""
+def pack_ids(ids: Collection[str]) -> bytes | None:
+    """Return the 16 bytes of each id, joined; None unless all are UUIDs in lower case.
+
+    A few passes over one joined text, not a match for each.
+    """
     joined = "\n".join(ids)
     count, stride = len(ids), LENGTH + 1
-    if len(joined) != count * stride - 1 or joined[LENGTH::stride] != "\n" * (count - 1):
-        return count == 0
-    dashes = all(joined[at::stride] == "-" * count for at in _DASHES)
-    return dashes and len(joined.encode().translate(None, _HEX)) == len(_DASHES) * count + count - 1
+    if len(joined) != max(count * stride - 1, 0) or joined[LENGTH::stride] != "\n" * (count - 1):
+        return None
+    if not all(joined[at::stride] == "-" * count for at in _DASHES):
+        return None
+    digits = joined.encode("utf-8", "replace").translate(None, b"-\n")
+    try:
+        packed = unhexlify(digits)
+    except binascii.Error:
+        return None
+    return packed if len(packed) == 16 * count and digits == digits.lower() else None
 
 
 def served_id(text: str, *, onboarding_id: UUID, addressed: bool) -> str:

@@ -1,7 +1,7 @@
-"""The walk of a catalog: accepted in one transaction, pulled and built with none open, switched in another.
+"""A catalog's way in: accepted in one transaction, pulled and built with none open, switched in another.
 
-Whoever wants to know of a run's end is called inside the transaction that ends it, so that what follows from it
-(an event, a search entry) is there exactly when the switch is.
+The listener is called inside the transaction that ends a run, so that what follows from it (an event, a search entry)
+is there exactly when the switch is.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,15 +12,14 @@ from uuid import UUID
 
 import msgspec
 import structlog
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mercato import crash, errors
 from mercato.catalog import queries
-from mercato.catalog.builder import Builder, BuildOverrunError
-from mercato.catalog.built import BuildFailed, Built, Unchanged
+from mercato.catalog.building.builder import Builder, BuildOverrunError
+from mercato.catalog.building.model import BuildFailed, BuildRequest, Built, Unchanged
 from mercato.catalog.model import CatalogFault, PartnerWarning
-from mercato.catalog.partner_warnings import partner_warnings
-from mercato.catalog.runs import CurrentSet, Owner, Run, RunStatus
+from mercato.catalog.runs import CurrentSet, Owner, Run, RunStatus, partner_warnings
 from mercato.clock import Clock, MakeId
 from mercato.db.engine import Database, Write
 from mercato.jobs import Done, Job, JobLost, Outcome, enqueue, fence
@@ -41,7 +40,7 @@ PROCESS_SECONDS: Final = 120.0
 """How long a run may take beyond its pull: to wait for the one building process, build, compress and switch."""
 
 ATTEMPTS: Final = 3
-"""Times a run may stumble over a fault of ours before it is told so."""
+"""Attempts at a run that fails through a fault of ours, before it ends `failed`."""
 
 _CANCELLED: Final = CatalogFault(message="The onboarding was cancelled.", path="")
 _OURS: Final = CatalogFault(
@@ -123,33 +122,19 @@ async def accept_notified(
     )
 
 
-class Ingest:
+class Ingest(Struct, frozen=True, kw_only=True):
     """Carries runs out."""
 
-    def __init__(
-        self,
-        *,
-        db: Database,
-        outbound: Outbound,
-        builder: Builder,
-        limits: PullLimits,
-        default_currency: str,
-        clock: Clock,
-        new_id: MakeId,
-        on_finished: Listener,
-        quota: StorageQuota,
-        metrics: Metrics | None = None,
-    ) -> None:
-        self._db = db
-        self._outbound = outbound
-        self._builder = builder
-        self._limits = limits
-        self._currency = default_currency
-        self._clock = clock
-        self._new_id = new_id
-        self._on_finished = on_finished
-        self._quota = quota
-        self._metrics = metrics or Metrics()
+    db: Database
+    outbound: Outbound
+    builder: Builder
+    limits: PullLimits
+    default_currency: str
+    clock: Clock
+    new_id: MakeId
+    on_finished: Listener
+    quota: StorageQuota
+    metrics: Metrics = field(default_factory=Metrics)
 
     async def handle(self, job: Job[IngestJob]) -> Outcome:
         """Bring the job's run to its end. A crash at any point leaves the run to be carried out again."""
@@ -165,27 +150,30 @@ class Ingest:
     async def _carry_out(self, job: Job[IngestJob], run: Run, current: CurrentSet | None) -> Outcome:
         try:
             pulled = await self._pull(run, current)
-        except RequestFailed as failure:
-            return await self._fail(job, run, (CatalogFault(message=failure.message, path=""),))
-        if isinstance(pulled, NotModified):
-            return await self._not_modified(job, run)
-        with pulled.document:
-            if not await self._move(job, run, RunStatus.PROCESSING):
-                return Done()
-            return await self._process(job, run, current, pulled)
+            if isinstance(pulled, NotModified):
+                return await self._not_modified(job, run)
+            with pulled.document:
+                if not await self._begin_processing(job, run):
+                    return Done()
+                return await self._process(job, run, current, pulled)
+        except (RequestFailed, BuildOverrunError) as failure:
+            message = failure.message
+        except errors.RateLimited as refused:
+            message = refused.detail
+        return await self._fail(job, run, (CatalogFault(message=message, path=""),))
 
     async def give_up(self, tx: Write, job: Job[IngestJob], reason: str) -> None:
         """End the run of a job that failed too often: a run never stays in between."""
         log.error("catalog run given up", run_id=str(job.payload.run_id), reason=reason)
         run = await queries.find_run(tx, job.payload.run_id)
         if run is not None:
-            await self._end(tx, Finished(run, RunStatus.FAILED, (_OURS,), self._clock()))
+            await self._end(tx, Finished(run, RunStatus.FAILED, (_OURS,), self.clock()))
 
     async def _begin(self, job: Job[IngestJob]) -> tuple[Run, CurrentSet | None] | None:
-        async with self._db.write() as tx:
+        async with self.db.write() as tx:
             await fence(tx, job)
             run = await queries.find_run(tx, job.payload.run_id)
-            if run is None or not await queries.move_run(tx, run.id, to=RunStatus.PULLING, now=self._clock()):
+            if run is None or not await queries.move_run(tx, run.id, to=RunStatus.PULLING, now=self.clock()):
                 return None
             return run, await queries.find_current(tx, run.owner.id)
 
@@ -193,51 +181,33 @@ class Ingest:
         # The tag is good for the document it came with: another URL may use the same one for something else.
         same = current is not None and current.source_url == run.callback_url
         etag = current.source_etag if current is not None and same else None
-        with self._metrics.stage("pull"):
-            return await self._outbound.pull(run.callback_url, limits=self._limits, etag=etag)
+        with self.metrics.stage("pull"):
+            return await self.outbound.pull(run.callback_url, limits=self.limits, etag=etag)
 
     async def _process(
         self, job: Job[IngestJob], run: Run, current: CurrentSet | None, pulled: Pulled
     ) -> Outcome:
-        set_id = self._new_id()
-        try:
-            with self._metrics.stage("build"):
-                result = await self._builder.build(
-                    pulled.document,
-                    onboarding_id=run.owner.id,
-                    catalog_set_id=set_id,
-                    store_id=run.owner.store_id,
-                    default_currency=self._currency,
-                    previous_hash=None if current is None else current.content_hash,
-                )
-        except BuildOverrunError as overrun:
-            return await self._fail(job, run, (CatalogFault(message=overrun.message, path=""),))
+        set_id = self.new_id()
+        previous = None if current is None else current.content_hash
+        request = BuildRequest(run.owner.id, set_id, run.owner.store_id, self.default_currency, previous)
+        with self.metrics.stage("build"):
+            result = await self.builder.build(pulled.document, request)
         pulled.document.close()
         if isinstance(result, BuildFailed):
-            return await self._fail(job, run, result.faults, _warnings(result))
+            faults = tuple(CatalogFault(message=one.message, path=one.path) for one in result.faults)
+            return await self._fail(job, run, faults, partner_warnings(result.warnings))
         if isinstance(result, Unchanged):
             assert current is not None
-            return await self._unchanged(job, run, current, pulled, _warnings(result))
-        with self._metrics.stage("store"):
-            try:
-                return await self._switch(job, run, current, pulled, set_id, result)
-            except errors.RateLimited as refused:
-                return await self._fail(job, run, (CatalogFault(message=refused.detail, path=""),))
-
-    async def _unchanged(
-        self,
-        job: Job[IngestJob],
-        run: Run,
-        current: CurrentSet,
-        pulled: Pulled,
-        warnings: tuple[PartnerWarning, ...],
-    ) -> Outcome:
-        async with self._db.write() as tx:
-            await fence(tx, job)
-            await queries.touch_source(tx, current.id, url=run.callback_url, etag=pulled.etag)
-            finished = Finished(run, RunStatus.SUCCEEDED, (), self._clock(), warnings)
-            await self._end(tx, finished, set_id=current.id)
-        return Done()
+            async with self.db.write() as tx:
+                await fence(tx, job)
+                await queries.touch_source(tx, current.id, url=run.callback_url, etag=pulled.etag)
+                warnings = partner_warnings(result.warnings)
+                await self._end(
+                    tx, Finished(run, RunStatus.SUCCEEDED, (), self.clock(), warnings), current.id
+                )
+            return Done()
+        with self.metrics.stage("store"):
+            return await self._switch(job, run, current, pulled, set_id, result)
 
     async def _switch(
         self,
@@ -248,15 +218,15 @@ class Ingest:
         set_id: UUID,
         built: Built,
     ) -> Outcome:
-        with self._metrics.stage("compress"):
-            parts = await self._builder.compress(built)
+        with self.metrics.stage("compress"):
+            parts = await self.builder.compress(built)
         parts |= {queries.COMPILED: built.compiled, queries.SEARCH: built.search}
         crash.point("catalog.built")
-        now = self._clock()
-        async with self._db.write() as tx:
+        now = self.clock()
+        async with self.db.write() as tx:
             await fence(tx, job)
             if not await queries.lock_owner(tx, run.owner.id):
-                # Cancelled meanwhile: its runs have ended, and what was pulled is thrown away.
+                # Cancelled meanwhile: its runs have ended, and what was pulled is discarded.
                 return Done()
             await queries.insert_set(
                 tx,
@@ -271,20 +241,20 @@ class Ingest:
                 now=now,
             )
             size = sum(map(len, parts.values()))
-            await self._quota.take(tx, run.owner.partner_id, size, now=now)
+            await self.quota.take(tx, run.owner.partner_id, size, now=now)
             leaves = None if current is None else current.id
             if not await queries.switch(tx, run.owner.id, leaves=leaves, to=set_id, now=now):
                 raise JobLost("another run switched the owner")
-            finished = Finished(run, RunStatus.SUCCEEDED, (), now, _warnings(built), built)
-            await self._end(tx, finished, set_id=set_id)
+            finished = Finished(run, RunStatus.SUCCEEDED, (), now, partner_warnings(built.warnings), built)
+            await self._end(tx, finished, set_id)
             crash.point("catalog.written")
         crash.point("catalog.switched")
         return Done()
 
-    async def _move(self, job: Job[IngestJob], run: Run, status: RunStatus) -> bool:
-        async with self._db.write() as tx:
+    async def _begin_processing(self, job: Job[IngestJob], run: Run) -> bool:
+        async with self.db.write() as tx:
             await fence(tx, job)
-            return await queries.move_run(tx, run.id, to=status, now=self._clock())
+            return await queries.move_run(tx, run.id, to=RunStatus.PROCESSING, now=self.clock())
 
     async def _fail(
         self,
@@ -293,23 +263,23 @@ class Ingest:
         faults: tuple[CatalogFault, ...],
         warnings: tuple[PartnerWarning, ...] = (),
     ) -> Outcome:
-        async with self._db.write() as tx:
+        async with self.db.write() as tx:
             await fence(tx, job)
-            await self._end(tx, Finished(run, RunStatus.FAILED, faults, self._clock(), warnings))
+            await self._end(tx, Finished(run, RunStatus.FAILED, faults, self.clock(), warnings))
         return Done()
 
     async def _not_modified(self, job: Job[IngestJob], run: Run) -> Outcome:
         """End a run whose document is the one of the current set, with that one's warnings."""
-        async with self._db.write() as tx:
+        async with self.db.write() as tx:
             await fence(tx, job)
             current = await queries.find_current(tx, run.owner.id)
             set_id = None if current is None else current.id
             warnings = () if set_id is None else await queries.find_warnings(tx, run.owner.id, set_id)
-            finished = Finished(run, RunStatus.SUCCEEDED, (), self._clock(), warnings)
-            await self._end(tx, finished, set_id=set_id)
+            finished = Finished(run, RunStatus.SUCCEEDED, (), self.clock(), warnings)
+            await self._end(tx, finished, set_id)
         return Done()
 
-    async def _end(self, tx: Write, finished: Finished, *, set_id: UUID | None = None) -> None:
+    async def _end(self, tx: Write, finished: Finished, set_id: UUID | None = None) -> None:
         ended = await queries.end_run(
             tx,
             finished.run.id,
@@ -320,15 +290,11 @@ class Ingest:
             now=finished.at,
         )
         if ended:
-            await self._on_finished(tx, finished)
-            tx.after_commit(partial(self._metrics.ingested, finished.status.value))
-
-
-def _warnings(result: Built | BuildFailed | Unchanged) -> tuple[PartnerWarning, ...]:
-    return partner_warnings(result.warnings, result.warning_rules)
+            await self.on_finished(tx, finished)
+            tx.after_commit(partial(self.metrics.ingested, finished.status.value))
 
 
 async def abandon(tx: Write, owner_id: UUID, *, now: datetime) -> None:
-    """Close the owner and end its open runs: what a running pull brings is thrown away."""
+    """Close the owner and end its open runs: what a running pull brings is discarded."""
     await queries.close_owner(tx, owner_id, now=now)
     await queries.end_open_runs(tx, owner_id, fault=_CANCELLED, now=now)

@@ -6,13 +6,13 @@ from uuid import UUID
 
 from msgspec import Meta
 
-from mercato.catalog.build import BuildFailed, Built, Unchanged, build
-from mercato.catalog.decode import not_utf8
+from mercato.catalog.building.build import build
+from mercato.catalog.building.model import BuildFailed, BuildRequest, Built, Unchanged
 from mercato.catalog.ids import NOWHERE
-from mercato.catalog.locate import Position, locate, positions
-from mercato.catalog.model import CatalogFault, CatalogSummary, CatalogWarning
-from mercato.catalog.read import BOM
-from mercato.catalog.rules import Rule
+from mercato.catalog.model import CatalogSummary, Finding
+from mercato.catalog.validation.decode import not_utf8
+from mercato.catalog.validation.rules import Rule
+from mercato.catalog.validation.scan import BOM, Position, locate, positions
 from mercato.wire import Wire
 
 ADVICE: Final = {rule.id: rule.advice for rule in Rule}
@@ -43,30 +43,23 @@ def lint(
 ) -> tuple[LintReport, Built | None]:
     """Return what an ingest would say of the document, and what it would make of one without errors.
 
-    `most_bytes` is what a server may send at most without compressing it. Ids that are no UUIDs are served as those
-    that are made of the `onboarding_id`.
+    `most_bytes` is what a server may send at most without compressing it. The `onboarding_id` is used to derive
+    the UUIDs that replace ids which aren't UUIDs.
     """
-    made = build(
-        document,
-        onboarding_id=onboarding_id,
-        catalog_set_id=NOWHERE,
-        store_id=NOWHERE,
-        default_currency=default_currency,
-        previous_hash=None,
-    )
+    made = build(document, BuildRequest(onboarding_id, NOWHERE, NOWHERE, default_currency))
     assert not isinstance(made, Unchanged)
-    faults = list(zip(made.faults, made.fault_rules, strict=True)) if isinstance(made, BuildFailed) else []
-    warnings = list(zip(made.warnings, made.warning_rules, strict=True))
+    faults = made.faults if isinstance(made, BuildFailed) else ()
+    warnings = made.warnings
     if len(document) > most_bytes:
-        words = (
+        message = (
             f"The document has {len(document):,} bytes; beyond {most_bytes:,} it can only be sent compressed."
         )
-        warnings.append((CatalogWarning(message=words, path=""), Rule.NEEDS_COMPRESSION.id))
+        warnings = (*warnings, Finding(Rule.NEEDS_COMPRESSION.id, message, ""))
     places = _places(document, [*faults, *warnings])
     report = LintReport(
         valid=not faults,
-        errors=tuple(_finding(fault, rule, places) for fault, rule in faults),
-        warnings=tuple(_finding(warning, rule, places) for warning, rule in warnings),
+        errors=tuple(_located(fault, places) for fault in faults),
+        warnings=tuple(_located(warning, places) for warning in warnings),
         summary=made.summary if isinstance(made, Built) else None,
     )
     return report, made if isinstance(made, Built) else None
@@ -74,30 +67,27 @@ def lint(
 
 def refused(rule: Rule, message: str) -> LintReport:
     """Return the report of a document that could not be read at all."""
-    fault = CatalogFault(message=message, path="")
-    return LintReport(
-        valid=False,
-        errors=(_finding(fault, rule.id, {"": Position(1, 1)}),),
-        warnings=(),
-        summary=None,
-    )
+    fault = _located(Finding(rule.id, message, ""), {"": Position(1, 1)})
+    return LintReport(valid=False, errors=(fault,), warnings=(), summary=None)
 
 
-Found = tuple[CatalogFault | CatalogWarning, str]
-
-
-def _places(document: bytes, found: Sequence[Found]) -> dict[str, Position]:
+def _places(document: bytes, found: Sequence[Finding]) -> dict[str, Position]:
     if not found:
         return {}
-    if any(rule == Rule.NOT_UTF8.id for _, rule in found):
-        text = document.removeprefix(BOM)
-        at = not_utf8(text) or 0
-        return dict.fromkeys((one.path for one, _ in found), positions(text, [at])[at])
-    return locate(document, {one.path for one, _ in found})
+    pointers = {one.path for one in found}
+    if any(one.rule == Rule.NOT_UTF8.id for one in found):
+        at = not_utf8(document.removeprefix(BOM)) or 0
+        return dict.fromkeys(pointers, positions(document.removeprefix(BOM), [at])[at])
+    return locate(document, pointers)
 
 
-def _finding(found: CatalogFault | CatalogWarning, rule: str, places: dict[str, Position]) -> LintFinding:
+def _located(found: Finding, places: dict[str, Position]) -> LintFinding:
     line, column = places[found.path]
     return LintFinding(
-        message=found.message, path=found.path, line=line, column=column, rule=rule, advice=ADVICE[rule]
+        message=found.message,
+        path=found.path,
+        line=line,
+        column=column,
+        rule=found.rule,
+        advice=ADVICE[found.rule],
     )

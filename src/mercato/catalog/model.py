@@ -17,6 +17,14 @@ DAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday",
 DAY_SECONDS: Final = 86_400
 
 
+class Finding(msgspec.Struct, frozen=True):
+    """A fault or a warning of a document: the id of its rule, and where it is (RFC 6901, as fetched)."""
+
+    rule: str
+    message: str
+    path: str
+
+
 class CatalogFault(Wire):
     """CatalogIngestErrorWire: why a document cannot be served, and where (RFC 6901, as fetched)."""
 

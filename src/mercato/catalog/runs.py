@@ -1,5 +1,7 @@
 """An ingest run: its states, the moves between them (specification §3.2), and what is told at its end."""
 
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -7,7 +9,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.catalog.model import CatalogFault, PartnerWarning
+from mercato.catalog.model import CatalogFault, Finding, PartnerWarning
+from mercato.catalog.validation.rules import Rule
 
 
 class RunStatus(StrEnum):
@@ -66,3 +69,24 @@ class CurrentSet(Struct, frozen=True):
     currency: str
     source_url: str
     source_etag: str | None
+
+
+MOST_WARNINGS: Final = 100
+"""Warnings stored with a run; the last of them says how many more there are."""
+
+
+def partner_warnings(found: Sequence[Finding]) -> tuple[PartnerWarning, ...]:
+    """Return warnings with their rules as codes. Where there are too many, every rule keeps its share."""
+    kept = list(found)
+    if len(found) > MOST_WARNINGS:
+        share = max((MOST_WARNINGS - 1) // len({one.rule for one in found}), 1)
+        counted: Counter[str] = Counter()
+        kept = []
+        for one in found:
+            counted[one.rule] += 1
+            if counted[one.rule] <= share and len(kept) < MOST_WARNINGS - 1:
+                kept.append(one)
+        more = f"{len(found) - len(kept)} more warnings are not listed."
+        more += " `mercato catalog lint` lists more of a document."
+        kept.append(Finding(Rule.NOT_LISTED.id, more, ""))
+    return tuple(PartnerWarning(code=one.rule, message=one.message, pointer=one.path) for one in kept)

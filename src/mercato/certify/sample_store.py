@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mercato import clock
 from mercato.carts.model import MOST_DEPTH, Cart, CartModifierGroup, LineItem
-from mercato.catalog.compile import unpack
+from mercato.catalog.building.packed import unpack
 from mercato.catalog.lint import lint
 from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.orders.amounts import Sums, wire

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from cyclopts import App, Parameter
 
-from mercato.catalog.build import Built
-from mercato.catalog.compile import unpack
+from mercato.catalog.building.model import Built
+from mercato.catalog.building.packed import unpack
 from mercato.catalog.ids import NOWHERE
 from mercato.catalog.lint import LintFinding, LintReport, refused
 from mercato.catalog.lint import lint as linted

@@ -10,11 +10,11 @@ from uuid import UUID
 
 import msgspec
 
-from mercato.catalog.build import Built
-from mercato.catalog.compile import unpack
-from mercato.catalog.hours import DAY_SECONDS, DAYS
+from mercato.catalog.building.model import Built
+from mercato.catalog.building.packed import unpack
 from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, Windows
 from mercato.catalog.money import scaled
+from mercato.catalog.validation.hours import DAY_SECONDS, DAYS
 from mercato.cli.plain import cells, cut, harmless, width
 from mercato.plurals import count_of
 from mercato.wire import Wire

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import field
 
 from mercato.catalog.lint import LintFinding, LintReport
-from mercato.catalog.rules import Rule
+from mercato.catalog.validation.rules import Rule
 from mercato.wire import Wire
 
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from mercato.catalog.rules import Rule
+from mercato.catalog.validation.rules import Rule
 from mercato.cli.failures import UnusableError
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from cyclopts import App, Parameter
 
 from mercato.catalog.lint import lint
-from mercato.catalog.rules import Rule
+from mercato.catalog.validation.rules import Rule
 from mercato.cli import FAILED
 from mercato.cli.console import print_json
 from mercato.cli.failures import UnusableError

@@ -246,5 +246,5 @@ def _statement(shape: Shape, sql: str) -> TextClause:
     made = text(sql)
     keys: TypeEngine[Any] = ARRAY(BigInteger()) if shape.dialect == "postgresql" else Text()
     types = _TYPES | {"keys": keys}
-    named = list(made._bindparams)  # noqa: SLF001  # which of the parts' parameters it has
+    named = made.compile().params  # which of the parts' parameters it has
     return prepared(made.bindparams(*(bindparam(name, type_=types.get(name, Text())) for name in named)))

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from mercato import clock
-from mercato.catalog.builder import Builder
+from mercato.catalog.building.builder import Builder
 from mercato.clock import Clock
 from mercato.db.changes import ChangeFeed
 from mercato.db.url import open_database

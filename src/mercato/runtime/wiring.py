@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from mercato import clock
 from mercato.catalog import ingest as catalog_ingest
-from mercato.catalog.builder import Builder
+from mercato.catalog.building.builder import Builder
 from mercato.catalog.check import Checker
 from mercato.catalog.compiled import CompiledCatalogs
 from mercato.catalog.ingest import Ingest, IngestJob

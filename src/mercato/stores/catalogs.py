@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mercato import errors
 from mercato.catalog import queries as catalogs
-from mercato.catalog.compress import CODINGS, decompress
+from mercato.catalog.building.compress import CODINGS, decompress
 from mercato.db.engine import Database, Read
 from mercato.partners.model import Caller
 from mercato.stores import queries

@@ -7,7 +7,7 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from mercato.catalog.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
-from mercato.catalog.search import WEEK, merged
+from mercato.catalog.search import WEEK, merge_windows
 from mercato.clock import zone
 from mercato.stores.address import Coordinates
 from mercato.stores.model import AnsweredUri, StoreRow, StoreStatusValue
@@ -134,7 +134,7 @@ def windows_of(catalog: CompiledCatalog) -> tuple[AvailabilityWindow, ...]:
     spans: list[tuple[int, int]] = [] if catalog.catalogs else list(WEEK)
     for hours in catalog.catalogs:
         spans += WEEK if hours.windows is None else hours.windows
-    return windows_in(merged(spans))
+    return windows_in(merge_windows(spans))
 
 
 def windows_in(spans: Windows) -> tuple[AvailabilityWindow, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from msgspec import Raw
 from msgspec import inspect as info
 
 from mercato.wire.checks import Rule
@@ -87,7 +88,14 @@ def words(kinds: Iterable[info.Type]) -> str:
     return " or ".join(dict.fromkeys(found)) or "another type"
 
 
-_TYPES: Final = {int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object"}
+_TYPES: Final = {
+    int: "a number",
+    float: "a number",
+    Raw: "a number",  # decoded with its text kept
+    str: "a string",
+    list: "a list",
+    dict: "an object",
+}
 
 
 def json_type(value: Any) -> str:

@@ -10,7 +10,7 @@ from mercato.catalog.imports.losses import Loss, Losses
 from mercato.catalog.imports.source import Asked, Format
 from mercato.catalog.imports.unread import report_unread
 from mercato.catalog.money import find_scale
-from mercato.catalog.read import BOM
+from mercato.catalog.validation.scan import BOM
 from mercato.wire import Decoder
 from mercato.wire.walk import FILE
 

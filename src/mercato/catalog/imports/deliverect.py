@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mercato.catalog.findings import escape
-from mercato.catalog.imports.draft import Draft, Ref
+from mercato.catalog.imports.draft import Draft, Ref, refs
 from mercato.catalog.imports.hours import Window, windows
 from mercato.catalog.imports.source import Asked, Format, Shape, translated
 from mercato.catalog.money import find_scale
+from mercato.catalog.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
+from mercato.wire.walk import escape
 
 Languages = dict[str, str]
 _DECIMALS: Final = 2
@@ -141,6 +142,12 @@ class _Reader:
             return text or None
         return translated(others, at, self._asked, self._losses) or text
 
+    def _name(self, one: Product | Category, at: str) -> str | None:
+        return self._text(one.name, one.nameTranslations, f"{at}/nameTranslations")
+
+    def _description(self, one: Menu | Product | Category, at: str) -> str | None:
+        return self._text(one.description, one.descriptionTranslations, f"{at}/descriptionTranslations")
+
     def _catalogs(self) -> None:
         """Write a catalog for each of the hours that categories have: of sections they are none here."""
         menu, at = self._menu, self._at
@@ -157,11 +164,12 @@ class _Reader:
             name = "" if found is None else repr(found)
             hours.setdefault(name, ([], found))[0].append(Ref(key, where))
         title = self._text(menu.menu, menu.menuTranslations, f"{at}/menuTranslations")
-        about = self._text(menu.description, menu.descriptionTranslations, f"{at}/descriptionTranslations")
+        about = self._description(menu, at)
         base = menu.menuId or f"menu{at}"
         for number, (sections, found) in enumerate(hours.values()):
             key = base if not number else f"{base}:{number}"
-            self._draft.catalog(key, at=at, name=title, description=about, sections=sections, windows=found)
+            row = CatalogRow(name=title, description=about, availability=found)
+            self._draft.catalog(key, row, sections, at=at)
 
     def _hours(self, given: Sequence[Availability] | None, at: str, *, told: bool) -> list[Window] | None:
         if not given:
@@ -178,32 +186,24 @@ class _Reader:
 
     def _section(self, category: Category, at: str) -> str:
         key = category.id or f"{self._menu.menuId}{at}:{category.name}"
-        self._draft.section(
-            key,
-            at=at,
-            name=self._text(category.name, category.nameTranslations, f"{at}/nameTranslations"),
-            description=self._text(
-                category.description, category.descriptionTranslations, f"{at}/descriptionTranslations"
-            ),
-            image=category.imageUrl or None,
-            items=_refs(category.products, f"{at}/products"),
+        row = SectionRow(
+            name=self._name(category, at),
+            description=self._description(category, at),
+            image_url=category.imageUrl or None,
         )
+        self._draft.section(key, row, refs(category.products, f"{at}/products"), at=at)
         return key
 
     def _item(self, key: str, product: Product, at: str) -> None:
-        self._draft.item(
-            key,
-            at=at,
-            name=self._text(product.name, product.nameTranslations, f"{at}/nameTranslations"),
-            description=self._text(
-                product.description, product.descriptionTranslations, f"{at}/descriptionTranslations"
-            ),
-            image=product.imageUrl or None,
-            price=self._price(product.price, f"{at}/price"),
-            partner_id=product.plu or None,
-            available=not product.snoozed and product.visible is not False,
-            groups=_refs(product.subProducts, f"{at}/subProducts"),
+        row = ItemRow(
+            name=self._name(product, at),
+            description=self._description(product, at),
+            image_url=product.imageUrl or None,
+            base_price=self._price(product.price, f"{at}/price"),
+            partner_item_id=product.plu or None,
+            is_available=not product.snoozed and product.visible is not False,
         )
+        self._draft.item(key, row, refs(product.subProducts, f"{at}/subProducts"), at=at)
         for index, overload in enumerate(product.overloads or ()):
             price = self._price(overload.price, f"{at}/overloads/{index}/price")
             for bundle in overload.bundles or () if price is not None else ():
@@ -214,24 +214,22 @@ class _Reader:
             )
 
     def _group(self, key: str, group: Product, at: str, *, bundle: bool) -> None:
-        choices = _refs(group.subProducts, f"{at}/subProducts")
+        choices = refs(group.subProducts, f"{at}/subProducts")
         if bundle:
-            known = self._draft.overridden(key)
+            known = self._draft.overrides.get(key, {})
             for one in choices:
                 if one.to not in known:
                     self._draft.override(key, one.to, 0, one.at)
         if group.price:
             self._losses.dropped(f"{at}/price", "A group has no price: its choices have.")
-        self._draft.group(
-            key,
-            at=at,
-            name=self._text(group.name, group.nameTranslations, f"{at}/nameTranslations"),
-            choices=choices,
-            minimum=group.min,
-            # Nought is how it says that there is no limit.
-            maximum=group.max or None,
-            per_item=group.multiMax or None,
+        row = GroupRow(
+            name=self._name(group, at),
+            minimum_allowed=group.min,
+            # Zero is how the format says that there is no limit.
+            maximum_allowed=group.max or None,
+            maximum_per_item=group.multiMax or None,
         )
+        self._draft.group(key, row, choices, at=at)
 
     def _price(self, price: int | None, at: str) -> int | None:
         if price is None or self._shift == 0:
@@ -245,10 +243,6 @@ class _Reader:
                 at, "The price has more decimals than the currency: it is rounded down."
             )
         return whole
-
-
-def _refs(keys: Sequence[str] | None, at: str) -> list[Ref]:
-    return [Ref(key, f"{at}/{index}") for index, key in enumerate(keys or ())]
 
 
 FORMAT: Final = Format(

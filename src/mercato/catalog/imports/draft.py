@@ -1,204 +1,144 @@
-"""A CatalogSet while it is put together from another format: whatever the linter would refuse is mended, and told."""
+"""A CatalogSet while it is put together from another format: whatever the linter would refuse is fixed and reported."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID, uuid5
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from mercato.catalog.counts import MOST as MOST_UNITS
-from mercato.catalog.hours import DAYS
-from mercato.catalog.imports.hours import Window
 from mercato.catalog.imports.losses import Losses
+from mercato.catalog.model import DAYS
 from mercato.catalog.money import LEAST, MOST, scaled
+from mercato.catalog.validation.checks import MOST_UNITS
+from mercato.catalog.validation.document import CatalogRow, GroupRow, ItemRow, Row, SectionRow
 
 NAMESPACE: Final = UUID("5a1f3c0e-7f0c-5d0b-9a55-3f0c4e6d2b10")
 """Ids are UUIDv5 of this, the format, the kind and the source's own id: the same at every import."""
 
-_RANK: Final = {day: rank for rank, day in enumerate(DAYS)}
+_TARGETS: Final = {"sectionIds": "sections", "itemIds": "items", "modifierGroupIds": "modifierGroups"}
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(Struct, frozen=True):
     """A reference to an entity by the source's key, and where the source makes it."""
 
     to: str
     at: str
 
 
-@dataclass(slots=True)
-class _Entity:
-    members: dict[str, Any]
+def refs(keys: Sequence[str] | None, at: str) -> list[Ref]:
+    """Return references to the keys of a list at that place."""
+    return [Ref(key, f"{at}/{index}") for index, key in enumerate(keys or ())]
+
+
+class _Entity(Struct):
+    row: Row
     refs: dict[str, list[Ref]]
     at: str
 
 
 Table = dict[str, _Entity]
 
-_TARGETS: Final = {
-    "sectionIds": "sections",
-    "itemIds": "items",
-    "modifierGroupIds": "modifierGroups",
-}
+
+Node = tuple[str, str]
+"""A table's name, and the source's key of an entity in it."""
+
+Edge = tuple[Node, Ref | None, list[Ref]]
+"""Where a reference leads, the reference, and the list it stands in."""
+
+_NO_EDGE: Final[Edge] = (("", ""), None, [])
 
 
-@dataclass
-class Draft:
-    """Takes entities by the source's keys, in any order; `finish` resolves what they refer to."""
+class Draft(Struct):
+    """Takes entities by the source's keys, in any order; `finish` resolves their references. Prices in minor units."""
 
     source: str
     currency: str
     scale: int
     losses: Losses
-    _catalogs: Table = field(default_factory=dict)
-    _sections: Table = field(default_factory=dict)
-    _items: Table = field(default_factory=dict)
-    _groups: Table = field(default_factory=dict)
-    _overrides: dict[str, dict[str, tuple[int, str]]] = field(default_factory=dict)
+    tables: dict[str, Table] = field(
+        default_factory=lambda: {"catalogs": {}, "sections": {}, "items": {}, "modifierGroups": {}}
+    )
+    overrides: dict[str, dict[str, tuple[int, str]]] = field(default_factory=dict)
+    """What a choice costs in one group: group → item → price and place."""
 
-    def has_item(self, key: str) -> bool:
-        """Tell whether there is such an item."""
-        return key in self._items
+    def item(self, key: str, row: ItemRow, groups: Sequence[Ref] = (), *, at: str) -> None:
+        """Add an item or a choice."""
+        price, most = row.base_price, self._units(row.maximum_quantity, at)
+        row = replace(
+            row,
+            base_price=None if price is None else self._text(price, at),
+            is_available=None if row.is_available is not False else False,
+            maximum_quantity=most,
+        )
+        self._add("items", key, row, {"modifierGroupIds": list(groups)}, at)
 
-    def item(
-        self,
-        key: str,
-        *,
-        at: str,
-        name: str | None,
-        price: int | None,
-        partner_id: str | None = None,
-        description: str | None = None,
-        image: str | None = None,
-        available: bool = True,
-        maximum: int | None = None,
-        groups: Sequence[Ref] = (),
-        tags: Sequence[str] = (),
-    ) -> None:
-        """Add an item or a choice. `price` in minor units."""
-        members: dict[str, Any] = {"name": name, "description": description, "imageUrl": image}
-        members["basePrice"] = None if price is None else self._text(price, at)
-        members["isAvailable"] = None if available else False
-        members["maximumQuantity"] = self._units(maximum, at)
-        members["tags"] = list(tags) or None
-        members["partnerItemId"] = partner_id
-        self._add(self._items, key, members, {"modifierGroupIds": list(groups)}, at)
-
-    def group(
-        self,
-        key: str,
-        *,
-        at: str,
-        name: str | None,
-        choices: Sequence[Ref],
-        minimum: int | None = None,
-        maximum: int | None = None,
-        per_item: int | None = None,
-        free: int | None = None,
-    ) -> None:
+    def group(self, key: str, row: GroupRow, choices: Sequence[Ref], *, at: str) -> None:
         """Add a modifier group. Counts are of units; None is no limit."""
-        least, most = self._units(minimum, at) or 0, self._units(maximum, at)
+        least, most = self._units(row.minimum_allowed, at) or 0, self._units(row.maximum_allowed, at)
         if most is not None and least > most:
             self.losses.approximated(at, "More has to be chosen than may be: the minimum is taken for both.")
             most = least
-        members = {
-            "name": name,
-            "minimumAllowed": least or None,
-            "maximumAllowed": most,
-            "maximumPerItem": self._units(per_item, at),
-            "freeQuantity": self._units(free, at) or None,
-        }
-        self._add(self._groups, key, members, {"itemIds": list(choices)}, at)
+        row = replace(
+            row,
+            minimum_allowed=least or None,
+            maximum_allowed=most,
+            maximum_per_item=self._units(row.maximum_per_item, at),
+            free_quantity=self._units(row.free_quantity, at) or None,
+        )
+        self._add("modifierGroups", key, row, {"itemIds": list(choices)}, at)
 
     def override(self, group: str, item: str, price: int, at: str) -> None:
         """Set what a choice costs in one group."""
-        self._overrides.setdefault(group, {})[item] = (price, at)
-
-    def overridden(self, group: str) -> set[str]:
-        """Return the choices that have a price of their own in the group."""
-        return set(self._overrides.get(group, ()))
+        self.overrides.setdefault(group, {})[item] = (price, at)
 
     def section(
-        self,
-        key: str,
-        *,
-        at: str,
-        name: str | None,
-        items: Sequence[Ref],
-        sections: Sequence[Ref] = (),
-        description: str | None = None,
-        image: str | None = None,
+        self, key: str, row: SectionRow, items: Sequence[Ref], sections: Sequence[Ref] = (), *, at: str
     ) -> None:
         """Add a section."""
-        members = {"name": name, "description": description, "imageUrl": image}
-        self._add(self._sections, key, members, {"itemIds": list(items), "sectionIds": list(sections)}, at)
+        self._add("sections", key, row, {"itemIds": list(items), "sectionIds": list(sections)}, at)
 
-    def catalog(
-        self,
-        key: str,
-        *,
-        at: str,
-        name: str | None,
-        sections: Sequence[Ref],
-        windows: Sequence[Window] | None,
-        description: str | None = None,
-    ) -> None:
-        """Add a catalog; `windows` None is always."""
-        hours = (
-            None
-            if windows is None
-            else sorted(windows, key=lambda one: (_RANK[one["dayOfWeek"]], one["start"]))
-        )
-        members = {"name": name, "description": description, "availability": hours}
-        self._add(self._catalogs, key, members, {"sectionIds": list(sections)}, at)
+    def catalog(self, key: str, row: CatalogRow, sections: Sequence[Ref], *, at: str) -> None:
+        """Add a catalog."""
+        if row.availability is not None:
+            windows = sorted(row.availability, key=lambda one: (DAYS.index(one["dayOfWeek"]), one["start"]))
+            row = replace(row, availability=windows)
+        self._add("catalogs", key, row, {"sectionIds": list(sections)}, at)
 
     def finish(self) -> bytes:
         """Return the CatalogSet as JSON, valid by the rules of an ingest."""
-        self._break_cycles(self._sections, lambda entity: [("sectionIds", entity.refs["sectionIds"])])
-        self._break_modifier_cycles()
+        self._break_cycles()
         document: dict[str, Any] = {"currency": self.currency}
-        for name, table in self._tables():
+        for name, table in self.tables.items():
             if table or name == "items":
                 document[name] = {
                     self._id(name, key): self._written(name, key, one) for key, one in table.items()
                 }
         return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
-    def _tables(self) -> tuple[tuple[str, Table], ...]:
-        return (
-            ("catalogs", self._catalogs),
-            ("sections", self._sections),
-            ("items", self._items),
-            ("modifierGroups", self._groups),
-        )
-
-    def _add(
-        self, table: Table, key: str, members: dict[str, Any], refs: dict[str, list[Ref]], at: str
-    ) -> None:
-        known = table.get(key)
-        if known is None:
-            table[key] = _Entity(members, refs, at)
-        elif (known.members, _keys(known)) != (members, _keys(_Entity(members, refs, at))):
+    def _add(self, name: str, key: str, row: Row, references: dict[str, list[Ref]], at: str) -> None:
+        known = self.tables[name].setdefault(key, _Entity(row, references, at))
+        if (known.row, _keys(known.refs)) != (row, _keys(references)):
             self.losses.dropped(at, "There is another one of this id before it, which is kept.")
 
-    def _id(self, kind: str, key: str) -> str:
-        return str(uuid5(NAMESPACE, f"{self.source}:{kind}:{key}".encode("utf-8", "replace").decode()))
+    def _id(self, name: str, key: str) -> str:
+        return str(uuid5(NAMESPACE, f"{self.source}:{name}:{key}".encode("utf-8", "replace").decode()))
 
-    def _written(self, kind: str, key: str, entity: _Entity) -> dict[str, Any]:
-        written = {name: value for name, value in entity.members.items() if value is not None}
-        for name, refs in entity.refs.items():
-            ids = [self._id(_TARGETS[name], one) for one in self._resolved(name, refs)]
-            if ids or (kind, name) in {("sections", "itemIds"), ("modifierGroups", "itemIds")}:
-                written[name] = ids
-        if kind == "modifierGroups" and key in self._overrides:
-            written["priceOverrides"] = self._priced(key, entity)
-        return written
+    def _written(self, name: str, key: str, entity: _Entity) -> dict[str, Any]:
+        members = msgspec.to_builtins(entity.row)
+        for member, references in entity.refs.items():
+            ids = [self._id(_TARGETS[member], one) for one in self._resolved(member, references)]
+            if ids or (name, member) in {("sections", "itemIds"), ("modifierGroups", "itemIds")}:
+                members[member] = ids
+        if name == "modifierGroups" and key in self.overrides:
+            members["priceOverrides"] = self._priced(key, entity)
+        return {member: value for member, value in members.items() if value is not None}
 
-    def _resolved(self, name: str, refs: list[Ref]) -> Iterator[str]:
-        table = dict(self._tables())[_TARGETS[name]]
+    def _resolved(self, member: str, references: list[Ref]) -> Iterator[str]:
+        table = self.tables[_TARGETS[member]]
         seen: set[str] = set()
-        for one in refs:
+        for one in references:
             if one.to not in table:
                 self.losses.dropped(one.at, "What it refers to is not there.")
             elif one.to in seen:
@@ -210,9 +150,9 @@ class Draft:
     def _priced(self, key: str, entity: _Entity) -> dict[str, str]:
         offered = {one.to for one in entity.refs["itemIds"]}
         priced: dict[str, str] = {}
-        for item, (price, at) in self._overrides[key].items():
+        for item, (price, at) in self.overrides[key].items():
             text = self._text(price, at)
-            if item not in offered or item not in self._items:
+            if item not in offered or item not in self.tables["items"]:
                 self.losses.dropped(at, "It is the price of a choice that the group does not offer.")
             elif text is not None:
                 priced[self._id("items", item)] = text
@@ -230,53 +170,35 @@ class Draft:
         self.losses.dropped(at, "A count is out of range.")
         return None
 
-    # --- cycles ---------------------------------------------------------------------------------------
-
-    def _break_modifier_cycles(self) -> None:
-        """Take out what leads from an item over its groups back to the item."""
-        joined: Table = {f"i{key}": one for key, one in self._items.items()}
-        joined |= {f"g{key}": one for key, one in self._groups.items()}
-        self._break_cycles(joined, _modifier_refs)
-
-    def _break_cycles(self, table: Table, refs_of: Any) -> None:
-        """Walk by depth; a reference to what is being walked is taken out. Without recursion: menus may be deep."""
-        done: set[str] = set()
-        for start in table:
-            if start in done:
-                continue
-            path, ahead = {start}, [(start, iter(_edges(table[start], refs_of)))]
-            while ahead:
-                key, edges = ahead[-1]
-                edge = next(edges, None)
-                if edge is None:
-                    done.add(key)
-                    path.discard(key)
-                    ahead.pop()
-                    continue
-                refs, ref, target = edge
-                if target in path:
+    def _break_cycles(self) -> None:
+        """Remove references that lead back to where they came from. Without recursion: menus may be deep."""
+        done: set[Node] = set()
+        for start in [
+            (name, key) for name in ("items", "modifierGroups", "sections") for key in self.tables[name]
+        ]:
+            path, stack = {start}, [] if start in done else [(start, iter(self._edges(start)))]
+            while stack:
+                node, edges = stack[-1]
+                target, ref, siblings = next(edges, _NO_EDGE)
+                if ref is None:
+                    done.add(node)
+                    path.discard(node)
+                    stack.pop()
+                elif target in path:
                     self.losses.dropped(ref.at, "It leads back to where it came from.")
-                    refs.remove(ref)
-                elif target in table and target not in done:
+                    siblings.remove(ref)
+                elif target not in done and target[1] in self.tables[target[0]]:
                     path.add(target)
-                    ahead.append((target, iter(_edges(table[target], refs_of))))
+                    stack.append((target, iter(self._edges(target))))
+
+    def _edges(self, node: Node) -> list[Edge]:
+        name, key = node
+        return [
+            ((_TARGETS[member], one.to), one, references)
+            for member, references in self.tables[name][key].refs.items()
+            for one in references
+        ]
 
 
-def _keys(entity: _Entity) -> dict[str, list[str]]:
-    return {name: [one.to for one in refs] for name, refs in entity.refs.items()}
-
-
-def _modifier_refs(entity: _Entity) -> list[tuple[str, list[Ref]]]:
-    return [
-        (prefix, entity.refs[name])
-        for name, prefix in (("modifierGroupIds", "g"), ("itemIds", "i"))
-        if name in entity.refs
-    ]
-
-
-def _edges(entity: _Entity, refs_of: Any) -> list[tuple[list[Ref], Ref, str]]:
-    return [
-        (refs, ref, f"{'' if prefix == 'sectionIds' else prefix}{ref.to}")
-        for prefix, refs in refs_of(entity)
-        for ref in refs
-    ]
+def _keys(references: dict[str, list[Ref]]) -> dict[str, list[str]]:
+    return {member: [one.to for one in listed] for member, listed in references.items()}

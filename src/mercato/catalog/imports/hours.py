@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from mercato.catalog.hours import DAYS
 from mercato.catalog.imports.losses import Losses
+from mercato.catalog.model import DAYS
 
 Window = dict[str, str]
 

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import msgspec
 
-from mercato.catalog.imports.draft import Draft, Ref
+from mercato.catalog.imports.draft import Draft, Ref, refs
 from mercato.catalog.imports.source import Asked, Format, Shape
-from mercato.catalog.imports.variants import Product as Sold
 from mercato.catalog.imports.variants import Variant, add_product
 from mercato.catalog.money import MoneyError, decimal_to_minor, find_scale
+from mercato.catalog.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
 
 _REST: Final = "rest"
 
@@ -131,22 +131,17 @@ class _Reader:
             )
         for index, one in enumerate(categories):
             key = _key(one, "category", index)
-            self._draft.section(
-                key,
-                at=f"{self._at}/categories/{index}",
-                name=one.name,
-                description=one.description or None,
-                items=sold.get(key, ()),
-                sections=below.get(key, ()),
-            )
+            row = SectionRow(name=one.name, description=one.description or None)
+            at = f"{self._at}/categories/{index}"
+            self._draft.section(key, row, sold.get(key, ()), below.get(key, ()), at=at)
         roots = below.get(None, [])
         if sold.get(None):
             self._losses.approximated(
                 f"{self._at}/products", "Products of no category stand in a section of their own."
             )
-            self._draft.section(_REST, at=self._at, name=name, items=sold[None])
+            self._draft.section(_REST, SectionRow(name=name), sold[None], at=self._at)
             roots = [*roots, Ref(_REST, self._at)]
-        self._draft.catalog("catalog", at=self._at, name=name, sections=roots, windows=None)
+        self._draft.catalog("catalog", CatalogRow(name=name), roots, at=self._at)
 
     def _products(self) -> dict[str | None, list[Ref]]:
         """Add the products; return those of each category."""
@@ -170,61 +165,52 @@ class _Reader:
             Variant(
                 id=f"{key}:{sku.id or sku.ref or index}",
                 at=f"{at}/skus/{index}",
-                name=sku.name,
-                price=self._price(sku.price, f"{at}/skus/{index}/price"),
-                partner_id=sku.ref or None,
-                available=sku.restrictions is None or sku.restrictions.enabled is not False,
+                row=ItemRow(
+                    name=sku.name,
+                    base_price=self._price(sku.price, f"{at}/skus/{index}/price"),
+                    partner_item_id=sku.ref or None,
+                    is_available=sku.restrictions is None or sku.restrictions.enabled is not False,
+                ),
                 groups=() if shared else lists[index],
             )
             for index, sku in enumerate(skus)
         ]
-        sold = Sold(
-            id=key,
-            at=at,
+        row = ItemRow(
             name=product.name,
             description=product.description or None,
-            image=None,
-            partner_id=product.ref or None,
-            tags=product.tags or (),
-            groups=shared,
-            variants=variants,
+            partner_item_id=product.ref or None,
+            tags=product.tags or None,
         )
-        add_product(self._draft, sold)
+        add_product(self._draft, key, row, shared, variants, at=at)
 
     def _refs(self, sku: Sku, at: str) -> list[Ref]:
         name = "option_list_refs" if sku.option_list_refs is not None else "option_list_ids"
         given = sku.option_list_refs if sku.option_list_refs is not None else sku.option_list_ids
-        return [
-            Ref(self._lists.get(one, f"list:{one}"), f"{at}/{name}/{index}")
-            for index, one in enumerate(given or ())
-        ]
+        return refs([self._lists.get(one, f"list:{one}") for one in given or ()], f"{at}/{name}")
 
     def _group(self, options: OptionList, number: int, at: str) -> None:
         key = _key(options, "list", number)
         single = options.type == "single"
-        refs: list[Ref] = []
+        choices: list[Ref] = []
         for index, option in enumerate(options.options or ()):
             where = f"{at}/options/{index}"
             item = f"{key}:{option.id or option.ref or index}"
-            self._draft.item(
-                item,
-                at=where,
+            row = ItemRow(
                 name=option.name,
-                price=self._price(option.price, f"{where}/price") or 0,
-                partner_id=option.ref or None,
-                tags=option.tags or (),
-                available=option.restrictions is None or option.restrictions.enabled is not False,
+                base_price=self._price(option.price, f"{where}/price") or 0,
+                partner_item_id=option.ref or None,
+                tags=option.tags or None,
+                is_available=option.restrictions is None or option.restrictions.enabled is not False,
             )
-            refs.append(Ref(item, where))
-        self._draft.group(
-            key,
-            at=at,
+            self._draft.item(item, row, at=where)
+            choices.append(Ref(item, where))
+        group = GroupRow(
             name=options.name,
-            choices=refs,
-            minimum=1 if single else options.min_selections,
-            maximum=1 if single else options.max_selections,
-            per_item=None if options.multiple_selection else 1,
+            minimum_allowed=1 if single else options.min_selections,
+            maximum_allowed=1 if single else options.max_selections,
+            maximum_per_item=None if options.multiple_selection else 1,
         )
+        self._draft.group(key, group, choices, at=at)
 
     def _price(self, text: str | None, at: str) -> int | None:
         if text is None:

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from mercato.catalog.findings import clean
+from mercato.catalog.validation.findings import clean
 from mercato.wire import Wire
 
 MOST_LISTED: Final = 10_000

@@ -1,7 +1,6 @@
 """What every importer is: the shape of its format, and how a document of that shape becomes a CatalogSet."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -16,8 +15,7 @@ class Shape(msgspec.Struct, metaclass=WireMeta, frozen=True, kw_only=True):
     """The base of a source format's structs: members as they are written there, all optional but ids."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What the document does not say. `currency` goes before what it says, `default_currency` behind it."""
 
     default_currency: str
@@ -26,15 +24,14 @@ class Asked:
     language: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class Format(msgspec.Struct, frozen=True, kw_only=True):
     """One format. `shape_of` tells the type of a document that was decoded without one."""
 
     name: str
     shape_of: Callable[[Any], Any]
     currency_of: Callable[[Any], str | None]
     fill: Callable[[Any, Draft, Asked], None]
-    idle: frozenset[str] = field(default_factory=frozenset)
+    idle: frozenset[str] = frozenset()
 
 
 def translated(texts: dict[str, str], at: str, asked: Asked, losses: Losses) -> str | None:

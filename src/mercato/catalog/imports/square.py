@@ -1,8 +1,9 @@
 """Catalogs of Square: catalog objects, as a list, as `objects`, or as one `object` with its `related_objects`."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct
 
 from mercato.catalog.imports.draft import Draft, Ref
 from mercato.catalog.imports.source import Asked, Format
@@ -19,8 +20,9 @@ from mercato.catalog.imports.square_shapes import (
     Variation,
     VariationData,
 )
-from mercato.catalog.imports.variants import Product, Variant, add_product
+from mercato.catalog.imports.variants import Variant, add_product
 from mercato.catalog.money import find_scale
+from mercato.catalog.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
 
 _REST: Final = "rest"
 _UNNAMED: Final = {"", "regular", "default"}
@@ -66,13 +68,12 @@ def _fill(document: Document, draft: Draft, _asked: Asked) -> None:
     _Reader(draft).read(list(_objects(document)))
 
 
-@dataclass
-class _Reader:
+class _Reader(Struct):
     draft: Draft
-    images: dict[str, str] = field(default_factory=dict)
-    lists: dict[str, tuple[ModifierListData, str]] = field(default_factory=dict)
-    sold: dict[str, list[tuple[int, Ref]]] = field(default_factory=dict)
-    made: set[str] = field(default_factory=set)
+    images: dict[str, str] = {}
+    lists: dict[str, tuple[ModifierListData, str]] = {}
+    sold: dict[str, list[tuple[int, Ref]]] = {}
+    made: set[str] = set()
 
     def read(self, objects: Sequence[tuple[Object, str]]) -> None:
         live = [(one, at) for one, at in objects if self._is_live(one, at)]
@@ -112,18 +113,14 @@ class _Reader:
             if not one.is_deleted
         ]
         text = data.description_plaintext or data.description
-        product = Product(
-            id=key,
-            at=at,
+        row = ItemRow(
             name=data.name,
             description=text or None,
-            image=self._image(data.image_ids, f"{here}/image_ids"),
-            partner_id=key,
-            tags=(),
-            groups=self._groups(data.modifier_list_info, f"{here}/modifier_list_info"),
-            variants=variants,
+            image_url=self._image(data.image_ids, f"{here}/image_ids"),
+            partner_item_id=key,
         )
-        add_product(self.draft, product)
+        groups = self._groups(data.modifier_list_info, f"{here}/modifier_list_info")
+        add_product(self.draft, key, row, groups, variants, at=at)
         belongs = data.categories or ([Belongs(id=data.category_id)] if data.category_id else [])
         named = [(one.id or "", one.ordinal or 0) for one in belongs]
         for index, (category, ordinal) in enumerate(named):
@@ -143,22 +140,15 @@ class _Reader:
         if data.pricing_type == "VARIABLE_PRICING":
             self.draft.losses.dropped(at, "A price that is asked for at the till: the item cannot be sold.")
         price = self._amount(data.price_money, f"{at}/item_variation_data/price_money")
-        return Variant(
-            id=one.id,
-            at=at,
-            name=data.name,
-            price=price,
-            partner_id=one.id,
-            available=data.sellable is not False,
-        )
+        row = ItemRow(name=data.name, base_price=price, partner_item_id=one.id, is_available=data.sellable)
+        return Variant(id=one.id, at=at, row=row)
 
     def _groups(self, infos: Sequence[ListInfo] | None, at: str) -> list[Ref]:
-        refs: list[Ref] = []
-        for index, info in _ordered(infos, lambda one: one):
-            if info.enabled is False:
-                continue
-            refs.append(Ref(self._group_for(info), f"{at}/{index}"))
-        return refs
+        return [
+            Ref(self._group_for(info), f"{at}/{index}")
+            for index, info in _ordered(infos, lambda one: one)
+            if info.enabled is not False
+        ]
 
     def _group_for(self, info: ListInfo) -> str:
         """Return the key of the list as the item has it: with its own minimum and maximum it is another group."""
@@ -184,13 +174,9 @@ class _Reader:
             if one.is_deleted:
                 self.draft.losses.dropped(where, "It is deleted.")
                 continue
-            self.draft.item(
-                one.id,
-                at=where,
-                name=its.name,
-                price=self._amount(its.price_money, f"{where}/modifier_data/price_money") or 0,
-                partner_id=one.id,
-            )
+            price = self._amount(its.price_money, f"{where}/modifier_data/price_money") or 0
+            row = ItemRow(name=its.name, base_price=price, partner_item_id=one.id)
+            self.draft.item(one.id, row, at=where)
         self._write_group(key, data, at, _bounds(data))
 
     def _write_group(
@@ -201,15 +187,11 @@ class _Reader:
             for index, one in _ordered(data.modifiers, lambda one: one.modifier_data)
             if not one.is_deleted
         ]
-        self.draft.group(
-            key,
-            at=at,
-            name=data.name,
-            choices=choices,
-            minimum=bounds[0],
-            maximum=bounds[1],
-            per_item=None if data.allow_quantities else 1,
+        per_item = None if data.allow_quantities else 1
+        row = GroupRow(
+            name=data.name, minimum_allowed=bounds[0], maximum_allowed=bounds[1], maximum_per_item=per_item
         )
+        self.draft.group(key, row, choices, at=at)
 
     def _amount(self, money: Money | None, at: str) -> int | None:
         if money is None or money.amount is None:
@@ -239,20 +221,15 @@ class _Reader:
             below.setdefault(above, []).append(Ref(one.id, at))
         for one, at in categories:
             assert one.category_data is not None
-            self.draft.section(
-                one.id,
-                at=at,
-                name=one.category_data.name,
-                image=self._image(one.category_data.image_ids, f"{at}/category_data/image_ids"),
-                items=self._in(one.id),
-                sections=below.get(one.id, ()),
-            )
+            image = self._image(one.category_data.image_ids, f"{at}/category_data/image_ids")
+            row = SectionRow(name=one.category_data.name, image_url=image)
+            self.draft.section(one.id, row, self._in(one.id), below.get(one.id, ()), at=at)
         roots = below.get(None, [])
         if _REST in self.sold:
             self.draft.losses.approximated("", "Items of no category stand in a section of their own.")
-            self.draft.section(_REST, at="", name=None, items=self._in(_REST))
+            self.draft.section(_REST, SectionRow(), self._in(_REST), at="")
             roots = [*roots, Ref(_REST, "")]
-        self.draft.catalog("catalog", at="", name=None, sections=roots, windows=None)
+        self.draft.catalog("catalog", CatalogRow(), roots, at="")
 
     def _in(self, category: str) -> list[Ref]:
         return [ref for _, ref in sorted(self.sold.get(category, ()), key=lambda one: one[0])]

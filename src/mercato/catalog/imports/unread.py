@@ -6,8 +6,9 @@ from typing import Any
 
 from msgspec import inspect as info
 
-from mercato.catalog.findings import clipped, escape
 from mercato.catalog.imports.losses import Losses
+from mercato.catalog.validation.findings import clipped
+from mercato.wire.walk import escape
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 

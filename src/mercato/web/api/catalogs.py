@@ -9,8 +9,8 @@ from uuid import UUID
 from msgspec import UNSET, Meta
 
 from mercato import errors
+from mercato.catalog.building.compress import CODINGS
 from mercato.catalog.check import Subject
-from mercato.catalog.compress import CODINGS
 from mercato.catalog.ingest import RETRY_AFTER
 from mercato.catalog.runs import Run
 from mercato.catalog.wire import (

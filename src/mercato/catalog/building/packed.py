@@ -80,7 +80,7 @@ def unpack(packed: bytes) -> CompiledCatalog:
     try:
         parts = _read(memoryview(packed)[1:])
     except msgspec.DecodeError as fault:
-        raise ValueError("these bytes are no compiled catalog") from fault
+        raise ValueError("these bytes aren't a compiled catalog") from fault
     return CompiledCatalog(
         currency=parts.currency,
         scale=parts.scale,

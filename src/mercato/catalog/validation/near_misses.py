@@ -6,11 +6,12 @@ Names are looked at once each, however many entities have them.
 
 import re
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final
 
-from mercato.catalog.findings import Findings, clipped, escape
-from mercato.catalog.rules import Rule
-from mercato.catalog.source import CATALOGS, GROUPS, ITEMS, SECTIONS, Source, Table
+from mercato.catalog.validation.document import CATALOGS, GROUPS, ITEMS, SECTIONS, Source, Table
+from mercato.catalog.validation.findings import Findings, clipped
+from mercato.catalog.validation.rules import Rule
+from mercato.wire.walk import escape
 
 MOST_NAMES: Final = 500
 """Unknown names of one table that are looked at; a document with more of them isn't misspelled."""
@@ -75,30 +76,9 @@ def warn_near_misses(source: Source, findings: Findings) -> None:
     """Warn of members whose names are close to one that means something, where that one is missing."""
     for name, meant in _near(set(source.top), _TOP, _TOP_MEANT):
         if source.top.get(meant) is None:
-            findings.warn(Rule.MISNAMED_MEMBER, _said("The document", name, meant), f"/{escape(name)}")
+            findings.warn(Rule.MISNAMED_MEMBER, _message("The document", name, meant), f"/{escape(name)}")
     for table in source.tables:
         _warn_table(table, findings)
-
-
-def warn_negative(source: Source, prices: list[int | None], findings: Findings) -> None:
-    """Warn of items and choices that cost less than nothing."""
-    items, groups = source.items, source.groups
-    for key, price in zip(items.members, prices, strict=True):
-        if price is not None and price < 0:
-            findings.warn(
-                Rule.NEGATIVE_PRICE,
-                f"The item {items.said(key)} has a price below zero. Did you mean one above?",
-                f"{items.pointer(key)}/basePrice",
-            )
-    for key, overrides in groups.rows_with("priceOverrides"):
-        below = [item for item, price in overrides.items() if price < 0]
-        if below:
-            findings.warn(
-                Rule.NEGATIVE_PRICE,
-                f"The modifier group {groups.said(key)} has prices below zero: {clipped(below[0])}"
-                f"{' and more' if len(below) > 1 else ''}. Did you mean prices above?",
-                f"{groups.pointer(key)}/priceOverrides",
-            )
 
 
 def price_hint(price: str) -> str:
@@ -115,15 +95,17 @@ def price_hint(price: str) -> str:
     return f' Did you mean "{bare}"?' if bare != price and _AMOUNT.fullmatch(bare) else ""
 
 
-def _warn_table(table: Table, findings: Findings) -> None:
+def _warn_table(table: Table[Any], findings: Findings) -> None:
     kind = table.kind
     for name, meant in _near(table.used, (*kind.forms, kind.own_id, "partnerItemId"), _MEANT[kind.member]):
         rows = [key for key, row in table.members.items() if name in row and row.get(meant) is None]
         if rows:
-            subject = f"The {kind.noun} {table.said(rows[0])}"
+            subject = f"The {kind.noun} {table.label(rows[0])}"
             others = f" {len(rows):,} {kind.member} have it." if len(rows) > 1 else ""
             pointer = f"{table.pointer(rows[0])}/{escape(name)}"
-            findings.warn(Rule.MISNAMED_MEMBER, _said(subject, name, meant) + others, pointer, of=kind.member)
+            findings.warn(
+                Rule.MISNAMED_MEMBER, _message(subject, name, meant) + others, pointer, of=kind.member
+            )
 
 
 def _near(used: set[str], known: tuple[str, ...], meant: dict[str, str]) -> list[tuple[str, str]]:
@@ -147,5 +129,5 @@ def _fold(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def _said(subject: str, name: str, meant: str) -> str:
+def _message(subject: str, name: str, meant: str) -> str:
     return f"{subject} has the member {clipped(name)}, which has no meaning here. Did you mean {meant}?"

@@ -1,20 +1,24 @@
-"""A second look at a document that was refused: where its JSON breaks, which keys repeat, where a member stands.
+"""A second look at a document with faults: where its JSON breaks, which keys repeat, where a member stands.
 
 The decoder answers none of these, and its own words are not shown. One pass over tokens, without recursion; it
 costs about fifty times the decode, which is why it runs on a refusal and in `lint` alone.
 """
 
+import codecs
 import re
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Collection, Iterable
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Struct, field
 
-from mercato.catalog.findings import MOST_FAULTS, clean, escape
+from mercato.catalog.validation.findings import MOST_FAULTS, clean
+from mercato.wire.walk import escape
 
 MOST_DEPTH: Final = 20_000
 """Levels after which the scan stops. Where the decoder stops depends on the interpreter; this bounds memory."""
+
+BOM: Final = codecs.BOM_UTF8
 
 _SPACE: Final = rb"[ \t\n\r]*+"
 _TEXT: Final = rb'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"'
@@ -30,6 +34,13 @@ _STRING, _OPENER = 1, 3
 
 Tree = dict[str | None, Any]
 """Wanted pointers by step. Under None stand those that end here or below."""
+
+
+class Position(NamedTuple):
+    """Counted from 1; columns count characters."""
+
+    line: int
+    column: int
 
 
 class Scan(Struct):
@@ -68,6 +79,34 @@ def scan(document: bytes, wanted: Iterable[str] = ()) -> Scan:
     return scanner.found
 
 
+def locate(document: bytes, pointers: Collection[str]) -> dict[str, Position]:
+    """Return where each pointer stands: one that leads nowhere gets the nearest object that is there.
+
+    When the document is broken, the whole of it (the pointer "") stands where it breaks.
+    """
+    found = scan(document, pointers)
+    places = {pointer: found.places.get(pointer, found.broken_at) for pointer in pointers}
+    if found.broken is not None and "" in places:
+        places[""] = found.broken_at
+    at = positions(document, places.values())
+    return {pointer: at[offset] for pointer, offset in places.items()}
+
+
+def positions(document: bytes, offsets: Iterable[int]) -> dict[int, Position]:
+    """Return the positions of byte offsets in one pass over the document."""
+    found: dict[int, Position] = {}
+    line, column, before = 1, 1, len(BOM) if document.startswith(BOM) else 0
+    for offset in sorted(set(offsets)):
+        part = document[before:offset]
+        newline = part.rfind(b"\n")
+        if newline >= 0:
+            line, column = line + part.count(b"\n"), 1
+        column += len(part[newline + 1 :].decode("utf-8", "replace"))
+        found[offset] = Position(line, column)
+        before = max(before, offset)
+    return found
+
+
 class _Scanner:
     def __init__(self, document: bytes, tree: Tree) -> None:
         self._document = document
@@ -76,7 +115,7 @@ class _Scanner:
         self._tree: Tree | None = tree
 
     def run(self) -> None:
-        at = 3 if self._document.startswith(b"\xef\xbb\xbf") else 0
+        at = len(BOM) if self._document.startswith(BOM) else 0
         while True:
             at = self._one_value(at)
             at = self._closed(at)

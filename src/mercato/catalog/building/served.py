@@ -1,4 +1,4 @@
-"""The copy that storefronts get: the document as fetched, but for the few changes that make it one shape for all.
+"""The copy that storefronts get: the document as fetched, with the few changes that give all of them one shape.
 
 Four dictionaries; prices as strings at scale; served ids; whole weeks written out; a catalog where there is none;
 the service's own catalogSetId and storeId, which stand in front, so that they are put in without a second encode.
@@ -11,15 +11,16 @@ from uuid import UUID
 import msgspec
 
 from mercato.catalog import ids
-from mercato.catalog.hours import ALWAYS
-from mercato.catalog.source import Source, Table
+from mercato.catalog.validation.hours import ALWAYS
+from mercato.catalog.validation.validate import Valid
 
 _OURS: Final = ("catalogSetId", "storeId")
 _IMPLIED_NAME: Final = "Menu"
 
 
-def served_pieces(source: Source, *, catalog_set_id: UUID, store_id: UUID) -> list[bytes]:
+def served_pieces(valid: Valid, *, catalog_set_id: UUID, store_id: UUID) -> list[bytes]:
     """Return the bytes that are served, in pieces: the service's ids are the first."""
+    source = valid.source
     tables = {table.kind.member: table for table in source.tables}
     pieces = {
         name: tables[name].write() if name in tables else msgspec.json.encode(value)
@@ -27,7 +28,7 @@ def served_pieces(source: Source, *, catalog_set_id: UUID, store_id: UUID) -> li
         if name not in _OURS
     }
     if not source.catalogs:
-        pieces["catalogs"] = msgspec.json.encode(_implied(source))
+        pieces["catalogs"] = msgspec.json.encode(_implied(valid))
     # Joined, not encoded with the tables inside: that would copy megabytes again and again as they grow.
     joined = [_prefix(catalog_set_id, store_id)]
     for name, piece in pieces.items():
@@ -48,19 +49,15 @@ def with_ids(body: bytes, *, catalog_set_id: UUID, store_id: UUID) -> bytes:
     return b"".join((_prefix(catalog_set_id, store_id), memoryview(body)[_PREFIX:]))
 
 
-def top_level(sections: Table) -> list[str]:
-    """Return the sections that no other section holds, in document order."""
-    held = {child for _, below in sections.rows_with("sectionIds") for child in below}
-    return [key for key in sections.members if key not in held]
-
-
-def _implied(source: Source) -> dict[str, Any]:
-    catalog_id = ids.place_id(source.onboarding_id, "/catalogs")
+def _implied(valid: Valid) -> dict[str, Any]:
+    """Return the catalog of a document that has none: it sells the sections that no other section holds."""
+    held = {child for below in valid.references.section_sections.values() for child in below}
+    catalog_id = ids.place_id(valid.source.onboarding_id, "/catalogs")
     return {
         catalog_id: {
             "catalogId": catalog_id,
             "name": _IMPLIED_NAME,
-            "sectionIds": top_level(source.sections),
+            "sectionIds": [key for key in valid.source.sections.members if key not in held],
             "availability": ALWAYS,
         }
     }
