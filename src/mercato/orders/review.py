@@ -31,7 +31,7 @@ from mercato.orders.request import (
     ScheduleType,
 )
 from mercato.stores.model import StoreRow
-from mercato.stores.storefront import AvailabilityReason, availability_of, reason_at
+from mercato.stores.storefront import availability_of
 from mercato.wire import parse_instant
 from mercato.wire.decode import refusal
 from mercato.wire.walk import FieldFault
@@ -208,15 +208,15 @@ def _reasons(
     if not lines:
         yield _reason(errors.CartEmpty, "The cart has no line items.", "/cart/lineItems")
     yield from (fault.error() for fault in priced.faults)
-    is_open = reason_at(store, catalog, parsed.at) is AvailabilityReason.OPEN
-    if not is_open:
+    local = parsed.at.astimezone(zone(store.timezone))
+    is_open = catalog.is_open(local)
+    if not is_open or store.paused_at(parsed.at):
         closed = availability_of(store, catalog, parsed.at)
         scheduled = parsed.fulfillment.schedule_type is ScheduleType.SCHEDULED
         at = "/fulfillment/scheduledTime" if scheduled else None
         yield _reason(errors.StoreClosed, closed.detail, at)
-    local = parsed.at.astimezone(zone(store.timezone))
-    if is_open or catalog.is_open(local):
-        # When none is on offer at all, nothing more is said of single items.
+    if is_open:
+        # Outside all hours nothing more is said of single items.
         yield from _unsold(lines, priced, catalog=catalog, local=local)
     yield from _mode(parsed.fulfillment, store)
     if lines and sums is not None:

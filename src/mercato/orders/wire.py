@@ -35,33 +35,30 @@ class ValidateData(Wire, kw_only=True):
     order: OrderTold
 
 
-@redacted("payment")
-class PlaceData(Wire, kw_only=True):
-    """The data of `order.place`. The payment is what the storefront sent, byte for byte."""
-
+class _AboutOrder(Wire, kw_only=True):
     order_id: UUID
     store_id: UUID
     partner_store_id: str
+
+
+@redacted("payment")
+class PlaceData(_AboutOrder, kw_only=True):
+    """The data of `order.place`. The payment is what the storefront sent, byte for byte."""
+
     order: OrderTold
     payment: msgspec.Raw | UnsetType = UNSET
 
 
-class CancelledData(Wire, kw_only=True):
+class CancelledData(_AboutOrder, kw_only=True):
     """The data of `order.cancelled`."""
 
-    order_id: UUID
-    store_id: UUID
-    partner_store_id: str
     cancel_reason: str | None
     order: OrderTold
 
 
-class OrderEventData(Wire, kw_only=True):
+class OrderEventData(_AboutOrder, kw_only=True):
     """The data of `order.created` and `order.updated`; `sequence` counts per order from 1."""
 
-    order_id: UUID
-    store_id: UUID
-    partner_store_id: str
     sequence: int
     order: Order
 
