@@ -19,6 +19,7 @@ from mercato.certify.storefront.scenarios import ScenarioResult
 from mercato.certify.suite import Failed, Run, Skipped
 from mercato.orders.model import Order, OrderState, OrderStatus
 from mercato.orders.record import storefront_cart
+from mercato.orders.transitions import PICKUP_PATH
 from mercato.orders.wire import OrderEventData
 from mercato.webhooks.event_types import EventType
 from mercato.wire import instant
@@ -26,12 +27,7 @@ from mercato.wire import instant
 MAX_SHOWN: Final = 4
 """Requests that a check shows."""
 
-STATUSES: Final = {
-    1: OrderStatus.PENDING,
-    2: OrderStatus.CONFIRMED,
-    3: OrderStatus.PREPARING,
-    4: OrderStatus.READY,
-}
+STATUSES: Final = dict(enumerate((OrderStatus.PENDING, *PICKUP_PATH), start=1))
 """The status of an order by the sequence of its events."""
 
 NO_RECEIVER: Final = "Give the receiver of order events with --event-url and --secret."
