@@ -53,8 +53,12 @@ async def running_service(offers: Sequence[Offer]) -> AsyncIterator[Service]:
         merchant.trust(pos.signing_secret)
         async with AsyncClient(service.base, pos.key) as client:
             slots = asyncio.Semaphore(OPENED_AT_ONCE)
-            opened = (_open(offer, merchant, client, f"/{n}.json", slots) for n, offer in enumerate(offers))
-            stores = await asyncio.gather(*opened)
+
+            async def open_one(number: int, offer: Offer) -> SampleStore:
+                async with slots:
+                    return await _open(offer, merchant, client, f"/{number}.json")
+
+            stores = await asyncio.gather(*(open_one(number, offer) for number, offer in enumerate(offers)))
         simulator = OrderSimulator(merchant, Caller(service.base, pos.key, session), STEP_SECONDS)
         working = asyncio.create_task(simulator.run(workers=4))
         try:
@@ -64,9 +68,7 @@ async def running_service(offers: Sequence[Offer]) -> AsyncIterator[Service]:
             await asyncio.wait([working])
 
 
-async def _open(
-    offer: Offer, merchant: MerchantDouble, client: AsyncClient, path: str, slots: asyncio.Semaphore
-) -> SampleStore:
+async def _open(offer: Offer, merchant: MerchantDouble, client: AsyncClient, path: str) -> SampleStore:
     """Register a store, make it live, and bring it to the state that the offer wants."""
     registration = OnboardingRequest(
         partner_store_id=offer.name,
@@ -76,9 +78,8 @@ async def _open(
         catalog_callback_url=merchant.host(path, offer.previous_document or offer.document),
         webhook_url=merchant.webhook_url,
     )
-    async with slots:
-        onboarding = await client.register_store(registration)
-        store = await client.wait_until_live(onboarding.onboarding_id)
+    onboarding = await client.register_store(registration)
+    store = await client.wait_until_live(onboarding.onboarding_id)
     previous_set = None
     if offer.previous_document is not None:
         previous_set = store.catalog_set_id
