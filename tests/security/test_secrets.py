@@ -34,7 +34,7 @@ HARMLESS = {
     "cli.sources.Document.body": "a catalog's file",
     "cli.keys.Entries.keys": "entries without the keys",
     "cli.offboarding.Deletion.keys": "how many there are",
-    "geo.layout.Header.keys": "of the index of places: how many there are",
+    "geo.gazetteer.Header.keys": "of the index of places: how many there are",
     "offboarding.Holdings.keys": "the same",
     "cli.partners.Entry.has_webhook_token": "yes or no",
     "cli.secrets.Entries.secrets": "entries, which hide their own",

@@ -1,7 +1,7 @@
 """What every refusal is made of, and the list of all."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
@@ -41,6 +41,11 @@ class Problem(Exception):  # noqa: N818  # RFC 9457's own word
         self.retry_after = retry_after
         self.location = location
         self.extensions = dict(extensions or {})
+
+    @classmethod
+    def at(cls, pointer: str | None, message: str) -> Self:
+        """Return the refusal of a single value, found at `pointer` of the request body."""
+        return cls(message, errors=[OrderError(code=cls.code, message=message, pointer=pointer)])
 
     @property
     def error_code(self) -> str:

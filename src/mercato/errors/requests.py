@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from mercato.errors.problem import OrderError, Problem
+from mercato.errors.problem import Problem
 
 
 class InvalidRequest(Problem):
@@ -13,11 +13,6 @@ class InvalidRequest(Problem):
 class ValidationFailed(Problem):
     status, code, category = 422, "VALIDATION_FAILED", "validation"
     title = "A value has the right type but is not allowed"
-
-    @classmethod
-    def at(cls, pointer: str | None, message: str) -> "ValidationFailed":
-        """Return the refusal of a single value, found at `pointer` of the request body."""
-        return cls(message, errors=[OrderError(code=cls.code, message=message, pointer=pointer)])
 
 
 class MethodNotAllowed(Problem):

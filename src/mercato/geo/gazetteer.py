@@ -1,37 +1,47 @@
 """Looks up a place by the words of an address.
 
-The file stays on the disk: a lookup maps it and reads some twenty pages of it.
+The file stays on the disk: a lookup maps it and reads some twenty pages of it. It has a header in JSON, then records of
+places by population, then keys in order. A key is the hash of a kind and a folded name, so a name takes eight bytes
+whatever its script, and is found by bisection without reading the file. `tests/geo/places.py` writes it.
 """
 
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from hashlib import blake2b
 from importlib.resources import as_file, files
 from itertools import islice
 from mmap import ACCESS_READ, mmap
+from struct import Struct as Packed
 from typing import Final, NamedTuple
 
 import msgspec
 
-from mercato.geo.layout import (
-    CITY,
-    COUNTRY,
-    DEGREE,
-    FILE,
-    HASH_BYTES,
-    KEY_BYTES,
-    LENGTH,
-    PLACE,
-    POSTAL,
-    REGION,
-    VALUE_BYTES,
-    Header,
-    fold,
-    hash_of,
-)
+from mercato.wire import Wire
 
-MOST_NAMESAKES: Final = 1_000
+FILE: Final = "places.bin"
+LENGTH: Final = Packed("<I")
+"""Bytes of the header, which follows."""
+
+PLACE: Final = Packed("<iiHHH")
+"""Latitude and longitude in DEGREE, then indices: time zone, country, region."""
+
+DEGREE: Final = 100_000
+HASH_BYTES: Final = 5
+VALUE_BYTES: Final = 3
+KEY_BYTES: Final = HASH_BYTES + VALUE_BYTES
+
+CITY: Final = "city"
+COUNTRY: Final = "country"
+POSTAL: Final = "postal"
+REGION: Final = "region"
+
+NONE: Final = 0xFFFF
+"""Stands for no region."""
+
+MAX_NAMESAKES: Final = 1_000
 """Cities of one name that are looked through, the most populous first."""
 
 KEPT: Final = 256
@@ -39,6 +49,28 @@ KEPT: Final = 256
 
 _US: Final = "US"
 _US_DIGITS: Final = 5
+
+
+class Header(Wire):
+    """Counts and tables. `countries` lists code and index of the one time zone, or None where there are several."""
+
+    zones: tuple[str, ...]
+    countries: tuple[tuple[str, int | None], ...]
+    places: int
+    keys: int
+
+
+def fold(name: str) -> str:
+    """Return the letters and digits of a name, without case, accents, spaces and punctuation."""
+    spread = unicodedata.normalize("NFKD", name).casefold()
+    return "".join(letter for letter in spread if letter.isalnum())
+
+
+def hash_of(kind: str, name: str, *, within: str = "") -> bytes:
+    """Return the hash of a name of a kind; a region's name means something within its country."""
+    return blake2b(f"{kind}\0{within}\0{fold(name)}".encode(), digest_size=HASH_BYTES).digest()
+
+
 _header: Final = msgspec.json.Decoder(Header)
 
 
@@ -109,7 +141,7 @@ class _Gazetteer:
 
     def _city(self, words: Words, country: int | None) -> _City | None:
         """Return the most populous city of the name in the state, if the state is one, and in the country."""
-        named = islice(self._find(CITY, words.city), MOST_NAMESAKES)
+        named = islice(self._find(CITY, words.city), MAX_NAMESAKES)
         cities = [city for city in map(self._place, named) if country is None or city.country == country]
         regions = {number: self._regions(words.state, number) for number in {city.country for city in cities}}
         in_state = [city for city in cities if city.region in regions[city.country]]

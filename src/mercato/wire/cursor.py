@@ -1,7 +1,6 @@
 """Pages of a list: an opaque cursor that names the last entry shown, and the bounds of `limit`."""
 
 import base64
-import binascii
 from collections.abc import Callable, Sequence
 from typing import Annotated, Final, TypeVar
 from uuid import UUID
@@ -23,9 +22,6 @@ PageLimit = Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Entries a page m
 NOT_OURS: Final = "cursor is not one that this list gave. Leave it out to start anew."
 
 T = TypeVar("T")
-
-_BYTES: Final = 16
-_TEXT: Final = 22
 
 
 def cursor_of(last: UUID) -> str:
@@ -51,20 +47,12 @@ def page_of(rows: Sequence[T], limit: int, id_of: Callable[[T], UUID]) -> tuple[
 
 
 def _last(text: str) -> UUID | None:
-    # One text per cursor: 22 characters hold 132 bits, of which the last four are zero.
-    raw = _decoded(text)
-    if raw is None or len(raw) != _BYTES or cursor_of(UUID(bytes=raw)) != text:
-        return None
-    return UUID(bytes=raw)
-
-
-def _decoded(text: str) -> bytes | None:
-    if len(text) != _TEXT or not text.isascii():
-        return None
     try:
-        return base64.b64decode(text + "==", altchars=b"-_", validate=True)
-    except binascii.Error:
+        last = UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
+    except ValueError:  # of characters that are not base64, or another length
         return None
+    # One text per cursor: 22 characters hold 132 bits, of which the last four are zero.
+    return last if cursor_of(last) == text else None
 
 
 Cursor = Annotated[

@@ -16,13 +16,15 @@ from mercato.wire import kinds, walk
 
 T = TypeVar("T")
 
-MOST_FAULTS: Final = 100
-"""Faults listed in one refusal; a reader mends these first anyway."""
+MAX_FAULTS: Final = 100
+"""Faults listed in one refusal; a reader fixes these first anyway."""
 
 _TOO_MUCH: Final = (
     f"The body has a fault, but not among its first {walk.REQUEST.values} values, which are all that is looked at. "
     "Send fewer entries."
 )
+
+_TOO_DEEP: Final = "The body is nested too deeply to be read."
 
 _BACKSLASH: Final = ord("\\")
 _NUL: Final = b"\\u0000"
@@ -30,10 +32,10 @@ _NUL: Final = b"\\u0000"
 _DEEP: Final = 100
 """Levels at which a body that was too deep to be read is looked at: fewer than what can be read, more than sense."""
 
-_MOST_LOOKED_AT: Final = 20
+_MAX_PLACES: Final = 20
 """Places so deep that are looked at: what is unknown may stand there, too, but hardly so much of it."""
 
-_MARKS_LOOKED_AT: Final = 10_000
+_MAX_MARKS: Final = 10_000
 """Of such a body; no sound cart of the most lines takes as many to get there."""
 
 _MARK: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[][{},:]', re.DOTALL)
@@ -49,7 +51,7 @@ _HALF: Final = "a \\u escape is half of a surrogate pair"
 _TAIL: Final = 64
 """Bytes at the end of a body in which half a pair is looked for; the decoder misses the other half in the last 12."""
 
-MOST_WITH_FLOATS: Final = 64 * 1024
+MAX_WITH_FLOATS: Final = 64 * 1024
 """Bytes of a body whose floats the typed decode reads. It reads each of a member that is sent many times, and takes
 6 µs for the smallest ones; the walk reads the last alone."""
 
@@ -69,34 +71,29 @@ class Decoder(Generic[T]):
         self._kind = kind
         self._info = msgspec.inspect.type_info(kind)
         self._bounds = bounds
-        self._most_fast = MOST_WITH_FLOATS if kinds.has_float(self._info) else maxsize
+        self._max_fast = MAX_WITH_FLOATS if kinds.has_float(self._info) else maxsize
 
     def __call__(self, body: bytes) -> T:
         """Return the struct. Raises InvalidRequest or ValidationFailed that lists every fault."""
         try:
             # A NUL character is legal JSON, but no text column and no header can hold it.
             # Few bodies have a backslash at all, and a single byte, as a number, is found twenty times as fast.
-            if (_BACKSLASH not in body or _NUL not in body) and len(body) <= self._most_fast:
-                return self._fast(body)
-        except msgspec.ValidationError:
-            pass
-        except RecursionError:
-            raise _too_deep(body, self._info) from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as fault:
-            raise _not_json(body, fault) from None
-        return self._slowly(body)
-
-    def _slowly(self, body: bytes) -> T:
-        try:
+            if (_BACKSLASH not in body or _NUL not in body) and len(body) <= self._max_fast:
+                try:
+                    return self._fast(body)
+                except msgspec.ValidationError:
+                    pass
+                except RecursionError:
+                    raise _too_deep(body, self._info) from None
             checked = walk.check(body, self._info, self._bounds)
             if checked.faults or not checked.is_complete:
                 raise refusal(checked.faults, is_complete=checked.is_complete)
             return msgspec.convert(checked.document, self._kind)
         except RecursionError:
             # Something else is wrong with it, too, and may well be a matter of form.
-            raise _unreadable() from None
+            raise InvalidRequest.at("", _TOO_DEEP) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as fault:
-            raise _not_json(body, fault) from None
+            raise InvalidRequest.at("", _not_json(body, fault)) from None
 
 
 class QueryDecoder(Generic[T]):
@@ -114,10 +111,10 @@ class QueryDecoder(Generic[T]):
             )
         except (ValueError, UnicodeDecodeError):
             raise InvalidRequest("The query string cannot be read: use percent-encoded UTF-8.") from None
-        mended, faults = walk.check_texts(dict(pairs), self._info)
+        values, faults = walk.check_texts(dict(pairs), self._info)
         if faults:
             raise refusal([msgspec.structs.replace(fault, pointer=None) for fault in faults])
-        return msgspec.convert(mended, self._kind)
+        return msgspec.convert(values, self._kind)
 
 
 def refusal(faults: Sequence[walk.FieldFault], *, is_complete: bool = True) -> Problem:
@@ -128,33 +125,23 @@ def refusal(faults: Sequence[walk.FieldFault], *, is_complete: bool = True) -> P
     if not faults:
         return ValidationFailed.at("", _TOO_MUCH)
     kind: type[Problem] = InvalidRequest if any(fault.form for fault in faults) else ValidationFailed
-    shown = faults[:MOST_FAULTS]
-    more = "" if len(faults) <= MOST_FAULTS else f" The first {MOST_FAULTS} of them are listed."
+    shown = faults[:MAX_FAULTS]
+    more = "" if len(faults) <= MAX_FAULTS else f" The first {MAX_FAULTS} of them are listed."
     count = f"{len(faults)} faults" if is_complete else f"At least {len(faults)} faults"
     detail = shown[0].message if len(faults) == 1 and is_complete else f"{count}: see errors.{more}"
-    return kind(
-        detail,
-        errors=[
-            OrderError(
-                code=(InvalidRequest if f.form else ValidationFailed).code,
-                message=f.message,
-                pointer=f.pointer,
-            )
-            for f in shown
-        ],
-    )
+    codes = {True: InvalidRequest.code, False: ValidationFailed.code}
+    errors = [OrderError(code=codes[f.form], message=f.message, pointer=f.pointer) for f in shown]
+    return kind(detail, errors=errors)
 
 
-def _not_json(body: bytes, fault: Exception) -> InvalidRequest:
+def _not_json(body: bytes, fault: Exception) -> str:
     if not body.strip():
-        message = "The body is empty. Send a JSON object."
-    elif isinstance(fault, UnicodeDecodeError):
-        message = "The body is not valid UTF-8."
-    elif isinstance(fault, msgspec.ValidationError):
-        message = "The body holds a number that is out of range."
-    else:
-        message = f"The body is not JSON{_where(body, str(fault))}."
-    return InvalidRequest(message, errors=[OrderError(code=InvalidRequest.code, message=message, pointer="")])
+        return "The body is empty. Send a JSON object."
+    if isinstance(fault, UnicodeDecodeError):
+        return "The body is not valid UTF-8."
+    if isinstance(fault, msgspec.ValidationError):
+        return "The body holds a number that is out of range."
+    return f"The body is not JSON{_where(body, str(fault))}."
 
 
 def _where(body: bytes, said: str) -> str:
@@ -179,24 +166,17 @@ def _too_deep(body: bytes, kind: msgspec.inspect.Type) -> Problem:
 
     A type that holds itself says nothing of depth: where the body follows it, the form is right and the value is not.
     """
-    for steps in islice(_standing_at(body, _DEEP), _MOST_LOOKED_AT):
+    for steps in islice(_paths_at(body, _DEEP), _MAX_PLACES):
         if kinds.follows(kind, steps):
-            return ValidationFailed.at(
-                "".join(f"/{step}" for step in steps), "The body is nested too deeply to be read."
-            )
-    return _unreadable()
+            return ValidationFailed.at("".join(f"/{step}" for step in steps), _TOO_DEEP)
+    return InvalidRequest.at("", _TOO_DEEP)
 
 
-def _unreadable() -> InvalidRequest:
-    message = "The body is nested too deeply to be read."
-    return InvalidRequest(message, errors=[OrderError(code=InvalidRequest.code, message=message, pointer="")])
-
-
-def _standing_at(body: bytes, depth: int) -> Iterator[list[str | int]]:
+def _paths_at(body: bytes, depth: int) -> Iterator[list[str | int]]:
     """Yield the ways to lists and objects that stand so deep; it is read without being JSON in full."""
     steps: list[str | int] = []
     text = b""
-    for found in islice(_MARK.finditer(body), _MARKS_LOOKED_AT):
+    for found in islice(_MARK.finditer(body), _MAX_MARKS):
         mark = found[0]
         if mark in b"{[":
             if len(steps) == depth:

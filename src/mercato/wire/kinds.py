@@ -1,6 +1,6 @@
 """What the types of wire structs say: which values fit them, how they are called, and what they are annotated with."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Raw
@@ -22,69 +22,51 @@ def alternatives(kind: info.Type) -> Iterator[info.Type]:
 
 def format_of(kind: info.Type) -> str | None:
     """Return the format that a type is documented with."""
-    match kind:
-        case info.Metadata(type=inner, extra_json_schema=extra):
-            form = (extra or {}).get("format")
-            return form if isinstance(form, str) else format_of(inner)
-        case info.UnionType(types=types):
-            return next((form for form in map(format_of, types) if form is not None), None)
-        case _:
-            return None
+    found = _annotation(kind, lambda annotated: (annotated.extra_json_schema or {}).get("format"))
+    return found if isinstance(found, str) else None
 
 
 def rule_of(kind: info.Type) -> Rule | None:
     """Return the rule that a type is annotated with."""
+    rule: Rule | None = _annotation(kind, lambda annotated: (annotated.extra or {}).get("rule"))
+    return rule
+
+
+def _annotation(kind: info.Type, read: Callable[[info.Metadata], Any]) -> Any:
     match kind:
-        case info.Metadata(type=inner, extra=extra):
-            rule: Rule | None = (extra or {}).get("rule")
-            return rule or rule_of(inner)
+        case info.Metadata(type=inner):
+            return read(kind) or _annotation(inner, read)
         case info.UnionType(types=types):
-            return next((rule for rule in map(rule_of, types) if rule is not None), None)
+            return next((found for part in types if (found := _annotation(part, read)) is not None), None)
         case _:
             return None
 
 
+_STRINGS: Final = (info.StrType, info.UUIDType, info.DateTimeType, info.EnumType, info.LiteralType)
+_VALUES: Final[Mapping[type[info.Type], tuple[str, tuple[type, ...]]]] = {
+    info.BoolType: ("true or false", (bool,)),
+    info.IntType: ("an integer", (int, float)),
+    info.FloatType: ("a number", (int, float)),
+    **dict.fromkeys(_STRINGS, ("a string", (str,))),
+    info.ListType: ("a list", (list,)),
+    **dict.fromkeys((info.StructType, info.DictType), ("an object", (dict,))),
+}
+"""What a value of a type must be, as refusals say it, and the Python types that it is read as."""
+
+
 def fits(value: Any, kind: info.Type) -> bool:
     """Tell whether the JSON type is the right one; what the value may be comes after."""
-    match kind:
-        case info.BoolType():
-            return isinstance(value, bool)
-        case info.IntType():
-            return (isinstance(value, int) and not isinstance(value, bool)) or (
-                isinstance(value, float) and value.is_integer()
-            )
-        case info.FloatType():
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case info.StrType() | info.UUIDType() | info.DateTimeType() | info.EnumType():
-            return isinstance(value, str)
-        case info.LiteralType(values=values):
-            return isinstance(value, type(values[0]))
-        case info.ListType():
-            return isinstance(value, list)
-        case info.StructType() | info.DictType():
-            return isinstance(value, dict)
-        case _:
-            return False
-
-
-_WORDS: Final = {
-    info.BoolType: "true or false",
-    info.IntType: "an integer",
-    info.FloatType: "a number",
-    info.StrType: "a string",
-    info.UUIDType: "a string",
-    info.DateTimeType: "a string",
-    info.EnumType: "a string",
-    info.LiteralType: "a string",
-    info.ListType: "a list",
-    info.StructType: "an object",
-    info.DictType: "an object",
-}
+    _, types = _VALUES.get(type(kind), ("", ()))
+    if isinstance(value, bool):
+        return bool in types
+    if isinstance(kind, info.IntType) and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, types)
 
 
 def words(kinds: Iterable[info.Type]) -> str:
     """Return what a value must be, as refusals say it."""
-    found = [_WORDS[type(kind)] for kind in kinds if type(kind) in _WORDS]
+    found = [_VALUES[type(kind)][0] for kind in kinds if type(kind) in _VALUES]
     return " or ".join(dict.fromkeys(found)) or "another type"
 
 
@@ -100,10 +82,8 @@ _TYPES: Final = {
 
 def json_type(value: Any) -> str:
     """Return what a value is, as refusals say it."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
     return _TYPES.get(type(value), "another type")
 
 

@@ -1,7 +1,7 @@
 """A walk over a refused document beside its type, to find *all* faults with RFC 6901 pointers.
 
 msgspec stops at the first fault and does not say whether a type or a value was wrong. This walk runs only on
-documents it has refused. It also mends the one thing msgspec is stricter in than JSON: `2.0` is an integer.
+documents it has refused. It also accepts the one thing msgspec is stricter in than JSON: `2.0` is an integer.
 
 The work is bounded whatever the document holds: the walk reads level by level (`wire.parts`), skips what the type
 doesn't know, doesn't enter a list that is too long, and ends at the first of its `Bounds`.
@@ -45,7 +45,7 @@ class FieldFault(msgspec.Struct, frozen=True):
 
 
 class Checked(NamedTuple):
-    """The document, mended where that is exact, and its faults. `values` were looked at."""
+    """The document, with integers for floats like `2.0`, and its faults. `values` were looked at."""
 
     document: Any
     faults: list[FieldFault]
@@ -129,14 +129,14 @@ class _Walk:
             raise _BoundReached
 
     def value(self, text: bytes, kind: info.Type, pointer: str, name: str) -> Any:
-        """Return the value that the JSON text says, mended, having noted its faults."""
+        """Return the value that the JSON text says, having noted its faults."""
         self._count(len(text))
         options = list(alternatives(kind))
         value = parts.read_shallow(text)
         for option in options:
             if isinstance(option, info.RawType):
                 if value is not None:
-                    self._ruled(value, kind, pointer)
+                    self._apply_rule(value, kind, pointer)
                 return msgspec.Raw(text)
             if isinstance(option, info.AnyType):
                 # Of an object or a list only what it is: nothing of a request is read without a type.
@@ -151,29 +151,28 @@ class _Walk:
             return value
         before = len(self.found)
         structs = [option for option in matching if isinstance(option, info.StructType)]
+        read: Any
         if structs:
-            mended = self._object(text, structs, pointer, name)
-        elif isinstance(value, list | dict):
-            mended = self._container(text, matching[0], pointer, name)
+            read = self._object(text, structs, pointer, name)
+        elif isinstance(matching[0], info.ListType):
+            read = self._list(text, matching[0], pointer, name)
+        elif isinstance(matching[0], info.DictType):
+            read = self._dict(text, matching[0], pointer, name)
         else:
-            mended = self._scalar(value, matching[0], pointer, name, form=format_of(kind))
+            read = self._scalar(value, matching[0], pointer, name, form=format_of(kind))
         if structs or len(self.found) == before:
-            self._ruled(mended, kind, pointer)
-        return mended
+            self._apply_rule(read, kind, pointer)
+        return read
 
-    def _container(self, text: bytes, kind: info.Type, pointer: str, name: str) -> Any:
-        match kind:
-            case info.ListType(item_type=item):
-                entries = parts.read_entries(text, kind.max_length)
-                if entries is None:
-                    self.bad(pointer, f"{name} may have at most {kind.max_length} entries.")
-                    return []
-                self._length(len(entries), kind, pointer, name, "entries")
-                return [self.value(entry, item, f"{pointer}/{i}", str(i)) for i, entry in enumerate(entries)]
-            case info.DictType():
-                return self._dict(text, kind, pointer, name)
-            case _:
-                raise AssertionError(kind)
+    def _list(self, text: bytes, kind: info.ListType, pointer: str, name: str) -> list[Any]:
+        entries = parts.read_entries(text, kind.max_length)
+        if entries is None:
+            self.bad(pointer, f"{name} may have at most {kind.max_length} entries.")
+            return []
+        self._length(len(entries), kind, pointer, name, "entries")
+        return [
+            self.value(entry, kind.item_type, f"{pointer}/{i}", str(i)) for i, entry in enumerate(entries)
+        ]
 
     def _dict(self, text: bytes, kind: info.DictType, pointer: str, name: str) -> dict[str, Any]:
         members = parts.read_dict(text, kind.max_length)
@@ -257,7 +256,7 @@ class _Walk:
         return None
 
     def _text(self, value: str, kind: info.StrType, pointer: str, name: str) -> bool:
-        """Note what is wrong with a text. Tell whether it's short enough to look at any closer."""
+        """Note what is wrong with a text. Tell whether it's short enough for its format to be checked."""
         if self._length(len(value), kind, pointer, name, "characters"):
             return False
         if "\x00" in value:
@@ -275,7 +274,7 @@ class _Walk:
                 pointer, f"{name} must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
             )
 
-    def _ruled(self, value: Any, kind: info.Type, pointer: str) -> None:
+    def _apply_rule(self, value: Any, kind: info.Type, pointer: str) -> None:
         """Note what the rule of the type says against the value."""
         rule = rule_of(kind)
         objection = None if rule is None else rule(value)
