@@ -26,10 +26,10 @@ from mercato.jobs import Handler, Handlers, Worker
 from mercato.orders import plan, submission
 from mercato.orders import tokens as order_tokens
 from mercato.orders.changes import Changes
-from mercato.orders.following import Orders
 from mercato.orders.placement import Placements
 from mercato.orders.plan import OrderChecker, Planner
 from mercato.orders.resend import Resender
+from mercato.orders.service import Orders
 from mercato.orders.submission import Submitter
 from mercato.orders.tokens import Seal
 from mercato.orders.validation import Validations
