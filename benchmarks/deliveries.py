@@ -35,9 +35,10 @@ from mercato.jobs import Worker
 from mercato.partners.accounts import create_partner
 from mercato.partners.model import PartnerKind, Surface
 from mercato.runtime import Runtime, running
-from mercato.telemetry import configure_logs
+from mercato.telemetry import Metrics, configure_logs
 from mercato.webhooks.credentials import WebhookCredentials
-from mercato.webhooks.deliveries import KIND, push
+from mercato.webhooks.deliveries import push
+from mercato.webhooks.model import KIND
 from mercato.webhooks.sender import Sender
 
 GOAL = 0.4
@@ -115,6 +116,16 @@ async def posted(session: aiohttp.ClientSession, sink: str) -> None:
     await asyncio.gather(*(loop() for _ in range(AT_ONCE)))
 
 
+class Sent(Metrics):
+    """Metrics that count the deliveries that were sent."""
+
+    count = 0
+
+    def delivered(self, outcome: str, seconds: float) -> None:
+        super().delivered(outcome, seconds)
+        self.count += 1
+
+
 class Deliveries:
     """What is measured: events that are pushed, and workers that deliver them."""
 
@@ -122,6 +133,7 @@ class Deliveries:
         self._app = app
         self._partners = partners
         self._sink = sink
+        self._metrics = Sent()
         sender = Sender(
             db=app.db,
             outbound=app.outbound,
@@ -129,7 +141,7 @@ class Deliveries:
             clock=now,
             chance=random.random,
             seconds=app.settings.webhook_seconds,
-            metrics=app.metrics,
+            metrics=self._metrics,
         )
         self._handler = sender.handler(
             concurrency=app.settings.delivery_concurrency,
@@ -143,15 +155,14 @@ class Deliveries:
                 await self._pushed(tx, numbers=range(first, min(first + PUSHED_AT_ONCE, count)))
 
     async def drain(self, count: int) -> None:
-        """Start a worker, and return when it has delivered so many: each is settled before it is counted."""
+        """Start a worker, and return when it has sent and recorded so many."""
         done = asyncio.Event()
-        left = count
+        self._metrics.count = 0
 
         def observe(kind: str, outcome: str, seconds: float) -> None:
-            nonlocal left
             self._app.metrics.ran(kind, outcome, seconds)
-            left -= 1
-            if left == 0:
+            if self._metrics.count == count:
+                # What the last runs have sent is recorded when the worker has stopped.
                 done.set()
 
         worker = Worker(self._app.db, {KIND: self._handler}, observe=observe)

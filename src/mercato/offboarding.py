@@ -22,7 +22,7 @@ from mercato.partners.model import AccountError
 from mercato.stores import queries, removal
 from mercato.stores.cache import TOPIC
 from mercato.stores.changes import changed
-from mercato.webhooks import deliveries as webhooks
+from mercato.webhooks import removal as webhooks
 from mercato.webhooks.model import DeliveryStatus
 
 STORES: Final = 50

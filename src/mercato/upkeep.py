@@ -18,7 +18,7 @@ from mercato.orders import idempotency
 from mercato.orders.forgetting import forget_before
 from mercato.partners import storage
 from mercato.stores import queries as stores
-from mercato.webhooks import deliveries
+from mercato.webhooks import removal as webhooks
 
 log = structlog.get_logger("mercato.upkeep")
 
@@ -89,7 +89,7 @@ class Upkeep(Struct, frozen=True):
         deliveries_before = now - timedelta(days=self.delivery_days)
         return (
             lambda tx: catalogs.prune_sets(tx, before=sets_before, limit=BATCH),
-            lambda tx: deliveries.prune(tx, before=deliveries_before, most=BATCH),
+            lambda tx: webhooks.prune(tx, before=deliveries_before, most=BATCH),
             lambda tx: stores.prune_sold_out(tx, before=now, limit=BATCH),
             lambda tx: idempotency.prune(tx, now=now, limit=BATCH),
             lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH),

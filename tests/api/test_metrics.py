@@ -12,7 +12,7 @@ from tests.databases import only_sqlite
 from tests.processes.test_serve import MERCATO, environment
 from tests.service import CATALOG, Client, Merchant, Service
 
-from mercato.jobs import upkeep
+from mercato.jobs import maintenance
 from mercato.telemetry import Metrics
 from mercato.telemetry.exposition import exposed
 from mercato.telemetry.metrics import Depth
@@ -107,7 +107,7 @@ async def test_a_database_that_is_away_costs_the_queue_and_nothing_else(
     async def away(_tx: Any) -> Any:
         raise TimeoutError
 
-    monkeypatch.setattr(upkeep, "list_gauges", away)
+    monkeypatch.setattr(maintenance, "list_gauges", away)
     now = await figures(mercato)
     assert now["mercato_database_up"] == {(): 0}
     assert "mercato_jobs" not in now

@@ -12,13 +12,13 @@ from mercato.db import sqlite
 from mercato.db.engine import Database, Write
 from mercato.db.errors import DatabaseAway, is_unavailable, is_unique_violation
 from mercato.db.migrate import migrate
-from mercato.db.tables import jobs, jobs_dedup, jobs_one_running_per_lane
+from mercato.db.tables import jobs, jobs_dedup, jobs_one_running_per_key
 
 
 async def add(tx: Write, **values: object) -> None:
     await tx.execute(
         text(
-            "INSERT INTO jobs (kind, lane, group_key, dedup, payload, state, run_at, enqueued_at)"
+            "INSERT INTO jobs (kind, ordering_key, group_key, dedup, payload, state, run_at, enqueued_at)"
             " VALUES ('k', :lane, '', :dedup, '{}', :state, 0, 0)"
         ),
         {"lane": "l", "dedup": None, "state": "ready", **values},
@@ -36,8 +36,8 @@ async def violation(db: Database, **values: object) -> exc.IntegrityError:
 @pytest.mark.parametrize(
     ("values", "broken", "kept"),
     [
-        ({"state": "running"}, jobs_one_running_per_lane, jobs_dedup),
-        ({"dedup": "d"}, jobs_dedup, jobs_one_running_per_lane),
+        ({"state": "running"}, jobs_one_running_per_key, jobs_dedup),
+        ({"dedup": "d"}, jobs_dedup, jobs_one_running_per_key),
     ],
 )
 async def test_a_unique_violation_is_told_by_its_index(
@@ -146,7 +146,9 @@ async def test_a_deadlock_is_unavailable_and_may_be_tried_again(db: Database) ->
         async with db.write() as tx:
             await tx.execute(text("SET LOCAL deadlock_timeout = '20ms'"))
             for lane in lanes:
-                await tx.execute(text("UPDATE jobs SET attempt = 1 WHERE lane = :lane"), {"lane": lane})
+                await tx.execute(
+                    text("UPDATE jobs SET attempt = 1 WHERE ordering_key = :lane"), {"lane": lane}
+                )
                 if lane == lanes[0]:
                     await locked.wait()
 

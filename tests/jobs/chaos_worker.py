@@ -1,4 +1,4 @@
-"""A worker process for tests to kill: `python -m tests.jobs.chaos_worker URL [--skew SECONDS] [--line JOBS]`.
+"""A worker process for tests to kill: `python -m tests.jobs.chaos_worker URL [--skew SECONDS]`.
 
 Each run of a job leaves two rows, its begin and its end, numbered by the database.
 """
@@ -59,11 +59,9 @@ class Steps:
             await tx.execute(WRITE, {**row, "process": os.getpid()})
 
 
-async def main(url: str, in_line: int) -> None:
+async def main(url: str) -> None:
     async with Database.open(url) as db:
-        steps = Handler(
-            fn=Steps(db), payload=Step, concurrency=8, blocks_lane_while_waiting=True, in_line=in_line
-        )
+        steps = Handler(fn=Steps(db), payload=Step, concurrency=8, blocks_key_while_waiting=True)
         table = {KIND: steps}
         worker = Worker(db, table, lease=LEASE, heartbeat=LEASE / 4, poll=timedelta(milliseconds=200))
         running = asyncio.create_task(worker.run())
@@ -85,7 +83,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("--skew", type=float, default=0.0)
-    parser.add_argument("--line", type=int, default=1)
     options = parser.parse_args()
     _skew(options.skew)
-    asyncio.run(main(options.url, options.line))
+    asyncio.run(main(options.url))

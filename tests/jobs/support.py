@@ -61,7 +61,8 @@ async def nothing(job: Job[Note]) -> Outcome:
 async def put(db: Database, *texts: str, kind: str = "note", **options: Any) -> list[int | None]:
     """Enqueue a note for each text, in one transaction."""
     async with db.write() as tx:
-        return [await enqueue(tx, kind, Note(text), **options) for text in texts]
+        made = [await enqueue(tx, kind, Note(text), **options) for text in texts]
+    return [None if one is None else one.id for one in made]
 
 
 async def take(
@@ -95,8 +96,9 @@ def job_of(claimed: Claimed) -> Job[Note]:
         payload=Note(),
         attempt=claimed.attempt,
         failures=claimed.failures,
+        losses=claimed.losses,
+        run_at=claimed.run_at,
         enqueued_at=claimed.enqueued_at,
-        deadline=0.0,
     )
 
 

@@ -34,14 +34,12 @@ async def _effects(db: Database) -> None:
 class Crowd:
     """Some workers on one database, of which any may be killed; a new one takes its place."""
 
-    def __init__(self, url: str, *, line: int = 1) -> None:
+    def __init__(self, url: str) -> None:
         self._url = url
-        self._line = line
         self.workers: list[subprocess.Popen[bytes]] = []
 
     def start(self, *, skew: float = 0.0) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.jobs.chaos_worker", self._url, "--skew", str(skew)]
-        command += ["--line", str(self._line)]
         worker = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
         self.workers.append(worker)
         return worker
@@ -53,8 +51,8 @@ class Crowd:
 
 
 @asynccontextmanager
-async def crowd(db: Database, *, skews: tuple[float, ...], line: int = 1) -> AsyncIterator[Crowd]:
-    workers = Crowd(db.url, line=line)
+async def crowd(db: Database, *, skews: tuple[float, ...]) -> AsyncIterator[Crowd]:
+    workers = Crowd(db.url)
     try:
         for skew in skews:
             workers.start(skew=skew)
@@ -69,7 +67,7 @@ async def put_steps(db: Database, *, lanes: int, each: int, seconds: float) -> N
         for number in range(each):
             for lane in range(lanes):
                 step = Step(lane=f"lane{lane}", number=number, seconds=seconds)
-                await enqueue(tx, KIND, step, lane=step.lane)
+                await enqueue(tx, KIND, step, ordering_key=step.lane)
 
 
 async def effects(db: Database) -> list[AnyRow]:
@@ -111,11 +109,11 @@ def check(happened: list[AnyRow], *, lanes: int, each: int) -> int:
     return repeated
 
 
-async def endure(db: Database, *, lanes: int, each: int, kills: int, workers: int, line: int = 1) -> int:
+async def endure(db: Database, *, lanes: int, each: int, kills: int, workers: int) -> int:
     rng = random.Random(kills)
     await put_steps(db, lanes=lanes, each=each, seconds=0.02)
     total = lanes * each * 2
-    async with crowd(db, skews=(0.0,) * workers, line=line) as crew:
+    async with crowd(db, skews=(0.0,) * workers) as crew:
         for kill in range(kills):
             # Spread over the whole run: what was done tells when, not a clock.
             await until(partial(began, db, total * (kill + 1) // (kills + 2)))
@@ -126,25 +124,21 @@ async def endure(db: Database, *, lanes: int, each: int, kills: int, workers: in
     return check(await effects(db), lanes=lanes, each=each)
 
 
-@pytest.mark.parametrize("line", [1, 4])
-async def test_workers_killed_at_any_instant_lose_nothing_and_keep_every_lanes_order(
-    db: Database, line: int
-) -> None:
-    repeated = await endure(db, lanes=8, each=10, kills=3, workers=2, line=line)
+async def test_workers_killed_at_any_instant_lose_nothing_and_keep_every_lanes_order(db: Database) -> None:
+    repeated = await endure(db, lanes=8, each=10, kills=3, workers=2)
     assert repeated <= 3 * 8
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("line", [1, 8])
-async def test_workers_killed_again_and_again_lose_nothing(db: Database, line: int) -> None:
-    repeated = await endure(db, lanes=60, each=25, kills=20, workers=3, line=line)
+async def test_workers_killed_again_and_again_lose_nothing(db: Database) -> None:
+    repeated = await endure(db, lanes=60, each=25, kills=20, workers=3)
     assert repeated <= 20 * 8
 
 
 async def test_at_sigterm_short_runs_finish_and_long_ones_are_due_again_at_once(db: Database) -> None:
     async with db.write() as tx:
         for lane, seconds in (("short", 0.1), ("long", 60.0)):
-            await enqueue(tx, KIND, Step(lane=lane, number=0, seconds=seconds), lane=lane)
+            await enqueue(tx, KIND, Step(lane=lane, number=0, seconds=seconds), ordering_key=lane)
     async with crowd(db, skews=(0.0,)) as crew:
         await until(lambda: began(db, 2))
         begun = time.monotonic()
@@ -154,7 +148,7 @@ async def test_at_sigterm_short_runs_finish_and_long_ones_are_due_again_at_once(
         assert time.monotonic() - begun < GRACE.total_seconds() + 6
     assert [(row.lane, row.what) for row in await effects(db) if row.what == "end"] == [("short", "end")]
     (row,) = await rows(db)
-    assert (row.lane, row.state, row.failures) == ("long", "ready", 0)
+    assert (row.ordering_key, row.state, row.failures) == ("long", "ready", 0)
 
 
 async def test_what_a_killed_worker_ran_is_run_again_soon(db: Database) -> None:
@@ -175,7 +169,7 @@ async def test_workers_whose_clocks_are_an_hour_wrong_take_nothing_from_each_oth
     await put_steps(db, lanes=6, each=2, seconds=0.9)
     async with db.write() as tx:
         early = Step(lane="delayed", number=0, seconds=0.01)
-        await enqueue(tx, KIND, early, lane="delayed", run_at=timedelta(minutes=30))
+        await enqueue(tx, KIND, early, ordering_key="delayed", run_at=timedelta(minutes=30))
     async with crowd(db, skews=(-3600.0, 0.0, 3600.0)):
         await until(lambda: began(db, 6 * 2 * 2))
         await until(lambda: _is(db, ["waiting"]))

@@ -12,56 +12,56 @@ from mercato import clock
 from mercato.db.clock import now_ms
 from mercato.db.engine import Database, Write
 from mercato.db.tables import jobs
-from mercato.jobs import Again, Job, JobLost, Outcome, fence, moves, queries
+from mercato.jobs import Job, JobLost, Outcome, fence, finish, maintenance, put_back, settle
 from mercato.jobs.claim import Claimed, Rotation
 
 MANY = 20_000
 
 
-async def settle(db: Database, *claimed: Claimed) -> None:
+async def end(db: Database, *claimed: Claimed) -> None:
     async with db.write() as tx:
         for one in claimed:
-            await queries.settle_done(tx, job_of(one))
+            await finish(tx, job_of(one))
 
 
 async def fail(db: Database, claimed: Claimed, delay: timedelta) -> None:
     async with db.write() as tx:
-        await queries.settle_failed(tx, job_of(claimed), "no", delay)
+        await settle.settle_failed(tx, job_of(claimed), "no", delay)
 
 
 async def move_due(db: Database) -> int:
     async with db.write() as tx:
-        return await moves.move_due(tx)
+        return await maintenance.move_due(tx)
 
 
 async def test_of_a_lane_only_the_oldest_is_claimed(db: Database) -> None:
     for text in ("a1", "a2", "a3"):
-        await put(db, text, lane="a")
-    await put(db, "b1", lane="b")
+        await put(db, text, ordering_key="a")
+    await put(db, "b1", ordering_key="b")
     assert texts(await take(db)) == ["a1", "b1"]
 
 
 async def test_while_one_of_a_lane_runs_none_of_it_is_claimed(db: Database) -> None:
-    await put(db, "a1", "a2", lane="a")
+    await put(db, "a1", "a2", ordering_key="a")
     (first,) = await take(db)
     assert await take(db) == []
-    await settle(db, first)
+    await end(db, first)
     assert texts(await take(db)) == ["a2"]
 
 
 async def test_two_kinds_that_share_a_lane_exclude_each_other(db: Database) -> None:
-    await put(db, "a", lane="l", kind="one")
-    await put(db, "b", lane="l", kind="two")
+    await put(db, "a", ordering_key="l", kind="one")
+    await put(db, "b", ordering_key="l", kind="two")
     (first,) = await take(db, kind="one")
     assert await take(db, kind="two") == []
-    await settle(db, first)
+    await end(db, first)
     assert texts(await take(db, kind="two")) == ["b"]
 
 
 async def test_a_waiting_retry_blocks_its_lane_when_the_kind_says_so(db: Database) -> None:
-    ordered = handler(nothing, blocks_lane_while_waiting=True)
-    await put(db, "a1", "a2", lane="a")
-    await put(db, "b1", lane="b")
+    ordered = handler(nothing, blocks_key_while_waiting=True)
+    await put(db, "a1", "a2", ordering_key="a")
+    await put(db, "b1", ordering_key="b")
     first, other = await take(db, ordered)
     assert texts([other]) == ["b1"]
     await fail(db, first, timedelta(milliseconds=50))
@@ -77,16 +77,16 @@ async def test_a_clock_that_is_set_back_holds_no_waiting_job(db: Database) -> No
     (claimed,) = await take(db)
     await fail(db, claimed, timedelta(minutes=10))
     async with db.write() as tx:
-        assert await moves.move_stranded(tx) == 0
+        assert await maintenance.move_stranded(tx) == 0
         # As if the clock had been an hour ahead until now.
         hour = 3_600_000
         later = {"run_at": jobs.c.run_at + hour, "enqueued_at": jobs.c.enqueued_at + hour}
         await tx.execute(
             update(jobs).values({name: type_coerce(value, BigInteger) for name, value in later.items()})
         )
-        assert await moves.move_due(tx) == 0
-        assert await moves.move_stranded(tx) == 1
-        assert await moves.move_stranded(tx) == 0
+        assert await maintenance.move_due(tx) == 0
+        assert await maintenance.move_stranded(tx) == 1
+        assert await maintenance.move_stranded(tx) == 0
     assert texts(await take(db)) == ["a"]
 
 
@@ -104,42 +104,42 @@ async def test_a_clock_that_is_set_back_by_less_than_a_jobs_age_holds_none_that_
     if again:
         async with db.write() as tx:
             due = clock.now() + timedelta(minutes=10)
-            await queries.settle_again(tx, job_of(claimed), Again(due))
+            await settle.settle_again(tx, job_of(claimed), due)
     else:
         await fail(db, claimed, timedelta(minutes=10))
     async with db.write() as tx:
-        assert await moves.move_stranded(tx) == 0
+        assert await maintenance.move_stranded(tx) == 0
         # As if the clock had been an hour ahead until now.
         later = {"run_at": jobs.c.run_at + hour, "enqueued_at": jobs.c.enqueued_at + hour}
         await tx.execute(
             update(jobs).values({name: type_coerce(value, BigInteger) for name, value in later.items()})
         )
-        assert await moves.move_stranded(tx) == 1
+        assert await maintenance.move_stranded(tx) == 1
     assert texts(await take(db)) == ["a"]
 
 
 async def test_a_waiting_retry_lets_the_next_of_its_lane_pass_otherwise(db: Database) -> None:
-    await put(db, "a1", "a2", "a3", lane="a")
+    await put(db, "a1", "a2", "a3", ordering_key="a")
     (first,) = await take(db)
     await fail(db, first, timedelta(milliseconds=50))
     (second,) = await take(db)
     assert texts([second]) == ["a2"]
     await asyncio.sleep(0.06)
     assert await move_due(db) == 1
-    await settle(db, second)
+    await end(db, second)
     assert texts(await take(db)) == ["a1"]
 
 
 async def test_a_group_runs_no_more_than_its_bound_and_hinders_no_other(db: Database) -> None:
     bounded = handler(nothing, per_group=2)
     for number in range(50):
-        await put(db, f"big{number:02}", lane=f"big{number:02}", group="big")
-    await put(db, "small1", lane="small1", group="small")
-    await put(db, "alone", lane="alone")
+        await put(db, f"big{number:02}", ordering_key=f"big{number:02}", group="big")
+    await put(db, "small1", ordering_key="small1", group="small")
+    await put(db, "alone", ordering_key="alone")
     claimed = await take(db, bounded, free=8)
     assert sorted(texts(claimed)) == ["alone", "big00", "big01", "small1"]
     assert await take(db, bounded, free=8) == []
-    await settle(db, *[one for one in claimed if one.place.lane == "big00"])
+    await end(db, *[one for one in claimed if one.place.key == "big00"])
     assert texts(await take(db, bounded, free=8)) == ["big02"]
 
 
@@ -174,12 +174,12 @@ async def test_a_row_is_never_claimed_by_two(db: Database) -> None:
 
 async def test_every_lane_has_its_turn(db: Database) -> None:
     for lane in "abc":
-        await put(db, *(f"{lane}{number}" for number in range(3)), lane=lane)
+        await put(db, *(f"{lane}{number}" for number in range(3)), ordering_key=lane)
     rotation, seen = Rotation(), []
     for _ in range(9):
         claimed = await take(db, free=1, rotation=rotation)
         seen += texts(claimed)
-        await settle(db, *claimed)
+        await end(db, *claimed)
     assert seen == ["a0", "b0", "c0", "a1", "b1", "c1", "a2", "b2", "c2"]
 
 
@@ -194,7 +194,7 @@ async def test_twenty_thousand_ready_jobs_of_one_lane_do_not_starve_another(db: 
     async with working(db, {"note": handler(slowly, concurrency=2)}):
         await log.wait_for(3)
         for number in range(10):
-            await put(db, f"other{number}", lane="other")
+            await put(db, f"other{number}", ordering_key="other")
         begun = time.monotonic()
         while "other9" not in log.seen:
             await log.wait_for(len(log.seen) + 1)
@@ -211,11 +211,11 @@ async def test_a_claim_costs_the_same_however_deep_a_lane_is(db: Database) -> No
             claimed = await take(db, free=4)
             times.append(time.perf_counter() - begun)
             assert len(claimed) == 4
-            await settle(db, *claimed)
+            await end(db, *claimed)
         return min(times)
 
     for lane in ("b", "c", "d", "e"):
-        await put(db, *(str(number) for number in range(30)), lane=lane)
+        await put(db, *(str(number) for number in range(30)), ordering_key=lane)
     shallow = await quickest()
     await fill_lane(db, "a")
     # Reading the whole lane once would cost ten times as much.
@@ -223,7 +223,7 @@ async def test_a_claim_costs_the_same_however_deep_a_lane_is(db: Database) -> No
 
 
 async def fill_lane(db: Database, lane: str) -> None:
-    row = {"kind": "note", "lane": lane, "group_key": "", "payload": '{"text":""}', "state": "ready"}
+    row = {"kind": "note", "ordering_key": lane, "group_key": "", "payload": '{"text":""}', "state": "ready"}
     async with db.write() as tx:
         for _ in range(MANY // 1000):
             await tx.execute(
@@ -233,10 +233,10 @@ async def fill_lane(db: Database, lane: str) -> None:
 
 async def lost_and_found(db: Database) -> tuple[Claimed, Claimed]:
     """Let a worker's lease end and another take the job over."""
-    await put(db, "x", lane="l")
+    await put(db, "x", ordering_key="l")
     (slow,) = await take(db, worker="slow", lease=timedelta(milliseconds=-1))
     async with db.write() as tx:
-        assert await moves.move_expired(tx) == 1
+        assert await maintenance.move_expired(tx) == 1
     (quick,) = await take(db, worker="quick")
     return slow, quick
 
@@ -245,12 +245,13 @@ async def test_who_lost_his_lease_cannot_settle(db: Database) -> None:
     slow, quick = await lost_and_found(db)
     job = job_of(slow)
     changes: list[Callable[[Write], Awaitable[None]]] = [
-        lambda tx: queries.settle_done(tx, job),
-        lambda tx: queries.settle_again(tx, job, Again(timedelta(0))),
-        lambda tx: queries.settle_failed(tx, job, "no", timedelta(0)),
-        lambda tx: queries.settle_postponed(tx, job, "no", timedelta(0)),
-        lambda tx: queries.settle_dead(tx, job, "no"),
-        lambda tx: queries.settle_released(tx, job),
+        lambda tx: finish(tx, job),
+        lambda tx: put_back(tx, job),
+        lambda tx: settle.settle_again(tx, job, timedelta(0)),
+        lambda tx: settle.settle_failed(tx, job, "no", timedelta(0)),
+        lambda tx: settle.settle_postponed(tx, job, "no", timedelta(0)),
+        lambda tx: settle.settle_dead(tx, job, "no"),
+        lambda tx: settle.settle_released(tx, job),
         lambda tx: fence(tx, job),
     ]
     for change in changes:
@@ -259,23 +260,23 @@ async def test_who_lost_his_lease_cannot_settle(db: Database) -> None:
                 await change(tx)
     (row,) = await rows(db)
     assert (row.state, row.worker, row.attempt) == ("running", "quick", quick.attempt)
-    await settle(db, quick)
+    await end(db, quick)
 
 
 async def test_a_lease_that_has_ended_is_lost_even_before_another_claims(db: Database) -> None:
     await put(db, "x")
     (slow,) = await take(db, lease=timedelta(milliseconds=-1))
     async with db.write() as tx:
-        await moves.move_expired(tx)
-        assert await queries.renew(tx, "w", [slow.id], timedelta(seconds=60)) == set()
+        await maintenance.move_expired(tx)
+        assert await maintenance.renew(tx, "w", [slow.id], timedelta(seconds=60)) == set()
 
 
 async def test_a_renewed_lease_is_not_taken(db: Database) -> None:
     await put(db, "x")
     (mine,) = await take(db, lease=timedelta(milliseconds=-1))
     async with db.write() as tx:
-        assert await queries.renew(tx, "w", [mine.id], timedelta(seconds=60)) == {(mine.id, mine.attempt)}
-        assert await moves.move_expired(tx) == 0
+        assert await maintenance.renew(tx, "w", [mine.id], timedelta(seconds=60)) == {(mine.id, mine.attempt)}
+        assert await maintenance.move_expired(tx) == 0
 
 
 @only_postgresql
@@ -285,16 +286,16 @@ async def test_a_heartbeat_does_not_wait_for_a_job_that_is_fenced_and_keeps_it(d
     async with db.write() as domain:
         await fence(domain, job_of(fenced))
         async with asyncio.timeout(2), db.write() as tx:
-            kept = await queries.renew(tx, "w", [fenced.id, free.id], timedelta(seconds=60))
+            kept = await maintenance.renew(tx, "w", [fenced.id, free.id], timedelta(seconds=60))
             assert kept == {(one.id, one.attempt) for one in (fenced, free)}
         async with db.write() as tx:
-            assert await moves.move_expired(tx) == 0
+            assert await maintenance.move_expired(tx) == 0
 
 
 async def test_the_own_runs_of_one_who_is_alone_are_not_taken_back(db: Database) -> None:
     await put(db, *"ab")
     mine, other = await take(db, lease=timedelta(milliseconds=-1))
     async with db.write() as tx:
-        assert await moves.move_expired(tx, but=[mine.id]) == 1
+        assert await maintenance.move_expired(tx, but=[mine.id]) == 1
     assert sorted(await states(db)) == ["ready", "running"]
     assert other.id != mine.id

@@ -21,16 +21,16 @@ class Nothing(Struct):
 
 async def _dead(url: str, kind: str, dedup: str | None) -> int:
     async with Database.open(url) as db, db.write() as tx:
-        number = await enqueue(tx, kind, Nothing(), dedup=dedup)
-        assert number is not None
+        enqueued = await enqueue(tx, kind, Nothing(), dedup=dedup)
+        assert enqueued is not None
         gone = {
             "state": "dead",
             "error": "ValueError: it " + "is broken " * 12,
             "attempt": 10,
             "failures": 10,
         }
-        await tx.execute(update(jobs).where(jobs.c.id == number).values(gone))
-        return number
+        await tx.execute(update(jobs).where(jobs.c.id == enqueued.id).values(gone))
+        return enqueued.id
 
 
 def dead(url: str, kind: str = "webhook.deliver", dedup: str | None = None) -> int:

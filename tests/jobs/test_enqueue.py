@@ -8,7 +8,7 @@ from tests.jobs.support import Log, Note, handler, put, rows, states, take, text
 
 from mercato.db import postgresql
 from mercato.db.engine import Database
-from mercato.jobs import Done, Job, Outcome, Worker, enqueue, entry
+from mercato.jobs import Done, Job, Outcome, Worker, enqueue, queue
 
 
 async def test_a_transaction_that_rolls_back_takes_the_job_with_it(db: Database) -> None:
@@ -25,9 +25,9 @@ async def test_a_transaction_that_rolls_back_takes_the_job_with_it(db: Database)
 
 
 async def test_a_job_is_there_with_its_transaction_even_if_no_worker_ran(db: Database) -> None:
-    (number,) = await put(db, "later", lane="l", group="g", dedup="d")
+    (number,) = await put(db, "later", ordering_key="l", group="g", dedup="d")
     (row,) = await rows(db)
-    assert (row.id, row.kind, row.lane, row.group_key, row.dedup) == (number, "note", "l", "g", "d")
+    assert (row.id, row.kind, row.ordering_key, row.group_key, row.dedup) == (number, "note", "l", "g", "d")
     assert (row.state, row.attempt) == ("ready", 0)
 
 
@@ -118,7 +118,7 @@ async def test_of_a_job_that_is_due_later_nobody_is_told(
 ) -> None:
     said: list[str] = []
     elsewhere: list[str] = []
-    db.signals.listen(entry.TOPIC, said.append)
+    db.signals.listen(queue.TOPIC, said.append)
     listening = asyncio.Event()
 
     def hear(word: str) -> None:
@@ -128,14 +128,14 @@ async def test_of_a_job_that_is_due_later_nobody_is_told(
 
     ear = None
     if db.dialect == "postgresql":
-        ear = asyncio.create_task(postgresql.listen(db.url, entry.CHANNEL, hear))
+        ear = asyncio.create_task(postgresql.listen(db.url, queue.CHANNEL, hear))
         await listening.wait()
     async with db.write() as tx:
         await enqueue(tx, "note", Note("x"), run_at=wait)
     if ear is not None:
         # Words come in order: once this one is heard, so are those before it.
         async with db.write() as tx:
-            await tx.execute(text(f"SELECT pg_notify('{entry.CHANNEL}', 'end')"))
+            await tx.execute(text(f"SELECT pg_notify('{queue.CHANNEL}', 'end')"))
         async with asyncio.timeout(10):
             while "end" not in elsewhere:
                 await asyncio.sleep(0.01)

@@ -9,14 +9,20 @@ from tests.jobs.support import handler, job_of, nothing, put, take, texts
 from mercato.db.clock import now_ms
 from mercato.db.engine import Database
 from mercato.db.tables import jobs
-from mercato.jobs import queries
+from mercato.jobs import finish
 from mercato.jobs.claim import Claimed, Rotation
 
 
 async def backlog(db: Database, group: str, *, lanes: int, each: int = 1) -> None:
     """Make so many jobs of so many lanes of the group ready."""
     rows = [
-        {"kind": "note", "lane": f"{group}:{lane:03}", "group_key": group, "payload": "{}", "state": "ready"}
+        {
+            "kind": "note",
+            "ordering_key": f"{group}:{lane:03}",
+            "group_key": group,
+            "payload": "{}",
+            "state": "ready",
+        }
         for _ in range(each)
         for lane in range(lanes)
     ]
@@ -46,7 +52,7 @@ class Places:
 
     async def end_oldest(self) -> None:
         async with self.db.write() as tx:
-            await queries.settle_done(tx, job_of(self.running.pop(0)))
+            await finish(tx, job_of(self.running.pop(0)))
 
 
 async def test_a_partner_alone_leaves_half_of_the_places_free(db: Database) -> None:
@@ -65,7 +71,7 @@ async def test_however_many_hang_a_partner_without_a_call_gets_a_place_at_once(
     for number in range(hanging):
         await backlog(db, f"hangs{number}", lanes=100)
         await places.fill()
-    await put(db, "healthy", lane="healthy", group="a healthy one")
+    await put(db, "healthy", ordering_key="healthy", group="a healthy one")
     assert [one.place.group for one in await places.fill()] == ["a healthy one"]
 
 
@@ -108,7 +114,7 @@ async def test_the_ordering_keys_of_a_partner_take_turns(db: Database) -> None:
         await places.end_oldest()
         claimed += await places.fill()
     for group in ("big", "other"):
-        turns = Counter(one.place.lane for one in claimed if one.place.group == group)
+        turns = Counter(one.place.key for one in claimed if one.place.group == group)
         assert len(turns) == 20
         assert max(turns.values()) - min(turns.values()) <= 1
 

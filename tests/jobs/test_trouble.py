@@ -31,7 +31,7 @@ from mercato.db.errors import DatabaseAway
 from mercato.db.tables import jobs
 from mercato.jobs import Done, Job, Outcome, Worker
 from mercato.jobs.ownership import Ownership
-from mercato.jobs.settle import MOST_POSTPONED
+from mercato.jobs.settle import MAX_POSTPONED
 
 
 @asynccontextmanager
@@ -196,7 +196,7 @@ async def test_a_job_for_which_the_database_is_always_away_ends_some_day(db: Dat
 
     await put(db, "a")
     async with db.write() as tx:
-        await tx.execute(update(jobs).values(attempt=MOST_POSTPONED - 2))
+        await tx.execute(update(jobs).values(attempt=MAX_POSTPONED - 2))
     asking = handler(asks_too_much, max_attempts=2, backoff=lambda _failures: timedelta(0))
     async with working(db, {"note": asking}):
         await until(dead)

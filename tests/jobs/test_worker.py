@@ -80,7 +80,7 @@ async def test_a_lanes_jobs_run_one_at_a_time_and_in_order(db: Database) -> None
     async with working(db, {"note": handler(alone)}):
         for number in range(10):
             for lane in "abc":
-                await put(db, f"{lane}{number}", lane=lane)
+                await put(db, f"{lane}{number}", ordering_key=lane)
         await log.wait_for(30)
     for lane in "abc":
         assert [one for one in log.seen if one[0] == lane] == [f"{lane}{number}" for number in range(10)]
@@ -272,7 +272,7 @@ async def test_jobs_that_run_when_the_worker_stops_finish_within_the_grace(db: D
         return await log(job)
 
     async with working(db, {"note": handler(takes_a_while, concurrency=1)}) as worker:
-        await put(db, "running", "not claimed any more", lane="l")
+        await put(db, "running", "not claimed any more", ordering_key="l")
         await started.wait()
         await worker.stop(grace=timedelta(seconds=5))
         assert log.seen == ["running"]
@@ -439,9 +439,23 @@ async def test_two_workers_share_the_work_and_do_none_of_it_twice(db: Database, 
         working(other, {"note": handler(ten)}),
     ):
         for lane in "abcdef":
-            await put(db, *(f"{lane}{number}" for number in range(10)), lane=lane)
+            await put(db, *(f"{lane}{number}" for number in range(10)), ordering_key=lane)
         await log.wait_for(60)
         await until_empty(db)
     assert len(log.seen) == len(set(log.seen)) == 60
     for lane in "abcdef":
         assert [one for one in log.seen if one[0] == lane] == [f"{lane}{number}" for number in range(10)]
+
+
+async def test_a_worker_that_stops_while_jobs_end_leaves_none_marked_as_running(db: Database) -> None:
+    begun = asyncio.Event()
+
+    async def quick(job: Job[Note]) -> Outcome:
+        begun.set()
+        await asyncio.sleep(0)
+        return Done()
+
+    await put(db, *(str(number) for number in range(200)))
+    async with working(db, {"note": handler(quick, concurrency=8)}, grace=timedelta(seconds=30)):
+        await begun.wait()
+    assert {row.state for row in await rows(db)} <= {"ready"}

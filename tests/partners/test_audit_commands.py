@@ -23,7 +23,7 @@ from mercato.db.engine import Database
 from mercato.partners import accounts
 from mercato.partners.vault import FILE
 from mercato.telemetry.acting import Acting, act_as
-from mercato.webhooks import queries
+from mercato.webhooks import health
 
 __all__ = ["fresh", "shell"]
 
@@ -112,8 +112,8 @@ def trail(shell: Shell, *options: str) -> list[dict[str, Any]]:
 async def disable(database_url: str, partner: str) -> None:
     async with Database.open(database_url) as db, db.write() as tx:
         owner = await accounts.get_partner_named(tx, partner)
-        await queries.insert_failing(tx, owner.id, URL, since=clock.now())
-        assert await queries.disable(tx, owner.id, URL, reason="down", now=clock.now())
+        await health.insert_failing(tx, owner.id, URL, since=clock.now())
+        assert await health.disable(tx, owner.id, URL, reason="down", now=clock.now())
 
 
 def test_every_command_is_one_that_reads_or_one_that_is_audited() -> None:

@@ -81,7 +81,7 @@ async def write(url: str, *statements: Any) -> None:
 
 def job(**columns: Any) -> Any:
     then = clock.now() - timedelta(minutes=5)
-    row = {"kind": "webhook.deliver", "lane": "l", "group_key": "", "payload": "{}", "run_at": then}
+    row = {"kind": "webhook.deliver", "ordering_key": "l", "group_key": "", "payload": "{}", "run_at": then}
     return insert(tables.jobs).values(**row | {"enqueued_at": then} | columns)
 
 
@@ -94,7 +94,7 @@ def test_a_healthy_service_has_nothing_wrong(shell: Shell, database_url: str) ->
 
 
 def test_work_that_nobody_does_is_told_with_its_age_and_its_kind(shell: Shell, database_url: str) -> None:
-    asyncio.run(write(database_url, job(state="ready"), job(state="dead", lane="m")))
+    asyncio.run(write(database_url, job(state="ready"), job(state="dead", ordering_key="m")))
     shell.json("partner", "create", "Acme", "--kind", "both")
     found = asyncio.run(examined(shell, database_url, code=1, works=False))
     assert found["workers"]["state"] == found["due work"]["state"] == found["dead work"]["state"] == "wrong"
@@ -123,7 +123,7 @@ def delivery(number: int, store_id: UUID, *, status: str, ago: timedelta) -> Any
         "body": b"",
         "status": status,
         "attempts": 1,
-        "sublane": 0,
+        "partition": 0,
     }
     row |= {"round": 0, "attempts_before_round": 0, "created_at": at, "updated_at": at}
     return insert(tables.deliveries).values(**row)

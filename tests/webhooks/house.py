@@ -17,7 +17,7 @@ from mercato.db.changes import ChangeFeed
 from mercato.db.engine import AnyRow, Database, Write
 from mercato.db.tables import deliveries as delivery_rows
 from mercato.db.tables import jobs
-from mercato.jobs import Ending, Job
+from mercato.jobs import Job
 from mercato.jobs.claim import Claimed, Rotation, claim
 from mercato.jobs.run import Run
 from mercato.jobs.settle import settle
@@ -30,8 +30,8 @@ from mercato.partners.vault import Vault
 from mercato.partners.webhook_tokens import bind_token
 from mercato.webhooks import deliveries
 from mercato.webhooks.credentials import WebhookCredentials
-from mercato.webhooks.deliveries import KIND, push
-from mercato.webhooks.model import DeliverJob
+from mercato.webhooks.deliveries import push
+from mercato.webhooks.model import KIND, DeliverJob
 from mercato.webhooks.sender import Sender
 from mercato.webhooks.wire import WebhookDeliveryDetail
 
@@ -123,9 +123,7 @@ class House:
         """Run the one job that is ready to its end."""
         handler = (sender or self.sender()).handler(concurrency=8)
         run = Run(await self.take(), handler)
-        verdict = await run.verdict()
-        assert not isinstance(verdict, Ending)
-        await settle(self.db, run.job, handler, verdict)
+        await settle(self.db, run.job, handler, await run.result())
 
     async def wait_for_retry(self) -> timedelta:
         """Move the time to the one retry that waits; return by how much."""
@@ -151,8 +149,9 @@ def job_of(claimed: Claimed) -> Job[DeliverJob]:
         payload=msgspec.json.decode(claimed.payload, type=DeliverJob),
         attempt=claimed.attempt,
         failures=claimed.failures,
+        losses=claimed.losses,
+        run_at=claimed.run_at,
         enqueued_at=claimed.enqueued_at,
-        deadline=0.0,
     )
 
 

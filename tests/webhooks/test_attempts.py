@@ -7,11 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import standardwebhooks
 import svix
+from sqlalchemy import delete, update
 from tests.webhooks.house import TOKEN, TRACE, House, living
 from tests.webhooks.receiver import Receiver, hang, pour, receiving, reply
 
 from mercato.clock import new_id
 from mercato.db.engine import Database
+from mercato.db.tables import deliveries, jobs
 from mercato.partners import accounts
 from mercato.partners.model import Surface
 from mercato.partners.webhook_tokens import set_webhook_token
@@ -277,9 +279,6 @@ async def test_after_5_days_of_failures_the_endpoint_is_disabled_and_a_success_s
 
 
 async def _drop_retries(house: House) -> None:
-    from sqlalchemy import delete
-
-    from mercato.db.tables import jobs
-
     async with house.db.write() as tx:
         await tx.execute(delete(jobs).where(jobs.c.state == "waiting"))
+        await tx.execute(update(deliveries).values(due_at=None))

@@ -1,7 +1,6 @@
 """`mercato webhooks list|show|replay`: what was sent to whom, and once more."""
 
 import asyncio
-import json
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -16,7 +15,7 @@ from mercato.db.compression import decompress
 from mercato.db.engine import Database
 from mercato.db.tables import deliveries, delivery_attempts, endpoints, jobs
 from mercato.partners.model import Surface
-from mercato.webhooks import queries
+from mercato.webhooks import health
 from mercato.webhooks.deliveries import push, record
 from mercato.webhooks.event_types import EventType
 from mercato.webhooks.model import Called, DeliveryStatus
@@ -95,7 +94,7 @@ class Sent:
                 type=EventType.ORDER_VALIDATE, webhook_id=new_id(), url=URL, body=b"{}", traceparent="",
                 attempts=[called], status=DeliveryStatus.FAILED, now=clock.now(),
             )  # fmt: skip
-            await queries.insert_failing(tx, self.partner, URL, since=clock.now())
+            await health.insert_failing(tx, self.partner, URL, since=clock.now())
 
     def row(self, delivery_id: UUID) -> Any:
         async def read() -> Any:
@@ -107,8 +106,8 @@ class Sent:
     def due(self) -> list[str]:
         async def read() -> list[str]:
             async with Database.open(self.url) as db, db.read() as tx:
-                rows = await tx.all(select(jobs.c.payload).where(jobs.c.state == "ready"))
-                return sorted(json.loads(row.payload)["deliveryId"] for row in rows)
+                ready = select(deliveries.c.id).join(jobs, jobs.c.id == deliveries.c.job_id)
+                return sorted(str(row.id) for row in await tx.all(ready.where(jobs.c.state == "ready")))
 
         return asyncio.run(read())
 
@@ -223,8 +222,8 @@ def test_named_deliveries_are_sent_again_and_their_addresses_called(shell: Shell
     async def disable() -> None:
         async with Database.open(sent.url) as db, db.write() as tx:
             target = sent_row.url
-            await queries.insert_failing(tx, sent.partner, target, since=clock.now())
-            assert await queries.disable(tx, sent.partner, target, reason="410", now=clock.now())
+            await health.insert_failing(tx, sent.partner, target, since=clock.now())
+            assert await health.disable(tx, sent.partner, target, reason="410", now=clock.now())
 
     async def disabled() -> list[Any]:
         async with Database.open(sent.url) as db, db.read() as tx:

@@ -147,7 +147,7 @@ async def _partner_with_a_delivery(data_dir: Path) -> tuple[str, UUID]:
         columns: dict[str, Any] = {
             "id": new_id(), "partner_id": made.id, "surface": Surface.COMMERCE, "type": "order.created",
             "webhook_id": webhook_id, "url": "https://pos.example/hooks", "body": compress(BODY), "traceparent": "",
-            "sublane": 0, "status": "succeeded", "created_at": now(), "updated_at": now(),
+            "partition": 0, "status": "succeeded", "created_at": now(), "updated_at": now(),
         }  # fmt: skip
         await queries.insert_delivery(tx, **columns)
     return made.signing_secret, webhook_id

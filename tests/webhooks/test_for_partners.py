@@ -15,9 +15,9 @@ from mercato.clock import new_id
 from mercato.db.tables import deliveries as delivery_rows
 from mercato.db.tables import delivery_attempts, jobs
 from mercato.partners.model import Surface
-from mercato.webhooks import deliveries, sending
-from mercato.webhooks.deliveries import prune
+from mercato.webhooks import attempts, deliveries
 from mercato.webhooks.model import DeliveryStatus, Outcome
+from mercato.webhooks.removal import delete_of_orders, prune
 from mercato.webhooks.wire import WebhookDeliveryPage
 from mercato.wire import as_json
 
@@ -202,16 +202,15 @@ async def test_an_attempt_that_is_written_down_while_its_order_is_forgotten_is_f
 
     async def forget() -> None:
         async with house.db.write() as tx:
-            await deliveries.delete_of_orders(tx, [order_id])
+            await delete_of_orders(tx, [order_id])
 
     async with house.db.write() as tx:
-        delivery = await sending.find_open(tx, job.payload)
-        assert delivery is not None
+        [delivery] = await attempts.list_due(tx, job.payload, through=job.run_at, most=1)
         outcome = Outcome(ms=1, status=204, reply="Thank you, Ada Lovelace")
-        assert await sending.move_delivery(
+        assert await attempts.move_delivery(
             tx, delivery, now=house.now, attempts=1, status=DeliveryStatus.SUCCEEDED
         )
-        await sending.insert_attempt(tx, delivery_id, 1, outcome, at=house.now)
+        await attempts.insert_attempt(tx, delivery_id, 1, outcome, at=house.now)
         forgetting = asyncio.create_task(forget())
         # On PostgreSQL it waits for the delivery, on SQLite for the writer; there is no event for either.
         await asyncio.sleep(0.3)

@@ -119,12 +119,14 @@ def test_the_body_is_the_standard_webhooks_envelope() -> None:
     )
 
 
-def test_one_subject_keeps_its_lane_and_an_endpoint_has_few() -> None:
+def test_one_subject_keeps_its_partition_and_an_endpoint_has_few() -> None:
     from mercato.clock import new_id
 
     partner, ids = new_id(), [new_id() for _ in range(200)]
     url = "https://a.example/hooks"
-    sublanes = {model.sublane_of(each) for each in ids}
-    assert model.sublane_of(ids[0]) == model.sublane_of(ids[0])
-    assert len({model.lane(partner, url, each) for each in sublanes}) == model.SUBLANES
-    assert model.lane(partner, url, 0) != model.lane(partner, url + "?b", 0)
+    partitions = {model.partition_of(each) for each in ids}
+    assert model.partition_of(ids[0]) == model.partition_of(ids[0])
+    keys = {model.DeliverJob(partner, url, each).ordering_key for each in partitions}
+    assert len(keys) == model.PARTITIONS
+    other = model.DeliverJob(partner, url + "?b", 0)
+    assert model.DeliverJob(partner, url, 0).ordering_key != other.ordering_key

@@ -177,8 +177,8 @@ async def test_events_of_one_order_come_in_their_order_unless_another_subject_is
     async with receiving(reply(204)) as receiver:
         for _ in range(5):
             await house.push(receiver.base, order_id=order)
-        lanes = {job.lane for job in await house.jobs()}
-    assert len(lanes) == 1
+        keys = {job.ordering_key for job in await house.jobs()}
+    assert len(keys) == 1
 
 
 async def test_a_question_never_disables_its_address(house: House) -> None:

@@ -99,7 +99,7 @@ async def accept(
         tx,
         KIND,
         IngestJob(run_id=run.id),
-        lane=f"catalog:{owner.id}",
+        ordering_key=f"catalog:{owner.id}",
         group=str(owner.partner_id),
         dedup=str(run.id),
     )

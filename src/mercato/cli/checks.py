@@ -17,16 +17,16 @@ from mercato.db.errors import DatabaseAway
 from mercato.db.migrate import HEAD, find_revision
 from mercato.db.replica import ANSWER_SECONDS, EVERY, MOST_BEHIND
 from mercato.db.url import open_database
-from mercato.jobs.entry import CHANNEL
+from mercato.jobs import list_gauges
 from mercato.jobs.ownership import is_owned
-from mercato.jobs.upkeep import list_gauges
+from mercato.jobs.queue import CHANNEL
 from mercato.partners.limits import Limiter
 from mercato.partners.queries import find_newest_secret
 from mercato.partners.resealing import count_unreadable
 from mercato.partners.vault import FILE, Vault, VaultError, load_keys
 from mercato.plurals import count_of
 from mercato.settings import MiB, Settings
-from mercato.webhooks.disabled import count_disabled
+from mercato.webhooks.health import count_disabled
 from mercato.wire import Wire
 
 LEAST_FREE: Final = 512 * MiB

@@ -13,7 +13,7 @@ from mercato.outbound import USER_AGENT
 from mercato.partners.model import Surface
 from mercato.plurals import count_of
 from mercato.webhooks import queries
-from mercato.webhooks.deliveries import QUESTIONS
+from mercato.webhooks.event_types import QUESTIONS
 from mercato.webhooks.model import DeliveryStatus
 from mercato.wire import Instant, Wire, instant, redacted
 

@@ -9,7 +9,7 @@ from mercato.cli.checks import Check, State
 from mercato.db.engine import Read
 from mercato.orders.queries import find_unanswered
 from mercato.plurals import count_of
-from mercato.webhooks import trouble
+from mercato.webhooks import health
 
 LONG: Final = timedelta(seconds=60)
 """An order that waits so long for its store's answer is worth a look: it is cancelled after 10 minutes."""
@@ -43,7 +43,7 @@ async def _orders(tx: Read) -> Check:
 
 
 async def _stores(tx: Read) -> Check:
-    found = await trouble.list_unreached(tx, since=clock.now() - WINDOW)
+    found = await health.list_unreached(tx, since=clock.now() - WINDOW)
     if not found:
         return Check(name="stores", state=State.OK, said="none is cut off")
     named = ", ".join(f"{one.store_id} ({one.failed} of {one.calls} calls)" for one in found[:SHOWN])
@@ -54,7 +54,7 @@ async def _stores(tx: Read) -> Check:
 
 
 async def _deliveries(tx: Read) -> Check:
-    addresses, partners = await trouble.count_failing(tx, since=clock.now() - FAILING)
+    addresses, partners = await health.count_failing(tx, since=clock.now() - FAILING)
     if not addresses:
         return Check(name="deliveries", state=State.OK, said="none fails for an hour")
     what = f"{count_of(addresses, 'address', 'addresses')} of {count_of(partners, 'partner')}"

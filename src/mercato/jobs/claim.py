@@ -1,69 +1,51 @@
-"""Claiming: whose the jobs are that a worker runs, and the lines in which those of one lane are run.
+"""Claiming: one statement that shares the free places between groups, and in a group between ordering keys.
 
-Groups, which are partners, share the places first: see `statements`. In a group the lanes take turns.
+A key's head is its first row in an index that holds the ready rows alone, ordered by kind, group, key and number. The
+statement walks that index from head to head and jumps over everything behind a head, so that 20,000 rows of one
+key cost as much as one.
+
+Groups (partners) share by one rule: a group may hold one place, or as many as it leaves free. One alone gets half of
+the places, four get a fifth each, and a fifth stays free for one that holds none. In a group the keys take turns: the
+walk enters it behind the key that was claimed last, and goes round.
 """
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from itertools import groupby, takewhile
-from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
-from sqlalchemy import func, select
+from sqlalchemy import ARRAY, BigInteger, Text, bindparam, func, select, text, update
 
+from mercato.db.clock import NOW, Dialect
 from mercato.db.engine import Write
+from mercato.db.statements import prepared
+from mercato.db.tables import jobs
 from mercato.db.types import from_ms
-from mercato.jobs import statements
 from mercato.jobs.model import Handler
 
-_UNBOUNDED = 1_000_000_000
+_UNBOUNDED: Final = 1_000_000_000
 
-# Lanes that may be looked at for one claim: most are taken, so this bounds only a crowd of blocked ones.
-_STEPS = 20_000
+_STEPS: Final = 20_000
+"""Heads that one claim looks at: most are free, so this bounds only a crowd of blocked ones."""
 
+_MAX_COALESCED: Final = 512
+"""Rows that one claim deletes: on SQLite the event loop waits for them, for a few milliseconds."""
 
-# Of all the lines of one claim: what is read with it holds up the event loop on SQLite, for a few milliseconds.
-_MOST_ROWS = 128
-
-
-MOST_GROUPS: Final = 64
-"""Groups in which a worker remembers whose turn is next; in the others the first lane is."""
+MAX_GROUPS: Final = 64
+"""Groups in which a worker remembers whose turn is next; in the others the first key is."""
 
 
 class Place(Struct, frozen=True):
-    """A job's group and lane."""
+    """A job's group and ordering key."""
 
     group: str = ""
-    lane: str = ""
-
-
-class Rotation(Struct):
-    """Where a worker's next claim of a kind begins, so that all groups, and all lanes of a group, have their turn."""
-
-    group: str = ""
-    """The claim begins behind this group; empty is the first."""
-    lanes: dict[str, str] = field(default_factory=dict)
-    """By group, the lane that was claimed last."""
-
-    def advance(self, claimed: Sequence["Claimed"], *, is_full: bool) -> None:
-        """Note what a claim has brought: if it took all places, the next goes on behind its last group."""
-        for one in claimed:
-            self.lanes.pop(one.place.group, None)
-            self.lanes[one.place.group] = one.place.lane
-        while len(self.lanes) > MOST_GROUPS:
-            del self.lanes[next(iter(self.lanes))]
-        self.group = claimed[-1].place.group if is_full else ""
+    key: str = ""
 
 
 class Claimed(Struct, frozen=True):
-    """A row that is this worker's until its lease ends.
-
-    Of a line it is the last: `ahead` are those before it in their order. They stay ready, and are this worker's because
-    one of their lane is marked as running. So whatever ends the worker, the lane's order is what it was.
-    """
+    """A row that is this worker's until its lease ends."""
 
     id: int
     kind: str
@@ -72,8 +54,26 @@ class Claimed(Struct, frozen=True):
     attempt: int
     failures: int
     losses: int
+    run_at: datetime
     enqueued_at: datetime
-    ahead: Sequence["Claimed"] = ()
+
+
+class Rotation(Struct):
+    """Where a worker's next claim of a kind begins, so that all groups, and all keys of a group, have their turn."""
+
+    group: str = ""
+    """The claim begins behind this group; empty is the first."""
+    keys: dict[str, str] = field(default_factory=dict)
+    """By group, the key that was claimed last."""
+
+    def advance(self, claimed: Sequence[Claimed], *, is_full: bool) -> None:
+        """Note what a claim has returned: if it took all places, the next goes on behind its last group."""
+        for one in claimed:
+            self.keys.pop(one.place.group, None)
+            self.keys[one.place.group] = one.place.key
+        while len(self.keys) > MAX_GROUPS:
+            del self.keys[next(iter(self.keys))]
+        self.group = claimed[-1].place.group if is_full else ""
 
 
 async def claim(
@@ -86,89 +86,257 @@ async def claim(
     free: int,
     rotation: Rotation,
 ) -> list[Claimed]:
-    """Take up to `free` jobs or lines of the kind for the worker, at most one of a lane, in their turn.
+    """Claim up to `free` jobs of the kind for the worker, at most one of an ordering key, in their turn.
 
     `free` are the worker's free places: a group takes no more of them than it leaves.
 
-    In a transaction of its own. Of two workers that want the same lane at the same instant, the schema lets
-    one have it, and the other gets an IntegrityError and asks again.
+    In a transaction of its own. Of two workers that want the same key at the same instant, the schema lets
+    one have it, and the other gets an IntegrityError and tries again.
     """
     if handler.everywhere is not None or handler.per_group is not None:
-        await _be_alone(tx, kind)
+        await _serialise(tx, kind)
     if handler.everywhere is not None:
-        free = min(free, handler.everywhere - await count_running(tx, kind))
+        free = min(free, handler.everywhere - await tx.scalar(_RUNNING, {"its_kind": kind}))
     if free <= 0:
         return []
-    walk = {
-        "kind": kind,
-        "free": free,
-        "steps": _STEPS,
-        "per_group": _UNBOUNDED if handler.per_group is None else handler.per_group,
-        "group_key": rotation.group,
-        "turns": msgspec.json.encode(rotation.lanes).decode(),
-    }
+    rows = await tx.all(
+        _CLAIM[tx.dialect, handler.blocks_key_while_waiting],
+        {
+            "kind": kind,
+            "free": free,
+            "steps": _STEPS,
+            "per_group": _UNBOUNDED if handler.per_group is None else handler.per_group,
+            "group_key": rotation.group,
+            "turns": msgspec.json.encode(rotation.keys).decode(),
+            "worker": worker,
+            "lease": lease // timedelta(milliseconds=1),
+        },
+    )
 
-    def turn(one: Claimed) -> tuple[str, bool, str, int]:
-        group, lane = one.place.group, one.place.lane
-        return group, lane <= rotation.lanes.get(group, ""), lane, one.id
+    def turn(one: Claimed) -> tuple[str, bool, str]:
+        group, key = one.place.group, one.place.key
+        return group, key <= rotation.keys.get(group, ""), key
 
-    hold = {"worker": worker, "lease": lease // timedelta(milliseconds=1)}
-    which = tx.dialect, handler.blocks_lane_while_waiting
-    if handler.in_line == 1:
-        rows = (await tx.execute(statements.CLAIM[which], walk | hold)).all()
-        return sorted((_claimed(kind, row) for row in rows), key=turn)
-    line = max(1, min(handler.in_line, _MOST_ROWS // free))
-    found = (await tx.execute(statements.LINES[which], walk | {"line": line})).all()
-    lines = _lines(sorted((_claimed(kind, row) for row in found), key=turn))
-    held = await _hold(tx, [one.id for one in lines], hold) if lines else set()
-    # On PostgreSQL another may have been quicker.
-    return [one for one in lines if one.id in held]
-
-
-def _lines(found: list[Claimed]) -> list[Claimed]:
-    """Return the last of each lane's line, as it is once it is claimed, with those ahead of it.
-
-    One whose worker has vanished ends the line before it, and is then run by itself: else it would be the last of
-    the line that bears the losses which one ahead of it causes.
-    """
-    made = []
-    for _, its in groupby(found, key=attrgetter("place")):
-        first, *more = its
-        line = [first]
-        if not first.losses:
-            line += takewhile(lambda one: not one.losses, more)
-        last = line.pop()
-        made.append(replace(last, attempt=last.attempt + 1, ahead=line))
-    return made
-
-
-async def _hold(tx: Write, numbers: list[int], hold: dict[str, Any]) -> set[int]:
-    """Mark the rows as running, if they are still ready; return which were."""
-    its: Any = msgspec.json.encode(numbers).decode() if tx.dialect == "sqlite" else numbers
-    return {row[0] for row in (await tx.execute(statements.HOLD[tx.dialect], hold | {"numbers": its})).all()}
+    claimed = sorted((_claimed(kind, row) for row in rows), key=turn)
+    return await _coalesce(tx, claimed) if handler.coalesces and claimed else claimed
 
 
 def _claimed(kind: str, row: Sequence[Any]) -> Claimed:
-    number, group, lane, payload, attempt, failures, losses, enqueued_at = row
+    number, group, key, payload, attempt, failures, losses, run_at, enqueued_at = row
     return Claimed(
         id=number,
         kind=kind,
-        place=Place(group, lane),
+        place=Place(group, key),
         payload=payload,
         attempt=attempt,
         failures=failures,
         losses=losses,
+        run_at=from_ms(run_at),
         enqueued_at=from_ms(enqueued_at),
     )
 
 
-async def _be_alone(tx: Write, kind: str) -> None:
-    """Let those that count the same running rows count one after the other. SQLite's writer is alone."""
+async def _coalesce(tx: Write, claimed: list[Claimed]) -> list[Claimed]:
+    """Delete the ready jobs behind the claimed ones, each of which is then due when the last of its own was."""
+    ids: Any = [one.id for one in claimed]
+    if tx.dialect == "sqlite":
+        ids = msgspec.json.encode(ids).decode()
+    most = max(1, _MAX_COALESCED // len(claimed))
+    last_due: dict[str, datetime] = {}
+    for key, run_at in await tx.all(_COALESCE[tx.dialect], {"ids": ids, "most": most}):
+        last_due[key] = max(from_ms(run_at), last_due.get(key, from_ms(run_at)))
+    due = [replace(one, run_at=max(one.run_at, last_due.get(one.place.key, one.run_at))) for one in claimed]
+    changed = [after for before, after in zip(claimed, due, strict=True) if after.run_at != before.run_at]
+    if changed:
+        # For the run after this one, if this one's worker vanishes.
+        await tx.execute(_SET_RUN_AT, [{"its_id": one.id, "due": one.run_at} for one in changed])
+    return due
+
+
+async def _serialise(tx: Write, kind: str) -> None:
+    """Let those that count the same running rows count one after the other. SQLite has one writer."""
     if tx.dialect == "postgresql":
         await tx.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"jobs:{kind}", 0))))
 
 
-async def count_running(tx: Write, kind: str) -> int:
-    """Return how many of the kind run, whoever's they are."""
-    running: int = await tx.scalar(statements.RUNNING, {"its_kind": kind})
-    return running
+# --- the SQL ------------------------------------------------------------------------------------------
+
+# Written with COALESCE and not as (group, key) > (…), which SQLite answers by reading the whole key.
+# `free`: nothing of the key runs. `held`: how many of the group run, this one not counted. `pivot`: the key of the
+# group behind which the walk entered it.
+_CLAIM_TEMPLATE = """
+WITH RECURSIVE turn (group_key, ordering_key) AS (<TURNS>),
+walk (id, group_key, ordering_key, free, held, pivot, found, step) AS (
+    SELECT head.id, head.group_key, head.ordering_key, <FREE>, <HELD>, <PIVOT>, 0, 1
+    FROM jobs AS head
+    WHERE head.id = <FIRST>
+    UNION ALL
+    SELECT head.id, head.group_key, head.ordering_key, <FREE>,
+        CASE WHEN head.group_key = walk.group_key THEN walk.held + <TAKEN> ELSE <HELD> END,
+        CASE WHEN head.group_key = walk.group_key THEN walk.pivot ELSE <PIVOT> END,
+        walk.found + <TAKEN>, walk.step + 1
+    FROM walk <NEXT HEAD>
+    WHERE walk.found + <TAKEN> < :free AND walk.step < :steps
+),
+picked (id) AS (
+    SELECT id FROM jobs
+    WHERE COALESCE(state, '') = 'ready'
+        AND id <IN> (SELECT walk.id FROM walk WHERE <TAKEN> = 1)<END>
+    <LOCK>
+)
+UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = :worker, lease_until = <NOW> + :lease
+WHERE id <IN> (SELECT picked.id FROM picked)<END>
+RETURNING id, group_key, ordering_key, payload, attempt, failures, losses, run_at, enqueued_at
+"""
+
+_COALESCE_TEMPLATE = """
+DELETE FROM jobs WHERE id <IN> (
+    SELECT behind.id FROM jobs AS head <EACH BEHIND>
+    WHERE head.id <IN IDS>
+)<END>
+RETURNING ordering_key, run_at
+"""
+
+_BEHIND = """
+    SELECT one.id FROM jobs AS one
+    WHERE one.state = 'ready' AND one.kind = head.kind AND one.group_key = head.group_key
+        AND one.ordering_key = head.ordering_key
+    ORDER BY one.group_key, one.ordering_key, one.id LIMIT :most
+"""
+
+_FREE = """CASE WHEN EXISTS (
+        SELECT 1 FROM jobs AS other WHERE other.state = 'running' AND other.ordering_key = head.ordering_key
+    ) <BLOCKED> THEN 0 ELSE 1 END"""
+
+_BLOCKED = """OR EXISTS (
+        SELECT 1 FROM jobs AS other
+        WHERE other.state = 'waiting' AND other.ordering_key = head.ordering_key AND other.id < head.id
+    )"""
+
+_HELD = """(
+        SELECT count(*) FROM jobs AS other
+        WHERE other.state = 'running' AND other.kind = :kind AND other.group_key = head.group_key
+    )"""
+
+# A kind's jobs without a group are nobody's: they share nothing. That there is a free place is known to the walk.
+_ROOM = """walk.held < :per_group
+            AND (walk.group_key = '' OR walk.held = 0 OR walk.held + 1 < :free - walk.found)"""
+
+_TAKEN = "CASE WHEN walk.free = 1 AND <ROOM> THEN 1 ELSE 0 END"
+
+_PIVOT = "COALESCE((SELECT turn.ordering_key FROM turn WHERE turn.group_key = <OF>.group_key), '')"
+
+# The head at which the walk enters the first such group: behind its pivot, or else its first.
+_ENTRY = """(
+        SELECT COALESCE((
+            SELECT behind.id FROM jobs AS behind
+            WHERE behind.state = 'ready' AND behind.kind = :kind AND behind.group_key = one.group_key
+                AND behind.ordering_key > <ITS PIVOT>
+            ORDER BY behind.group_key, behind.ordering_key, behind.id LIMIT 1
+        ), one.id)
+        FROM jobs AS one
+        WHERE one.state = 'ready' AND one.kind = :kind AND <WHICH>
+        ORDER BY one.group_key, one.ordering_key, one.id LIMIT 1
+    )"""
+
+_FIRST = f"""COALESCE(
+    {_ENTRY.replace("<WHICH>", "one.group_key = '' AND :group_key = ''")},
+    {_ENTRY.replace("<WHICH>", "one.group_key > :group_key")}
+)"""
+
+_NEXT_KEY = """(
+        SELECT id FROM jobs
+        WHERE state = 'ready' AND kind = :kind AND group_key = walk.group_key AND <ROOM> AND <WHICH>
+        ORDER BY group_key, ordering_key, id LIMIT 1
+    )"""
+
+# Up from the pivot, round to the first, up to the pivot; then the next group.
+_UP = "walk.ordering_key > walk.pivot AND ordering_key > walk.ordering_key"
+_ROUND = "walk.ordering_key > walk.pivot AND ordering_key <= walk.pivot"
+_UP_TO_PIVOT = (
+    "walk.ordering_key <= walk.pivot AND ordering_key > walk.ordering_key AND ordering_key <= walk.pivot"
+)
+_NEXT = f"""COALESCE(
+    {_NEXT_KEY.replace("<WHICH>", _UP)},
+    {_NEXT_KEY.replace("<WHICH>", _ROUND)},
+    {_NEXT_KEY.replace("<WHICH>", _UP_TO_PIVOT)},
+    {_ENTRY.replace("<WHICH>", "one.group_key > walk.group_key")}
+)"""
+
+
+# PostgreSQL makes a plan once, perhaps while the table is small, and keeps it while the table grows. Each part
+# that is its own leaves it no choice but the primary key: LATERAL with OFFSET, ANY, a state it cannot match with
+# an index. SQLite knows none of these and needs none.
+_DIALECT: Final[dict[Dialect, dict[str, str]]] = {
+    "sqlite": {
+        "<NEXT HEAD>": "JOIN jobs AS head ON head.id = <NEXT>",
+        "<EACH BEHIND>": "JOIN jobs AS behind ON behind.id IN (<BEHIND>)",
+        "<IN IDS>": "IN (SELECT value FROM json_each(:ids))",
+        "<IN>": "IN",
+        "<END>": "",
+        "<LOCK>": "",
+        "<TURNS>": "SELECT key, value FROM json_each(:turns)",
+    },
+    "postgresql": {
+        "<NEXT HEAD>": """CROSS JOIN LATERAL (
+            SELECT id, group_key, ordering_key FROM jobs WHERE id = <NEXT> OFFSET 0
+        ) AS head""",
+        "<EACH BEHIND>": "CROSS JOIN LATERAL (<BEHIND> FOR UPDATE SKIP LOCKED) AS behind",
+        "<IN IDS>": "= ANY(:ids)",
+        "<IN>": "= ANY(ARRAY",
+        "<END>": ")",
+        "<LOCK>": "FOR UPDATE SKIP LOCKED",
+        "<TURNS>": "SELECT key, value FROM jsonb_each_text(CAST(:turns AS jsonb))",
+    },
+}
+
+
+def _sql(template: str, dialect: Dialect, *, blocking: bool = False) -> str:
+    parts = {
+        **_DIALECT[dialect],
+        "<BEHIND>": _BEHIND,
+        "<NEXT>": _NEXT,
+        "<FREE>": _FREE,
+        "<BLOCKED>": _BLOCKED if blocking else "",
+        "<FIRST>": _FIRST,
+        "<HELD>": _HELD,
+        "<PIVOT>": _PIVOT.replace("<OF>", "head"),
+        "<ITS PIVOT>": _PIVOT.replace("<OF>", "one"),
+        "<TAKEN>": _TAKEN,
+        "<ROOM>": _ROOM,
+        "<NOW>": NOW[dialect],
+    }
+    for name, part in parts.items():
+        template = template.replace(name, part)
+    return template
+
+
+_DIALECTS: Final[tuple[Dialect, ...]] = ("sqlite", "postgresql")
+
+# By dialect, and by whether a waiting job holds up its key.
+_CLAIM: Final = {
+    (dialect, blocking): prepared(
+        text(_sql(_CLAIM_TEMPLATE, dialect, blocking=blocking)).bindparams(
+            *(bindparam(name, type_=BigInteger) for name in ("free", "per_group", "steps", "lease"))
+        )
+    )
+    for dialect in _DIALECTS
+    for blocking in (False, True)
+}
+_COALESCE: Final = {
+    dialect: prepared(
+        text(_sql(_COALESCE_TEMPLATE, dialect)).bindparams(
+            bindparam("most", type_=BigInteger),
+            bindparam("ids", type_=Text() if dialect == "sqlite" else ARRAY(BigInteger)),
+        )
+    )
+    for dialect in _DIALECTS
+}
+_SET_RUN_AT: Final = prepared(
+    update(jobs).where(jobs.c.id == bindparam("its_id")).values(run_at=bindparam("due"))
+)
+_RUNNING: Final = prepared(
+    select(func.count())
+    .select_from(jobs)
+    .where(text("state = 'running'"), jobs.c.kind == bindparam("its_kind", type_=Text))
+)

@@ -1,24 +1,16 @@
 """What a job is, what handles it, and what a handler may answer."""
 
-import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from mercato.db.engine import Read, Write
+from mercato.db.engine import Write
 
 P = TypeVar("P")
-
-
-class Hold(Struct, frozen=True):
-    """By what the lane of a job is held that runs ahead of the one that was claimed: that one's number and attempt."""
-
-    id: int
-    attempt: int
 
 
 class Job(Struct, Generic[P], frozen=True, kw_only=True):
@@ -28,18 +20,14 @@ class Job(Struct, Generic[P], frozen=True, kw_only=True):
     kind: str
     payload: P
     attempt: int
-    """The fencing token: every claim of the row adds one, so no two runs share it and `held_by`."""
+    """The fencing token: every claim of the row adds one, so no two runs share it."""
     failures: int
     """How many runs in a row have failed before this one."""
+    losses: int
+    """How many workers in a row have vanished while they ran it."""
+    run_at: datetime
+    """When it was due; of a kind that coalesces, when the last job was due that this run stands for."""
     enqueued_at: datetime
-    deadline: float
-    """When the run is cut off, on the event loop's clock: good for `asyncio.timeout_at`."""
-    brought: Any = None
-    """What the handler's `bring` has read for it; None where it has none, or found nothing."""
-    held_by: Hold | None = None
-    """Set while it runs ahead in a line (`Handler.in_line`); None for a job that was claimed itself."""
-    ahead: Sequence[asyncio.Future[None]] = ()
-    """Of the last of a line, whose hold it is: how those ahead of it end that are being finished (`Ending`)."""
 
 
 class Done(Struct, frozen=True):
@@ -58,22 +46,11 @@ class Dead(Struct, frozen=True):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The job is finished, and its row is gone: the handler has called `finish` in a transaction of its own."""
+class Settled(Struct, frozen=True):
+    """The handler has settled the job in a transaction of its own, with `finish` or `put_back`."""
 
 
-class Ending(Struct, frozen=True):
-    """The job is being finished, and its line goes on meanwhile.
-
-    `ended` is done when its row is gone, or raises what a handler may raise. The last of a line may not be gone before
-    those ahead of it, whose hold it is: they would be lost to it, and run again.
-    """
-
-    ended: asyncio.Future[None]
-
-
-Outcome = Done | Again | Dead | Finished | Ending
+Outcome = Done | Again | Dead | Settled
 
 
 class JobLost(Exception):  # noqa: N818  # a state of the world, as `Problem` is
@@ -100,18 +77,17 @@ class Handler(Generic[P]):
     everywhere: int | None = None
     per_group: int | None = None
     max_attempts: int = 10
-    """Runs in a row that may raise or overrun before it is dead; a database away is no fault (`MOST_POSTPONED`)."""
+    """Runs in a row that may raise or time out before the job is dead; an unavailable database isn't the job's
+    failure (`MAX_POSTPONED`)."""
     backoff: Callable[[int], timedelta] = exponential
-    blocks_lane_while_waiting: bool = False
-    """Whether a retry keeps its place: the lane's later jobs wait until it is done."""
-    in_line: int = 1
-    """How many of a lane's ready jobs are claimed at once, to be run one after the other.
+    blocks_key_while_waiting: bool = False
+    """Whether a retry keeps its place: later jobs of its ordering key wait until it is done."""
+    coalesces: bool = False
+    """Whether one run stands for all jobs of its ordering key that are ready: the claim deletes the others.
 
-    They hold one place. The line ends early when one of them answers anything but `Done` or `Ending`, when it has taken
-    its time, or when the worker stops; those behind are ready as they were.
+    Such a job only says that its key has work, which stands elsewhere. Work that is added while the job runs brings a
+    job of its own, in the same transaction, and so is never missed.
     """
-    bring: Callable[[Read, Sequence[P]], Awaitable[Sequence[Any]]] | None = None
-    """Reads what runs will need, in the transaction that claims them: a thing or None for each payload."""
     on_dead: Callable[[Write, Job[P], str], Awaitable[None]] | None = None
     """Called in the transaction that makes a job dead, with the reason, so that no row is left in between."""
 

@@ -17,7 +17,7 @@ from mercato.db.engine import Read, Write
 from mercato.db.tables import idempotency_keys as keys
 from mercato.db.tables import orders
 from mercato.orders.request import Customer, DeliveryFulfillment, Fulfillment
-from mercato.webhooks.deliveries import delete_of_orders, delete_validations, list_validations
+from mercato.webhooks.removal import delete_of_orders, delete_validations, list_validations
 from mercato.wire import Wire, as_json
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from mercato import crash
 from mercato.clock import Clock
 from mercato.db.engine import Database, Write
-from mercato.jobs import Done, Finished, Handler, Job, Outcome, fence, finish
+from mercato.jobs import Done, Handler, Job, Outcome, Settled, fence, finish
 from mercato.orders import queries
 from mercato.orders.changes import Changes
 from mercato.orders.record import StoreAnswer
@@ -85,7 +85,7 @@ class Resender(Struct, frozen=True):
             await self.submitter.settle(tx, submission, outcome, announces_fault=False)
             if isinstance(said, Fault):
                 await self._go_on(tx, submission)
-        return Finished()
+        return Settled()
 
     async def _go_on(self, tx: Write, submission: Submission) -> None:
         """Enqueue the next attempt, or give the order up if this was the last one."""

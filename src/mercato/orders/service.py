@@ -27,7 +27,7 @@ from mercato.orders.record import OrderRow, StoreAnswer, commerce_order_of
 from mercato.orders.submission import end_record
 from mercato.orders.transitions import Actor, Progress
 from mercato.partners.model import Caller, Surface
-from mercato.webhooks.log import OrderAttempt, list_attempts_of_order
+from mercato.webhooks.queries import OrderAttempt, list_attempts_of_order
 from mercato.wire.cursor import page_of
 
 MAX_ENTRIES: Final = 500

@@ -48,7 +48,7 @@ LATER_KIND: Final = "order.resend"
 """Every further one."""
 
 STORE_LANES: Final = 8
-"""Orders of one store that are resent at one time. In their lanes the stores of a partner take turns."""
+"""Orders of one store that are resent at one time. With their ordering keys the stores of a partner take turns."""
 
 Said = PlaceSaid | Refused | Fault
 
@@ -71,7 +71,7 @@ async def schedule(
         kind,
         SubmitJob(order_id=order_id, attempted_at=attempted_at),
         run_at=wait,
-        lane=f"{kind}:{call.store_id.hex}:{order_id.int % STORE_LANES}",
+        ordering_key=f"{kind}:{call.store_id.hex}:{order_id.int % STORE_LANES}",
         group=call.partner_id.hex,
         dedup=order_id.hex,
     )

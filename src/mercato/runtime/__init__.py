@@ -16,7 +16,7 @@ from mercato.clock import Clock
 from mercato.db.changes import ChangeFeed
 from mercato.db.url import open_database
 from mercato.jobs import Worker
-from mercato.jobs.upkeep import read_queue
+from mercato.jobs.maintenance import read_queue
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound
 from mercato.outbound.document import DocumentSpace

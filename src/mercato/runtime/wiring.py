@@ -51,7 +51,7 @@ from mercato.stores.onboarding import Onboardings
 from mercato.stores.places import MoveJob, PlaceJob, Placer
 from mercato.stores.service import Stores
 from mercato.telemetry import Metrics
-from mercato.webhooks import deliveries
+from mercato.webhooks import model as webhooks
 from mercato.webhooks.calls import StoreCalls
 from mercato.webhooks.credentials import WebhookCredentials
 from mercato.webhooks.sender import Sender
@@ -247,14 +247,14 @@ def _handlers(
             everywhere=settings.ingest_concurrency,
             per_group=settings.ingest_concurrency_per_partner,
             max_attempts=catalog_ingest.ATTEMPTS,
-            blocks_lane_while_waiting=True,
+            blocks_key_while_waiting=True,
             on_dead=ingest.give_up,
         ),
         submission.KIND: resender.handler(concurrency=settings.resend_concurrency),
         submission.LATER_KIND: resender.handler(concurrency=settings.resend_concurrency),
         places.KIND: Handler(fn=placer.handle, payload=PlaceJob, concurrency=2, max_attempts=3),
         places.MOVE: Handler(fn=placer.move, payload=MoveJob, concurrency=2, max_attempts=3),
-        deliveries.KIND: sender.handler(
+        webhooks.KIND: sender.handler(
             concurrency=settings.delivery_concurrency, per_partner=settings.delivery_concurrency_per_partner
         ),
     }

@@ -50,14 +50,14 @@ async def enqueue(tx: Write, onboarding: Onboarding) -> None:
     """Have the time zone looked up in the background when the merchant sent coordinates without one."""
     if _zone_wanted(onboarding):
         payload = PlaceJob(onboarding_id=onboarding.id)
-        await jobs.enqueue(tx, KIND, payload, lane=f"place:{onboarding.id}")
+        await jobs.enqueue(tx, KIND, payload, ordering_key=f"place:{onboarding.id}")
 
 
 async def enqueue_move(tx: Write, store: StoreRow) -> None:
     """The same for a store whose address was changed."""
     if _zone_wanted(store):
         payload = MoveJob(store_id=store.id)
-        await jobs.enqueue(tx, MOVE, payload, lane=f"place:{store.onboarding_id}")
+        await jobs.enqueue(tx, MOVE, payload, ordering_key=f"place:{store.onboarding_id}")
 
 
 class Placer(Struct, frozen=True):

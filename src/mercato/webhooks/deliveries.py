@@ -1,6 +1,6 @@
 """Deliveries from outside: pushed in the transaction that makes them necessary, read and sent again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -10,44 +10,29 @@ from sqlalchemy import Row
 
 from mercato import errors
 from mercato.db.audit import audit
-from mercato.db.compression import compress, decompress
+from mercato.db.compression import compress
 from mercato.db.engine import Read, Write
-from mercato.jobs import enqueue
 from mercato.outbound.signing import target
 from mercato.partners.model import Caller, Surface
-from mercato.webhooks import queries, removal, sending
-from mercato.webhooks.event_types import EventType
+from mercato.webhooks import health, queries
+from mercato.webhooks.attempts import enqueue_attempt, insert_calls
+from mercato.webhooks.event_types import QUESTIONS, EventType
 from mercato.webhooks.model import (
     Called,
     DeliverJob,
     DeliveryStatus,
     envelope,
     error_after,
-    lane,
+    partition_of,
     reached,
-    sublane_of,
 )
-from mercato.webhooks.shown import attempt_of, members_of
-from mercato.webhooks.wire import WebhookDelivery, WebhookDeliveryDetail, WebhookDeliveryPage
+from mercato.webhooks.wire import DeliveryAttempt, WebhookDelivery, WebhookDeliveryDetail, WebhookDeliveryPage
+from mercato.wire import instant
 from mercato.wire.cursor import page_of, read_cursor
-
-KIND: Final = "webhook.deliver"
 
 CATALOG_SYNC: Final = "catalog-sync"
 ORDER_CANCELLED: Final = "order-cancelled"
 ENDPOINT_CHANGED: Final = "endpoint-changed"
-
-QUESTIONS: Final[Mapping[str, str]] = {
-    EventType.ORDER_VALIDATE: (
-        "A validation is not sent again: the cart it was about has gone on since, and nobody waits for the answer. "
-        "The next validation of the storefront calls the store anew."
-    ),
-    EventType.ORDER_PLACE: (
-        "An order is sent again by the service itself, for 10 minutes while the store has not answered, "
-        "and cancelled after that; see how the order stands with GET /v1/commerce/orders/{orderId}."
-    ),
-}
-"""Types of calls that are only recorded here, each with why it can't be redelivered."""
 
 SUFFIXES: Final = (CATALOG_SYNC, ORDER_CANCELLED, ENDPOINT_CHANGED)
 """What is delivered durably below a `webhookUrl`; an event URL is called as it is, with the suffix ''."""
@@ -81,8 +66,12 @@ async def push(
     While the address is disabled the delivery is recorded as failed, so that it can be redelivered.
     """
     url = target(base_url, suffix) if suffix else base_url
-    sublane = sublane_of(subject or order_id or webhook_id)
-    disabled = await queries.find_disabled_reason(tx, partner_id, url)
+    partition = partition_of(subject or order_id or webhook_id)
+    disabled = await health.find_disabled_reason(tx, partner_id, url)
+    due: dict[str, object] | None = None
+    if disabled is None:
+        job = DeliverJob(partner_id=partner_id, url=url, partition=partition)
+        due = await enqueue_attempt(tx, job, delivery_id)
     await queries.insert_delivery(
         tx,
         id=delivery_id,
@@ -95,16 +84,14 @@ async def push(
         url=url,
         body=compress(envelope(type, occurred_at=occurred_at, data=data), base=order_content),
         traceparent=traceparent,
-        sublane=sublane,
+        partition=partition,
         status=DeliveryStatus.PENDING if disabled is None else DeliveryStatus.FAILED,
         error=None if disabled is None else not_called(disabled),
         next_attempt_at=now if disabled is None else None,
         created_at=now,
         updated_at=now,
+        **due or {},
     )
-    if disabled is None:
-        job = DeliverJob(delivery_id=delivery_id, round=0, attempts=0)
-        await enqueue(tx, KIND, job, lane=lane(partner_id, url, sublane), dedup=job.key, group=partner_id.hex)
 
 
 async def record(
@@ -146,7 +133,7 @@ async def record(
         url=url,
         body=compress(body, base=order_content),
         traceparent=traceparent,
-        sublane=sublane_of(order_id or webhook_id),
+        partition=partition_of(order_id or webhook_id),
         status=status,
         error=error_after(attempts, status),
         attempts=len(made),
@@ -155,7 +142,7 @@ async def record(
         updated_at=now,
     )
     if written:
-        await sending.insert_calls(tx, delivery_id, made, first=1)
+        await insert_calls(tx, delivery_id, made, first=1)
     return written
 
 
@@ -175,7 +162,7 @@ async def record_attempts(
         columns["error"] = error_after(attempts, status)
     total = await queries.move_recorded(tx, delivery_id, more=len(made), columns=columns)
     if total is not None:
-        await sending.insert_calls(tx, delivery_id, made, first=total - len(made) + 1)
+        await insert_calls(tx, delivery_id, made, first=total - len(made) + 1)
 
 
 async def find_recorded(
@@ -216,7 +203,7 @@ async def list_deliveries(
     )
     shown, next_cursor = page_of(rows, limit, lambda row: row.id)
     return WebhookDeliveryPage(
-        deliveries=[WebhookDelivery(**members_of(row)) for row in shown], next_cursor=next_cursor
+        deliveries=[WebhookDelivery(**_members(row)) for row in shown], next_cursor=next_cursor
     )
 
 
@@ -224,8 +211,8 @@ async def get_delivery(tx: Read, caller: Caller, delivery_id: UUID) -> WebhookDe
     """Return a delivery of the caller's with its body and attempts. Raises DeliveryNotFound."""
     row = await _get_row(tx, caller, delivery_id)
     return WebhookDeliveryDetail(
-        **members_of(row),
-        attempt_log=[attempt_of(attempt) for attempt in await queries.list_attempts(tx, delivery_id)],
+        **_members(row),
+        attempt_log=[_attempt(attempt) for attempt in await queries.list_attempts(tx, delivery_id)],
         body=msgspec.Raw(queries.body_of(row)),
     )
 
@@ -240,27 +227,22 @@ async def redeliver(tx: Write, caller: Caller, delivery_id: UUID, *, now: dateti
     if row.type in QUESTIONS:
         raise errors.Conflict(QUESTIONS[row.type])
     under_way = row.status == DeliveryStatus.PENDING and row.next_attempt_at <= now
-    round_ = row.round if under_way else row.round + 1
+    job = DeliverJob(partner_id=row.partner_id, url=row.url, partition=row.partition)
+    due = await enqueue_attempt(
+        tx, job, row.id, round=row.round if under_way else row.round + 1, attempts=row.attempts
+    )
     # Not moved: somebody else has begun a round or made an attempt in between, and either is what was asked for.
-    if under_way or await queries.move_to_next_round(tx, row, now=now):
-        job = DeliverJob(delivery_id=row.id, round=round_, attempts=row.attempts)
-        await enqueue(
-            tx,
-            KIND,
-            job,
-            lane=lane(row.partner_id, row.url, row.sublane),
-            dedup=job.key,
-            group=row.partner_id.hex,
-        )
+    if due is not None and not under_way:
+        await queries.move_to_next_round(tx, row, due, now=now)
     # After the delivery, as a sender settles: in the other order the two could wait for each other.
-    await queries.enable(tx, row.partner_id, row.url)
+    await health.enable(tx, row.partner_id, row.url)
     await audit(tx, "delivery", row.id, partner_id=row.partner_id, detail={"type": row.type})
     return await get_delivery(tx, caller, delivery_id)
 
 
 async def enable_endpoint(tx: Write, partner_id: UUID, url: str) -> bool:
     """Let an address (suffix and query included) be called again. Return whether it was disabled."""
-    return await queries.enable(tx, partner_id, url)
+    return await health.enable(tx, partner_id, url)
 
 
 async def enable_below(tx: Write, partner_id: UUID, base_url: str) -> bool:
@@ -269,35 +251,39 @@ async def enable_below(tx: Write, partner_id: UUID, base_url: str) -> bool:
     return any(enabled)
 
 
-async def prune(tx: Write, *, before: datetime, most: int = 500) -> int:
-    """Delete at most `most` deliveries, with their attempts, that ended before then. Return how many."""
-    return await removal.delete_old(tx, before=before, most=most)
-
-
-async def delete_of_orders(tx: Write, order_ids: Sequence[UUID]) -> None:
-    """Delete all that was sent, or is to be sent, about the orders: their customers are to be forgotten."""
-    await removal.delete_of_orders(tx, order_ids)
-
-
-async def delete_of_partner(tx: Write, partner_id: UUID, *, most: int) -> int:
-    """Delete at most `most` deliveries to a partner that goes, and what is known of its endpoints."""
-    await removal.delete_endpoints(tx, partner_id)
-    return await removal.delete_of_partner(tx, partner_id, most=most)
-
-
-async def list_validations(tx: Read, *, after: UUID | None, most: int) -> list[tuple[UUID, bytes]]:
-    """Return id and body of the validations in the log, by id: there is no order yet that they could be found by."""
-    rows = await removal.list_not_delivered(tx, EventType.ORDER_VALIDATE, after=after, most=most)
-    return [(row.id, decompress(row.body)) for row in rows]
-
-
-async def delete_validations(tx: Write, ids: Sequence[UUID]) -> None:
-    """Delete validations from the log: their customers are to be forgotten."""
-    await removal.delete_those(tx, ids)
-
-
 async def _get_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any]:
     row = await queries.find_row(tx, caller, delivery_id)
     if row is None:
         raise errors.DeliveryNotFound(delivery_id)
     return row
+
+
+def _members(row: Row[Any]) -> dict[str, Any]:
+    """Return the members that a delivery has in lists and by itself."""
+    return {
+        "delivery_id": row.id,
+        "id": row.id,
+        "type": row.type,
+        "webhook_id": row.webhook_id,
+        "url": row.url,
+        "store_id": row.store_id,
+        "order_id": row.order_id,
+        "status": DeliveryStatus(row.status),
+        "attempts": row.attempts,
+        "next_attempt_at": instant(row.next_attempt_at),
+        "error": row.error,
+        "endpoint_disabled": row.disabled_reason,
+        "created_at": instant(row.created_at),
+        "updated_at": instant(row.updated_at),
+    }
+
+
+def _attempt(row: Row[Any]) -> DeliveryAttempt:
+    return DeliveryAttempt(
+        number=row.number,
+        at=instant(row.at) or "",
+        status=row.status,
+        ms=row.ms,
+        error=row.error,
+        reply=row.reply,
+    )

@@ -19,6 +19,9 @@ from mercato import clock
 from mercato.partners.model import Surface
 from mercato.wire import Instant, Wire, as_json, redacted
 
+KIND: Final = "webhook.deliver"
+"""The kind of the jobs that send deliveries."""
+
 WAITS: Final = (
     timedelta(seconds=5),
     timedelta(seconds=30),
@@ -42,8 +45,11 @@ PATIENCE: Final = timedelta(days=5)
 REPLY_KEPT: Final = 1024
 """Bytes of a reply that the log keeps."""
 
-SUBLANES: Final = 4
+PARTITIONS: Final = 4
 """Attempts that one endpoint gets at one time: a slow receiver holds up no more of the worker than these."""
+
+MAX_FAULTS: Final = 10
+"""Faults of ours in a row after which a delivery is given up."""
 
 _LEAST_PART: Final = 4
 """A shorter beginning of a secret at the end of a reply says nothing about it."""
@@ -133,6 +139,10 @@ class GiveUp(Struct, frozen=True):
 Verdict = Succeeded | Retry | GiveUp
 
 
+class Fault(Struct, frozen=True):
+    """No attempt was made, or recorded, for a fault of ours: try again soon, and not for ever."""
+
+
 def decide(
     outcome: Outcome, *, number: int, failing_since: datetime | None, now: datetime, chance: float
 ) -> Verdict:
@@ -220,7 +230,7 @@ def _without(text: str, secret: str) -> str:
 class Delivery(Struct, frozen=True, kw_only=True):
     """A delivery as an attempt needs it, with what is known of its endpoint.
 
-    `body` is compressed, with `base` if it is about an order: hundreds may be in memory.
+    `body` is compressed, with `base` if it is about an order; None of a large one, which is read when it is sent.
     """
 
     id: UUID
@@ -228,19 +238,15 @@ class Delivery(Struct, frozen=True, kw_only=True):
     surface: Surface
     webhook_id: UUID
     url: str
-    body: bytes
+    body: bytes | None
     base: bytes | None
     traceparent: str
-    sublane: int
     round: int
     attempts: int
     attempts_before_round: int
+    faults: int
     failing_since: datetime | None
     disabled_reason: str | None
-
-    @property
-    def lane(self) -> str:
-        return lane(self.partner_id, self.url, self.sublane)
 
     @property
     def number(self) -> int:
@@ -249,19 +255,16 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
 
 class DeliverJob(Wire, frozen=True):
-    """What the queue keeps of an attempt: everything else stands in the delivery's row.
+    """The deliveries that one job sends: those of an endpoint (a partner's URL) in one partition that are due."""
 
-    It is the attempt that follows on `attempts` others, in this round; once it is made, the job means nothing.
-    """
-
-    delivery_id: UUID
-    round: int
-    attempts: int
+    partner_id: UUID
+    url: str
+    partition: int
 
     @property
-    def key(self) -> str:
-        """Return the key under which it is enqueued once: a repeat is harmless, and mends one whose job died."""
-        return f"{self.delivery_id}:{self.round}:{self.attempts}"
+    def ordering_key(self) -> str:
+        endpoint = sha256(self.url.encode()).hexdigest()[:16]
+        return f"webhook:{self.partner_id.hex}:{endpoint}:{self.partition}"
 
 
 class Envelope(Wire, frozen=True):
@@ -277,12 +280,6 @@ def envelope(kind: str, *, occurred_at: datetime, data: object) -> bytes:
     return as_json(Envelope(type=kind, timestamp=clock.rfc3339(occurred_at), data=msgspec.Raw(as_json(data))))
 
 
-def sublane_of(subject: UUID) -> int:
+def partition_of(subject: UUID) -> int:
     """Return the part of an endpoint's deliveries that one is in, always the same for one subject."""
-    return zlib.crc32(subject.bytes) % SUBLANES
-
-
-def lane(partner_id: UUID, url: str, sublane: int) -> str:
-    """Return the lane of a delivery: its endpoint and a sub-lane."""
-    endpoint = sha256(url.encode()).hexdigest()[:16]
-    return f"webhook:{partner_id.hex}:{endpoint}:{sublane}"
+    return zlib.crc32(subject.bytes) % PARTITIONS

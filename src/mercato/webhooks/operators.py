@@ -1,33 +1,27 @@
 """Deliveries as whoever runs the service sees them: of every partner, found, counted and sent again."""
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Row, Select, and_, func, or_, select
+from sqlalchemy import Row, Select, func, or_, select
 
 from mercato import errors
 from mercato.clock import Clock, first_id
 from mercato.db.engine import Database, Read, Write
-from mercato.db.tables import deliveries, endpoints, partners
+from mercato.db.tables import deliveries, partners
 from mercato.partners.model import Caller, Limits, Surface
-from mercato.webhooks.deliveries import QUESTIONS, redeliver
+from mercato.webhooks import queries
+from mercato.webhooks.deliveries import redeliver
+from mercato.webhooks.event_types import QUESTIONS
 from mercato.webhooks.model import DeliveryStatus
-from mercato.webhooks.queries import with_body
-
-_LOOKED_THROUGH: Final = 1_000
-"""Deliveries made since a webhook-id among which its own is looked for: there is no index of webhook-ids."""
-
-_TIMED: Final = 7
-"""The version of UUIDs that begin with their time."""
-
-_SLACK_MS: Final = 1_000
-"""Milliseconds by which a delivery's id may be older than its webhook-id: both are made in one request."""
 
 _AT_ONCE: Final = 500
 """Ids that are read at one time while deliveries are sent again."""
+
+_CAN_BE_SENT: Final = deliveries.c.type.not_in(QUESTIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,19 +55,11 @@ async def list_rows(tx: Read, wanted: Wanted, *, most: int) -> Sequence[Row[Any]
 
 async def find_row(tx: Read, name: UUID) -> Row[Any] | None:
     """Return the delivery of the id, or the newest one of the webhook-id, with its body."""
-    query = with_body(_shown())
+    query = queries.with_body(_shown())
     found = await tx.first(query.where(deliveries.c.id == name))
-    if found is not None or name.version != _TIMED:
+    if found is not None:
         return found
-    made = (
-        select(deliveries.c.id, deliveries.c.webhook_id)
-        .where(deliveries.c.id >= UUID(int=max(0, (name.int >> 80) - _SLACK_MS) << 80))
-        .order_by(deliveries.c.id)
-        .limit(_LOOKED_THROUGH)
-        .subquery()
-    )
-    its = select(made.c.id).where(made.c.webhook_id == name).order_by(made.c.id.desc()).limit(1)
-    return await tx.first(query.where(deliveries.c.id.in_(its)))
+    return await tx.first(query.where(deliveries.c.id.in_(queries.ids_of_webhook(name, most=1))))
 
 
 async def count_again(tx: Read, wanted: Wanted) -> list[Tally]:
@@ -81,7 +67,7 @@ async def count_again(tx: Read, wanted: Wanted) -> list[Tally]:
     counted = (
         select(partners.c.name, deliveries.c.type, deliveries.c.status, func.count())
         .join(partners, partners.c.id == deliveries.c.partner_id, isouter=True)
-        .where(*_held(wanted), *_again())
+        .where(*_held(wanted), _CAN_BE_SENT)
         .group_by(partners.c.name, deliveries.c.type, deliveries.c.status)
         .order_by(partners.c.name, deliveries.c.type, deliveries.c.status)
     )
@@ -98,16 +84,10 @@ async def send_again(db: Database, wanted: Wanted, *, now: Clock) -> AsyncIterat
     """
     before = wanted.before
     while True:
-        page = Wanted(
-            partner_id=wanted.partner_id,
-            status=wanted.status,
-            type_=wanted.type_,
-            since=wanted.since,
-            before=before,
-        )
+        page = replace(wanted, before=before)
         some = (
             select(deliveries.c.id)
-            .where(*_held(page), *_again())
+            .where(*_held(page), _CAN_BE_SENT)
             .order_by(deliveries.c.id.desc())
             .limit(_AT_ONCE)
         )
@@ -139,19 +119,8 @@ async def redeliver_any(tx: Write, delivery_id: UUID, *, now: datetime) -> bool:
 
 
 def _shown() -> Select[Any]:
-    columns = [column for column in deliveries.c if column.name != "body"]
-    its_endpoint = and_(
-        endpoints.c.partner_id == deliveries.c.partner_id, endpoints.c.url == deliveries.c.url
-    )
-    return (
-        select(
-            *columns,
-            partners.c.name.label("partner"),
-            endpoints.c.disabled_reason,
-        )
-        .join(partners, partners.c.id == deliveries.c.partner_id, isouter=True)
-        .join(endpoints, its_endpoint, isouter=True)
-    )
+    named = queries.without_bodies(partners.c.name.label("partner"))
+    return named.join(partners, partners.c.id == deliveries.c.partner_id, isouter=True)
 
 
 def _held(wanted: Wanted) -> list[Any]:
@@ -170,7 +139,3 @@ def _held(wanted: Wanted) -> list[Any]:
     if wanted.before is not None:
         held.append(deliveries.c.id < wanted.before)
     return held
-
-
-def _again() -> list[Any]:
-    return [deliveries.c.type.not_in(QUESTIONS)]

@@ -1,31 +1,32 @@
-"""The SQL of webhooks but for the sender's (`sending`): deliveries, and the endpoints in trouble."""
+"""The SQL of webhooks but for the sender's (`attempts`): deliveries, and the endpoints in trouble."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from msgspec import Struct
 from sqlalchemy import (
+    ColumnElement,
     Row,
     Select,
     bindparam,
-    delete,
     exists,
     insert,
+    literal,
     literal_column,
     select,
     text,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.db.compression import decompress
 from mercato.db.engine import Read, Write
 from mercato.db.statements import prepared, prepared_insert
 from mercato.db.tables import deliveries, delivery_attempts, endpoints, orders
-from mercato.partners.model import Caller
+from mercato.partners.model import Caller, Surface
+from mercato.webhooks.attempts import BASE, ITS_ENDPOINT, ITS_ORDER
 from mercato.webhooks.model import DeliveryStatus
-from mercato.webhooks.sending import BASE, ITS_ENDPOINT, ITS_ORDER
 
 Attempts = Sequence[Row[Any]]
 
@@ -34,6 +35,7 @@ _ABSENT: dict[str, Any] = dict.fromkeys(deliveries.c.keys()) | {
     "attempts": 0,
     "round": 0,
     "attempts_before_round": 0,
+    "faults": 0,
 }
 _others = deliveries.alias("other")
 _INSERT_FIRST = prepared(
@@ -53,10 +55,6 @@ _OF_ORDER = prepared(
     .order_by(deliveries.c.id)
     .limit(literal_column("1"))
 )
-_ENDPOINT = (endpoints.c.partner_id == bindparam("its_partner"), endpoints.c.url == bindparam("its_url"))
-_FORGET = prepared(delete(endpoints).where(*_ENDPOINT, endpoints.c.disabled_at.is_(None)))
-_DISABLED = prepared(select(endpoints.c.disabled_reason).where(*_ENDPOINT))
-_FAILING = prepared(select(endpoints.c.failing_since).where(*_ENDPOINT))
 
 
 async def insert_delivery(tx: Write, **columns: Any) -> bool:
@@ -91,67 +89,14 @@ async def find_of_order(tx: Read, order_id: UUID, type_: str) -> UUID | None:
     return found
 
 
-# --- endpoints ----------------------------------------------------------------------------------------
-
-
-async def find_disabled_reason(tx: Read, partner_id: UUID, url: str) -> str | None:
-    """Return why the endpoint is disabled, None while it is not."""
-    reason: str | None = await tx.scalar(_DISABLED, {"its_partner": partner_id, "its_url": url})
-    return reason
-
-
-async def find_failing_since(tx: Read, partner_id: UUID, url: str) -> datetime | None:
-    """Return when the endpoint's failures began, None if its last attempt succeeded."""
-    since: datetime | None = await tx.scalar(_FAILING, {"its_partner": partner_id, "its_url": url})
-    return since
-
-
-async def insert_failing(tx: Write, partner_id: UUID, url: str, *, since: datetime) -> None:
-    """Note that the endpoint fails; when that began stays as it was noted first."""
-    # The two dialects' inserts are one statement under two names.
-    make = postgresql.insert if tx.dialect == "postgresql" else sqlite.insert
-    await tx.execute(
-        make(endpoints)
-        .values(partner_id=partner_id, url=url, failing_since=since)
-        .on_conflict_do_nothing(index_elements=["partner_id", "url"])
-    )
-
-
-async def disable(tx: Write, partner_id: UUID, url: str, *, reason: str, now: datetime) -> bool:
-    """Call the endpoint no more; the first reason stays. Return whether it was called until now."""
-    result = await tx.execute(
-        update(endpoints)
-        .where(*_endpoint(partner_id, url), endpoints.c.disabled_at.is_(None))
-        .values(disabled_at=now, disabled_reason=reason)
-    )
-    return result.rowcount == 1
-
-
-async def forget_failures(tx: Write, working: Collection[tuple[UUID, str]]) -> None:
-    """Note that endpoints work; a disabled one stays so, whatever a call in flight brought."""
-    # In one order, so that two who note the same ones do not wait for each other.
-    their = [{"its_partner": partner_id, "its_url": url} for partner_id, url in sorted(working)]
-    await tx.execute(_FORGET, their if len(their) > 1 else their[0])
-
-
-async def enable(tx: Write, partner_id: UUID, url: str) -> bool:
-    """Forget everything against the endpoint. Return whether it was disabled."""
-    removed = await tx.execute(
-        delete(endpoints).where(*_endpoint(partner_id, url)).returning(endpoints.c.disabled_at)
-    )
-    row = removed.first()
-    return row is not None and row.disabled_at is not None
-
-
-def _endpoint(partner_id: UUID, url: str) -> tuple[Any, ...]:
-    return endpoints.c.partner_id == partner_id, endpoints.c.url == url
-
-
 # --- for the partner ------------------------------------------------------------------------------------
 
 
 _TIMED = 7
 """The version of UUIDs that begin with their time."""
+
+_SLACK_MS = 1_000
+"""Milliseconds by which a delivery's id may be older than its webhook-id: both are made in one request."""
 
 _LOOKED_THROUGH = 1_000
 _COPIES = 5
@@ -167,13 +112,35 @@ def body_of(row: Row[Any]) -> bytes:
     return decompress(row.body, base=row.base)
 
 
-def _shown(caller: Caller) -> Select[Any]:
-    columns = [column for column in deliveries.c if column.name != "body"]
-    return (
-        select(*columns, endpoints.c.disabled_reason)
-        .join(endpoints, ITS_ENDPOINT, isouter=True)
-        .where(deliveries.c.partner_id == caller.partner_id, deliveries.c.surface == caller.surface)
+def without_bodies(*columns: ColumnElement[Any]) -> Select[Any]:
+    """Return the query of deliveries as they are listed, with whether the endpoint is disabled, and further columns."""
+    shown = [column for column in deliveries.c if column.name != "body"]
+    return select(*shown, endpoints.c.disabled_reason, *columns).join(endpoints, ITS_ENDPOINT, isouter=True)
+
+
+def ids_of_webhook(webhook_id: UUID, *which: ColumnElement[bool], most: int) -> Select[Any]:
+    """Return the query of the newest such deliveries with the webhook-id.
+
+    There is no index of webhook-ids. But those of version 7 say when they were made, and a delivery follows
+    soon: of those made since then only the first are looked through.
+    """
+    since = UUID(int=max(0, (webhook_id.int >> 80) - _SLACK_MS) << 80)
+    made = (
+        select(deliveries.c.id, deliveries.c.webhook_id)
+        .where(*which, deliveries.c.id >= since, literal(webhook_id.version == _TIMED))
+        .order_by(deliveries.c.id)
+        .limit(_LOOKED_THROUGH)
+        .subquery()
     )
+    return select(made.c.id).where(made.c.webhook_id == webhook_id).order_by(made.c.id.desc()).limit(most)
+
+
+def _shown(caller: Caller) -> Select[Any]:
+    return without_bodies().where(*_own(caller))
+
+
+def _own(caller: Caller) -> tuple[ColumnElement[bool], ...]:
+    return deliveries.c.partner_id == caller.partner_id, deliveries.c.surface == caller.surface
 
 
 async def list_rows(
@@ -211,25 +178,8 @@ async def find_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any] | No
 
 
 async def list_sent(tx: Read, caller: Caller, webhook_id: UUID) -> Sequence[Row[Any]]:
-    """Return the caller's newest deliveries with the webhook-id, bodies included: a handful at most.
-
-    There is no index of webhook-ids. But they say when they were made, and a delivery follows soon: of those made
-    since then only the first are looked through.
-    """
-    if webhook_id.version != _TIMED:
-        return []
-    made = (
-        select(deliveries.c.id, deliveries.c.webhook_id)
-        .where(
-            deliveries.c.partner_id == caller.partner_id,
-            deliveries.c.surface == caller.surface,
-            deliveries.c.id >= UUID(bytes=webhook_id.bytes[:6] + bytes(10)),
-        )
-        .order_by(deliveries.c.id)
-        .limit(_LOOKED_THROUGH)
-        .subquery()
-    )
-    its = select(made.c.id).where(made.c.webhook_id == webhook_id).order_by(made.c.id.desc()).limit(_COPIES)
+    """Return the caller's newest deliveries with the webhook-id, bodies included: a handful at most."""
+    its = ids_of_webhook(webhook_id, *_own(caller), most=_COPIES)
     return await tx.all(
         with_body(_shown(caller)).where(deliveries.c.id.in_(its)).order_by(deliveries.c.id.desc())
     )
@@ -244,8 +194,8 @@ async def list_attempts(tx: Read, delivery_id: UUID) -> Attempts:
     )
 
 
-async def move_to_next_round(tx: Write, row: Row[Any], *, now: datetime) -> bool:
-    """Make the delivery due at once, its schedule begun anew; False when it has moved since it was read."""
+async def move_to_next_round(tx: Write, row: Row[Any], due: Mapping[str, object], *, now: datetime) -> bool:
+    """Make the delivery due with its job, its schedule begun anew; False when it has moved since it was read."""
     moved = await tx.execute(
         update(deliveries)
         .where(
@@ -260,7 +210,46 @@ async def move_to_next_round(tx: Write, row: Row[Any], *, now: datetime) -> bool
             round=row.round + 1,
             attempts_before_round=row.attempts,
             next_attempt_at=now,
+            faults=0,
             updated_at=now,
+            **due,
         )
     )
     return moved.rowcount == 1
+
+
+# --- for the timeline of an order --------------------------------------------------------------------------
+
+
+class OrderAttempt(Struct, frozen=True):
+    """One attempt: `surface` is whose it was, `status` the reply's, `error` None when it succeeded."""
+
+    delivery_id: UUID
+    surface: Surface
+    type: str
+    number: int
+    at: datetime
+    status: int | None
+    ms: int
+    error: str | None
+
+
+async def list_attempts_of_order(tx: Read, order_id: UUID, *, limit: int) -> list[OrderAttempt]:
+    """Return the attempts of the order's deliveries, oldest first."""
+    rows = await tx.all(
+        select(
+            deliveries.c.id,
+            deliveries.c.surface,
+            deliveries.c.type,
+            delivery_attempts.c.number,
+            delivery_attempts.c.at,
+            delivery_attempts.c.status,
+            delivery_attempts.c.ms,
+            delivery_attempts.c.error,
+        )
+        .join(delivery_attempts, delivery_attempts.c.delivery_id == deliveries.c.id)
+        .where(deliveries.c.order_id == order_id)
+        .order_by(delivery_attempts.c.at, deliveries.c.id, delivery_attempts.c.number)
+        .limit(limit)
+    )
+    return [OrderAttempt(row[0], Surface(row[1]), *row[2:]) for row in rows]

@@ -1,4 +1,7 @@
-"""One attempt of a delivery: prepare (what is sent), perform (the only network), settle (what follows)."""
+"""Deliveries are sent: prepare (what is sent), perform (the only network), record (what follows).
+
+One job sends what is due of one ordering key, an endpoint in one partition, in order, and records it together.
+"""
 
 import asyncio
 import math
@@ -6,28 +9,30 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-import msgspec
 import structlog
 from msgspec import Struct
 
 from mercato import crash
-from mercato.clock import Clock
+from mercato.clock import Clock, new_id
 from mercato.db.compression import decompress
 from mercato.db.engine import Database, Write
-from mercato.jobs import Again, Done, Ending, Finished, Handler, Job, fence
+from mercato.db.errors import is_unavailable
+from mercato.jobs import Done, Handler, Job, Settled, fence, finish, put_back
+from mercato.jobs import Outcome as JobOutcome
 from mercato.outbound.client import Outbound
 from mercato.outbound.results import RequestFailed
 from mercato.outbound.signing import webhook_headers
 from mercato.partners.model import Surface
 from mercato.telemetry import Metrics, tells_details, tracing
 from mercato.telemetry.acting import act_for
-from mercato.webhooks import queries, sending
+from mercato.webhooks import attempts, health
 from mercato.webhooks.credentials import WebhookCredentials
 from mercato.webhooks.deliveries import not_called
 from mercato.webhooks.model import (
     REPLY_KEPT,
     DeliverJob,
     Delivery,
+    Fault,
     GiveUp,
     Outcome,
     Retry,
@@ -37,20 +42,24 @@ from mercato.webhooks.model import (
     error_of,
     excerpt,
 )
-from mercato.webhooks.settling import Ended, Settling, Unwritten, failed
+from mercato.webhooks.recording import OURS, Recorder, Sent, Settle, failed
 from mercato.wire import redacted
 
 log = structlog.get_logger("mercato.webhooks")
 
-_SLACK: Final = timedelta(seconds=15)
-"""What a run may take beside the call itself: reading, signing, and waiting for the writer."""
+MAX_BATCH: Final = 32
+"""Deliveries of one run: on SQLite the event loop waits for what is written of them, for a millisecond."""
 
-_IN_LINE: Final = 16
-"""Deliveries of a lane that are claimed at once."""
+_BATCH_SECONDS: Final = 0.25
+"""After this no further delivery of the run is begun: other ordering keys wait for its place."""
+
+_PROMPT_SECONDS: Final = 0.05
+"""When a call takes longer, the deliveries before it are recorded meanwhile."""
+
+_SLACK: Final = timedelta(seconds=15)
+"""What a run may take beside its last call: reading, signing, and waiting for the writer."""
 
 _COUNTED: Final[dict[type, str]] = {Succeeded: "succeeded", Retry: "retried", GiveUp: "given_up"}
-
-_OURS: Final = "A fault on our side kept it from being sent. Redeliver it."
 
 
 @redacted("headers", "token", "body")
@@ -61,13 +70,13 @@ class Attempt(Struct, frozen=True, kw_only=True):
     body: bytes
     headers: dict[str, str]
     token: str | None
-    at: datetime
 
 
-def prepare(delivery: Delivery, *, secrets: Sequence[str], token: str | None, now: datetime) -> Attempt:
+def prepare(
+    delivery: Delivery, body: bytes, *, secrets: Sequence[str], token: str | None, now: datetime
+) -> Attempt:
     """Return the call: signed anew with every secret; an event URL never gets the token."""
     token = token if delivery.surface is Surface.COMMERCE else None
-    body = decompress(delivery.body, base=delivery.base)
     headers = webhook_headers(
         webhook_id=str(delivery.webhook_id),
         timestamp=int(now.timestamp()),
@@ -76,7 +85,7 @@ def prepare(delivery: Delivery, *, secrets: Sequence[str], token: str | None, no
         token=token,
         traceparent=delivery.traceparent,
     )
-    return Attempt(delivery=delivery, body=body, headers=headers, token=token, at=now)
+    return Attempt(delivery=delivery, body=body, headers=headers, token=token)
 
 
 async def perform(outbound: Outbound, attempt: Attempt, *, seconds: float) -> Outcome:
@@ -105,7 +114,7 @@ async def perform(outbound: Outbound, attempt: Attempt, *, seconds: float) -> Ou
 
 
 class Sender:
-    """Carries deliveries out."""
+    """Sends deliveries."""
 
     def __init__(
         self,
@@ -126,11 +135,10 @@ class Sender:
         self._chance = chance
         self._seconds = seconds
         self._metrics = metrics or Metrics()
-        self._settling = Settling(db, clock)
-        self._timeout = timedelta(seconds=seconds) + _SLACK
-        # When an endpoint was last disabled here, on the event loop's clock. Other lines may be its, too: what they
-        # have read before is read again.
-        self._disabled = -math.inf
+        self._recorder = Recorder(db, clock)
+        # When an endpoint was last disabled here, on the event loop's clock. Other runs may be of the same endpoint:
+        # what they have read before is read again.
+        self._disabled_at = -math.inf
 
     def handler(self, *, concurrency: int, per_partner: int | None = None) -> Handler[DeliverJob]:
         """Return what the worker needs for the kind `KIND`.
@@ -141,93 +149,137 @@ class Sender:
         return Handler(
             fn=self.handle,
             payload=DeliverJob,
-            timeout=self._timeout,
+            timeout=timedelta(seconds=self._seconds) + _SLACK,
             concurrency=concurrency,
             per_group=per_partner,
-            in_line=_IN_LINE,
-            bring=sending.list_small,
+            coalesces=True,
             on_dead=self.give_up,
         )
 
-    async def handle(self, job: Job[DeliverJob]) -> Done | Finished | Ending | Again:
-        """Make one attempt. A crash before it is settled makes it again, with the same webhook-id."""
-        attempt = await self._prepare(job)
-        if attempt is not None:
-            outcome = await perform(self._outbound, attempt, seconds=self._seconds)
-            crash.point("webhook.sent")
-            return await self._settle(job, attempt, outcome)
-        return Done()
+    async def handle(self, job: Job[DeliverJob]) -> JobOutcome:
+        """Send what is due, one after the other. A crash before it is recorded sends it again, with the same ids."""
+        # A delivery over which workers vanish goes by itself, so that no other is sent again with it.
+        most = 1 if job.losses else MAX_BATCH
+        began = asyncio.get_running_loop().time()
+        async with self._db.read() as tx:
+            due = await attempts.list_due(tx, job.payload, through=job.run_at, most=most + 1)
+        if not due:
+            return Done()
+        if due[0].disabled_reason is not None:
+            return await self._leave(job)
+        sent: list[Sent] = []
+        works = False
+        for delivery in due[:most]:
+            sent.append(await self._send_beside(job, delivery, sent, works=works))
+            works = isinstance(sent[-1].verdict, Succeeded)
+            if not works or self._ends(began):
+                break
+        await self._record(job, sent, finish if delivery is due[-1] else put_back)
+        return Settled()
+
+    def _ends(self, began: float) -> bool:
+        """Tell whether a run that began then sends no more: it has had its time, or its endpoint may be disabled."""
+        return asyncio.get_running_loop().time() > began + _BATCH_SECONDS or self._disabled_at > began
+
+    async def _send_beside(
+        self, job: Job[DeliverJob], delivery: Delivery, sent: list[Sent], *, works: bool
+    ) -> Sent:
+        """Make an attempt; if it takes long, record meanwhile what was sent before, and empty that list."""
+        act_for(partner_id=delivery.partner_id, traceparent=delivery.traceparent)
+        call = asyncio.ensure_future(self._send(delivery, works=works))
+        try:
+            await asyncio.wait([call], timeout=_PROMPT_SECONDS)
+            if sent and not call.done():
+                await self._record(job, sent, fence)
+                sent.clear()
+            return await call
+        finally:
+            if not call.done():
+                call.cancel()
+                await asyncio.wait([call])
 
     async def give_up(self, tx: Write, job: Job[DeliverJob], reason: str) -> None:
-        """End a delivery whose job failed too often: none stays pending without a job."""
-        delivery = await sending.find_open(tx, job.payload)
-        log.error("webhook delivery given up", delivery_id=str(job.payload.delivery_id), reason=reason)
-        if delivery is not None:
-            await sending.move_delivery(tx, delivery, now=self._clock(), **failed(_OURS))
+        """End the first delivery of a job that failed too often, and go on with the others: none is left behind."""
+        for delivery in await attempts.list_due(tx, job.payload, through=job.run_at, most=1):
+            log.error("webhook delivery given up", delivery_id=str(delivery.id), reason=reason)
+            await attempts.move_delivery(tx, delivery, now=self._clock(), **failed(OURS))
+        if await attempts.any_due(tx, job.payload, through=job.run_at):
+            await attempts.enqueue_attempt(tx, job.payload, new_id())
 
-    async def _prepare(self, job: Job[DeliverJob]) -> Attempt | None:
-        """Return the call to make; None when there is none to be made any more."""
-        now = self._clock()
-        delivery: Delivery | None = job.brought
-        if delivery is None or job.deadline < self._disabled + self._timeout.total_seconds():
-            async with self._db.write() as tx:
-                delivery = await sending.find_open(tx, job.payload)
-        if delivery is None:
-            return None
-        act_for(partner_id=delivery.partner_id, traceparent=delivery.traceparent)
-        if delivery.disabled_reason is not None:
-            if await self._left(job, delivery):
-                return None
-            delivery = msgspec.structs.replace(delivery, disabled_reason=None, failing_since=None)
+    async def _leave(self, job: Job[DeliverJob]) -> JobOutcome:
+        """End all that is due to an endpoint which was disabled since it was pushed, unless it is enabled again."""
+        endpoint = job.payload
+        async with self._db.write() as tx:
+            reason = await health.find_disabled_reason(tx, endpoint.partner_id, endpoint.url)
+            if reason is None:
+                await put_back(tx, job)
+            else:
+                await finish(tx, job)
+                await attempts.fail_due(
+                    tx, endpoint, through=job.run_at, reason=not_called(reason), now=self._clock()
+                )
+        return Settled()
+
+    async def _send(self, delivery: Delivery, *, works: bool) -> Sent:
+        """Make an attempt. `works` says that the endpoint has just taken another."""
+        at = self._clock()
+        try:
+            attempt = await self._prepare(delivery, at)
+            outcome = await perform(self._outbound, attempt, seconds=self._seconds)
+        except Exception as error:
+            if is_unavailable(error):
+                raise
+            log.exception("webhook not sent for a fault of ours", delivery_id=str(delivery.id))
+            return Sent(delivery, at, None, Fault())
+        crash.point("webhook.sent")
+        verdict = await self._judge(delivery, outcome, works=works)
+        _log(delivery, outcome, verdict)
+        self._metrics.delivered(_COUNTED[type(verdict)], outcome.ms / 1000)
+        return Sent(delivery, at, outcome, verdict)
+
+    async def _prepare(self, delivery: Delivery, now: datetime) -> Attempt:
+        body, base = delivery.body, delivery.base
+        if body is None:
+            async with self._db.read() as tx:
+                body, base = await attempts.get_body(tx, delivery.id)
         signs = self._credentials.cached(delivery.partner_id)
         if signs is None:
             signs = await self._credentials.get(delivery.partner_id)
-        return prepare(delivery, secrets=signs.secrets, token=signs.token_for(delivery.url), now=now)
+        return prepare(
+            delivery,
+            decompress(body, base=base),
+            secrets=signs.secrets,
+            token=signs.token_for(delivery.url),
+            now=now,
+        )
 
-    async def _left(self, job: Job[DeliverJob], delivery: Delivery) -> bool:
-        """End a delivery whose endpoint was disabled while it waited; False if it is enabled again."""
-        async with self._db.write() as tx:
-            await fence(tx, job)
-            reason = await queries.find_disabled_reason(tx, delivery.partner_id, delivery.url)
-            if reason is None:
-                return False
-            await sending.move_delivery(tx, delivery, now=self._clock(), **failed(not_called(reason)))
-        return True
+    async def _record(self, job: Job[DeliverJob], sent: Sequence[Sent], settle: Settle) -> None:
+        await self._recorder.record(job, sent, settle)
+        if any(isinstance(one.verdict, GiveUp) and one.verdict.disable for one in sent):
+            self._disabled_at = asyncio.get_running_loop().time()
 
-    def _decide(self, delivery: Delivery, outcome: Outcome) -> Verdict:
+    async def _judge(self, delivery: Delivery, outcome: Outcome, *, works: bool) -> Verdict:
+        since = None if works else delivery.failing_since
+        verdict = self._decide(delivery, outcome, since)
+        if isinstance(verdict, GiveUp) and verdict.disable and since is not None:
+            # A run of another partition may have succeeded since that was read.
+            async with self._db.read() as tx:
+                since = await health.find_failing_since(tx, delivery.partner_id, delivery.url)
+            verdict = self._decide(delivery, outcome, since)
+        return verdict
+
+    def _decide(self, delivery: Delivery, outcome: Outcome, failing_since: datetime | None) -> Verdict:
         return decide(
             outcome,
             number=delivery.number,
-            failing_since=delivery.failing_since,
+            failing_since=failing_since,
             now=self._clock(),
             chance=self._chance(),
         )
 
-    async def _settle(
-        self, job: Job[DeliverJob], attempt: Attempt, outcome: Outcome
-    ) -> Finished | Ending | Again:
-        delivery = attempt.delivery
-        verdict = self._decide(delivery, outcome)
-        if isinstance(verdict, GiveUp) and verdict.disable and delivery.failing_since is not None:
-            # Those ahead in its line may have succeeded since that was read.
-            since = await self._settling.find_failing_since(delivery)
-            verdict = self._decide(msgspec.structs.replace(delivery, failing_since=since), outcome)
-        ended = Ended(job=job, delivery=delivery, outcome=outcome, verdict=verdict, at=attempt.at)
-        _note(delivery, outcome, verdict)
-        self._metrics.delivered(_COUNTED[type(verdict)], outcome.ms / 1000)
-        if isinstance(verdict, Succeeded) and job.held_by is not None:
-            return Ending(self._settling.begin(ended, soon=True))
-        try:
-            await self._settling.settle(ended)
-        except Unwritten:
-            return Again(timedelta(0))
-        if isinstance(verdict, GiveUp) and verdict.disable:
-            self._disabled = asyncio.get_running_loop().time()
-        return Finished()
 
-
-def _note(delivery: Delivery, outcome: Outcome, verdict: Verdict) -> None:
-    """Say in the log what came of it: not the URL, whose query may hold what grants access."""
+def _log(delivery: Delivery, outcome: Outcome, verdict: Verdict) -> None:
+    """Log the attempt: not the URL, whose query may hold what grants access."""
     if outcome.error is None and not tells_details():
         return
     say = log.debug if outcome.error is None else log.info

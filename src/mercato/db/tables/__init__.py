@@ -6,7 +6,7 @@ from mercato.db.tables.catalog import catalog_bodies, catalog_owners, catalog_ru
 from mercato.db.tables.changes import changes
 from mercato.db.tables.discovery import opening_hours, store_cards, store_search, store_words
 from mercato.db.tables.health import write_probes
-from mercato.db.tables.jobs import jobs, jobs_dedup, jobs_one_running_per_lane
+from mercato.db.tables.jobs import jobs, jobs_dedup, jobs_one_running_per_key
 from mercato.db.tables.orders import (
     idempotency_keys,
     order_history,
@@ -39,7 +39,7 @@ __all__ = [
     "idempotency_keys",
     "jobs",
     "jobs_dedup",
-    "jobs_one_running_per_lane",
+    "jobs_one_running_per_key",
     "metadata",
     "onboardings",
     "onboardings_one_for_each_name",

@@ -9,10 +9,10 @@ from mercato.db.types import Instant, Serial
 jobs = Table(
     "jobs",
     metadata,
-    # The database numbers the jobs, so that the order in a lane rests on no process's clock.
+    # The database numbers the jobs, so that the order of a key rests on no process's clock.
     Column("id", Serial, primary_key=True),
     Column("kind", Text, nullable=False),
-    Column("lane", Text, nullable=False),
+    Column("ordering_key", Text, nullable=False),
     Column("group_key", Text, nullable=False),
     Column("dedup", Text),
     Column("payload", Text, nullable=False),
@@ -35,8 +35,12 @@ _running, _ready, _waiting = text("state = 'running'"), text("state = 'ready'"),
 _pending = text("dedup IS NOT NULL AND state <> 'dead'")
 _dead = text("state = 'dead'")
 
-jobs_one_running_per_lane = Index(
-    "uq_jobs_lane_running", jobs.c.lane, unique=True, sqlite_where=_running, postgresql_where=_running
+jobs_one_running_per_key = Index(
+    "uq_jobs_ordering_key_running",
+    jobs.c.ordering_key,
+    unique=True,
+    sqlite_where=_running,
+    postgresql_where=_running,
 )
 jobs_dedup = Index(
     "uq_jobs_dedup", jobs.c.kind, jobs.c.dedup, unique=True, sqlite_where=_pending, postgresql_where=_pending
@@ -45,12 +49,18 @@ Index(
     "ix_jobs_ready",
     jobs.c.kind,
     jobs.c.group_key,
-    jobs.c.lane,
+    jobs.c.ordering_key,
     jobs.c.id,
     sqlite_where=_ready,
     postgresql_where=_ready,
 )
 Index("ix_jobs_running", jobs.c.kind, jobs.c.group_key, sqlite_where=_running, postgresql_where=_running)
 Index("ix_jobs_waiting", jobs.c.run_at, sqlite_where=_waiting, postgresql_where=_waiting)
-Index("ix_jobs_waiting_lane", jobs.c.lane, jobs.c.id, sqlite_where=_waiting, postgresql_where=_waiting)
+Index(
+    "ix_jobs_waiting_ordering_key",
+    jobs.c.ordering_key,
+    jobs.c.id,
+    sqlite_where=_waiting,
+    postgresql_where=_waiting,
+)
 Index("ix_jobs_dead", jobs.c.run_at, sqlite_where=_dead, postgresql_where=_dead)

@@ -1,6 +1,6 @@
 """Deliveries, their attempts, and the endpoints that are in trouble."""
 
-from sqlalchemy import Column, Index, Integer, LargeBinary, Table, Text, text
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text, text
 
 from mercato.db.tables.base import metadata
 from mercato.db.types import Id, Instant
@@ -20,15 +20,20 @@ deliveries = Table(
     # The bytes that are signed and sent, the same at every attempt: compressed, about an order with that as their base.
     Column("body", LargeBinary, nullable=False),
     Column("traceparent", Text, nullable=False),
-    # The lane of its jobs is the endpoint, divided into these by what the event is about.
-    Column("sublane", Integer, nullable=False),
+    # The ordering key is the endpoint (partner and URL) and a partition, which follows from what the event is about.
+    Column("partition", Integer, nullable=False),
     Column("status", Text, nullable=False),
     Column("error", Text),
     Column("attempts", Integer, nullable=False),
-    # A redelivery starts a new round: the schedule begins anew, and the job of an earlier round does nothing.
+    # A redelivery starts a new round: the schedule begins anew, and an attempt of an earlier round counts no more.
     Column("round", Integer, nullable=False),
     Column("attempts_before_round", Integer, nullable=False),
     Column("next_attempt_at", Instant),
+    # While an attempt of ours is to come: when its job is due, by the database's clock, and the job's number.
+    Column("due_at", Instant),
+    Column("job_id", BigInteger),
+    # How often in a row a fault of ours kept the attempt from being made, or from being recorded.
+    Column("faults", Integer, nullable=False, server_default=text("0")),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
 )
@@ -39,6 +44,17 @@ Index(
     deliveries.c.surface,
     deliveries.c.store_id,
     deliveries.c.id,
+)
+_due = text("due_at IS NOT NULL")
+Index(
+    "ix_deliveries_due",
+    deliveries.c.partner_id,
+    deliveries.c.url,
+    deliveries.c.partition,
+    deliveries.c.due_at,
+    deliveries.c.job_id,
+    sqlite_where=_due,
+    postgresql_where=_due,
 )
 _of_order = text("order_id IS NOT NULL")
 Index(

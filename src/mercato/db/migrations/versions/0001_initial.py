@@ -106,16 +106,27 @@ def upgrade() -> None:
         sa.Column("url", sa.Text(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.Column("traceparent", sa.Text(), nullable=False),
-        sa.Column("sublane", sa.Integer(), nullable=False),
+        sa.Column("partition", sa.Integer(), nullable=False),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("attempts", sa.Integer(), nullable=False),
         sa.Column("round", sa.Integer(), nullable=False),
         sa.Column("attempts_before_round", sa.Integer(), nullable=False),
         sa.Column("next_attempt_at", sa.BigInteger(), nullable=True),
+        sa.Column("due_at", sa.BigInteger(), nullable=True),
+        sa.Column("job_id", sa.BigInteger(), nullable=True),
+        sa.Column("faults", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_deliveries")),
+    )
+    op.create_index(
+        "ix_deliveries_due",
+        "deliveries",
+        ["partner_id", "url", "partition", "due_at", "job_id"],
+        unique=False,
+        sqlite_where=sa.text("due_at IS NOT NULL"),
+        postgresql_where=sa.text("due_at IS NOT NULL"),
     )
     op.create_index(
         "ix_deliveries_not_delivered",
@@ -177,7 +188,7 @@ def upgrade() -> None:
         "jobs",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),
-        sa.Column("lane", sa.Text(), nullable=False),
+        sa.Column("ordering_key", sa.Text(), nullable=False),
         sa.Column("group_key", sa.Text(), nullable=False),
         sa.Column("dedup", sa.Text(), nullable=True),
         sa.Column("payload", sa.Text(), nullable=False),
@@ -204,7 +215,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_jobs_ready",
         "jobs",
-        ["kind", "group_key", "lane", "id"],
+        ["kind", "group_key", "ordering_key", "id"],
         unique=False,
         sqlite_where=sa.text("state = 'ready'"),
         postgresql_where=sa.text("state = 'ready'"),
@@ -226,9 +237,9 @@ def upgrade() -> None:
         postgresql_where=sa.text("state = 'waiting'"),
     )
     op.create_index(
-        "ix_jobs_waiting_lane",
+        "ix_jobs_waiting_ordering_key",
         "jobs",
-        ["lane", "id"],
+        ["ordering_key", "id"],
         unique=False,
         sqlite_where=sa.text("state = 'waiting'"),
         postgresql_where=sa.text("state = 'waiting'"),
@@ -242,9 +253,9 @@ def upgrade() -> None:
         postgresql_where=sa.text("dedup IS NOT NULL AND state <> 'dead'"),
     )
     op.create_index(
-        "uq_jobs_lane_running",
+        "uq_jobs_ordering_key_running",
         "jobs",
-        ["lane"],
+        ["ordering_key"],
         unique=True,
         sqlite_where=sa.text("state = 'running'"),
         postgresql_where=sa.text("state = 'running'"),

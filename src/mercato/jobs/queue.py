@@ -2,10 +2,10 @@
 
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
-from sqlalchemy import Executable, Integer, Text, bindparam, case, func, literal_column, select
+from sqlalchemy import Executable, Integer, Text, bindparam, case, delete, func, literal_column, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.clock import new_id, now
@@ -16,18 +16,25 @@ from mercato.db.tables import jobs, jobs_dedup
 from mercato.db.types import Instant
 
 TOPIC: Final = "jobs"
-"""What is said in the process after a commit that makes a job ready: the job's kind."""
+"""The signal in the process after a commit that makes a job ready: the job's kind."""
 
 CHANNEL: Final = "mercato_jobs"
 """What PostgreSQL notifies other processes on."""
 
 LATER: Final = timedelta(seconds=2)
-"""A job that is due no sooner is found by a worker's look, of which there is one every second: nobody is told of it.
+"""A job that is due no sooner is found by a worker's poll, once a second: nothing is signalled for it.
 
-On PostgreSQL a word costs more than it says: transactions that notify commit one after the other.
+On PostgreSQL a notification has a price: transactions that notify commit one after the other.
 """
 
 _MILLISECOND = timedelta(milliseconds=1)
+
+
+class Enqueued(NamedTuple):
+    """A job that was written, and when it is due by the database's clock."""
+
+    id: int
+    run_at: datetime
 
 
 async def enqueue(
@@ -36,20 +43,20 @@ async def enqueue(
     payload: msgspec.Struct,
     *,
     run_at: datetime | timedelta | None = None,
-    lane: str | None = None,
+    ordering_key: str | None = None,
     dedup: str | None = None,
     group: str | None = None,
-) -> int | None:
-    """Write a job down in the caller's transaction; return its number.
+) -> Enqueued | None:
+    """Write a job in the caller's transaction.
 
-    `run_at` is an instant, or a time from now by the database's clock; None is at once. Of one `lane` one job
-    runs at a time, in the order of enqueueing; None is a lane of its own. A lane is one kind's and one
+    `run_at` is an instant, or a time from now by the database's clock; None is at once. Of one `ordering_key` one job
+    runs at a time, in the order of enqueueing; None is a key of its own. A key is one kind's and one
     group's: two that share one exclude each other, but keep no order. While an unfinished job of the kind has
     the same `dedup`, nothing is written and None returned. `group` is what the kind's `per_group` counts by.
     """
     row = {
         "kind": kind,
-        "lane": lane or new_id().hex,
+        "ordering_key": ordering_key or new_id().hex,
         "group_key": group or "",
         "dedup": dedup,
         "payload": msgspec.json.encode(payload).decode(),
@@ -58,10 +65,17 @@ async def enqueue(
     }
     is_later = _is_later(run_at)
     statement = _QUIET_INSERT if is_later and tx.dialect == "postgresql" else _INSERT[tx.dialect]
-    number: int | None = (await tx.execute(statement, row)).scalar()
-    if number is not None and not is_later:
+    written = (await tx.execute(statement, row)).first()
+    if written is None:
+        return None
+    if not is_later:
         tx.after_commit(partial(tx.database.signals.say, TOPIC, kind))
-    return number
+    return Enqueued(written.id, written.run_at)
+
+
+async def delete_waiting(tx: Write, kind: str, dedup: str) -> None:
+    """Delete a job that is no longer needed, if it still waits for its time; one that runs finds out itself."""
+    tx.defer(_DELETE_WAITING, {"its_kind": kind, "its_dedup": dedup})
 
 
 def _is_later(run_at: datetime | timedelta | None) -> bool:
@@ -76,7 +90,7 @@ def _insert(dialect: Any) -> Any:
         dialect.insert(jobs)
         .values(
             kind=bindparam("kind", type_=Text),
-            lane=bindparam("lane", type_=Text),
+            ordering_key=bindparam("ordering_key", type_=Text),
             group_key=bindparam("group_key", type_=Text),
             dedup=bindparam("dedup", type_=Text),
             payload=bindparam("payload", type_=Text),
@@ -88,19 +102,28 @@ def _insert(dialect: Any) -> Any:
             index_elements=list(jobs_dedup.columns),
             index_where=jobs_dedup.dialect_options[dialect.dialect.name]["where"],
         )
-        .returning(jobs.c.id, jobs.c.kind)
+        .returning(jobs.c.id, jobs.c.run_at, jobs.c.kind)
     )
 
 
 def _insert_and_notify() -> Executable:
-    """The row and the word to other processes in one round trip: neither is there before the commit."""
+    """The row and the notification of other processes in one round trip: neither is there before the commit."""
     added = _insert(postgresql).cte("added")
-    return select(added.c.id, func.pg_notify(CHANNEL, added.c.kind))
+    return select(added.c.id, added.c.run_at, func.pg_notify(CHANNEL, added.c.kind))
 
 
 _INSERT: Final[dict[str, Executable]] = {
     "sqlite": prepared(_insert(sqlite)),
     "postgresql": prepared(_insert_and_notify()),
 }
-
 _QUIET_INSERT: Final[Executable] = prepared(_insert(postgresql))
+
+_DELETE_WAITING: Final = prepared(
+    delete(jobs).where(
+        jobs.c.kind == bindparam("its_kind"),
+        jobs.c.dedup == bindparam("its_dedup"),
+        # In the words of the index that finds it.
+        text("dedup IS NOT NULL AND state <> 'dead'"),
+        jobs.c.state == literal_column("'waiting'"),
+    )
+)

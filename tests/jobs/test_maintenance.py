@@ -5,14 +5,15 @@ from sqlalchemy import text
 from tests.jobs.support import Log, handler, job_of, put, rows, states, take, working
 
 from mercato.db.engine import Database
-from mercato.jobs import Gauge, list_dead, list_gauges, queries, revive
-from mercato.jobs.upkeep import prune
+from mercato.jobs import Gauge, list_dead, list_gauges, revive
+from mercato.jobs.maintenance import prune
+from mercato.jobs.settle import settle_dead
 
 
 async def kill(db: Database, count: int = 1) -> None:
     for one in (await take(db))[:count]:
         async with db.write() as tx:
-            await queries.settle_dead(tx, job_of(one), "no hope")
+            await settle_dead(tx, job_of(one), "no hope")
 
 
 async def test_gauges_count_every_kind_by_state(db: Database) -> None:
@@ -31,21 +32,21 @@ async def test_gauges_count_every_kind_by_state(db: Database) -> None:
 
 async def test_the_dead_are_listed_newest_first_with_their_reasons(db: Database) -> None:
     for one in "ab":
-        await put(db, one, lane="l")
+        await put(db, one, ordering_key="l")
         await kill(db)
     async with db.read() as tx:
         newest, oldest = await list_dead(tx)
         assert len(await list_dead(tx, limit=1)) == 1
     assert (newest.payload, oldest.payload) == ('{"text":"b"}', '{"text":"a"}')
-    assert (newest.reason, newest.kind, newest.lane, newest.attempt) == ("no hope", "note", "l", 1)
+    assert (newest.reason, newest.kind, newest.ordering_key, newest.attempt) == ("no hope", "note", "l", 1)
     assert newest.died_at >= oldest.died_at >= oldest.enqueued_at
 
 
 async def test_a_dead_job_blocks_neither_its_lane_nor_its_key(db: Database) -> None:
-    await put(db, "a", lane="l", dedup="d")
+    await put(db, "a", ordering_key="l", dedup="d")
     await kill(db)
-    assert await put(db, "b", lane="l", dedup="d") != [None]
-    assert len(await take(db, handler(Log(), blocks_lane_while_waiting=True))) == 1
+    assert await put(db, "b", ordering_key="l", dedup="d") != [None]
+    assert len(await take(db, handler(Log(), blocks_key_while_waiting=True))) == 1
 
 
 async def test_a_dead_job_may_be_revived_once(db: Database) -> None:

@@ -1,4 +1,4 @@
-"""Deliveries of one lane that are claimed at once: in order, each written down, and none sent to who has said no."""
+"""Deliveries of one ordering key that one run sends: in order, each recorded, and none sent to who has said no."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,18 +9,21 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from sqlalchemy import BigInteger, select, type_coerce, update
 from tests.webhooks.house import House
-from tests.webhooks.receiver import receiving, reply
+from tests.webhooks.receiver import hang, receiving, reply
 
 from mercato.clock import new_id
 from mercato.db.engine import Write
+from mercato.db.tables import deliveries as delivery_rows
+from mercato.db.tables import delivery_attempts, jobs
 from mercato.jobs import Worker
-from mercato.jobs.moves import move_orphans
+from mercato.jobs.maintenance import move_orphans, move_stranded
+from mercato.jobs.run import MAX_LOSSES
 from mercato.outbound.signing import target
-from mercato.webhooks import deliveries, queries, sending
-from mercato.webhooks.deliveries import KIND
-from mercato.webhooks.model import SUBLANES, DeliveryStatus, sublane_of
-from mercato.webhooks.sending import LARGE
+from mercato.webhooks import attempts, deliveries, health, sender
+from mercato.webhooks.attempts import LARGE
+from mercato.webhooks.model import KIND, PARTITIONS, DeliveryStatus, partition_of
 
 
 @asynccontextmanager
@@ -35,7 +38,7 @@ async def working(house: House) -> AsyncIterator[None]:
 
 
 async def pushed(house: House, base: str, count: int) -> list[UUID]:
-    """Push events of one subject, and so of one lane."""
+    """Push events of one subject, and so of one ordering key."""
     subject = new_id()
     return [await house.push(base, subject=subject, data={"number": number}) for number in range(count)]
 
@@ -44,9 +47,9 @@ async def fails(house: House, base: str, *, since: timedelta, disabled: bool = F
     """Note that the endpoint has failed for so long."""
     url = target(base, deliveries.CATALOG_SYNC)
     async with house.db.write() as tx:
-        await queries.insert_failing(tx, house.partner.id, url, since=house.now - since)
+        await health.insert_failing(tx, house.partner.id, url, since=house.now - since)
         if disabled:
-            await queries.disable(tx, house.partner.id, url, reason="gone", now=house.now)
+            await health.disable(tx, house.partner.id, url, reason="gone", now=house.now)
 
 
 async def ended(house: House, made: list[UUID]) -> list[DeliveryStatus]:
@@ -80,6 +83,99 @@ async def test_one_that_fails_waits_and_holds_up_none_of_those_behind_it(house: 
     assert [job.state for job in await house.jobs()] == ["waiting"]
 
 
+async def test_those_before_a_call_that_hangs_are_recorded_meanwhile(house: House) -> None:
+    async with receiving(reply(204), reply(204), hang) as receiver:
+        made = await pushed(house, receiver.base, 3)
+        async with working(house), asyncio.timeout(4):
+            while [(await house.get(one)).status for one in made[:2]] != [DeliveryStatus.SUCCEEDED] * 2:
+                await asyncio.sleep(0.01)
+            assert (await house.get(made[2])).status is DeliveryStatus.PENDING
+            assert [job.state for job in await house.jobs()] == ["running"]
+
+
+async def test_of_a_batch_one_that_was_sent_again_meanwhile_counts_as_that_and_the_others_as_sent(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # All are one run's, and are recorded together, however slow the machine is.
+    monkeypatch.setattr(sender, "_BATCH_SECONDS", 60.0)
+    monkeypatch.setattr(sender, "_PROMPT_SECONDS", 60.0)
+    made: list[UUID] = []
+
+    async def redelivered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with house.db.write() as tx:
+            await tx.execute(update(delivery_rows).where(delivery_rows.c.id == made[1]).values(round=1))
+        await reply(204)(reader, writer)
+
+    async with receiving(reply(204), reply(204), redelivered, reply(204)) as receiver:
+        made += await pushed(house, receiver.base, 4)
+        await house.attempt()
+    shown = [await house.get(one) for one in made]
+    assert [(one.status, len(one.attempt_log)) for one in shown] == [
+        (DeliveryStatus.SUCCEEDED, 1),
+        (DeliveryStatus.PENDING, 0),
+        (DeliveryStatus.SUCCEEDED, 1),
+        (DeliveryStatus.SUCCEEDED, 1),
+    ]
+
+
+async def test_a_batch_is_recorded_as_each_by_itself_would_be(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "_BATCH_SECONDS", 60.0)
+    async with receiving() as receiver:
+        await pushed(house, receiver.base, 3)
+        await house.attempt()
+        await pushed(house, receiver.base + "/other", 1)
+        await house.attempt()
+    async with house.db.read() as tx:
+        names = {"status", "error", "attempts", "next_attempt_at", "due_at", "faults", "updated_at"}
+        found = await tx.all(select(*(column for column in delivery_rows.c if column.name in names)))
+        logged = await tx.all(
+            select(*(column for column in delivery_attempts.c if column.name not in {"delivery_id", "ms"}))
+        )
+    assert (len(found), len({tuple(row) for row in found})) == (4, 1)
+    assert (len(logged), len({tuple(row) for row in logged})) == (4, 1)
+
+
+async def test_a_delivery_that_ends_its_workers_is_given_up_alone(house: House) -> None:
+    async with receiving() as receiver:
+        made = await pushed(house, receiver.base, 3)
+        async with house.db.write() as tx:
+            await tx.execute(update(jobs).values(losses=MAX_LOSSES + 1))
+        async with working(house):
+            states = await ended(house, made)
+    assert states == [DeliveryStatus.FAILED, DeliveryStatus.SUCCEEDED, DeliveryStatus.SUCCEEDED]
+
+
+async def test_events_that_many_push_while_runs_begin_and_end_all_arrive(house: House) -> None:
+    subject = new_id()
+
+    async def push(writer: int) -> list[UUID]:
+        return [
+            await house.push(receiver.base, subject=subject, data={"number": f"{writer}:{number}"})
+            for number in range(25)
+        ]
+
+    async with receiving() as receiver, working(house):
+        made = [one for some in await asyncio.gather(*(push(writer) for writer in range(4))) for one in some]
+        assert await ended(house, made) == [DeliveryStatus.SUCCEEDED] * 100
+
+
+async def test_a_clock_that_is_set_back_holds_no_delivery(house: House) -> None:
+    async with receiving(reply(503), reply(503), reply(204)) as receiver:
+        made = await pushed(house, receiver.base, 2)
+        for _ in made:
+            await house.attempt()
+        async with house.db.write() as tx:
+            # As if the clock had been an hour ahead until now.
+            for column in (jobs.c.run_at, jobs.c.enqueued_at, delivery_rows.c.due_at):
+                later = {column.name: type_coerce(column + 3_600_000, BigInteger)}
+                await tx.execute(update(column.table).values(later))
+            assert await move_stranded(tx) == 2
+        async with working(house):
+            assert await ended(house, made) == [DeliveryStatus.SUCCEEDED] * 2
+
+
 async def test_who_answers_410_gets_nothing_of_what_was_claimed_with_it(house: House) -> None:
     async with receiving(reply(204), reply(410)) as receiver:
         made = await pushed(house, receiver.base, 6)
@@ -104,8 +200,8 @@ async def test_who_answers_410_in_one_lane_gets_at_most_what_is_on_its_way_in_th
             await reply(410)(reader, writer)
 
     async with receiving(answer) as receiver:
-        subjects = {sublane_of(one): one for one in (UUID(int=number) for number in range(64))}
-        assert len(subjects) == SUBLANES
+        subjects = {partition_of(one): one for one in (UUID(int=number) for number in range(64))}
+        assert len(subjects) == PARTITIONS
         async with house.db.write() as tx:
             made = [
                 await house.push_in(tx, receiver.base, subject=subject)
@@ -118,8 +214,8 @@ async def test_who_answers_410_in_one_lane_gets_at_most_what_is_on_its_way_in_th
             disabled.set()
             states = await ended(house, made)
         # One of each lane is sent, and perhaps a second one in the moment between.
-        assert len(receiver.requests) <= 2 * SUBLANES
-    assert states.count(DeliveryStatus.FAILED) >= len(made) - 2 * SUBLANES
+        assert len(receiver.requests) <= 2 * PARTITIONS
+    assert states.count(DeliveryStatus.FAILED) >= len(made) - 2 * PARTITIONS
 
 
 async def test_an_endpoint_that_took_one_of_a_line_is_not_disabled_for_the_days_before_it(
@@ -164,7 +260,7 @@ async def test_a_large_one_in_line_is_sent_in_its_turn(house: House) -> None:
 async def test_one_in_line_whose_success_cannot_be_written_down_is_not_sent_more_often_than_is_counted(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    insert, insert_many = sending.insert_attempt, sending.insert_attempts
+    insert, insert_many = attempts.insert_attempt, attempts.insert_attempts
     bad: list[UUID] = []
 
     async def refuse(tx: Write, delivery_id: UUID, *rest: Any, **named: Any) -> None:
@@ -177,8 +273,8 @@ async def test_one_in_line_whose_success_cannot_be_written_down_is_not_sent_more
             raise ValueError("it cannot be written down")
         await insert_many(tx, made)
 
-    monkeypatch.setattr(sending, "insert_attempt", refuse)
-    monkeypatch.setattr(sending, "insert_attempts", refuse_many)
+    monkeypatch.setattr(attempts, "insert_attempt", refuse)
+    monkeypatch.setattr(attempts, "insert_attempts", refuse_many)
     async with receiving() as receiver:
         made = await pushed(house, receiver.base, 6)
         bad.append(made[1])
@@ -188,7 +284,9 @@ async def test_one_in_line_whose_success_cannot_be_written_down_is_not_sent_more
         sent = sum(request.headers["webhook-id"] == its for request in receiver.requests)
     (left,) = await house.jobs()
     assert states == [DeliveryStatus.SUCCEEDED, DeliveryStatus.PENDING, *[DeliveryStatus.SUCCEEDED] * 4]
-    assert (left.state, left.failures) == ("waiting", sent)
+    async with house.db.read() as tx:
+        faults = await tx.scalar(select(delivery_rows.c.faults).where(delivery_rows.c.id == bad[0]))
+    assert (left.state, faults) == ("waiting", sent)
 
 
 # Played within one process; real ones are in `tests/jobs/test_chaos.py` and `make prove`.
@@ -210,8 +308,7 @@ async def test_what_a_crash_left_of_a_line_is_sent_again_and_nothing_is_lost(hou
 
     async with receiving() as receiver:
         made = await pushed(house, receiver.base, 5)
-        sender = house.sender(chance=chance)
-        worker = Worker(house.db, {KIND: sender.handler(concurrency=8)})
+        worker = Worker(house.db, {KIND: house.sender(chance=chance).handler(concurrency=8)})
         running = asyncio.create_task(worker.run())
         async with asyncio.timeout(10):
             await killed.wait()
