@@ -11,9 +11,9 @@ from mercato.client.clients import Surfaces
 from mercato.client.operation import Each, Flow, Operation
 
 INTRO: Final = (
-    "`Client` and `AsyncClient` have the same methods; of the latter they are awaited, and `each_…` is read with "
-    "`async for`. Types are in `mercato.client.types`, and described in [operations](operations.md#types). "
-    "[Use the Python client](../how-to/use-the-python-client.md) shows how they go together."
+    "`Client` and `AsyncClient` have the same methods. Those of `AsyncClient` are awaited, and `each_…` is read with "
+    "`async for`. Types are in `mercato.client.types`; [operations](operations.md#types) describes them. "
+    "[Use the Python client](../how-to/use-the-python-client.md) shows how to use them together."
 )
 TITLES: Final[Mapping[str, str]] = {
     "Commerce": "Commerce, with a merchant's key",

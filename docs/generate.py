@@ -1,4 +1,4 @@
-"""Writes docs/reference from the code: `python docs/generate.py`. A test holds the pages against it."""
+"""Write docs/reference from the code: `python docs/generate.py`. A test compares the pages with it."""
 # ruff: noqa: INP001, T201  # a script, not a package: it prints
 
 import json
@@ -39,7 +39,7 @@ Json = Mapping[str, Any]
 
 
 def pages() -> dict[str, str]:
-    """Return the text of everything that is made from the code, by its path."""
+    """Return the text of every generated file by its path."""
     api = json.loads(document())
     return {
         "reference/operations.md": _operations_page(api),
@@ -54,7 +54,7 @@ def pages() -> dict[str, str]:
 
 
 def main() -> int:
-    """Write the pages; with `--check` only name those that are not what the code says, and return 1 then."""
+    """Write the pages. With `--check` only name those that differ from the code, and return 1 if there are any."""
     if sys.argv[1:] != ["--check"]:
         for name, text in pages().items():
             (HERE / name).write_text(text)
@@ -65,7 +65,7 @@ def main() -> int:
     there |= {name: text for name, text in texts.items() if NOTICE in text}
     stale = [name for name in made.keys() | there.keys() if made.get(name) != there.get(name)]
     for name in sorted(stale):
-        print(f"docs/{name} is not what the code says. Run: .venv/bin/python docs/generate.py")
+        print(f"docs/{name} differs from the code. Run: .venv/bin/python docs/generate.py")
     return 1 if stale else 0
 
 
@@ -80,22 +80,23 @@ def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 _TRANSPORT: Final = """
-Any operation answers 400 `INVALID_REQUEST` when HTTP/1.1 comes without a `Host`, with an empty one or with two; and if
-the query holds one of `[ ] \\ ^ { | }`, a backtick, or a character beyond ASCII as it is: RFC 3986 allows them escaped
-alone. A `Content-Length` over an operation's limit is 413 before the body is read, with `Expect: 100-continue` too.
+Any operation answers 400 `INVALID_REQUEST` if an HTTP/1.1 request has no `Host`, an empty one or two, or if the query
+contains an unescaped `[ ] \\ ^ { | }`, backtick, or character beyond ASCII: RFC 3986 allows them only escaped. A
+`Content-Length` over an operation's limit is 413 before the body is read, with `Expect: 100-continue` too.
 
-Some requests the HTTP server refuses before the service sees them. It answers with a status, an empty body and
+The HTTP server refuses some requests before the service sees them. It answers with a status, an empty body and
 `Connection: close`, so there is no problem and no `X-Request-Id`:
 
 | Answer | To |
 | --- | --- |
-| 400 | a target with `"`, `<`, `>`, a space, a control character, or bytes that are not UTF-8 |
+| 400 | a target with `"`, `<`, `>`, a space, a control character, or bytes that aren't UTF-8 |
 | 400 | a line, a header's name or a header's value that is malformed |
-| 400 | a `Content-Length` that is no number, or two that differ; a `Transfer-Encoding` that does not end in `chunked` |
+| 400 | a `Content-Length` that isn't a number, or two that differ |
+| 400 | a `Transfer-Encoding` that doesn't end in `chunked` |
 | 414, 431 | a target, or a head, of more than 64 KiB; more than 100 headers |
 | none | a head that does not arrive within 10 s: the connection closes |
 
-A fragment (`#…`) is cut off unseen. A target in absolute form (`GET http://host/path`) stands for a missing `Host`.
+A fragment (`#…`) is ignored. A target in absolute form (`GET http://host/path`) replaces a missing `Host`.
 """.strip()
 
 
@@ -110,13 +111,14 @@ def _operations_page(api: Json) -> str:
             tagged[operation["tags"][0]].append(_operation(method.upper(), path, operation))
     shared = [(kind, *_shared(kind)) for kind in errors.all_problems()]
     everywhere = [(f"{kind.status} {_error_link(kind)}", told) for kind, told, those in shared if those]
-    refusals = "Refusals that many operations share, and that are not repeated below:\n\n" + _table(
+    refusals = "Refusals that many operations share, and that aren't repeated below:\n\n" + _table(
         ["Refusal", "Answered by"], everywhere
     )
     intro = (
-        "Every operation and every type on the wire. The service itself answers the same as OpenAPI 3.1 at "
-        "`/openapi.json`, and to be read and tried at `/docs`. Members and parameters that are not said to "
-        "be required are optional. Every GET answers HEAD too, and every response carries `X-Request-Id`."
+        "Every operation and every type on the wire. The service has the same as OpenAPI 3.1 at "
+        "`/openapi.json`, and as a page with requests to try at `/docs`. Members and parameters are optional "
+        "unless they are marked as required. Every GET answers HEAD too, and every response carries "
+        "`X-Request-Id`."
     )
     transport = f"## Requests that are not HTTP or not URIs\n\n{_TRANSPORT}"
     sections = [f"## {tag}\n\n" + "\n\n".join(blocks) for tag, blocks in tagged.items()]
@@ -149,7 +151,7 @@ def _operation(method: str, path: str, operation: Json) -> str:
 
 
 def _event(event: Json) -> str:
-    """Return what is said of a webhook that partners receive."""
+    """Return the section of a webhook that partners receive."""
     facts = [f"- Body: {_content(event['requestBody'])}"]
     for status, answer in event["responses"].items():
         what = f"{_content(answer)}. " if "content" in answer else ""
@@ -236,12 +238,12 @@ def _error_link(kind: type[Problem]) -> str:
 
 def _errors_page() -> str:
     intro = (
-        "Every refusal is `application/problem+json` (RFC 9457), or Markdown for who prefers "
-        "`text/markdown`; Get Access Token answers the same members as `application/json`, with `error` and "
-        "`error_description` of RFC 6749. `errorCode` is what a program goes by, `detail` says what "
-        "happened in this case and what to do, `errors` points (RFC 6901) to each fault in the request, and "
-        "`type` leads to the code's page on the service. Where `retryable` is true the same request can "
-        "succeed later, after `retryAfter` seconds if that is given."
+        "Every refusal is `application/problem+json` (RFC 9457), or Markdown if the client prefers "
+        "`text/markdown`. Get Access Token returns the same members as `application/json`, with `error` and "
+        "`error_description` of RFC 6749. Programs decide by `errorCode`. `detail` says what happened in this "
+        "case and what to do. `errors` points (RFC 6901) to each fault in the request. `type` is the URL of "
+        "the code's page on the service. If `retryable` is true, the same request can succeed later, after "
+        "`retryAfter` seconds if that is given."
     )
     answered = {kind for operation in operations() for kind in problems_of(operation)}
     common = [kind for kind in errors.all_problems() if kind in answered]
@@ -261,14 +263,14 @@ def _errors_page() -> str:
 
 
 EXAMPLES: Final = (
-    "Each code has an example that provokes it, to be pasted into bash against a service of your own; the "
-    "tests run every one of them. [Start here](../start-here.md) ends with such a service, and with a "
-    "file `env.sh` that sets the first three of the names that the examples use:"
+    "Each code has an example that produces it. Paste it into bash, with a service of your own; the tests "
+    "run every example. At the end of [Start here](../start-here.md) you have such a service, and a file "
+    "`env.sh` that sets the first three of the names that the examples use:"
 )
 
 
 EVERYWHERE: Final = (errors.NotFound, errors.MethodNotAllowed)
-"""What a path answers before there is an operation."""
+"""The refusals of a path that leads to no operation."""
 
 
 def _error(kind: type[Problem]) -> str:
@@ -277,7 +279,7 @@ def _error(kind: type[Problem]) -> str:
         phrase = "any path"
     others = [one for one in operations() if kind in problems_of(one) and one not in those]
     where = [text for text in (phrase, _summaries(others)) if text]
-    again = "A retry can succeed." if kind.retryable else "A retry alone does not help."
+    again = "A retry can succeed." if kind.retryable else "A retry alone doesn't help."
     said = error_page(kind.code)
     return (
         f"## {kind.code}\n\n{kind.status}, category `{kind.category}`. {kind.title}. {again}\n\n"
@@ -296,7 +298,7 @@ GROUPS: Final[tuple[tuple[str, Callable[[Operation], bool]], ...]] = (
 
 
 def _shared(kind: type[Problem]) -> tuple[str, list[Operation]]:
-    """Return the largest group of operations of which every one can answer so, in words and itself."""
+    """Return the largest group whose operations can all refuse so: its phrase and the operations."""
     for phrase, belongs in GROUPS:
         those = [one for one in operations() if belongs(one)]
         if all(kind in problems_of(one) for one in those):
@@ -351,22 +353,21 @@ def _cli_page() -> str:
     _, listed, rest = command.generate_docs(usage_name="mercato").partition("**Commands**:")
     assert listed, "the help has another form than before"
     intro = (
-        "What `mercato --help` and each command's `--help` say. Exit codes: 0 done, 1 failed, 2 wrongly "
-        "asked for, 130 interrupted. Whatever is not given as an option comes from the "
-        "[settings](settings.md)."
+        "The output of `mercato --help` and of each command's `--help`. Exit codes: 0 done, 1 failed, 2 wrong "
+        "usage, 130 interrupted. Values that aren't given as options come from the [settings](settings.md)."
     )
     return _page("Commands", intro, (listed + rest).strip())
 
 
-# --- figures --------------------------------------------------------------------------------------
+# --- metrics --------------------------------------------------------------------------------------
 
 
 def _metrics_page() -> str:
     intro = (
-        "What `/metrics` answers, in the text format of Prometheus. No label tells whose it is: partners, "
-        "stores and orders are in the logs and in `mercato audit`. A histogram is read as `…_bucket`, "
-        "`…_sum` and `…_count`, in seconds. Besides these there are the `process_…` figures of every "
-        "Prometheus client: memory, CPU, open files."
+        "The metrics that `/metrics` returns, in the text format of Prometheus. No label names a partner, a "
+        "store or an order: those are in the logs and in `mercato audit`. A histogram has `…_bucket`, "
+        "`…_sum` and `…_count`, in seconds. There are also the `process_…` metrics of every Prometheus "
+        "client: memory, CPU, open files."
     )
     rows = [
         (f"`{one.name}`", one.kind, ", ".join(f"`{label}`" for label in one.labels), one.help)

@@ -1,4 +1,4 @@
-"""llms.txt (llmstxt.org): what there is, for who reads with a model and would rather not guess."""
+"""llms.txt (llmstxt.org): the documents and operations, for readers that are language models."""
 # ruff: noqa: INP001  # part of a script
 
 import re
@@ -13,7 +13,7 @@ HERE: Final = Path(__file__).parent
 
 MORE: Final = (
     "- It is open source, for Python 3.11 or newer, with SQLite or PostgreSQL.\n"
-    "- A running service tells of itself at `/llms.txt`, `/openapi.json`, `/docs` and `/errors/{errorCode}`."
+    "- A running service describes itself at `/llms.txt`, `/openapi.json`, `/docs` and `/errors/{errorCode}`."
 )
 
 ENOUGH: Final = 60
@@ -28,7 +28,7 @@ PARTS: Final = (
         ("choices.md", "security.md", "reliability.md", "performance.md", "scaling.md", "adr/[0-9]*.md"),
     ),
 )
-"""Sections and their files. What is optional may be left out where there is little room, says llmstxt.org."""
+"""Sections and their files. llmstxt.org says that a reader with little room may skip "Optional"."""
 
 
 def llms(api: Mapping[str, Any]) -> str:
@@ -47,7 +47,7 @@ def _links(patterns: tuple[str, ...]) -> Iterator[str]:
                 said = _beginning(text)
                 yield f"- [{_title(text)}]({name})" + (f": {said}" if said else "")
             else:
-                yield f"- [Collection]({name}): Every operation with an example, for Postman, Bruno and the like."
+                yield f"- [Collection]({name}): Every operation with an example, for Postman, Bruno and similar tools."
 
 
 def _title(text: str) -> str:
