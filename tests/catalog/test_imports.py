@@ -13,12 +13,12 @@ from msgspec import inspect as info
 from mercato.catalog.imports.convert import FORMATS, Imported, UnknownCurrencyError, convert
 from mercato.catalog.imports.hours import windows
 from mercato.catalog.imports.losses import Losses
-from mercato.catalog.imports.source import Asked
+from mercato.catalog.imports.source import ImportOptions
 from mercato.catalog.lint import lint
 from mercato.errors import Problem
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-ASKED = Asked(default_currency="USD", now=NOW)
+ASKED = ImportOptions(default_currency="USD", now=NOW)
 
 Menu = dict[str, Any]
 
@@ -57,9 +57,9 @@ def imported(name: str, document: Any, **asked: Any) -> Result:
     return Result(made)
 
 
-def msgspec_replace(asked: Asked, **changes: Any) -> Asked:
+def msgspec_replace(asked: ImportOptions, **changes: Any) -> ImportOptions:
     given = {name: getattr(asked, name) for name in ("default_currency", "now", "currency", "language")}
-    return Asked(**given | changes)
+    return ImportOptions(**given | changes)
 
 
 def text(**languages: str) -> Menu:

@@ -7,22 +7,26 @@ from uuid import UUID
 
 import aiohttp
 import psutil
+import pytest
 from tests.processes.test_serve import partner, serving, until_status
 from tests.service import Client, merchant
 
-from mercato.catalog.building.builder import SMALL, Builder
-from mercato.catalog.building.model import BuildFailed, BuildRequest
+from mercato.catalog.building.builder import LARGE as OWN_PROCESS
+from mercato.catalog.building.builder import SMALL, Builder, BuildOverrunError
+from mercato.catalog.building.compress import decompress
+from mercato.catalog.building.model import BuildFailed, BuildRequest, Built
 from mercato.outbound.document import Document
 
 LARGE = json.dumps(
     {"items": {str(UUID(int=n)): {"name": "x" * 100, "basePrice": "1.00"} for n in range(2500)}}
 ).encode()
 ONE = UUID(int=1)
+REQUEST = BuildRequest(ONE, ONE, ONE, "USD")
 WORKER = "mercato.catalog.building.worker"
 
 
 async def build(builder: Builder) -> object:
-    return await builder.build(Document.of(LARGE), BuildRequest(ONE, ONE, ONE, "USD"))
+    return await builder.build(Document.of(LARGE), REQUEST)
 
 
 def worker() -> psutil.Process:
@@ -54,6 +58,41 @@ async def test_a_document_does_not_wait_for_one_that_nobody_waits_for_any_more()
         async with asyncio.timeout(30):
             assert not isinstance(await build(builder), BuildFailed)
         assert not first.is_running()
+    finally:
+        await builder.close()
+
+
+async def test_a_document_beyond_8_mib_has_a_process_to_itself_and_is_compressed_there():
+    builder = Builder()
+    try:
+        await build(builder)
+        first = worker()
+        with Document.of(LARGE + b" " * OWN_PROCESS) as document:
+            built = await builder.build(document, REQUEST)
+        assert isinstance(built, Built)
+        assert not first.is_running()
+        assert built.body == b""
+        assert built.bodies is not None
+        assert decompress(built.bodies["zstd"], "zstd").endswith(b"}")
+        # What a dry run shows needs no compression.
+        with Document.of(LARGE) as document:
+            shown = await builder.build(document, REQUEST, serves=False)
+        assert isinstance(shown, Built)
+        assert shown.bodies == {}
+    finally:
+        await builder.close()
+    assert not any(WORKER in " ".join(one.cmdline()) for one in psutil.Process().children())
+
+
+async def test_a_document_that_needs_more_memory_than_there_is_says_so():
+    builder = Builder(memory=40 << 20)
+    try:
+        with (
+            Document.of(LARGE.replace(b"xx", b"x" * 60)) as document,
+            pytest.raises(BuildOverrunError) as refused,
+        ):
+            await builder.build(document, REQUEST)
+        assert "40 MiB of memory" in refused.value.message
     finally:
         await builder.close()
 

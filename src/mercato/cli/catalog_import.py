@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from mercato import clock
 from mercato.catalog.imports.convert import Imported, UnknownCurrencyError, convert
 from mercato.catalog.imports.losses import Loss
-from mercato.catalog.imports.source import Asked
+from mercato.catalog.imports.source import ImportOptions
 from mercato.catalog.lint import lint
 from mercato.cli import FAILED
 from mercato.cli.console import note
@@ -80,7 +80,7 @@ def import_(
 
 
 def _made(file: str, form: Format, bounds: Settings, currency: str | None, language: str | None) -> Imported:
-    asked = Asked(
+    asked = ImportOptions(
         currency=None if currency is None else currency.upper(),
         default_currency=bounds.default_currency,
         language=language,

@@ -89,11 +89,11 @@ class Builder:
         return await asyncio.to_thread(compress, built.body)
 
     async def close(self) -> None:
-        """Stop the process."""
+        """End the process, whatever it does."""
         worker = self._worker
         self._stop()
         if worker is not None:
-            await worker.wait()
+            await _end(worker)
 
     async def _build_apart(self, document: Document, task: Task) -> Result:
         if document.size > LARGE or self._documents >= DOCUMENTS:
@@ -132,14 +132,12 @@ class Builder:
         try:
             output = await _exchange(worker, document, task)
         except (asyncio.IncompleteReadError, ConnectionError):
-            self._worker = None
-            raise _WorkerEndedError(await worker.wait()) from None
+            closed, self._worker = self._worker is not worker, None
+            raise _WorkerEndedError(0 if closed else await worker.wait()) from None
         except BaseException:
             # Nobody waits for the document any more: the next one must not wait for it either.
             self._worker = None
-            if worker.returncode is None:
-                worker.kill()
-            await worker.wait()
+            await _end(worker)
             raise
         result: Result = msgspec.msgpack.decode(output, type=Result)
         return result
@@ -169,6 +167,12 @@ class Builder:
         if worker is not None:
             assert worker.stdin is not None
             worker.stdin.close()
+
+
+async def _end(worker: Process) -> None:
+    if worker.returncode is None:
+        worker.kill()
+    await worker.wait()
 
 
 async def _exchange(worker: Process, document: Document, task: Task) -> bytes:

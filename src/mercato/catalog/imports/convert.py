@@ -7,7 +7,7 @@ import msgspec
 from mercato.catalog.imports import deliverect, hubrise, square, uber
 from mercato.catalog.imports.draft import Draft
 from mercato.catalog.imports.losses import Loss, Losses
-from mercato.catalog.imports.source import Asked, Format
+from mercato.catalog.imports.source import Format, ImportOptions
 from mercato.catalog.imports.unread import report_unread
 from mercato.catalog.money import find_scale
 from mercato.catalog.validation.scan import BOM
@@ -31,7 +31,7 @@ class UnknownCurrencyError(ValueError):
     """There is no such currency."""
 
 
-def convert(name: str, document: bytes, asked: Asked) -> Imported:
+def convert(name: str, document: bytes, options: ImportOptions) -> Imported:
     """Return what becomes of the document. Raises a Problem that lists by pointer what is wrong with it."""
     form, losses = FORMATS[name], Losses()
     text = document.removeprefix(BOM)
@@ -42,26 +42,26 @@ def convert(name: str, document: bytes, asked: Asked) -> Imported:
     kind = form.shape_of(untyped)
     menu = Decoder(kind, bounds=FILE)(text)
     report_unread(untyped, kind, losses, idle=form.idle)
-    currency = _currency(form.currency_of(menu), asked, losses)
+    currency = _currency(form.currency_of(menu), options, losses)
     scale = find_scale(currency)
     if scale is None:
         raise UnknownCurrencyError(currency)
     draft = Draft(source=name, currency=currency, scale=scale, losses=losses)
-    form.fill(menu, draft, asked)
+    form.fill(menu, draft, options)
     made = draft.finish()
     return Imported(document=made, losses=losses.listed(), count=losses.count)
 
 
-def _currency(found: str | None, asked: Asked, losses: Losses) -> str:
-    if asked.currency is not None:
-        if found is not None and found != asked.currency:
+def _currency(found: str | None, options: ImportOptions, losses: Losses) -> str:
+    if options.currency is not None:
+        if found is not None and found != options.currency:
             losses.approximated(
                 "", "It is in another currency than was asked for: amounts stay, the currency changes."
             )
-        return asked.currency
+        return options.currency
     if found is None:
         losses.approximated(
-            "", f"The document names no currency: {asked.default_currency} is taken. See --currency."
+            "", f"The document names no currency: {options.default_currency} is taken. See --currency."
         )
-        return asked.default_currency
+        return options.default_currency
     return found

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from mercato.catalog.imports.draft import Draft, Ref, refs
 from mercato.catalog.imports.hours import Window, windows
-from mercato.catalog.imports.source import Asked, Format, Shape, translated
+from mercato.catalog.imports.source import Format, ImportOptions, Shape, translated
 from mercato.catalog.money import find_scale
 from mercato.catalog.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
 from mercato.wire.walk import escape
@@ -92,17 +92,17 @@ def _currency_of(document: Menu | list[Menu]) -> str | None:
     )
 
 
-def _fill(document: Menu | list[Menu], draft: Draft, asked: Asked) -> None:
+def _fill(document: Menu | list[Menu], draft: Draft, options: ImportOptions) -> None:
     for menu, at in _menus(document):
-        _Reader(menu, at, draft, asked).read()
+        _Reader(menu, at, draft, options).read()
 
 
 class _Reader:
-    def __init__(self, menu: Menu, at: str, draft: Draft, asked: Asked) -> None:
+    def __init__(self, menu: Menu, at: str, draft: Draft, options: ImportOptions) -> None:
         self._menu = menu
         self._at = at
         self._draft = draft
-        self._asked = asked
+        self._options = options
         self._losses = draft.losses
         self._shift = draft.scale - self._decimals()
 
@@ -133,14 +133,14 @@ class _Reader:
             )
 
     def _text(self, text: str | None, others: Languages | None, at: str) -> str | None:
-        if not others or (self._asked.language is None and text):
+        if not others or (self._options.language is None and text):
             for name in others or {}:
                 if (others or {})[name] != text:
                     self._losses.dropped(
                         f"{at}/{escape(name)}", "A text is kept in one language; see --language."
                     )
             return text or None
-        return translated(others, at, self._asked, self._losses) or text
+        return translated(others, at, self._options, self._losses) or text
 
     def _name(self, one: Product | Category, at: str) -> str | None:
         return self._text(one.name, one.nameTranslations, f"{at}/nameTranslations")

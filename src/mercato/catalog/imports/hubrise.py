@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from mercato.catalog.imports.draft import Draft, Ref, refs
-from mercato.catalog.imports.source import Asked, Format, Shape
+from mercato.catalog.imports.source import Format, ImportOptions, Shape
 from mercato.catalog.imports.variants import Variant, add_product
 from mercato.catalog.money import MoneyError, decimal_to_minor, find_scale
 from mercato.catalog.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
@@ -95,7 +95,7 @@ def _currency_of(document: Catalog | Data) -> str | None:
     return next((one for one in named if find_scale(one) is not None), None)
 
 
-def _fill(document: Catalog | Data, draft: Draft, _asked: Asked) -> None:
+def _fill(document: Catalog | Data, draft: Draft, _options: ImportOptions) -> None:
     at = "/data" if isinstance(document, Catalog) else ""
     _Reader(_data(document), at, draft).read(document.name if isinstance(document, Catalog) else None)
 

@@ -15,7 +15,7 @@ class Shape(msgspec.Struct, metaclass=WireMeta, frozen=True, kw_only=True):
     """The base of a source format's structs: members as they are written there, all optional but ids."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the document does not say. `currency` goes before what it says, `default_currency` behind it."""
 
     default_currency: str
@@ -30,15 +30,15 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     shape_of: Callable[[Any], Any]
     currency_of: Callable[[Any], str | None]
-    fill: Callable[[Any, Draft, Asked], None]
+    fill: Callable[[Any, Draft, ImportOptions], None]
     idle: frozenset[str] = frozenset()
 
 
-def translated(texts: dict[str, str], at: str, asked: Asked, losses: Losses) -> str | None:
+def translated(texts: dict[str, str], at: str, options: ImportOptions, losses: Losses) -> str | None:
     """Return the text in the language asked for, or the first one; the other languages are lost."""
     if not texts:
         return None
-    wanted = (asked.language or "").replace("-", "_").lower()
+    wanted = (options.language or "").replace("-", "_").lower()
     chosen = next(
         (name for name in texts if wanted and name.replace("-", "_").lower().startswith(wanted)), None
     )

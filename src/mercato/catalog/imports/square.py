@@ -6,7 +6,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from mercato.catalog.imports.draft import Draft, Ref
-from mercato.catalog.imports.source import Asked, Format
+from mercato.catalog.imports.source import Format, ImportOptions
 from mercato.catalog.imports.square_shapes import (
     Belongs,
     ItemData,
@@ -64,7 +64,7 @@ def _currency_of(document: Document) -> str | None:
     return next((one for one in named if find_scale(one) is not None), None)
 
 
-def _fill(document: Document, draft: Draft, _asked: Asked) -> None:
+def _fill(document: Document, draft: Draft, _options: ImportOptions) -> None:
     _Reader(draft).read(list(_objects(document)))
 
 

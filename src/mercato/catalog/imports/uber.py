@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from mercato.catalog.imports.draft import Draft, Ref, refs
 from mercato.catalog.imports.hours import Window, windows
-from mercato.catalog.imports.source import Asked, Format, Shape, translated
+from mercato.catalog.imports.source import Format, ImportOptions, Shape, translated
 from mercato.catalog.model import DAYS
 from mercato.catalog.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
 
@@ -119,8 +119,8 @@ class Menus(Shape, kw_only=True):
     modifier_groups: list[ModifierGroup] | None = None
 
 
-def _fill(document: Menus, draft: Draft, asked: Asked) -> None:
-    reader = _Reader(draft, asked)
+def _fill(document: Menus, draft: Draft, options: ImportOptions) -> None:
+    reader = _Reader(draft, options)
     for index, menu in enumerate(document.menus or ()):
         reader.menu(menu, f"/menus/{index}")
     for index, category in enumerate(document.categories or ()):
@@ -134,11 +134,11 @@ def _fill(document: Menus, draft: Draft, asked: Asked) -> None:
 
 class _Reader(Struct, frozen=True):
     draft: Draft
-    asked: Asked
+    options: ImportOptions
 
     def _text(self, text: Text | None, at: str) -> str | None:
         found = (text.translations if text is not None else None) or {}
-        return translated(found, f"{at}/translations", self.asked, self.draft.losses)
+        return translated(found, f"{at}/translations", self.options, self.draft.losses)
 
     def menu(self, menu: Menu, at: str) -> None:
         row = CatalogRow(
@@ -223,7 +223,7 @@ class _Reader(Struct, frozen=True):
     def _available(self, info: SuspensionInfo | None, at: str) -> bool:
         suspension = None if info is None else info.suspension
         until = None if suspension is None else suspension.suspend_until
-        if not until or until <= self.asked.now.timestamp():
+        if not until or until <= self.options.now.timestamp():
             return True
         self.draft.losses.approximated(
             at, "It is sold out, but not until when: use item availability for that."

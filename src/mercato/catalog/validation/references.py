@@ -51,10 +51,9 @@ def resolve(source: Source, overrides: dict[str, dict[str, int]], findings: Find
     )
 
 
-class _Resolver:
-    def __init__(self, source: Source, findings: Findings) -> None:
-        self._source = source
-        self._findings = findings
+class _Resolver(Struct, frozen=True):
+    source: Source
+    findings: Findings
 
     def lists(self, table: Table[Any], member: str, target: Table[Any]) -> tuple[Lists, int]:
         """Return one list of ids of every entity of the table, and how many distinct ids stand in them."""
@@ -78,13 +77,13 @@ class _Resolver:
 
     def overrides(self, prices: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
         """Return the prices by served id; serve them so too."""
-        items = self._source.items
+        items = self.source.items
         if not items.is_readable or not set(chain.from_iterable(prices.values())).difference(items.members):
             return prices
         return {key: self._renamed(key, of_group) for key, of_group in prices.items()}
 
     def _renamed(self, key: str, prices: dict[str, int]) -> dict[str, int]:
-        groups, items = self._source.groups, self._source.items
+        groups, items = self.source.groups, self.source.items
         found: dict[str, int] = {}
         texts, renamed = groups.members[key]["priceOverrides"], {}
         for ref, price in prices.items():
@@ -93,7 +92,7 @@ class _Resolver:
                 self._refuse(ref, groups, key, at, items)
             elif served in found:
                 message = f"priceOverrides of {groups.label(key)} names item {clipped(ref)} twice."
-                self._findings.fault(Rule.DUPLICATE_OVERRIDE, message, groups.pointer(key) + at)
+                self.findings.fault(Rule.DUPLICATE_OVERRIDE, message, groups.pointer(key) + at)
             else:
                 found[served], renamed[served] = price, texts[ref]
         groups.change(key, "priceOverrides", renamed)
@@ -109,12 +108,12 @@ class _Resolver:
         if ref in target.members:
             return ref
         served = ids.served_id(
-            ref, onboarding_id=self._source.onboarding_id, addressed=target.kind.is_addressed
+            ref, onboarding_id=self.source.onboarding_id, addressed=target.kind.is_addressed
         )
         return served if served in target.members else None
 
     def _refuse(self, ref: str, table: Table[Any], key: str, at: str, target: Table[Any]) -> None:
-        self._findings.fault(
+        self.findings.fault(
             Rule.UNRESOLVED_REFERENCE,
             f"The {table.kind.noun} {table.label(key)} refers to {target.kind.noun} {clipped(ref)}, "
             f"which is not in {target.kind.member}.",
@@ -124,7 +123,7 @@ class _Resolver:
     def _warn_repeats(self, table: Table[Any], member: str, lists: Lists) -> None:
         for key, refs in lists.items():
             if len(set(refs)) < len(refs):
-                self._findings.warn(
+                self.findings.warn(
                     Rule.REPEATED_REFERENCE,
                     f"The {table.kind.noun} {table.label(key)} lists an id more than once in {member}.",
                     f"{table.pointer(key)}/{member}",

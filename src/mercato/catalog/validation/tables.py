@@ -42,17 +42,16 @@ def read_table(value: Any, kind: Kind[R], *, onboarding_id: UUID, findings: Find
     return Table(kind, {}, set(), is_readable=False)
 
 
-class _Reader(Generic[R]):
+class _Reader(Struct, Generic[R], frozen=True):
     """Gives every entity the id under which it is served."""
 
-    def __init__(self, kind: Kind[R], onboarding_id: UUID, findings: Findings) -> None:
-        self._kind = kind
-        self._onboarding_id = onboarding_id
-        self._findings = findings
+    kind: Kind[R]
+    onboarding_id: UUID
+    findings: Findings
 
     def from_dictionary(self, values: dict[str, Any]) -> Table[R]:
         entities = self._objects(values)
-        read = _read(self._kind, entities)
+        read = _read(self.kind, entities)
         has_ids = read.own_ids == list(entities)
         pairs = () if has_ids else zip(entities, read.own_ids, strict=False)
         differing = [key for key, text in pairs if text not in (key, None)]
@@ -61,7 +60,7 @@ class _Reader(Generic[R]):
             growth = Growth() if has_ids else self._add_own_ids(entities, read.names)
             return self._table(entities, read, growth=growth, packed_ids=packed)
         for key in differing:
-            self._check_own_id(key, entities[key][self._kind.own_id])
+            self._check_own_id(key, entities[key][self.kind.own_id])
         return self._keyed([(key, key, members) for key, members in entities.items()], listed=False)
 
     def from_list(self, values: list[Any]) -> Table[R]:
@@ -72,15 +71,15 @@ class _Reader(Generic[R]):
         )
 
     def refuse_type(self, name: str, wanted: str, value: Any, at: str) -> None:
-        self._findings.fault(
+        self.findings.fault(
             Rule.WRONG_TYPE,
             f"{name} must be {wanted}, not {json_type(value)}.",
-            f"/{self._kind.member}{at}",
+            f"/{self.kind.member}{at}",
         )
 
     def _add_own_ids(self, entities: dict[str, Members], names: set[str]) -> Growth:
         """Put the canonical id, which is its key, into every entity that lacks it."""
-        own_id = self._kind.own_id
+        own_id = self.kind.own_id
         lacking, nulls = entities, 0
         if own_id in names:
             lacking = {key: members for key, members in entities.items() if members.get(own_id) is None}
@@ -94,7 +93,7 @@ class _Reader(Generic[R]):
     def _objects(self, values: dict[str, Any]) -> dict[str, Members]:
         if set(map(type, values.values())) <= {dict}:
             return values
-        noun = self._kind.noun
+        noun = self.kind.noun
         for key, value in values.items():
             if not isinstance(value, dict):
                 article = "An" if noun[0] in "aeiou" else "A"
@@ -103,25 +102,25 @@ class _Reader(Generic[R]):
 
     def _listed_id(self, step: str, members: Members) -> str:
         """Return the id of a list's entry. One without gets one that is made of its place."""
-        own = members.get(self._kind.own_id)
+        own = members.get(self.kind.own_id)
         if isinstance(own, str):
             return own
         if own is not None:
             self._refuse_own_id(own, step)
-        return ids.place_id(self._onboarding_id, f"/{self._kind.member}/{step}")
+        return ids.place_id(self.onboarding_id, f"/{self.kind.member}/{step}")
 
     def _check_own_id(self, key: str, own: Any) -> None:
         if not isinstance(own, str):
             self._refuse_own_id(own, key)
         elif self._served(key) != self._served(own):
-            self._findings.fault(
+            self.findings.fault(
                 Rule.ID_DIFFERS,
-                f"{self._kind.own_id} {quoted(own)} differs from the key {quoted(key)} under which it stands.",
-                f"/{self._kind.member}/{escape(key)}/{self._kind.own_id}",
+                f"{self.kind.own_id} {quoted(own)} differs from the key {quoted(key)} under which it stands.",
+                f"/{self.kind.member}/{escape(key)}/{self.kind.own_id}",
             )
 
     def _refuse_own_id(self, own: Any, step: str) -> None:
-        self.refuse_type(self._kind.own_id, "a string", own, f"/{escape(step)}/{self._kind.own_id}")
+        self.refuse_type(self.kind.own_id, "a string", own, f"/{escape(step)}/{self.kind.own_id}")
 
     def _keyed(self, entities: list[tuple[str, str, Members]], *, listed: bool) -> Table[R]:
         """Return the table of entities of id, step and members."""
@@ -135,40 +134,40 @@ class _Reader(Generic[R]):
                 continue
             steps[served], written[served] = step, text
             members[served] = self._with_id(own, text, served, step)
-        return self._table(members, _read(self._kind, members), steps=steps, written=written)
+        return self._table(members, _read(self.kind, members), steps=steps, written=written)
 
     def _table(self, members: dict[str, Members], read: "_Read[R]", **facts: Any) -> Table[R]:
-        table = Table(self._kind, members, read.names, **facts)
-        table.rows = _checked_rows(table, self._findings) if read.rows is None else read.rows
+        table = Table(self.kind, members, read.names, **facts)
+        table.rows = _checked_rows(table, self.findings) if read.rows is None else read.rows
         return table
 
     def _refuse_repeated(self, text: str, step: str, other: str, *, listed: bool) -> None:
-        at = f"/{self._kind.member}/{escape(step)}"
-        first = f"/{self._kind.member}/{escape(other)}"
-        message = f"The {self._kind.noun} at {first} has the id {quoted(text)} already."
-        self._findings.fault(Rule.DUPLICATE_ID, message, f"{at}/{self._kind.own_id}" if listed else at)
+        at = f"/{self.kind.member}/{escape(step)}"
+        first = f"/{self.kind.member}/{escape(other)}"
+        message = f"The {self.kind.noun} at {first} has the id {quoted(text)} already."
+        self.findings.fault(Rule.DUPLICATE_ID, message, f"{at}/{self.kind.own_id}" if listed else at)
 
     def _with_id(self, members: Members, text: str, served: str, step: str) -> Members:
         """Return the members with the id that is served, and the partner's own where its place is free."""
-        own_id = self._kind.own_id
+        own_id = self.kind.own_id
         members = members if members.get(own_id) == served else members | {own_id: served}
         if served == text or ids.is_uuid(text):
             return members
         becomes = (
             "one is derived when it is served, and differs from store to store"
-            if self._onboarding_id == ids.NOWHERE
+            if self.onboarding_id == ids.NOWHERE
             else f"it is served as {served}"
         )
-        self._findings.warn(
+        self.findings.warn(
             Rule.ID_NOT_UUID,
-            f"The {self._kind.noun} id {quoted(text)} is not a UUID: {becomes}.",
-            f"/{self._kind.member}/{escape(step)}",
-            of=self._kind.member,
+            f"The {self.kind.noun} id {quoted(text)} is not a UUID: {becomes}.",
+            f"/{self.kind.member}/{escape(step)}",
+            of=self.kind.member,
         )
         return members | {"partnerItemId": text} if members.get("partnerItemId") is None else members
 
     def _served(self, text: str) -> str:
-        return ids.served_id(text, onboarding_id=self._onboarding_id, addressed=self._kind.is_addressed)
+        return ids.served_id(text, onboarding_id=self.onboarding_id, addressed=self.kind.is_addressed)
 
 
 class _Read(Struct, Generic[R]):

@@ -8,12 +8,7 @@ from msgspec.json import encode
 
 from mercato.catalog import money
 from mercato.catalog.model import Windows
-from mercato.catalog.validation.checks import (
-    check_counts,
-    warn_idle_overrides,
-    warn_nameless,
-    warn_negative_prices,
-)
+from mercato.catalog.validation import checks
 from mercato.catalog.validation.cycles import refuse_cycles
 from mercato.catalog.validation.decode import read, repeats_a_key
 from mercato.catalog.validation.document import (
@@ -86,13 +81,13 @@ def _validate(
     findings.extend(later)
     references = resolve(source, overrides, findings)
     refuse_cycles(source, references, findings)
-    check_counts(source, references, findings)
+    checks.check_counts(source, references, findings)
     windows = read_windows(source, findings)
-    warn_nameless(source, findings)
-    warn_idle_overrides(source, references, findings)
+    checks.warn_nameless(source, findings)
+    checks.warn_idle_overrides(source, references, findings)
     warn_near_misses(source, findings)
     if prices.any_negative():
-        warn_negative_prices(source, item_prices, references, findings)
+        checks.warn_negative_prices(source, item_prices, references, findings)
     return Valid(source, item_prices, references, windows)
 
 
