@@ -19,7 +19,7 @@ from mercato.catalog import queries
 from mercato.catalog.building.builder import Builder, BuildOverrunError
 from mercato.catalog.building.model import BuildFailed, BuildRequest, Built, Unchanged
 from mercato.catalog.model import CatalogFault, PartnerWarning
-from mercato.catalog.runs import CurrentSet, Owner, Run, RunStatus, partner_warnings
+from mercato.catalog.runs import CurrentSet, NewSet, Owner, Run, RunStatus, partner_warnings
 from mercato.clock import Clock, MakeId
 from mercato.db.engine import Database, Write
 from mercato.jobs import Done, Job, JobLost, Outcome, enqueue, fence
@@ -222,24 +222,26 @@ class Ingest(Struct, frozen=True, kw_only=True):
             parts = await self.builder.compress(built)
         parts |= {queries.COMPILED: built.compiled, queries.SEARCH: built.search}
         crash.point("catalog.built")
-        now = self.clock()
+        now, owner = self.clock(), run.owner
+        summary = msgspec.json.encode(built.summary).decode()
+        new = NewSet(
+            id=set_id,
+            owner_id=owner.id,
+            store_id=owner.store_id,
+            partner_id=owner.partner_id,
+            content_hash=built.content_hash,
+            currency=built.summary.currency,
+            summary=summary,
+            source_url=run.callback_url,
+            source_etag=pulled.etag,
+            created_at=now,
+        )
         async with self.db.write() as tx:
             await fence(tx, job)
             if not await queries.lock_owner(tx, run.owner.id):
                 # Cancelled meanwhile: its runs have ended, and what was pulled is discarded.
                 return Done()
-            await queries.insert_set(
-                tx,
-                set_id=set_id,
-                owner=run.owner,
-                content_hash=built.content_hash,
-                currency=built.summary.currency,
-                summary=msgspec.json.encode(built.summary),
-                source_url=run.callback_url,
-                source_etag=pulled.etag,
-                parts=parts,
-                now=now,
-            )
+            await queries.insert_set(tx, new, parts)
             size = sum(map(len, parts.values()))
             await self.quota.take(tx, run.owner.partner_id, size, now=now)
             leaves = None if current is None else current.id

@@ -9,7 +9,7 @@ import msgspec
 from sqlalchemy import Row, bindparam, delete, exists, func, insert, or_, select
 
 from mercato.catalog.model import CatalogFault, PartnerWarning
-from mercato.catalog.runs import OPEN, CurrentSet, Owner, Run, RunStatus
+from mercato.catalog.runs import OPEN, CurrentSet, NewSet, Owner, Run, RunStatus
 from mercato.db.engine import Read, Write
 from mercato.db.statements import prepared, prepared_insert, prepared_update
 from mercato.db.tables import catalog_bodies as bodies
@@ -67,7 +67,7 @@ _FIND_CURRENT: Final = prepared(
     .join(owners, owners.c.current_set_id == sets.c.id)
     .where(_OF_OWNER)
 )
-_INSERT_SET: Final = prepared_insert(sets, *(name for name in sets.c.keys() if name != "superseded_at"))  # noqa: SIM118  # not a dict
+_INSERT_SET: Final = prepared_insert(sets, *NewSet.__struct_fields__)
 _SERVE: Final = {
     leaves_one: prepared_update(
         owners,
@@ -93,36 +93,12 @@ async def find_current(tx: Read, owner_id: UUID) -> CurrentSet | None:
     return None if row is None else CurrentSet(*row)
 
 
-async def insert_set(
-    tx: Write,
-    *,
-    set_id: UUID,
-    owner: Owner,
-    content_hash: str,
-    currency: str,
-    summary: bytes,
-    source_url: str,
-    source_etag: str | None,
-    parts: Mapping[str, bytes],
-    now: datetime,
-) -> None:
-    """Store a set and its bytes (coding → body); nobody is served it before `switch`."""
-    row = {
-        "id": set_id,
-        "owner_id": owner.id,
-        "store_id": owner.store_id,
-        "partner_id": owner.partner_id,
-        "content_hash": content_hash,
-        "currency": currency,
-        "summary": summary.decode(),
-        "source_url": source_url,
-        "source_etag": source_etag,
-        "created_at": now,
-    }
-    await tx.execute(_INSERT_SET, row)
+async def insert_set(tx: Write, new: NewSet, parts: Mapping[str, bytes]) -> None:
+    """Store a set and its bytes (coding → body); it isn't served before `switch`."""
+    await tx.execute(_INSERT_SET, msgspec.structs.asdict(new))
     for coding, body in parts.items():
         # Not prepared: megabytes are written in a thread.
-        await tx.execute(insert(bodies).values(set_id=set_id, coding=coding, body=body))
+        await tx.execute(insert(bodies).values(set_id=new.id, coding=coding, body=body))
 
 
 async def switch(tx: Write, owner_id: UUID, *, leaves: UUID | None, to: UUID, now: datetime) -> bool:

@@ -71,6 +71,21 @@ class CurrentSet(Struct, frozen=True):
     source_etag: str | None
 
 
+class NewSet(Struct, frozen=True):
+    """A set as it is stored; `summary` is JSON."""
+
+    id: UUID
+    owner_id: UUID
+    store_id: UUID
+    partner_id: UUID
+    content_hash: str
+    currency: str
+    summary: str
+    source_url: str
+    source_etag: str | None
+    created_at: datetime
+
+
 MOST_WARNINGS: Final = 100
 """Warnings stored with a run; the last of them says how many more there are."""
 
