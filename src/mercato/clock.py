@@ -45,27 +45,27 @@ def zone(name: str) -> ZoneInfo:
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _VERSION_7: Final = 0x7 << 76 | 0b10 << 62
-"""Where a UUID says that it is a UUIDv7."""
+"""Version and variant of a UUIDv7."""
 
-_MARKED: Final = 0xF << 76 | 0b11 << 62
-"""The bits in which it says that."""
+_VERSION_MASK: Final = 0xF << 76 | 0b11 << 62
+"""The bits of version and variant."""
 
 
-_AT_ONCE: Final = 256
-"""Ids for which chance is fetched together: the system is asked once, and not for each in the midst of a request."""
+_BATCH: Final = 256
+"""Ids whose random bits are fetched together: the system is asked once, and not for each during a request."""
 
-_chances: Final[list[int]] = []
-os.register_at_fork(after_in_child=_chances.clear)
+_random_bits: Final[list[int]] = []
+os.register_at_fork(after_in_child=_random_bits.clear)
 
 
 def new_id() -> UUID:
     """Return a UUIDv7 (RFC 9562): milliseconds first, so that ids made later sort later."""
     try:
-        chance = _chances.pop()
+        bits = _random_bits.pop()
     except IndexError:
-        chance = _fetched()
+        bits = _fetch_bits()
     # UUID's own constructor takes four times as long.
-    return _read(b'"%032x"' % (int(time.time() * 1000) << 80 | chance))
+    return _read(b'"%032x"' % (int(time.time() * 1000) << 80 | bits))
 
 
 def first_id(at: datetime) -> UUID:
@@ -73,15 +73,15 @@ def first_id(at: datetime) -> UUID:
     return UUID(int=max((at - _EPOCH) // timedelta(milliseconds=1), 0) << 80)
 
 
-def _fetched() -> int:
+def _fetch_bits() -> int:
     """Return the random bits of an id, and fetch those of the next."""
-    drawn = os.urandom(10 * _AT_ONCE)
+    entropy = os.urandom(10 * _BATCH)
     made = [
-        _VERSION_7 | int.from_bytes(drawn[start : start + 10], "big") & ~_MARKED
-        for start in range(0, len(drawn), 10)
+        _VERSION_7 | int.from_bytes(entropy[start : start + 10], "big") & ~_VERSION_MASK
+        for start in range(0, len(entropy), 10)
     ]
     last = made.pop()
-    _chances.extend(made)
+    _random_bits.extend(made)
     return last
 
 

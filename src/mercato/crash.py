@@ -15,13 +15,13 @@ POINTS: Final = (
     "catalog.built", "catalog.written", "catalog.switched", "job.claimed", "job.done", "webhook.sent",
     "webhook.written",
 )  # fmt: skip
-"""Every place there is: `written` is in a transaction that has not committed yet."""
+"""Every point: `written` is in a transaction that has not committed yet."""
 
 _AT: Final = os.environ.get(VARIABLE)
 
 
 def _pass(_name: str) -> None:
-    """Go on: nobody wants a crash."""
+    """Go on: no crash is configured."""
 
 
 def _crash(name: str) -> None:

@@ -12,7 +12,7 @@ PR_SET_PDEATHSIG: Final = 1
 
 
 def exit_with_parent(parent: int) -> None:
-    """Let this process be killed when its parent ends, however that ends: kill -9 leaves nobody behind.
+    """Let this process be killed when its parent ends, however that ends: kill -9 leaves no child behind.
 
     Linux alone can promise that; elsewhere a process whose parent is gone is only found out at its start.
     """

@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from tests.client.both import KINDS, opened
+from tests.client.awaited import KINDS, opened
 from tests.servers import (
     Peer,
     Request,
@@ -213,7 +213,7 @@ async def test_a_body_that_is_cut_off_or_grows_too_far_is_not_believed(
     async with serve(cut) as server, opened(kind, server.url) as client:
         with pytest.raises(errors.UnreadableError, match="cut off"):
             await client.get_store_status("1")
-        monkeypatch.setattr(exchange, "MOST_BYTES", 10)
+        monkeypatch.setattr(exchange, "MAX_BYTES", 10)
         with pytest.raises(errors.UnreadableError, match="too long"):
             await client.get_store_status("1")
 

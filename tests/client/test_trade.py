@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.catalog.documents import CAKE, TEA, cafe
-from tests.client.both import KINDS, Both, opened
+from tests.client.awaited import KINDS, Awaited, opened
 from tests.databases import only_sqlite
 from tests.service import Merchant, Service, merchant, service
 
@@ -33,14 +33,14 @@ async def mercato(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIte
 
 
 @pytest.fixture
-async def pos(mercato: Service, kind: Kind) -> AsyncIterator[Both]:
+async def pos(mercato: Service, kind: Kind) -> AsyncIterator[Awaited]:
     _, plain = await mercato.partner()
     async with opened(kind, mercato.base, plain.key or "") as client:
         yield client
 
 
 @pytest.fixture
-async def front(mercato: Service, kind: Kind) -> AsyncIterator[Both]:
+async def front(mercato: Service, kind: Kind) -> AsyncIterator[Awaited]:
     _, plain = await mercato.partner(PartnerKind.MARKETFRONT)
     async with opened(kind, mercato.base, plain.key or "") as client:
         yield client
@@ -53,7 +53,7 @@ def onboarding(url: str, name: str = "1", **more: Any) -> types.OnboardingReques
     )
 
 
-async def live(pos: Both, url: str, **more: Any) -> types.Store:
+async def live(pos: Awaited, url: str, **more: Any) -> types.Store:
     registered = await pos.register_store(onboarding(url, **more))
     store: types.Store = await pos.wait_until_live(registered.onboarding_id, timeout=60)
     return store
@@ -74,7 +74,7 @@ def item(item_id: str) -> types.LineItem:
     return types.LineItem(**line)
 
 
-async def test_a_store_goes_live_changes_and_gets_another_catalog(pos: Both, shop: Merchant):
+async def test_a_store_goes_live_changes_and_gets_another_catalog(pos: Awaited, shop: Merchant):
     store = await live(pos, shop.host(cafe()))
     assert store.status is types.StoreStatusValue.ONLINE
     onboarding_id = (await pos.list_onboardings()).onboardings[0].onboarding_id
@@ -104,7 +104,9 @@ async def test_a_store_goes_live_changes_and_gets_another_catalog(pos: Both, sho
     ]
 
 
-async def test_a_catalog_that_fails_is_told_with_every_pointer_and_can_be_mended(pos: Both, shop: Merchant):
+async def test_a_catalog_that_fails_is_told_with_every_pointer_and_can_be_mended(
+    pos: Awaited, shop: Merchant
+):
     menu = cafe()
     menu["items"].pop(CAKE)
     registered = await pos.register_store(onboarding(shop.host(menu)))
@@ -125,7 +127,9 @@ async def test_a_catalog_that_fails_is_told_with_every_pointer_and_can_be_mended
     assert len(await pos.each_onboarding()) == 1
 
 
-async def test_a_storefront_finds_prices_validates_places_and_follows(pos: Both, front: Both, shop: Merchant):
+async def test_a_storefront_finds_prices_validates_places_and_follows(
+    pos: Awaited, front: Awaited, shop: Merchant
+):
     store = await live(pos, shop.host(cafe()))
     found = (await front.discover_stores(types.DiscoverRequest(query="tea"))).stores[0]
     assert found.store_id == store.store_id
@@ -174,7 +178,7 @@ async def test_a_storefront_finds_prices_validates_places_and_follows(pos: Both,
     assert len(entries) == len((await pos.get_order_timeline(placed.order_id)).entries) > 2
 
 
-async def test_every_page_of_a_list_is_read(pos: Both, front: Both, shop: Merchant):
+async def test_every_page_of_a_list_is_read(pos: Awaited, front: Awaited, shop: Merchant):
     names = [str(number) for number in range(3)]
     url = shop.host(cafe())
     ids = [(await pos.register_store(onboarding(url, name))).onboarding_id for name in names]
@@ -210,7 +214,7 @@ async def test_what_a_merchant_is_sent_is_verified_listed_and_sent_again(
 
 
 async def test_a_wrong_key_the_other_surface_and_what_is_not_there_are_told_apart(
-    pos: Both, front: Both, mercato: Service, kind: Kind
+    pos: Awaited, front: Awaited, mercato: Service, kind: Kind
 ):
     async with opened(kind, mercato.base, "mk_commerce_wrong") as stranger:
         with pytest.raises(errors.AuthenticationError) as wrong:
@@ -225,7 +229,7 @@ async def test_a_wrong_key_the_other_surface_and_what_is_not_there_are_told_apar
     assert missing.value.code == "STORE_NOT_FOUND"
 
 
-async def test_a_refused_request_names_every_fault_by_its_pointer(pos: Both):
+async def test_a_refused_request_names_every_fault_by_its_pointer(pos: Awaited):
     with pytest.raises(errors.ValidationError) as refused:
         await pos.register_store(onboarding("nowhere", webhook_url="neither"))
     assert {error.pointer for error in refused.value.errors} == {"/catalogCallbackUrl", "/webhookUrl"}
@@ -233,7 +237,7 @@ async def test_a_refused_request_names_every_fault_by_its_pointer(pos: Both):
     assert (refused.value.status, refused.value.category) == (422, "validation")
 
 
-async def test_an_onboarding_can_be_cancelled(pos: Both, shop: Merchant):
+async def test_an_onboarding_can_be_cancelled(pos: Awaited, shop: Merchant):
     registered = await pos.register_store(onboarding(shop.host(cafe())))
     await pos.cancel_onboarding(registered.onboarding_id)
     with pytest.raises(errors.NotFoundError):

@@ -7,27 +7,27 @@ from tests.servers import StubDns
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound
 
-# 127.0.0.1 plays the public internet, so that 127.0.0.2 can play everything that lies inside.
+# 127.0.0.1 stands for the public internet, 127.0.0.2 for internal networks.
 PUBLIC = AddressPolicy(extra_public=frozenset({ip_network("127.0.0.1/32")}))
 
 
-class Naps:
-    """A sleep that returns at once and remembers what was asked of it."""
+class RecordedSleep:
+    """A sleep that returns at once and records its durations."""
 
     def __init__(self) -> None:
-        self.asked: list[float] = []
+        self.seconds: list[float] = []
 
     async def __call__(self, seconds: float) -> None:
-        self.asked.append(seconds)
+        self.seconds.append(seconds)
 
 
 @pytest.fixture
-def naps() -> Naps:
-    return Naps()
+def sleeps() -> RecordedSleep:
+    return RecordedSleep()
 
 
 @pytest.fixture
-async def outbound(naps: Naps) -> AsyncIterator[Outbound]:
+async def outbound(sleeps: RecordedSleep) -> AsyncIterator[Outbound]:
     dns = StubDns({"menu.example": [["127.0.0.1"]], "inside.example": [["127.0.0.2"]]})
-    async with Outbound(PUBLIC, resolver=dns, sleep=naps, dns_seconds=0) as client:
+    async with Outbound(PUBLIC, resolver=dns, sleep=sleeps, dns_seconds=0) as client:
         yield client

@@ -10,7 +10,7 @@ import brotli
 import msgspec
 import pytest
 from backports import zstd
-from tests.outbound.conftest import PUBLIC, Naps
+from tests.outbound.conftest import PUBLIC, RecordedSleep
 from tests.servers import (
     Script,
     StubDns,
@@ -281,24 +281,24 @@ async def test_a_redirect_from_https_to_http_is_not_followed() -> None:
         "http://six.example/",
     ],
 )
-async def test_what_lies_inside_is_never_asked(url: str, naps: Naps) -> None:
+async def test_what_lies_inside_is_never_asked(url: str, sleeps: RecordedSleep) -> None:
     answers = {
         "inside.example": [["127.0.0.2"]],
         "mixed.example": [["127.0.0.1", "127.0.0.2"]],
         "six.example": [["::ffff:127.0.0.2"]],
     }
-    async with Outbound(PUBLIC, resolver=StubDns(answers), sleep=naps) as outbound:
+    async with Outbound(PUBLIC, resolver=StubDns(answers), sleep=sleeps) as outbound:
         failure = await failed(outbound, url)
     assert failure.fault is Fault.REFUSED_ADDRESS
-    assert (failure.retryable, naps.asked) == (False, [])
+    assert (failure.retryable, sleeps.seconds) == (False, [])
     assert "secret" not in failure.message
 
 
-async def test_a_name_that_changes_its_address_is_judged_each_time(naps: Naps) -> None:
+async def test_a_name_that_changes_its_address_is_judged_each_time(sleeps: RecordedSleep) -> None:
     dns = StubDns({"rebind.example": [["127.0.0.1"], ["127.0.0.2"]]})
     async with (
         serve(reply(200, MENU, connection="close")) as server,
-        Outbound(PUBLIC, resolver=dns, sleep=naps, dns_seconds=0) as outbound,
+        Outbound(PUBLIC, resolver=dns, sleep=sleeps, dns_seconds=0) as outbound,
     ):
         await pulled(outbound, server.at("rebind.example"))
         failure = await failed(outbound, server.at("rebind.example"))
@@ -307,7 +307,9 @@ async def test_a_name_that_changes_its_address_is_judged_each_time(naps: Naps) -
     assert len(server.requests) == 1
 
 
-async def test_one_look_up_serves_check_and_connection_so_that_there_is_nothing_to_rebind(naps: Naps) -> None:
+async def test_one_look_up_serves_check_and_connection_so_that_there_is_nothing_to_rebind(
+    sleeps: RecordedSleep,
+) -> None:
     dns = StubDns({"rebind.example": [["127.0.0.1"], ["127.0.0.2"]]})
     async with serve(reply(200, MENU)) as server, Outbound(PUBLIC, resolver=dns, dns_seconds=0) as outbound:
         await pulled(outbound, server.at("rebind.example"))
@@ -344,28 +346,30 @@ async def test_without_development_loopback_is_refused_by_any_name() -> None:
 # --- failures and retries ------------------------------------------------------------------------------
 
 
-async def test_500_three_times_and_then_200_succeeds(outbound: Outbound, naps: Naps) -> None:
+async def test_500_three_times_and_then_200_succeeds(outbound: Outbound, sleeps: RecordedSleep) -> None:
     async with serve(in_turn(reply(500), reply(503), reply(429), reply(200, MENU))) as server:
         assert (await pulled(outbound, server.url)).body == MENU
-    assert naps.asked == [0.5, 1.0, 2.0]
+    assert sleeps.seconds == [0.5, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 599])
-async def test_500_for_ever_ends_after_three_retries(outbound: Outbound, naps: Naps, status: int) -> None:
+async def test_500_for_ever_ends_after_three_retries(
+    outbound: Outbound, sleeps: RecordedSleep, status: int
+) -> None:
     async with serve(reply(status)) as server:
         failure = await failed(outbound, server.url)
     assert len(server.requests) == 4
-    assert naps.asked == [0.5, 1.0, 2.0]
+    assert sleeps.seconds == [0.5, 1.0, 2.0]
     assert (failure.fault, failure.status, failure.retryable) == (Fault.STATUS, status, True)
     assert f" answered {status}" in failure.message
     assert "(4 attempts)" in failure.message
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 410, 451, 499])
-async def test_any_other_4xx_fails_at_once(outbound: Outbound, naps: Naps, status: int) -> None:
+async def test_any_other_4xx_fails_at_once(outbound: Outbound, sleeps: RecordedSleep, status: int) -> None:
     async with serve(reply(status, b"see http://10.0.0.1/internal")) as server:
         failure = await failed(outbound, server.url)
-    assert (len(server.requests), naps.asked) == (1, [])
+    assert (len(server.requests), sleeps.seconds) == (1, [])
     assert (failure.status, failure.retryable) == (status, False)
     assert "10.0.0.1" not in failure.message
     if status in {s.value for s in http.HTTPStatus}:
@@ -379,32 +383,32 @@ async def test_only_200_brings_a_document(outbound: Outbound, status: int) -> No
     assert (failure.fault, failure.status) == (Fault.STATUS, status)
 
 
-async def test_retry_after_lengthens_the_wait(outbound: Outbound, naps: Naps) -> None:
+async def test_retry_after_lengthens_the_wait(outbound: Outbound, sleeps: RecordedSleep) -> None:
     async with serve(
         in_turn(reply(503, b"", retry_after=7), reply(429, b"", retry_after=0), reply(200, MENU))
     ) as server:
         await pulled(outbound, server.url)
-    assert naps.asked == [7.0, 1.0]
+    assert sleeps.seconds == [7.0, 1.0]
 
 
 async def test_retry_after_beyond_the_time_limit_ends_the_pull_at_once(
-    outbound: Outbound, naps: Naps
+    outbound: Outbound, sleeps: RecordedSleep
 ) -> None:
     async with serve(reply(429, b"", retry_after=31)) as server:
         failure = await failed(outbound, server.url)
-    assert (len(server.requests), naps.asked) == (1, [])
+    assert (len(server.requests), sleeps.seconds) == (1, [])
     assert (failure.status, failure.retry_after, failure.retryable) == (429, 31.0, True)
 
 
-async def test_retry_after_may_be_a_date(naps: Naps) -> None:
+async def test_retry_after_may_be_a_date(sleeps: RecordedSleep) -> None:
     now = dt.datetime(2026, 1, 31, 12, 0, 0, tzinfo=dt.UTC)
     later = format_datetime(now + dt.timedelta(seconds=9), usegmt=True)
     script = in_turn(
         reply(503, b"", retry_after=later), reply(503, b"", retry_after="soon"), reply(200, MENU)
     )
-    async with serve(script) as server, Outbound(PUBLIC, clock=lambda: now, sleep=naps) as outbound:
+    async with serve(script) as server, Outbound(PUBLIC, clock=lambda: now, sleep=sleeps) as outbound:
         await pulled(outbound, server.url)
-    assert naps.asked == [9.0, 1.0]
+    assert sleeps.seconds == [9.0, 1.0]
 
 
 async def test_a_retry_starts_at_the_url_itself_and_may_take_another_way(outbound: Outbound) -> None:
@@ -419,49 +423,49 @@ async def test_a_retry_starts_at_the_url_itself_and_may_take_another_way(outboun
 
 
 async def test_a_refused_connection_is_tried_again_and_says_what_to_check(
-    outbound: Outbound, naps: Naps
+    outbound: Outbound, sleeps: RecordedSleep
 ) -> None:
     failure = await failed(outbound, f"http://127.0.0.1:{free_port()}/")
     assert (failure.fault, failure.retryable) == (Fault.CONNECT, True)
     assert "refused the connection" in failure.message
-    assert naps.asked == [0.5, 1.0, 2.0]
+    assert sleeps.seconds == [0.5, 1.0, 2.0]
 
 
 async def test_an_unknown_host_name_is_tried_again_and_says_what_to_check(
-    outbound: Outbound, naps: Naps
+    outbound: Outbound, sleeps: RecordedSleep
 ) -> None:
     failure = await failed(outbound, "http://nowhere.example/")
     assert (failure.fault, failure.retryable) == (Fault.DNS, True)
     assert "DNS" in failure.message
-    assert naps.asked == [0.5, 1.0, 2.0]
+    assert sleeps.seconds == [0.5, 1.0, 2.0]
 
 
-async def test_a_name_that_is_refused_is_looked_up_once(naps: Naps) -> None:
+async def test_a_name_that_is_refused_is_looked_up_once(sleeps: RecordedSleep) -> None:
     dns = StubDns({"inside.example": [["10.0.0.1"]]})
-    async with Outbound(PUBLIC, resolver=dns, sleep=naps, dns_seconds=0) as outbound:
+    async with Outbound(PUBLIC, resolver=dns, sleep=sleeps, dns_seconds=0) as outbound:
         await failed(outbound, "http://inside.example/")
     assert dns.asked == ["inside.example"]
 
 
 @pytest.mark.parametrize("leave", [drop, reset])
 async def test_a_server_that_closes_without_answering_is_asked_again(
-    outbound: Outbound, naps: Naps, leave: Callable[[], Script]
+    outbound: Outbound, sleeps: RecordedSleep, leave: Callable[[], Script]
 ) -> None:
     # Twice each time: whether a kept connection or the server had died, only a fresh connection can tell.
     async with serve(in_turn(*[leave()] * 4, reply(200, MENU))) as server:
         assert (await pulled(outbound, server.url)).body == MENU
-    assert naps.asked == [0.5, 1.0]
+    assert sleeps.seconds == [0.5, 1.0]
 
 
 @pytest.mark.parametrize("leave", [drop, reset])
 async def test_a_server_that_always_closes_without_answering_is_given_up(
-    outbound: Outbound, naps: Naps, leave: Callable[[], Script]
+    outbound: Outbound, sleeps: RecordedSleep, leave: Callable[[], Script]
 ) -> None:
     async with serve(leave()) as server:
         failure = await failed(outbound, server.url)
     assert (failure.fault, failure.retryable) == (Fault.PROTOCOL, True)
     assert "closed the connection without answering" in failure.message
-    assert naps.asked == [0.5, 1.0, 2.0]
+    assert sleeps.seconds == [0.5, 1.0, 2.0]
     assert len(server.requests) == 8
 
 
@@ -493,7 +497,7 @@ async def test_a_handshake_that_is_never_finished_is_given_up() -> None:
     ],
 )
 async def test_a_certificate_that_does_not_hold_is_explained(
-    naps: Naps,
+    sleeps: RecordedSleep,
     names: list[str],
     days: int,
     trusted: bool,  # a column of the table
@@ -503,11 +507,11 @@ async def test_a_certificate_that_does_not_hold_is_explained(
     dns = StubDns({"menu.example": [["127.0.0.1"]]})
     async with (
         serve(reply(200, MENU), tls=tls.server) as server,
-        Outbound(PUBLIC, resolver=dns, tls=tls.client if trusted else None, sleep=naps) as outbound,
+        Outbound(PUBLIC, resolver=dns, tls=tls.client if trusted else None, sleep=sleeps) as outbound,
     ):
         failure = await failed(outbound, server.at("menu.example"))
         assert server.requests == []
-    assert (failure.fault, failure.retryable, naps.asked) == (Fault.TLS, False, [])
+    assert (failure.fault, failure.retryable, sleeps.seconds) == (Fault.TLS, False, [])
     assert words in failure.message
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from tests.outbound import zoo
-from tests.outbound.conftest import Naps
+from tests.outbound import internal_addresses as internal
+from tests.outbound.conftest import RecordedSleep
 from tests.servers import Server, StubDns, Tls, raw, reply, self_signed, serve
 
 from mercato.outbound.addresses import AddressPolicy
@@ -91,30 +91,30 @@ async def outside(dns: StubDns, tls: Tls | None = None, *, private: bool = False
     """Give a client as production has it, but for its resolver and for who signs certificates."""
     policy = AddressPolicy(allow_private=private)
     async with Outbound(
-        policy, resolver=dns, tls=tls.client if tls else None, sleep=Naps(), dns_seconds=0
+        policy, resolver=dns, tls=tls.client if tls else None, sleep=RecordedSleep(), dns_seconds=0
     ) as outbound:
         yield outbound
 
 
 def test_the_zoo_is_as_large_as_it_should_be() -> None:
-    assert len(zoo.HOSTS) + len(zoo.NAMES) >= 120
-    assert len(set(zoo.ADDRESSES.values())) >= 60
+    assert len(internal.HOSTS) + len(internal.NAMES) >= 120
+    assert len(set(internal.ADDRESSES.values())) >= 60
 
 
 @pytest.mark.parametrize("way", ["pull", "post"])
-@pytest.mark.parametrize("form", zoo.HOSTS)
+@pytest.mark.parametrize("form", internal.HOSTS)
 async def test_a_url_that_leads_inside_is_neither_opened_nor_looked_up(
     wire: Wire, form: str, way: str
 ) -> None:
     dns = StubDns({})
     async with outside(dns) as outbound:
-        for url in (f"https://{zoo.HOSTS[form]}/menu.json", f"https://{zoo.HOSTS[form]}:8443"):
+        for url in (f"https://{internal.HOSTS[form]}/menu.json", f"https://{internal.HOSTS[form]}:8443"):
             assert await WAYS[way](outbound, url) is REFUSED
     assert (wire.reached, dns.asked) == ([], [])
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("form", zoo.NAMES)
+@pytest.mark.parametrize("form", internal.NAMES)
 async def test_a_name_of_an_address_inside_is_looked_up_and_not_opened(
     wire: Wire, form: str, way: str
 ) -> None:
@@ -124,27 +124,27 @@ async def test_a_name_of_an_address_inside_is_looked_up_and_not_opened(
             return await super().resolve(host, *options)
 
     async with outside(Everywhere({})) as outbound:
-        assert await WAYS[way](outbound, f"https://{zoo.NAMES[form]}/") is REFUSED
+        assert await WAYS[way](outbound, f"https://{internal.NAMES[form]}/") is REFUSED
     assert wire.reached == []
 
 
 @pytest.mark.parametrize("way", ["pull", "post"])
-@pytest.mark.parametrize("form", zoo.ADDRESSES)
+@pytest.mark.parametrize("form", internal.ADDRESSES)
 async def test_one_address_inside_spoils_a_name_wherever_it_stands_among_its_answers(
     wire: Wire, form: str, way: str
 ) -> None:
-    inside = zoo.ADDRESSES[form]
+    inside = internal.ADDRESSES[form]
     for answer in ([inside], [OPEN, inside], [inside, OPEN], [OPEN] * 20 + [inside]):
         async with outside(StubDns({"menu.example": [answer]})) as outbound:
             assert await WAYS[way](outbound, "https://menu.example/") is REFUSED
     assert wire.reached == []
 
 
-@pytest.mark.parametrize("form", zoo.ADDRESSES)
+@pytest.mark.parametrize("form", internal.ADDRESSES)
 def test_an_address_that_changes_between_check_and_connection_gets_no_socket(form: str) -> None:
-    family = socket.AF_INET6 if ":" in zoo.ADDRESSES[form] else socket.AF_INET
+    family = socket.AF_INET6 if ":" in internal.ADDRESSES[form] else socket.AF_INET
     with pytest.raises(AddressRefused):
-        socket_factory(AddressPolicy())((family, socket.SOCK_STREAM, 6, "", (zoo.ADDRESSES[form], 443)))
+        socket_factory(AddressPolicy())((family, socket.SOCK_STREAM, 6, "", (internal.ADDRESSES[form], 443)))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -163,7 +163,7 @@ async def test_a_name_that_is_public_once_and_inside_afterwards_is_reached_once(
 
 def location(form: str) -> bytes | None:
     """Return the form as bytes of a header; None where a header can't hold it."""
-    host = zoo.HOSTS[form] if form in zoo.HOSTS else zoo.NAMES[form]
+    host = internal.HOSTS[form] if form in internal.HOSTS else internal.NAMES[form]
     try:
         said = f"://{host}/inside".encode()
     except UnicodeEncodeError:
@@ -173,7 +173,7 @@ def location(form: str) -> bytes | None:
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_a_redirect_leads_inside_by_no_form_of_any_address(wire: Wire, scheme: str, tls: Tls) -> None:
-    forms = [form for form in [*zoo.HOSTS, *zoo.NAMES] if location(form) is not None]
+    forms = [form for form in [*internal.HOSTS, *internal.NAMES] if location(form) is not None]
     answers = {
         "menu.example": [[OPEN]],
         "localhost": [["127.0.0.1"]],
@@ -195,9 +195,9 @@ async def test_a_redirect_leads_inside_by_no_form_of_any_address(wire: Wire, sch
     assert set(wire.reached) == {OPEN}
 
 
-@pytest.mark.parametrize("form", zoo.ADDRESSES)
+@pytest.mark.parametrize("form", internal.ADDRESSES)
 async def test_a_redirect_to_a_name_with_an_address_inside_is_not_followed(wire: Wire, form: str) -> None:
-    dns = StubDns({"menu.example": [[OPEN]], "inside.example": [[OPEN, zoo.ADDRESSES[form]]]})
+    dns = StubDns({"menu.example": [[OPEN]], "inside.example": [[OPEN, internal.ADDRESSES[form]]]})
     head = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: http://inside.example/\r\n\r\n"
     async with serve(raw(head)) as wire.server, outside(dns) as outbound:
         assert await pull(outbound, "http://menu.example/") is REFUSED
@@ -215,9 +215,9 @@ async def test_a_webhook_follows_no_redirect_at_all(wire: Wire, tls: Tls) -> Non
         assert [request.path for request in wire.server.requests] == ["/hook", "/hook"]
 
 
-@pytest.mark.parametrize("form", zoo.PUBLIC)
+@pytest.mark.parametrize("form", internal.PUBLIC)
 async def test_what_is_really_outside_is_reached(wire: Wire, form: str) -> None:
-    address = zoo.PUBLIC[form]
+    address = internal.PUBLIC[form]
     async with (
         serve(reply(200, b"{}")) as wire.server,
         outside(StubDns({"menu.example": [[address]]})) as outbound,
@@ -229,10 +229,10 @@ async def test_what_is_really_outside_is_reached(wire: Wire, form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "form", [name for name in zoo.ADDRESSES if "metadata" in name or "link-local" in name]
+    "form", [name for name in internal.ADDRESSES if "metadata" in name or "link-local" in name]
 )
 async def test_development_opens_no_metadata_service(wire: Wire, form: str) -> None:
-    address = zoo.ADDRESSES[form]
+    address = internal.ADDRESSES[form]
     async with outside(StubDns({"menu.example": [[address]]}), private=True) as outbound:
         literal = f"[{quote(address)}]" if ":" in address else address
         for url in (f"http://{literal}/latest/meta-data/", "http://menu.example/"):

@@ -12,8 +12,8 @@ from mercato.catalog.wire import (
     CatalogValidation,
     StoreIds,
 )
-from mercato.client.exchange import Id
-from mercato.client.operation import Each, Sent, operation
+from mercato.client.exchange import Id, Sent
+from mercato.client.operation import Each, operation
 from mercato.discovery.catalogs import CatalogSet
 from mercato.orders.model import (
     CommerceOrder,
@@ -173,7 +173,7 @@ class Commerce:
 
     @operation("POST", STORES + "/{storeId}/item-availability", ItemAvailabilityResponse)
     def set_item_availability(self, store_id: Id, items: Sequence[ItemAvailabilityEntry]) -> Sent:
-        """Mark items as sold out, or as to be had again; return all that are sold out now."""
+        """Mark items as sold out, or as available again; return all that are sold out now."""
         return Sent(ids=(store_id,), body=ItemAvailabilityRequest(items=list(items)))
 
     # --- orders

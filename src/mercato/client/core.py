@@ -27,7 +27,7 @@ KEY: Final = "MERCATO_KEY"
 TIMEOUT: Final = 30.0
 """Seconds for one attempt: twice what placing an order may take."""
 
-LEAST: Final = 0.05
+MIN_TIMEOUT: Final = 0.05
 """Seconds that an attempt gets even where a deadline has all but come."""
 
 _PRINTABLE: Final = re.compile(r"[\x21-\x7e]+")
@@ -65,7 +65,7 @@ NEVER: Final = Retries(attempts=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """Where requests go and as whom, and what becomes of them."""
+    """Where requests go and as whom, and how they are repeated."""
 
     url: str
     key: str = field(repr=False)
@@ -73,30 +73,30 @@ class Core:
     retries: Retries = field(default_factory=Retries)
     clock: Callable[[], float] = time.monotonic
 
-    def exchange(self, request: Request[R], *, ends: float | None = None) -> Script[tuple[R, Reply]]:
-        """Have the request sent, again where that may help; return what was answered, and the reply itself.
+    def exchange(self, request: Request[R], *, deadline: float | None = None) -> Script[tuple[R, Reply]]:
+        """Send the request, again where that may help; return the decoded answer, and the reply itself.
 
-        `ends` is when all of it is over, by the client's clock.
+        `deadline` is by the client's clock.
         """
         prepared = self._prepared(request)
         attempt = 0
         while True:
             attempt += 1
             try:
-                left = None if ends is None else max(LEAST, ends - self.clock())
-                reply = yield from send(prepared, left)
+                remaining = None if deadline is None else max(MIN_TIMEOUT, deadline - self.clock())
+                reply = yield from send(prepared, remaining)
                 return read(request, reply), reply
             except MercatoError as fault:
                 fault.idempotency_key = request.idempotency_key
                 wait = self.retries.wait_after(fault, attempt=attempt, repeats=request.repeats)
-                if wait is None or (ends is not None and self.clock() + wait >= ends):
+                if wait is None or (deadline is not None and self.clock() + wait >= deadline):
                     raise
             yield from pause(wait)
 
     def perform(self, request: Request[R]) -> Script[R]:
-        """Have the request sent; return what was answered."""
-        answered, _ = yield from self.exchange(request)
-        return answered
+        """Send the request; return the decoded answer."""
+        answer, _ = yield from self.exchange(request)
+        return answer
 
     def _prepared(self, request: Request[R]) -> Prepared:
         headers = {
@@ -123,7 +123,7 @@ def core_of(
     retries: Retries | None,
     environment: Mapping[str, str] = os.environ,
 ) -> Core:
-    """Return the core for what was given, or else stands in the environment. Raises ConfigurationError."""
+    """Return the core for the arguments, or else for the environment. Raises ConfigurationError."""
     return Core(
         url=_url(url or environment.get(URL, "")),
         key=_key(key or environment.get(KEY, "")),
@@ -138,18 +138,18 @@ def _url(text: str) -> str:
     text = text.strip().rstrip("/")
     try:
         parts = urlsplit(text)
-        # What no resolver can be asked for is no host: its name is encoded as it is for one.
+        # A name that cannot be encoded for a resolver isn't a host.
         host = (parts.hostname or "").encode("idna")
         usable = parts.scheme in {"http", "https"} and host and (parts.port or 1) and not _BLANK.search(text)
     except ValueError:
         usable = False
     if "@" in text:
         raise ConfigurationError(
-            "What is given is no URL of a service: no name and no password stand in it, the key is given apart."
+            "The URL of a service holds no user name and no password: give the key separately."
         )
     if not usable or parts.query or parts.fragment:
         raise ConfigurationError(
-            f"{text[:100]!r} is no URL of a service: give one like http://127.0.0.1:8000."
+            f"{text[:100]!r} isn't the URL of a service: give one like http://127.0.0.1:8000."
         )
     return text
 

@@ -14,7 +14,7 @@ _SHOWN: Final = 5
 """Faults that the text of an exception lists; all of them are in `errors`."""
 
 _EXCERPT: Final = 200
-"""Characters shown of a body that is no problem."""
+"""Characters shown of a body that isn't a problem document."""
 
 
 class MercatoError(Exception):
@@ -43,7 +43,7 @@ class UnreadableError(MercatoError):
 
 
 class DeadlineError(MercatoError, Generic[S]):
-    """What was waited for has not happened in time; `last` is what the service said of it last."""
+    """The wait has timed out; `last` is the last state that the service reported."""
 
     def __init__(self, message: str, *, last: S) -> None:
         super().__init__(message)
@@ -76,7 +76,7 @@ class _Problem(Struct, frozen=True, rename="camel"):
 class ProblemError(MercatoError):
     """The service refused. `code` is a ProblemDetail's `errorCode`, `errors` say where and why.
 
-    `type` is the address of a page that says what to do. `members` holds all that came, extension members
+    `type` is the address of a page that says what to do. `members` holds every member of the answer, extension members
     such as `orderId` included.
     """
 
@@ -95,9 +95,9 @@ class ProblemError(MercatoError):
         self.trace_id = problem.trace_id
         self.type = problem.type
         self.members = members
-        super().__init__(self._told())
+        super().__init__(self._text())
 
-    def _told(self) -> str:
+    def _text(self) -> str:
         request = f" (request {self.request_id})" if self.request_id else ""
         lines = [f"{self.status} {self.code}: {self.detail or self.title}{request}"]
         if len(self.errors) > 1 or any(error.pointer for error in self.errors):
@@ -114,7 +114,7 @@ class ValidationError(ProblemError):
 
 
 class AvailabilityError(ProblemError):
-    """It can't be had now: the store is closed, an item is gone or has another price."""
+    """Not available now: the store is closed, an item is gone or has another price."""
 
 
 class PaymentError(ProblemError):
@@ -171,13 +171,13 @@ _SERVER: Final = 500
 def problem_of(
     status: int, body: bytes, *, retry_after: float | None, request_id: str | None
 ) -> ProblemError:
-    """Return the exception for an answer that is no success, whatever its body."""
+    """Return the exception for an answer that isn't a success, whatever its body."""
     try:
         problem = msgspec.json.decode(body, type=_Problem)
         members = msgspec.json.decode(body, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         text = " ".join(body[: 4 * _EXCERPT].decode("utf-8", "replace").split())[:_EXCERPT]
-        problem, members = _Problem(title="No problem that this service describes", detail=text), {}
+        problem, members = _Problem(title="Not a problem that this service describes", detail=text), {}
     if problem.request_id is None:
         problem = msgspec.structs.replace(problem, request_id=request_id)
     return _kind(status, problem)(

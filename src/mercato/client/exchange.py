@@ -1,7 +1,7 @@
 """What is sent and what comes back, without a network: requests, replies, and the steps between them.
 
 A `Script` does the work of a call: it yields what has to be done (`Send`, `Pause`) and is given the reply. The
-sync and the async client differ in nothing but in who does it.
+sync and the async client differ only in what performs the steps.
 """
 
 import re
@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 Id: TypeAlias = UUID | str
 
-MOST_BYTES: Final = 128 * 1024 * 1024
+MAX_BYTES: Final = 128 * 1024 * 1024
 """Bytes of an answer: as many as the longest CatalogSet may have."""
 
 _PARAMETER: Final = re.compile(r"\{\w+\}")
@@ -35,17 +35,23 @@ _OK: Final = range(200, 300)
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request(Generic[R]):
-    """One call of an operation. `repeats` says whether it may be sent twice without harm."""
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """What a call sends: ids in the order of the path, query, body."""
 
-    method: str
-    path: str
     ids: tuple[Id, ...] = ()
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = field(default=None, repr=False)
     idempotency_key: str | None = field(default=None, repr=False)
-    repeats: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(Sent, Generic[R]):
+    """One call of an operation. `repeats` says whether it may be sent twice without harm."""
+
+    method: str
+    path: str
+    repeats: bool
     returns: type[R]
 
     def target(self) -> str:
@@ -88,7 +94,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send the request and hand back its reply. Whoever does it raises NoAnswerError where there is none.
+    """Send the request and return its reply; raise NoAnswerError without one.
 
     `within` is in seconds, where there is less time than the client's own.
     """
@@ -123,14 +129,14 @@ def advance(script: Script[R], result: Reply | MercatoError | None) -> Send | Pa
 
 
 def send(prepared: Prepared, within: float | None = None) -> Script[Reply]:
-    """Have a request sent."""
+    """Send a request."""
     reply = yield Send(prepared, within)
     assert reply is not None
     return reply
 
 
 def pause(seconds: float) -> Script[None]:
-    """Have some time pass."""
+    """Wait."""
     yield Pause(seconds)
 
 
@@ -164,7 +170,7 @@ def _inflated(reply: Reply) -> bytes:
         return reply.body
     try:
         unpacker = zlib.decompressobj(_GZIP)
-        body = unpacker.decompress(reply.body, MOST_BYTES)
+        body = unpacker.decompress(reply.body, MAX_BYTES)
     except zlib.error:
         raise UnreadableError("The answer cannot be decompressed.") from None
     if not unpacker.eof:

@@ -16,8 +16,8 @@ from mercato.carts.model import (
     RemoveCartItemRequest,
     UpdateCartItemRequest,
 )
-from mercato.client.exchange import Id, Request
-from mercato.client.operation import Each, Sent, operation
+from mercato.client.exchange import Id, Request, Sent
+from mercato.client.operation import Each, operation
 from mercato.discovery.catalogs import CatalogSet
 from mercato.discovery.model import DiscoverRequest, DiscoverResponse
 from mercato.orders.model import CommerceCart, Order, OrderCart, OrderTimeline, ValidateOrderResponse

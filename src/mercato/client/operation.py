@@ -3,26 +3,16 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, get_args, get_type_hints, overload
 
 from mercato.client.core import Core
-from mercato.client.exchange import Id, Request, Script
+from mercato.client.exchange import Request, Script, Sent
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    """What a call sends: ids in the order of the path, query, body."""
-
-    ids: tuple[Id, ...] = ()
-    query: dict[str, Any] = field(default_factory=dict)
-    body: Any = field(default=None, repr=False)
-    idempotency_key: str | None = field(default=None, repr=False)
 
 
 class Runs(ABC):
@@ -125,14 +115,7 @@ class Operation(Flow[P, R]):
         """Return what a call with these arguments sends."""
         sent = self._build(None, *args, **options)
         return Request(
-            method=self.method,
-            path=self.path,
-            ids=sent.ids,
-            query=sent.query,
-            body=sent.body,
-            idempotency_key=sent.idempotency_key,
-            repeats=self.repeats,
-            returns=self.returns,
+            **vars(sent), method=self.method, path=self.path, repeats=self.repeats, returns=self.returns
         )
 
     def script(self, core: Core, *args: P.args, **options: P.kwargs) -> Script[R]:
@@ -148,7 +131,7 @@ class Operation(Flow[P, R]):
 def operation(
     method: str, path: str, returns: type[R], *, repeats: bool | None = None
 ) -> Callable[[Callable[Concatenate[Any, P], Sent]], Operation[P, R]]:
-    """Declare the method below as an operation; GETs may be repeated, others only if it is said."""
+    """Declare the method below as an operation; GETs may be repeated, others only if declared so."""
 
     def declare(build: Callable[Concatenate[Any, P], Sent]) -> Operation[P, R]:
         again = method == "GET" if repeats is None else repeats

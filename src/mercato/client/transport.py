@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from mercato.client.errors import NoAnswerError, UnreadableError
-from mercato.client.exchange import MOST_BYTES, Prepared, Reply
+from mercato.client.exchange import MAX_BYTES, Prepared, Reply
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT: Final = 5.0
 """Seconds for a connection: a service that is there has answered by then."""
 
-KEPT: Final = 8
+MAX_IDLE: Final = 8
 """Idle connections that are kept: as many threads may share a client without connecting anew."""
 
 _CHUNK: Final = 64 * 1024
@@ -42,10 +42,10 @@ class Transport:
     def send(self, prepared: Prepared, within: float | None = None) -> Reply:
         """Return the reply. Raises NoAnswerError, UnreadableError."""
         seconds = min(self._timeout, within or self._timeout)
-        ends = time.monotonic() + seconds
-        connection = self._kept() or self._connected(min(CONNECT_TIMEOUT, seconds))
+        deadline = time.monotonic() + seconds
+        connection = self._idle_connection() or self._connect(min(CONNECT_TIMEOUT, seconds))
         try:
-            reply, again = self._exchange(connection, prepared, ends)
+            reply, again = self._exchange(connection, prepared, deadline)
         except (OSError, http.client.HTTPException) as fault:
             connection.close()
             raise NoAnswerError(
@@ -56,7 +56,7 @@ class Transport:
             # Ctrl-C, too: an answer that was not read to its end must not be taken for the next one's.
             connection.close()
             raise
-        if again and len(self._idle) < KEPT:
+        if again and len(self._idle) < MAX_IDLE:
             self._idle.append(connection)
         else:
             connection.close()
@@ -67,7 +67,7 @@ class Transport:
         while self._idle:
             self._idle.pop().close()
 
-    def _kept(self) -> http.client.HTTPConnection | None:
+    def _idle_connection(self) -> http.client.HTTPConnection | None:
         while True:
             try:
                 connection = self._idle.pop()
@@ -75,10 +75,10 @@ class Transport:
                 return None
             if not _readable(connection):
                 return connection
-            # The service has closed it, or says something that nobody asked for.
+            # The service has closed it, or sent something without a request.
             connection.close()
 
-    def _connected(self, timeout: float) -> http.client.HTTPConnection:
+    def _connect(self, timeout: float) -> http.client.HTTPConnection:
         if self._tls is None:
             connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout)
         else:
@@ -96,16 +96,16 @@ class Transport:
         return connection
 
     def _exchange(
-        self, connection: http.client.HTTPConnection, prepared: Prepared, ends: float
+        self, connection: http.client.HTTPConnection, prepared: Prepared, deadline: float
     ) -> tuple[Reply, bool]:
-        _bound(connection.sock, ends)
+        _bound(connection.sock, deadline)
         connection.request(
             prepared.method,
             self._prefix + prepared.target,
             body=prepared.body,
             headers=dict(prepared.headers),
         )
-        connection.response_class = partial(_Response, ends=ends)  # type: ignore[assignment]  # it is called alone
+        connection.response_class = partial(_Response, deadline=deadline)  # type: ignore[assignment]  # it is called alone
         response = connection.getresponse()
         try:
             body = self._read(response)
@@ -124,32 +124,32 @@ class Transport:
         while chunk := response.read1(_CHUNK):
             chunks.append(chunk)
             size += len(chunk)
-            if size > MOST_BYTES:
-                raise UnreadableError(f"The answer has more than {MOST_BYTES:,} bytes.")
+            if size > MAX_BYTES:
+                raise UnreadableError(f"The answer has more than {MAX_BYTES:,} bytes.")
         return b"".join(chunks)
 
 
 class _Response(http.client.HTTPResponse):
     """An answer that is read to its end in time, its head too, however slowly it drips."""
 
-    def __init__(self, sock: socket.socket, *args: Any, ends: float, **options: Any) -> None:
+    def __init__(self, sock: socket.socket, *args: Any, deadline: float, **options: Any) -> None:
         super().__init__(sock, *args, **options)
-        self.fp = io.BufferedReader(_Within(sock, self.fp.detach(), ends))
+        self.fp = io.BufferedReader(_TimedReader(sock, self.fp.detach(), deadline))
 
 
-class _Within(io.RawIOBase):
-    """What comes over a socket, each part of it within what is left of the time."""
+class _TimedReader(io.RawIOBase):
+    """Reads from a socket, each within the time that remains."""
 
-    def __init__(self, sock: socket.socket, raw: io.RawIOBase, ends: float) -> None:
+    def __init__(self, sock: socket.socket, raw: io.RawIOBase, deadline: float) -> None:
         self._sock = sock
         self._raw = raw
-        self._ends = ends
+        self._deadline = deadline
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        _bound(self._sock, self._ends)
+        _bound(self._sock, self._deadline)
         return self._raw.readinto(buffer)
 
     def close(self) -> None:
@@ -157,12 +157,12 @@ class _Within(io.RawIOBase):
         self._raw.close()
 
 
-def _bound(sock: socket.socket, ends: float) -> None:
-    """Let the next step take what is left of the time."""
-    left = ends - time.monotonic()
-    if left <= 0:
+def _bound(sock: socket.socket, deadline: float) -> None:
+    """Give the socket's next step the time that remains."""
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
         raise TimeoutError("timed out")
-    sock.settimeout(left)
+    sock.settimeout(remaining)
 
 
 def _readable(connection: http.client.HTTPConnection) -> bool:
@@ -247,6 +247,6 @@ async def _read(response: "ClientResponse") -> bytes:
     async for chunk in response.content.iter_any():
         chunks.append(chunk)
         size += len(chunk)
-        if size > MOST_BYTES:
-            raise UnreadableError(f"The answer has more than {MOST_BYTES:,} bytes.")
+        if size > MAX_BYTES:
+            raise UnreadableError(f"The answer has more than {MAX_BYTES:,} bytes.")
     return b"".join(chunks)

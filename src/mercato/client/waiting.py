@@ -31,54 +31,56 @@ S = TypeVar("S")
 TIMEOUT: Final = 300.0
 """Seconds that are waited: the longest pull, some runs in a queue, and time to spare."""
 
-_FIRST: Final = 0.1
-_LONGEST: Final = 2.0
-"""Seconds between two looks where the service does not say: what its `Retry-After` says of catalog runs."""
+_FIRST_STEP: Final = 0.1
+_MAX_STEP: Final = 2.0
+"""Seconds between two polls where the service does not say: what its `Retry-After` says of catalog runs."""
 
 
 @dataclass(slots=True)
-class _Watch(Generic[S]):
-    """Looks at something until it is as it should be."""
+class _Poll(Generic[S]):
+    """Polls something until it is done."""
 
     core: Core
     request: Request[S]
     timeout: float
-    began: float = field(init=False)
-    step: float = _FIRST
+    started: float = field(init=False)
+    step: float = _FIRST_STEP
     last: S | None = None
 
     def __post_init__(self) -> None:
-        self.began = self.core.clock()
+        self.started = self.core.clock()
 
     def until(self, done: Callable[[S], bool], *, first_pause: float = 0.0) -> Script[S]:
-        """Return what is seen when it is done. Raises DeadlineError, and what a first look raises.
+        """Return the state that is done. Raises DeadlineError, and what the first request raises.
 
-        Once it was seen, an answer that does not come is waited for like everything else.
+        After the first answer, a later one that fails only delays the next poll.
         """
         wait = first_pause
         while True:
             yield from self._wait(wait)
             try:
-                seen, reply = yield from self.core.exchange(self.request, ends=self.began + self.timeout)
+                state, reply = yield from self.core.exchange(
+                    self.request, deadline=self.started + self.timeout
+                )
             except (NoAnswerError, ServerError, RateLimitError) as fault:
                 if self.last is None:
                     raise
-                wait = getattr(fault, "retry_after", None) or self._next()
+                wait = getattr(fault, "retry_after", None) or self._next_step()
                 continue
-            self.last = seen
-            if done(seen):
-                return seen
-            wait = reply.retry_after or self._next()
+            self.last = state
+            if done(state):
+                return state
+            wait = reply.retry_after or self._next_step()
 
     def _wait(self, seconds: float) -> Script[None]:
-        left = self.timeout - (self.core.clock() - self.began)
-        if seconds >= left:
+        remaining = self.timeout - (self.core.clock() - self.started)
+        if seconds >= remaining:
             raise DeadlineError(f"Not done after {self.timeout:g} s: {self.last}", last=self.last)
         if seconds > 0:
             yield from pause(seconds)
 
-    def _next(self) -> float:
-        self.step, step = min(2 * self.step, _LONGEST), self.step
+    def _next_step(self) -> float:
+        self.step, step = min(2 * self.step, _MAX_STEP), self.step
         return step
 
 
@@ -92,8 +94,8 @@ class CommerceWaits:
 
         Raises CatalogFailedError with every error of the catalog, and DeadlineError.
         """
-        watch = _Watch(core, Commerce.get_onboarding_status.request(onboarding_id), timeout)
-        status = yield from watch.until(_settled)
+        poll = _Poll(core, Commerce.get_onboarding_status.request(onboarding_id), timeout)
+        status = yield from poll.until(_settled)
         if status.status is OnboardingState.CATALOG_FAILED:
             raise CatalogFailedError(_refused(status.errors), status=status)
         if status.status is OnboardingState.READY_TO_ACTIVATE:
@@ -139,16 +141,16 @@ class MarketfrontWaits:
     @staticmethod
     def wait_until_closed(core: Core, order_id: Id, *, timeout: float = TIMEOUT) -> Script[Order]:
         """Wait until an order is completed or cancelled. Raises DeadlineError, with the order as `last`."""
-        watch = _Watch(core, Marketfront.get_marketfront_order.request(order_id), timeout)
-        return (yield from watch.until(lambda order: order.state is not OrderState.OPEN))
+        poll = _Poll(core, Marketfront.get_marketfront_order.request(order_id), timeout)
+        return (yield from poll.until(lambda order: order.state is not OrderState.OPEN))
 
 
 def _ingested(
     core: Core, run: Request[CatalogIngestStatusResponse], *, timeout: float, first_pause: float
 ) -> Script[CatalogIngestStatusResponse]:
     ended = {RunStatus.SUCCEEDED, RunStatus.FAILED}
-    status = yield from _Watch(core, run, timeout).until(
-        lambda seen: seen.status in ended, first_pause=first_pause
+    status = yield from _Poll(core, run, timeout).until(
+        lambda state: state.status in ended, first_pause=first_pause
     )
     if status.status is RunStatus.FAILED:
         raise CatalogFailedError(_refused(status.errors), status=status)

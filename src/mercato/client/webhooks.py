@@ -69,7 +69,7 @@ class WebhookError(MercatoError):
 
     def __str__(self) -> str:
         lines = [f"{self.explanation.code}: {self.explanation.message}"]
-        lines += [f"  {one.advice}" for one in self.explanation.findings[:1] if one.advice]
+        lines += [f"  {finding.advice}" for finding in self.explanation.findings[:1] if finding.advice]
         return "\n".join(lines)
 
 
@@ -86,14 +86,14 @@ class _Envelope(msgspec.Struct, frozen=True):
 def verify_webhook(
     headers: Headers, body: bytes, secrets: str | Sequence[str], *, now: Callable[[], datetime] = clock.now
 ) -> Event:
-    """Return the event. `body` is the bytes as they came; `secrets` are those that are valid now (`whsec_…`).
+    """Return the event. `body` is the bytes as received; `secrets` are those that are valid now (`whsec_…`).
 
     Raises WebhookError when none of them signed it or its time is more than five minutes off, and
     UnreadableWebhookError.
     """
     if not isinstance(body, bytes):
         raise TypeError(
-            "Give the body's bytes as they came: text that was decoded may not be what was signed."
+            "Give the body's bytes as received: text that was decoded may not be what was signed."
         )
     texts = (secrets,) if isinstance(secrets, str) else tuple(secrets)
     webhook = Webhook(headers=dict(headers.items()), body=body, received_at=now())
@@ -113,7 +113,9 @@ def _signed_id(webhook: Webhook, secrets: Sequence[Secret]) -> str | None:
         envelope.id.encode("utf-8", "replace"), envelope.timestamp.encode("utf-8", "replace"), webhook.body
     )
     match = find_right(secrets, message, envelope.given)
-    wrong = any(one.level == ERROR and not one.code.startswith("SIGNATURE_") for one in envelope.findings)
+    wrong = any(
+        finding.level == ERROR and not finding.code.startswith("SIGNATURE_") for finding in envelope.findings
+    )
     assert webhook.received_at is not None
     late = abs(envelope.seconds - int(webhook.received_at.timestamp())) > TOLERANCE
     return envelope.id if match is not None and match.given.flaw is None and not wrong and not late else None

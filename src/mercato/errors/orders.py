@@ -62,7 +62,7 @@ class StoreClosed(Problem):
 
 class ItemUnavailable(Problem):
     status, code, category = 400, "ITEM_UNAVAILABLE", "availability"
-    title = "An item cannot be had now"
+    title = "An item is not available now"
 
 
 class ItemPriceChanged(Problem):
@@ -87,7 +87,7 @@ class PaymentFailed(Problem):
 
 
 class Other(Problem):
-    """A store's refusal with a code that is not ours: it is told as it came, its page is that of OTHER."""
+    """A store's refusal with a code that is not ours: its code is passed on, its page is that of OTHER."""
 
     status, code, category = 400, OTHER, "validation"
     title = "The store refused the order for a reason of its own"

@@ -104,7 +104,7 @@ class AddressPolicy(Struct, frozen=True, kw_only=True):
     names_setting: bool = False
 
     def verdict(self, ip: Address | str) -> Verdict:
-        """Return whether `ip` may be connected to; a text that is no address is `UNREADABLE`."""
+        """Return whether `ip` may be connected to; a text that isn't an address is `UNREADABLE`."""
         try:
             address = ip_address(ip) if isinstance(ip, str) else ip
         except ValueError:

@@ -1,4 +1,4 @@
-"""One webhook call: posted, its reply read within limits, or an error that says how far it came."""
+"""One webhook call: posted, its reply read within limits, or an error that says what arrived."""
 
 import asyncio
 from collections.abc import Mapping
@@ -109,7 +109,7 @@ class Call:
             return self._reply(self.head, complete=True)
 
     def _reply(self, head: Reply, *, complete: bool) -> Reply:
-        """Return the reply with the body as far as it came."""
+        """Return the reply with the body that has arrived."""
         body = self.document.content()
         return replace(head, body=body, complete=complete, elapsed_ms=elapsed_ms(self.started))
 

@@ -184,7 +184,7 @@ class UrlDoctor:
             try:
                 target = urljoin(answer.url.text, answer.location)
                 origin = check_url(target, _JUDGED_LATER, https_only=False).origin
-            except ValueError:  # UrlRefused is one: the pull has said it
+            except ValueError:  # UrlRefused is one: the pull has reported it
                 continue
             if origin not in known and len(known) < MAX_HOSTS:
                 known.add(origin)

@@ -45,7 +45,7 @@ class DocumentSpace:
     def release(self, document: "Document") -> None:
         """Give back what the document has reserved, and its turn."""
         if self._taken.pop(document, None) is not None:
-            # Whoever waits now looks again; whoever comes later waits for the next one.
+            # Tasks that wait now look again; later ones wait for the next event.
             self._released.set()
             self._released = asyncio.Event()
 

@@ -17,7 +17,7 @@ from mercato.outbound.addresses import AddressPolicy, Verdict
 
 AddrInfo = tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[Any, ...]]
 
-MAX_ADDRESSES = 8  # of one name, tried one after the other: more are not worth a stranger's time
+MAX_ADDRESSES = 8  # of one name, tried one after the other: more are not worth the time
 
 
 class AddressRefused(OSError):  # noqa: N818  # a verdict, not a mishap

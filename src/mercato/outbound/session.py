@@ -12,7 +12,7 @@ from mercato.outbound.pool import ConnectionPool
 
 CONNECTIONS = 512  # at once; one file descriptor each
 CONNECTIONS_PER_HOST = 64  # a partner's stores often share one host: three stores' worth of 20 calls
-ORDER_CONNECTIONS = 1024  # at once, for calls that a customer waits for; who makes them bounds each store's
+ORDER_CONNECTIONS = 1024  # at once, for calls that a customer waits for; the caller bounds each store's
 ORDER_DNS_THREADS = 64  # a name whose servers don't answer holds one for as long as the system likes
 IDLE_SECONDS = 15  # a kept connection is closed after; servers commonly close theirs after 5 to 75
 

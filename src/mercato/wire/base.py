@@ -62,7 +62,7 @@ MAX_ENTRIES: Final = 1000
 """Entries of a list in a request body, where no smaller bound makes sense."""
 
 MAX_RETRY_AFTER: Final = 7 * 24 * 3600.0
-"""Seconds: who asks for more is not believed."""
+"""Seconds: a longer one is cut to this."""
 
 _RFC3339: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]\d\d:[0-5]\d)", re.ASCII

@@ -42,7 +42,7 @@ _MARK: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[][{},:]', re.DOTALL)
 """A string that does not end goes on to the end of the body, so that nothing is read twice."""
 
 _BROKEN: Final = re.compile(r"JSON is malformed: (.+) \(byte (\d+)\)")
-"""How the decoder says what is no JSON."""
+"""How the decoder reports what isn't JSON."""
 
 _HIGH_SURROGATE: Final = re.compile(rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})(?!\Z|\\\Z|\\u)")
 """An escape that needs a second one after it, and is followed by something else."""
@@ -144,13 +144,13 @@ def _not_json(body: bytes, fault: Exception) -> str:
     return f"The body is not JSON{_where(body, str(fault))}."
 
 
-def _where(body: bytes, said: str) -> str:
-    """Return what broke and where, as far as the decoder said it."""
-    if "truncated" in said:
+def _where(body: bytes, report: str) -> str:
+    """Return what broke and where, as far as the decoder reports it."""
+    if "truncated" in report:
         # So the decoder says of half a surrogate pair at the very end, too, where it looks for the other half.
         half = _HIGH_SURROGATE.search(body, max(0, len(body) - _TAIL))
         return ": it ends too early" if half is None else f": {_HALF}{_place(body, half.start(1))}"
-    found = _BROKEN.search(said)
+    found = _BROKEN.search(report)
     if found is None:
         return ""
     return f": {_HALF if 'surrogate' in found[1] else found[1]}{_place(body, int(found[2]))}"

@@ -266,7 +266,7 @@ class _Walk:
         return True
 
     def _form(self, value: str, form: str | None, pointer: str, name: str) -> None:
-        """Note a text that is not what its documented format says: who reads it later would not come to that."""
+        """Note a text that is not what its documented format says: what reads it later expects the format."""
         if form == "uri" and value and (fault := uri_fault(value, name)) is not None:
             self.bad(pointer, fault)
         if form == "date-time" and parse_instant(value) is None:
@@ -279,8 +279,8 @@ class _Walk:
         rule = rule_of(kind)
         objection = None if rule is None else rule(value)
         if objection is not None:
-            said = Objection(objection) if isinstance(objection, str) else objection
-            self._add(FieldFault(pointer + said.below, said.message, form=said.form))
+            found = Objection(objection) if isinstance(objection, str) else objection
+            self._add(FieldFault(pointer + found.below, found.message, form=found.form))
 
     def _length(
         self, size: int, kind: info.StrType | info.ListType | info.DictType, pointer: str, name: str, of: str

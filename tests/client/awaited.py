@@ -1,4 +1,4 @@
-"""Both clients, called in one way: the sync one in a thread of its own."""
+"""Awaited clients, called in one way: the sync one in a thread of its own."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +13,7 @@ AT_ONCE = Retries(first_wait=0)
 """Repeats without waiting, unless it is asked to wait."""
 
 
-class Both:
+class Awaited:
     """A client whose methods are awaited, and whose lists are read to their end."""
 
     def __init__(self, client: Client | AsyncClient) -> None:
@@ -40,11 +40,11 @@ def _read(method: Callable[..., Any], *args: Any, **options: Any) -> Any:
 @asynccontextmanager
 async def opened(
     kind: type[Client | AsyncClient], url: str, key: str = "k", **options: Any
-) -> AsyncIterator[Both]:
+) -> AsyncIterator[Awaited]:
     """Open a client of one kind; it repeats without waiting."""
     client = kind(url, key, **{"retries": AT_ONCE} | options)
     try:
-        yield Both(client)
+        yield Awaited(client)
     finally:
         if isinstance(client, Client):
             client.close()
