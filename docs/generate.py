@@ -41,7 +41,7 @@ Json = Mapping[str, Any]
 def pages() -> dict[str, str]:
     """Return the text of every generated file by its path."""
     api = json.loads(document())
-    return {
+    made = {
         "reference/operations.md": _operations_page(api),
         "reference/errors.md": _errors_page(),
         "reference/settings.md": _settings_page(),
@@ -49,8 +49,8 @@ def pages() -> dict[str, str]:
         "reference/metrics.md": _metrics_page(),
         "reference/client.md": client_page(NOTICE),
         "mercato.postman_collection.json": collection(api),
-        "llms.txt": llms(api),
     }
+    return made | {"llms.txt": llms(api, made)}
 
 
 def main() -> int:

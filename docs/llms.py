@@ -31,19 +31,19 @@ PARTS: Final = (
 """Sections and their files. llmstxt.org says that a reader with little room may skip "Optional"."""
 
 
-def llms(api: Mapping[str, Any]) -> str:
-    """Return the text of llms.txt; links are relative to it."""
-    sections = [f"## {title}\n\n" + "\n".join(_links(patterns)) for title, patterns in PARTS]
+def llms(api: Mapping[str, Any], generated: Mapping[str, str]) -> str:
+    """Return the text of llms.txt, whose links are relative to it. `generated` pages may not be on the disk yet."""
+    sections = [f"## {title}\n\n" + "\n".join(_links(patterns, generated)) for title, patterns in PARTS]
     sections.insert(-1, "## Operations\n\n" + "\n".join(_operations(api)))
     return "\n\n".join([f"{ABOUT}\n{MORE}", *sections]) + "\n"
 
 
-def _links(patterns: tuple[str, ...]) -> Iterator[str]:
+def _links(patterns: tuple[str, ...], generated: Mapping[str, str]) -> Iterator[str]:
     for pattern in patterns:
         for path in sorted(HERE.glob(pattern)):
             name = path.relative_to(HERE).as_posix()
             if path.suffix == ".md":
-                text = path.read_text()
+                text = generated.get(name) or path.read_text()
                 said = _beginning(text)
                 yield f"- [{_title(text)}]({name})" + (f": {said}" if said else "")
             else:
