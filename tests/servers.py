@@ -41,7 +41,7 @@ class Request:
 
     method: str
     path: str
-    headers: Mapping[str, str]
+    headers: dict[str, str]
     body: bytes
     connection: int  # numbers the server's connections from 0: tells whether one was used again
 
@@ -79,6 +79,10 @@ class Server:
     port: int
     requests: list[Request] = field(default_factory=list)
     connections: int = 0
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a request has arrived."""
+    dropped: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a connection has ended."""
 
     @property
     def url(self) -> str:
@@ -230,6 +234,7 @@ async def serve(
         finally:
             tasks.discard(task)
             writer.close()
+            server.dropped.set()
 
     listener = await asyncio.start_server(accept, host, 0, ssl=tls)
     port = listener.sockets[0].getsockname()[1]
@@ -243,12 +248,18 @@ async def serve(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def receiving(*scripts: Script) -> contextlib.AbstractAsyncContextManager[Server]:
+    """Run a receiver of webhooks that takes the scripts in turn; without any it answers 204."""
+    return serve(in_turn(*scripts or (reply(204),)))
+
+
 async def _converse(script: Script, server: Server, peer: Peer, number: int) -> None:
     while peer.open:
         request = await _read_request(peer.reader, number)
         if request is None:
             return
         server.requests.append(request)
+        server.arrived.set()
         await script(request, peer)
 
 

@@ -8,8 +8,8 @@ import pytest
 import standardwebhooks
 import svix
 from sqlalchemy import delete, update
+from tests.servers import Peer, Request, hang, head, receiving, reply
 from tests.webhooks.house import TOKEN, TRACE, House, living
-from tests.webhooks.receiver import Receiver, hang, pour, receiving, reply
 
 from mercato.clock import new_id
 from mercato.db.engine import Database
@@ -23,10 +23,10 @@ from mercato.webhooks.model import DeliveryStatus
 async def test_a_delivery_is_posted_at_once_with_the_headers_of_the_contract(house: House) -> None:
     webhook_id = new_id()
     async with receiving() as receiver:
-        delivery = await house.push(receiver.base + "/hooks", webhook_id=webhook_id)
+        delivery = await house.push(receiver.url + "/hooks", webhook_id=webhook_id)
         await house.attempt()
     [request] = receiver.requests
-    assert (request.method, request.target) == ("POST", "/hooks/catalog-sync")
+    assert (request.method, request.path) == ("POST", "/hooks/catalog-sync")
     assert request.headers["authorization"] == f"Bearer {TOKEN}"
     assert request.headers["webhook-id"] == request.headers["idempotency-key"] == str(webhook_id)
     assert request.headers["webhook-timestamp"] == str(int(house.now.timestamp()))
@@ -44,7 +44,7 @@ async def test_a_delivery_is_posted_at_once_with_the_headers_of_the_contract(hou
 async def test_the_body_is_the_envelope_with_type_timestamp_and_data(house: House) -> None:
     at = datetime(2026, 1, 31, 23, 59, 59, 7000, tzinfo=UTC)
     async with receiving() as receiver:
-        await house.push(receiver.base, data={"status": "succeeded"}, occurred_at=at)
+        await house.push(receiver.url, data={"status": "succeeded"}, occurred_at=at)
         await house.attempt()
     assert json.loads(receiver.requests[0].body) == {
         "type": "catalog.sync.succeeded",
@@ -55,7 +55,7 @@ async def test_the_body_is_the_envelope_with_type_timestamp_and_data(house: Hous
 
 async def test_the_signature_is_verified_by_standardwebhooks_and_by_svix(house: House) -> None:
     async with receiving() as receiver:
-        await house.push(receiver.base, data={"name": "Crème brûlée 🍮"})
+        await house.push(receiver.url, data={"name": "Crème brûlée 🍮"})
         await house.attempt()
     [request] = receiver.requests
     secret = house.partner.signing_secret
@@ -69,7 +69,7 @@ async def test_during_a_rotation_both_secrets_verify(house: House) -> None:
     async with house.db.write() as tx:
         second = await accounts.rotate_signing_secret(tx, house.vault, house.partner.id)
     async with receiving() as receiver:
-        await house.push(receiver.base)
+        await house.push(receiver.url)
         await house.attempt()
     [request] = receiver.requests
     assert len(request.headers["webhook-signature"].split(" ")) == 2
@@ -80,7 +80,7 @@ async def test_during_a_rotation_both_secrets_verify(house: House) -> None:
 
 async def test_a_retry_has_the_same_id_and_body_and_a_new_timestamp_and_signature(house: House) -> None:
     async with receiving(reply(503), reply(204)) as receiver:
-        await house.push(receiver.base)
+        await house.push(receiver.url)
         await house.attempt()
         await house.wait_for_retry()
         await house.attempt()
@@ -97,7 +97,7 @@ async def test_a_retry_has_the_same_id_and_body_and_a_new_timestamp_and_signatur
 async def test_a_receiver_that_fails_for_ever_is_tried_nine_times_over_the_schedule(house: House) -> None:
     waits = []
     async with receiving(reply(500)) as receiver:
-        delivery = await house.push(receiver.base)
+        delivery = await house.push(receiver.url)
         await house.attempt()
         for _ in range(8):
             assert (await house.get(delivery)).status is DeliveryStatus.PENDING
@@ -124,7 +124,7 @@ async def test_a_receiver_that_fails_for_ever_is_tried_nine_times_over_the_sched
 
 async def test_the_job_of_a_retry_waits_as_long_as_the_schedule_says(house: House) -> None:
     async with receiving(reply(500)) as receiver:
-        await house.push(receiver.base)
+        await house.push(receiver.url)
         await house.attempt()
     [job] = await house.jobs()
     assert job.state == "waiting"
@@ -133,7 +133,7 @@ async def test_the_job_of_a_retry_waits_as_long_as_the_schedule_says(house: Hous
 
 async def test_retry_after_of_the_receiver_is_honoured(house: House) -> None:
     async with receiving(reply(429, Retry_After="9"), reply(503, Retry_After="3600")) as receiver:
-        await house.push(receiver.base)
+        await house.push(receiver.url)
         await house.attempt()
         assert await house.wait_for_retry() == timedelta(seconds=9)
         await house.attempt()
@@ -141,8 +141,8 @@ async def test_retry_after_of_the_receiver_is_honoured(house: House) -> None:
 
 
 async def test_a_redirect_is_a_failure_and_is_not_followed(house: House) -> None:
-    async with receiving() as other, receiving(reply(301, Location=other.base)) as receiver:
-        delivery = await house.push(receiver.base)
+    async with receiving() as other, receiving(reply(301, Location=other.url)) as receiver:
+        delivery = await house.push(receiver.url)
         await house.attempt()
     seen = await house.get(delivery)
     assert other.requests == []
@@ -151,8 +151,8 @@ async def test_a_redirect_is_a_failure_and_is_not_followed(house: House) -> None
 
 
 async def test_a_receiver_that_does_not_answer_is_a_time_out(house: House) -> None:
-    async with receiving(hang) as receiver:
-        delivery = await house.push(receiver.base)
+    async with receiving(hang()) as receiver:
+        delivery = await house.push(receiver.url)
         await house.attempt(house.sender(seconds=0.2))
         async with asyncio.timeout(5):
             await receiver.dropped.wait()
@@ -164,7 +164,7 @@ async def test_a_receiver_that_does_not_answer_is_a_time_out(house: House) -> No
 
 async def test_a_refused_connection_is_told_in_our_own_words(house: House) -> None:
     async with receiving() as receiver:
-        base = receiver.base
+        base = receiver.url
     delivery = await house.push(base)
     await house.attempt()
     [attempt] = (await house.get(delivery)).attempt_log
@@ -174,23 +174,30 @@ async def test_a_refused_connection_is_told_in_our_own_words(house: House) -> No
 
 
 async def test_a_reply_of_1_gib_is_cut_at_1_kib_and_the_connection_dropped(house: House) -> None:
-    made: list[Receiver] = []
-    async with receiving(pour(lambda: made[0], 1 << 30)) as receiver:
-        made.append(receiver)
-        delivery = await house.push(receiver.base)
+    sent = 0
+
+    async def pour(_: Request, peer: Peer) -> None:
+        nonlocal sent
+        await peer.send(head(content_length=1 << 30))
+        while sent < 1 << 30:
+            await peer.send(b"x" * 65_536)
+            sent += 65_536
+
+    async with receiving(pour) as receiver:
+        delivery = await house.push(receiver.url)
         await house.attempt()
         async with asyncio.timeout(5):
             await receiver.dropped.wait()
     seen = await house.get(delivery)
     assert seen.status is DeliveryStatus.SUCCEEDED
     assert seen.attempt_log[0].reply == "x" * 1024
-    assert receiver.sent < 64 << 20
+    assert sent < 64 << 20
 
 
 async def test_the_reply_is_logged_with_an_echoed_token_blotted_out(house: House) -> None:
     said = json.dumps({"bad": "signature\x00", "seen": {"Authorization": f"Bearer {TOKEN}"}}).encode()
     async with receiving(reply(400, said)) as receiver:
-        delivery = await house.push(receiver.base)
+        delivery = await house.push(receiver.url)
         await house.attempt()
     shown = (await house.get(delivery)).attempt_log[0].reply
     assert shown == '{"bad": "signature\\u0000", "seen": {"Authorization": "Bearer ***"}}'
@@ -198,7 +205,7 @@ async def test_the_reply_is_logged_with_an_echoed_token_blotted_out(house: House
 
 async def test_a_reply_of_any_bytes_can_be_stored(house: House) -> None:
     async with receiving(reply(400, b"\x00\xff\xfe" * 600)) as receiver:
-        delivery = await house.push(receiver.base)
+        delivery = await house.push(receiver.url)
         await house.attempt()
     shown = (await house.get(delivery)).attempt_log[0].reply
     assert shown is not None
@@ -208,11 +215,11 @@ async def test_a_reply_of_any_bytes_can_be_stored(house: House) -> None:
 async def test_an_event_url_is_called_as_it_is_and_never_gets_the_token(house: House) -> None:
     async with receiving() as receiver:
         delivery = await house.push(
-            receiver.base + "/events?shop=1", suffix="", surface=Surface.MARKETFRONT, type="order.created"
+            receiver.url + "/events?shop=1", suffix="", surface=Surface.MARKETFRONT, type="order.created"
         )
         await house.attempt()
     [request] = receiver.requests
-    assert request.target == "/events?shop=1"
+    assert request.path == "/events?shop=1"
     assert "authorization" not in request.headers
     assert standardwebhooks.Webhook(house.partner.signing_secret).verify(request.body, request.headers)
     assert (await house.get(delivery, Surface.MARKETFRONT)).status is DeliveryStatus.SUCCEEDED
@@ -222,17 +229,17 @@ async def test_without_a_token_none_is_sent(house: House) -> None:
     async with house.db.write() as tx:
         await set_webhook_token(tx, house.vault, house.partner.id, None)
     async with receiving() as receiver:
-        await house.push(receiver.base)
+        await house.push(receiver.url)
         await house.attempt()
     assert "authorization" not in receiver.requests[0].headers
 
 
 async def test_the_query_of_the_webhook_url_is_kept_behind_the_suffix(house: House) -> None:
     async with receiving() as receiver:
-        delivery = await house.push(receiver.base + "/hooks/?key=a%2Fb&x=1")
+        delivery = await house.push(receiver.url + "/hooks/?key=a%2Fb&x=1")
         await house.attempt()
-    assert receiver.requests[0].target == "/hooks/catalog-sync?key=a%2Fb&x=1"
-    assert (await house.get(delivery)).url == receiver.base + "/hooks/catalog-sync?key=a%2Fb&x=1"
+    assert receiver.requests[0].path == "/hooks/catalog-sync?key=a%2Fb&x=1"
+    assert (await house.get(delivery)).url == receiver.url + "/hooks/catalog-sync?key=a%2Fb&x=1"
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -240,7 +247,7 @@ async def test_without_private_networks_a_webhook_goes_to_public_https_addresses
     db: Database, scheme: str
 ) -> None:
     async with living(db, allow_private=False) as house, receiving() as receiver:
-        delivery = await house.push(receiver.base.replace("http", scheme, 1))
+        delivery = await house.push(receiver.url.replace("http", scheme, 1))
         await house.attempt()
         seen = await house.get(delivery)
     assert receiver.requests == []
@@ -250,7 +257,7 @@ async def test_without_private_networks_a_webhook_goes_to_public_https_addresses
 
 async def test_410_disables_the_endpoint_and_the_partner_sees_why(house: House) -> None:
     async with receiving(reply(410)) as receiver:
-        delivery = await house.push(receiver.base)
+        delivery = await house.push(receiver.url)
         await house.attempt()
     seen = await house.get(delivery)
     assert (seen.status, seen.attempts) == (DeliveryStatus.FAILED, 1)
@@ -262,16 +269,16 @@ async def test_after_5_days_of_failures_the_endpoint_is_disabled_and_a_success_s
 ) -> None:
     async with receiving(reply(500), reply(204), reply(500), reply(500)) as receiver:
         for _ in range(2):
-            await house.push(receiver.base)
+            await house.push(receiver.url)
             await house.attempt()
             await _drop_retries(house)
         house.now += timedelta(days=4)
-        third = await house.push(receiver.base)
+        third = await house.push(receiver.url)
         await house.attempt()
         await _drop_retries(house)
         assert (await house.get(third)).endpoint_disabled is None
         since, house.now = house.now, house.now + timedelta(days=5)
-        fourth = await house.push(receiver.base)
+        fourth = await house.push(receiver.url)
         await house.attempt()
     seen = await house.get(fourth)
     assert seen.status is DeliveryStatus.FAILED

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import BigInteger, select, type_coerce, update
+from tests.servers import Peer, Request, hang, receiving, reply
 from tests.webhooks.house import House
-from tests.webhooks.receiver import hang, receiving, reply
 
 from mercato.clock import new_id
 from mercato.db.engine import Write
@@ -64,7 +64,7 @@ async def ended(house: House, made: list[UUID]) -> list[DeliveryStatus]:
 
 async def test_a_backlog_of_a_lane_arrives_in_its_order_and_each_is_written_down(house: House) -> None:
     async with receiving() as receiver:
-        made = await pushed(house, receiver.base, 40)
+        made = await pushed(house, receiver.url, 40)
         async with working(house):
             assert await ended(house, made) == [DeliveryStatus.SUCCEEDED] * 40
         assert [UUID(request.headers["webhook-id"]) for request in receiver.requests] == [
@@ -76,7 +76,7 @@ async def test_a_backlog_of_a_lane_arrives_in_its_order_and_each_is_written_down
 
 async def test_one_that_fails_waits_and_holds_up_none_of_those_behind_it(house: House) -> None:
     async with receiving(reply(204), reply(503), reply(204)) as receiver:
-        made = await pushed(house, receiver.base, 5)
+        made = await pushed(house, receiver.url, 5)
         async with working(house):
             states = await ended(house, made)
     assert states == [DeliveryStatus.SUCCEEDED, DeliveryStatus.PENDING, *[DeliveryStatus.SUCCEEDED] * 3]
@@ -84,8 +84,8 @@ async def test_one_that_fails_waits_and_holds_up_none_of_those_behind_it(house: 
 
 
 async def test_those_before_a_call_that_hangs_are_recorded_meanwhile(house: House) -> None:
-    async with receiving(reply(204), reply(204), hang) as receiver:
-        made = await pushed(house, receiver.base, 3)
+    async with receiving(reply(204), reply(204), hang()) as receiver:
+        made = await pushed(house, receiver.url, 3)
         async with working(house), asyncio.timeout(4):
             while [(await house.get(one)).status for one in made[:2]] != [DeliveryStatus.SUCCEEDED] * 2:
                 await asyncio.sleep(0.01)
@@ -101,13 +101,13 @@ async def test_of_a_batch_one_that_was_sent_again_meanwhile_counts_as_that_and_t
     monkeypatch.setattr(sender, "_PROMPT_SECONDS", 60.0)
     made: list[UUID] = []
 
-    async def redelivered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def redelivered(request: Request, peer: Peer) -> None:
         async with house.db.write() as tx:
             await tx.execute(update(delivery_rows).where(delivery_rows.c.id == made[1]).values(round=1))
-        await reply(204)(reader, writer)
+        await reply(204)(request, peer)
 
     async with receiving(reply(204), reply(204), redelivered, reply(204)) as receiver:
-        made += await pushed(house, receiver.base, 4)
+        made += await pushed(house, receiver.url, 4)
         await house.attempt()
     shown = [await house.get(one) for one in made]
     assert [(one.status, len(one.attempt_log)) for one in shown] == [
@@ -123,9 +123,9 @@ async def test_a_batch_is_recorded_as_each_by_itself_would_be(
 ) -> None:
     monkeypatch.setattr(sender, "_BATCH_SECONDS", 60.0)
     async with receiving() as receiver:
-        await pushed(house, receiver.base, 3)
+        await pushed(house, receiver.url, 3)
         await house.attempt()
-        await pushed(house, receiver.base + "/other", 1)
+        await pushed(house, receiver.url + "/other", 1)
         await house.attempt()
     async with house.db.read() as tx:
         names = {"status", "error", "attempts", "next_attempt_at", "due_at", "faults", "updated_at"}
@@ -139,7 +139,7 @@ async def test_a_batch_is_recorded_as_each_by_itself_would_be(
 
 async def test_a_delivery_that_ends_its_workers_is_given_up_alone(house: House) -> None:
     async with receiving() as receiver:
-        made = await pushed(house, receiver.base, 3)
+        made = await pushed(house, receiver.url, 3)
         async with house.db.write() as tx:
             await tx.execute(update(jobs).values(losses=MAX_LOSSES + 1))
         async with working(house):
@@ -152,7 +152,7 @@ async def test_events_that_many_push_while_runs_begin_and_end_all_arrive(house: 
 
     async def push(writer: int) -> list[UUID]:
         return [
-            await house.push(receiver.base, subject=subject, data={"number": f"{writer}:{number}"})
+            await house.push(receiver.url, subject=subject, data={"number": f"{writer}:{number}"})
             for number in range(25)
         ]
 
@@ -163,7 +163,7 @@ async def test_events_that_many_push_while_runs_begin_and_end_all_arrive(house: 
 
 async def test_a_clock_that_is_set_back_holds_no_delivery(house: House) -> None:
     async with receiving(reply(503), reply(503), reply(204)) as receiver:
-        made = await pushed(house, receiver.base, 2)
+        made = await pushed(house, receiver.url, 2)
         for _ in made:
             await house.attempt()
         async with house.db.write() as tx:
@@ -178,7 +178,7 @@ async def test_a_clock_that_is_set_back_holds_no_delivery(house: House) -> None:
 
 async def test_who_answers_410_gets_nothing_of_what_was_claimed_with_it(house: House) -> None:
     async with receiving(reply(204), reply(410)) as receiver:
-        made = await pushed(house, receiver.base, 6)
+        made = await pushed(house, receiver.url, 6)
         async with working(house):
             states = await ended(house, made)
         assert len(receiver.requests) == 2
@@ -190,21 +190,21 @@ async def test_who_answers_410_in_one_lane_gets_at_most_what_is_on_its_way_in_th
 ) -> None:
     said, disabled = False, asyncio.Event()
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(request: Request, peer: Peer) -> None:
         nonlocal said
         if said:
             await disabled.wait()
-            await reply(204)(reader, writer)
+            await reply(204)(request, peer)
         else:
             said = True
-            await reply(410)(reader, writer)
+            await reply(410)(request, peer)
 
     async with receiving(answer) as receiver:
         subjects = {partition_of(one): one for one in (UUID(int=number) for number in range(64))}
         assert len(subjects) == PARTITIONS
         async with house.db.write() as tx:
             made = [
-                await house.push_in(tx, receiver.base, subject=subject)
+                await house.push_in(tx, receiver.url, subject=subject)
                 for subject in subjects.values()
                 for _ in range(8)
             ]
@@ -222,8 +222,8 @@ async def test_an_endpoint_that_took_one_of_a_line_is_not_disabled_for_the_days_
     house: House,
 ) -> None:
     async with receiving(reply(204), reply(503), reply(204)) as receiver:
-        made = await pushed(house, receiver.base, 3)
-        await fails(house, receiver.base, since=timedelta(days=6))
+        made = await pushed(house, receiver.url, 3)
+        await fails(house, receiver.url, since=timedelta(days=6))
         async with working(house):
             states = await ended(house, made)
     assert states == [DeliveryStatus.SUCCEEDED, DeliveryStatus.PENDING, DeliveryStatus.SUCCEEDED]
@@ -233,8 +233,8 @@ async def test_an_endpoint_that_is_enabled_while_a_line_of_its_deliveries_fails_
     house: House,
 ) -> None:
     async with receiving() as receiver:
-        made = await pushed(house, receiver.base, 12)
-        await fails(house, receiver.base, since=timedelta(days=1), disabled=True)
+        made = await pushed(house, receiver.url, 12)
+        await fails(house, receiver.url, since=timedelta(days=1), disabled=True)
         async with working(house), asyncio.timeout(10):
             while (await house.get(made[0])).status is not DeliveryStatus.FAILED:
                 await asyncio.sleep(0.001)
@@ -249,7 +249,7 @@ async def test_a_large_one_in_line_is_sent_in_its_turn(house: House) -> None:
     subject = new_id()
     async with receiving() as receiver:
         made = [
-            await house.push(receiver.base, subject=subject, data={"text": "x" * size})
+            await house.push(receiver.url, subject=subject, data={"text": "x" * size})
             for size in (1, 2 * LARGE, 2)
         ]
         async with working(house):
@@ -276,7 +276,7 @@ async def test_one_in_line_whose_success_cannot_be_written_down_is_not_sent_more
     monkeypatch.setattr(attempts, "insert_attempt", refuse)
     monkeypatch.setattr(attempts, "insert_attempts", refuse_many)
     async with receiving() as receiver:
-        made = await pushed(house, receiver.base, 6)
+        made = await pushed(house, receiver.url, 6)
         bad.append(made[1])
         async with working(house):
             states = await ended(house, made)
@@ -307,7 +307,7 @@ async def test_what_a_crash_left_of_a_line_is_sent_again_and_nothing_is_lost(hou
         return 0.5
 
     async with receiving() as receiver:
-        made = await pushed(house, receiver.base, 5)
+        made = await pushed(house, receiver.url, 5)
         worker = Worker(house.db, {KIND: house.sender(chance=chance).handler(concurrency=8)})
         running = asyncio.create_task(worker.run())
         async with asyncio.timeout(10):

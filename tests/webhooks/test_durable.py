@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import func, select, update
+from tests.servers import Peer, Request, receiving, reply
 from tests.webhooks.house import House, job_of
-from tests.webhooks.receiver import receiving, reply
 
 from mercato.clock import new_id
 from mercato.db.tables import deliveries as delivery_rows
@@ -53,7 +53,7 @@ async def test_a_push_that_is_rolled_back_leaves_neither_delivery_nor_job(house:
 
 async def test_a_crash_between_perform_and_settle_sends_again_with_the_same_webhook_id(house: House) -> None:
     async with receiving() as receiver:
-        delivery = await house.push(receiver.base)
+        delivery = await house.push(receiver.url)
         with pytest.raises(Killed):
             await house.sender(chance=killed).handle(job_of(await house.take()))
         await restart(house)
@@ -68,7 +68,7 @@ async def test_a_crash_between_perform_and_settle_sends_again_with_the_same_webh
 @pytest.mark.parametrize("status", [204, 500])
 async def test_a_crash_after_settle_makes_no_attempt_before_its_time(house: House, status: int) -> None:
     async with receiving(reply(status)) as receiver:
-        await house.push(receiver.base)
+        await house.push(receiver.url)
         await house.sender().handle(job_of(await house.take()))
         await restart(house)
     assert len(receiver.requests) == 1
@@ -79,12 +79,12 @@ async def test_a_crash_after_settle_makes_no_attempt_before_its_time(house: Hous
 async def test_a_worker_that_was_only_slow_changes_nothing(house: House) -> None:
     answer = asyncio.Event()
 
-    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def late(request: Request, peer: Peer) -> None:
         await answer.wait()
-        await reply(500)(reader, writer)
+        await reply(500)(request, peer)
 
     async with receiving(late, reply(204)) as receiver:
-        delivery = await house.push(receiver.base)
+        delivery = await house.push(receiver.url)
         slow = asyncio.create_task(house.sender().handle(job_of(await house.take())))
         await receiver.arrived.wait()
         await restart(house)
@@ -98,7 +98,7 @@ async def test_a_worker_that_was_only_slow_changes_nothing(house: House) -> None
 
 async def test_a_delivery_whose_job_dies_fails_visibly_and_can_be_redelivered(house: House) -> None:
     async with receiving() as receiver:
-        delivery = await house.push(receiver.base)
+        delivery = await house.push(receiver.url)
         async with house.db.write() as tx:
             await tx.execute(update(delivery_rows).values(faults=MAX_FAULTS - 1))
         broken = house.sender()
@@ -125,9 +125,9 @@ async def test_a_worker_delivers_and_a_waiting_retry_holds_up_no_other_delivery(
     subject = new_id()
     async with receiving(reply(503), reply(204)) as receiver, asyncio.timeout(10):
         running = asyncio.create_task(worker.run())
-        failing = await house.push(receiver.base, subject=subject)
+        failing = await house.push(receiver.url, subject=subject)
         await ended.get()
-        other = await house.push(receiver.base, subject=subject)
+        other = await house.push(receiver.url, subject=subject)
         await ended.get()
         await worker.stop(grace=timedelta(seconds=5))
         await running
@@ -140,9 +140,9 @@ async def test_a_worker_delivers_and_a_waiting_retry_holds_up_no_other_delivery(
 
 async def test_an_event_for_a_disabled_endpoint_is_recorded_as_failed_and_not_sent(house: House) -> None:
     async with receiving(reply(410)) as receiver:
-        await house.push(receiver.base)
+        await house.push(receiver.url)
         await house.attempt()
-        delivery = await house.push(receiver.base)
+        delivery = await house.push(receiver.url)
     assert await house.jobs() == []
     seen = await house.get(delivery)
     assert (seen.status, seen.attempts, seen.next_attempt_at) == (DeliveryStatus.FAILED, 0, None)
@@ -151,9 +151,9 @@ async def test_an_event_for_a_disabled_endpoint_is_recorded_as_failed_and_not_se
 
 async def test_an_endpoint_is_one_url_with_its_suffix(house: House) -> None:
     async with receiving(reply(410), reply(204)) as receiver:
-        await house.push(receiver.base)
+        await house.push(receiver.url)
         await house.attempt()
-        other = await house.push(receiver.base, suffix=deliveries.ORDER_CANCELLED)
+        other = await house.push(receiver.url, suffix=deliveries.ORDER_CANCELLED)
         await house.attempt()
     assert (await house.get(other)).status is DeliveryStatus.SUCCEEDED
 
@@ -162,9 +162,9 @@ async def test_a_retry_that_was_waiting_when_its_endpoint_was_disabled_fails_wit
     house: House,
 ) -> None:
     async with receiving(reply(500), reply(410)) as receiver:
-        waiting = await house.push(receiver.base)
+        waiting = await house.push(receiver.url)
         await house.attempt()
-        await house.push(receiver.base)
+        await house.push(receiver.url)
         await house.attempt()
         await house.wait_for_retry()
         await house.attempt()
@@ -176,7 +176,7 @@ async def test_a_retry_that_was_waiting_when_its_endpoint_was_disabled_fails_wit
 
 async def test_a_redelivery_enables_the_endpoint(house: House) -> None:
     async with receiving(reply(410), reply(204)) as receiver:
-        delivery = await house.push(receiver.base)
+        delivery = await house.push(receiver.url)
         await house.attempt()
         assert (await house.redeliver(delivery)).endpoint_disabled is None
         await house.attempt()
@@ -186,17 +186,17 @@ async def test_a_redelivery_enables_the_endpoint(house: House) -> None:
 async def test_an_endpoint_can_be_enabled_by_its_address_or_by_the_webhook_url_above_it(house: House) -> None:
     async with receiving(reply(410)) as receiver:
         for enable, url in ((enable_endpoint, "/catalog-sync"), (enable_below, "")):
-            delivery = await house.push(receiver.base)
+            delivery = await house.push(receiver.url)
             await house.attempt()
             async with house.db.write() as tx:
-                assert await enable(tx, house.partner.id, receiver.base + url)
-                assert not await enable(tx, house.partner.id, receiver.base + url)
+                assert await enable(tx, house.partner.id, receiver.url + url)
+                assert not await enable(tx, house.partner.id, receiver.url + url)
             assert (await house.get(delivery)).endpoint_disabled is None
 
 
 async def test_a_success_leaves_no_trace_of_the_endpoint(house: House) -> None:
     async with receiving(reply(500), reply(204)) as receiver:
-        await house.push(receiver.base)
+        await house.push(receiver.url)
         await house.attempt()
         await house.wait_for_retry()
         await house.attempt()

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import func, select, update
+from tests.servers import receiving, reply
 from tests.webhooks.house import TOKEN, House, job_of
-from tests.webhooks.receiver import receiving, reply
 
 from mercato import errors
 from mercato.clock import new_id
@@ -44,7 +44,7 @@ async def test_a_redelivery_has_the_same_webhook_id_and_body_and_begins_the_sche
     house: House,
 ) -> None:
     async with receiving(reply(204), reply(500)) as receiver:
-        delivery = await house.push(receiver.base)
+        delivery = await house.push(receiver.url)
         await house.attempt()
         house.now += timedelta(hours=1)
         begun = await house.redeliver(delivery)
@@ -59,7 +59,7 @@ async def test_a_redelivery_has_the_same_webhook_id_and_body_and_begins_the_sche
 
 async def test_a_delivery_in_flight_is_left_alone_by_a_redelivery(house: House) -> None:
     async with receiving() as receiver:
-        delivery = await house.push(receiver.base)
+        delivery = await house.push(receiver.url)
         for _ in range(3):
             assert (await house.redeliver(delivery)).status is DeliveryStatus.PENDING
         assert len(await house.jobs()) == 1
@@ -69,7 +69,7 @@ async def test_a_delivery_in_flight_is_left_alone_by_a_redelivery(house: House) 
 
 async def test_a_redelivery_asked_for_twice_at_once_is_one(house: House) -> None:
     async with receiving() as receiver:
-        delivery = await house.push(receiver.base)
+        delivery = await house.push(receiver.url)
         await house.attempt()
         await asyncio.gather(*(house.redeliver(delivery) for _ in range(5)))
         assert len(await house.jobs()) == 1
@@ -79,7 +79,7 @@ async def test_a_redelivery_asked_for_twice_at_once_is_one(house: House) -> None
 
 async def test_a_delivery_that_waits_for_a_retry_waits_no_longer(house: House) -> None:
     async with receiving(reply(500), reply(204)) as receiver:
-        delivery = await house.push(receiver.base)
+        delivery = await house.push(receiver.url)
         await house.attempt()
         await house.redeliver(delivery)
         await house.attempt()
@@ -130,9 +130,9 @@ async def test_a_cursor_that_no_list_gave_is_422(house: House) -> None:
 async def test_deliveries_can_be_listed_by_status_type_and_store(house: House) -> None:
     store = new_id()
     async with receiving(reply(204), reply(410)) as receiver:
-        good = await house.push(receiver.base, store_id=store)
+        good = await house.push(receiver.url, store_id=store)
         await house.attempt()
-        bad = await house.push(receiver.base, type="catalog.sync.failed")
+        bad = await house.push(receiver.url, type="catalog.sync.failed")
         await house.attempt()
     waiting = await house.push(NOWHERE, store_id=store)
     assert ids(await page(house, status=DeliveryStatus.SUCCEEDED)) == [good]
@@ -145,7 +145,7 @@ async def test_deliveries_can_be_listed_by_status_type_and_store(house: House) -
 
 async def test_the_wire_form_has_every_member_of_the_contract_and_no_secret(house: House) -> None:
     async with receiving(reply(500, b"sorry")) as receiver:
-        delivery = await house.push(receiver.base)
+        delivery = await house.push(receiver.url)
         await house.attempt()
     raw = as_json(await house.get(delivery))
     shown = json.loads(raw)
@@ -182,7 +182,7 @@ async def test_the_wire_form_has_every_member_of_the_contract_and_no_secret(hous
 
 async def test_old_deliveries_go_with_their_attempts_but_never_a_pending_one(house: House) -> None:
     async with receiving() as receiver:
-        done = await house.push(receiver.base)
+        done = await house.push(receiver.url)
         await house.attempt()
     pending = await house.push(NOWHERE)
     async with house.db.write() as tx:

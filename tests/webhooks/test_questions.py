@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
+from tests.servers import receiving, reply
 from tests.webhooks.house import TRACE, House
-from tests.webhooks.receiver import receiving, reply
 
 from mercato import errors
 from mercato.clock import new_id
@@ -176,7 +176,7 @@ async def test_events_of_one_order_come_in_their_order_unless_another_subject_is
     order = new_id()
     async with receiving(reply(204)) as receiver:
         for _ in range(5):
-            await house.push(receiver.base, order_id=order)
+            await house.push(receiver.url, order_id=order)
         keys = {job.ordering_key for job in await house.jobs()}
     assert len(keys) == 1
 
