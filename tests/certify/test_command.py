@@ -133,7 +133,7 @@ NOBODY = ["--webhook-url", "http://127.0.0.1:9/hooks"]
         (["storefront"], "Say how to drive the storefront"),
         (["storefront", "--command", "true", "--listen", "8000"], "not both"),
         (["storefront", "--command", " "], "--command is empty"),
-        (["storefront", "--listen", "99999"], "--listen must be a port"),
+        (["storefront", "--listen", "99999"], "--listen is from 0 to 65535"),
         (["storefront", "--event-url", "http://127.0.0.1:9/e"], "Give the signing secret"),
         (
             [

@@ -93,5 +93,5 @@ def test_no_database_is_told(fresh: Shell) -> None:
 
 def test_a_number_that_no_database_can_hold_is_no_jobs_number(shell: Shell) -> None:
     shell("job", "revive", str(2**63), "0", code=1)
-    assert f"{2**63} is no job's number. See those that are dead: mercato job list" in shell.err
-    assert "0 is no job's number" in shell.err
+    assert f"{2**63} isn't a job's number. See those that are dead: mercato job list" in shell.err
+    assert "0 isn't a job's number" in shell.err

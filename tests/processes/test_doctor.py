@@ -19,7 +19,7 @@ from tests.partners.test_shared_limits import redis
 from tests.processes.test_serve import environment
 
 from mercato import clock
-from mercato.cli import checks, limits
+from mercato.cli import checks, start
 from mercato.db import health, tables
 from mercato.db.engine import Database, Read
 from mercato.jobs.worker import Worker
@@ -247,7 +247,7 @@ def test_few_open_files_are_told(shell: Shell, database_url: str, monkeypatch: p
     found = asyncio.run(examined(shell, database_url, code=1))
     assert "LimitNOFILE" in found["open files"]["advice"]
     monkeypatch.setattr(resource, "getrlimit", lambda _what: (256, resource.RLIM_INFINITY))
-    assert limits.most_open_files() > limits.WANTED
+    assert start.max_open_files() > start.WANTED_FILES
 
 
 def test_shared_limits_that_are_not_reached_are_told(
@@ -330,7 +330,7 @@ def test_what_the_doctor_says_keeps_to_the_columns_there_are(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     told = fresh("doctor", code=2)
-    assert "→ There is no database" in told
+    assert "-> There is no database" in told
     assert max(len(line) for line in told.splitlines() if str(fresh.data_dir) not in line) <= 80
 
 

@@ -13,7 +13,7 @@ from tests.processes.test_serve import mercato, partner
     [
         (("nosuch",), 'Unknown command "nosuch".'),
         (("worker", "--bogus"), "Unknown option: --bogus."),
-        (("worker", "here"), "There is no place for: here"),
+        (("worker", "here"), "Unexpected argument: here"),
         (("partner", "create", "POS"), "--kind requires an argument."),
         (("webhooks", "show", "abc"), 'unable to convert "abc" into UUID.'),
     ],

@@ -18,7 +18,7 @@ from tests.service import service
 from tests.testing.calls import ORDER, SECRET, tell
 
 from mercato import cli
-from mercato.cli import buying
+from mercato.cli import sandbox_work
 from mercato.partners.model import PartnerKind
 from mercato.testing import MerchantDouble, StorefrontDouble
 
@@ -247,8 +247,8 @@ async def test_customers_wait_a_moment_for_a_store_that_opens(monkeypatch: pytes
         async def discover(self, **_asked: object) -> list[Any]:
             return next(looks)
 
-    monkeypatch.setattr(buying, "LOOK_SECONDS", 0)
-    asked = buying.Round(orders=0, every=0, follow=0, store=None, asked={})
-    assert await buying.buy(Early(), asked, told.append) == 0
+    monkeypatch.setattr(sandbox_work, "OPEN_POLL_SECONDS", 0)
+    bought = sandbox_work.buy(Early(), told.append, orders=0, every=0, follow=0, store=None, query={})
+    assert await bought == 0
     assert list(looks) == []
     assert "No store is open yet." in told[0]

@@ -14,7 +14,7 @@ import pytest
 from tests.databases import only_sqlite
 from tests.service import Service, service
 
-from mercato.cli import trading
+from mercato.cli import sandbox_work
 from mercato.partners.model import PartnerKind
 from mercato.testing import MerchantDouble, Outcome, StorefrontDouble, order_simulator
 from mercato.testing.caller import Answer, Caller, NoAnswerError, RefusedError, ServiceError
@@ -242,15 +242,15 @@ async def test_a_storefront_with_one_method_replaced_has_one_bug(market: Market)
 async def test_a_catalog_is_published_again_when_its_file_changes(
     market: Market, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trading, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(sandbox_work, "FILE_POLL_SECONDS", 0.01)
     file = tmp_path / "menu.json"
     file.write_text(json.dumps(SHOP.document))
-    asked = trading.Trade(
-        service=(market.service.base, str(market.caller.key)), shop="grocery", store=None, public="", step=0,
-        catalog=str(file),
-    )  # fmt: skip
     told: asyncio.Queue[str] = asyncio.Queue()
-    working = asyncio.create_task(trading.trade(market.merchant, asked, told.put_nowait))
+    trading = sandbox_work.trade(
+        market.merchant, told.put_nowait, service=(market.service.base, str(market.caller.key)),
+        shop="grocery", store=None, public="", step=0, catalog=str(file),
+    )  # fmt: skip
+    working = asyncio.create_task(trading)
     await until(told, "Published: succeeded")
     changed = file.read_text().replace('"1.29"', '"1.39"')
     (tmp_path / "new").write_text(changed)
@@ -309,10 +309,10 @@ async def test_a_catalogs_file_that_an_editor_takes_away_while_it_is_looked_at_i
         async def publish(self) -> None:
             published.set()
 
-    monkeypatch.setattr(trading, "_read", gone_once)
-    monkeypatch.setattr(trading, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(sandbox_work, "_read", gone_once)
+    monkeypatch.setattr(sandbox_work, "FILE_POLL_SECONDS", 0.01)
     opening = Published(market.merchant, market.caller, lambda _: None)
-    following = asyncio.create_task(trading._follow(file, market.merchant, opening, known=None))
+    following = asyncio.create_task(sandbox_work._follow(file, market.merchant, opening, published=None))
     async with asyncio.timeout(5):
         await asyncio.wait(
             {following, asyncio.ensure_future(published.wait())}, return_when=asyncio.FIRST_COMPLETED

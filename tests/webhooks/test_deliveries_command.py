@@ -231,7 +231,7 @@ def test_named_deliveries_are_sent_again_and_their_addresses_called(shell: Shell
 
     sent_row = sent.row(sent.failed)
     asyncio.run(disable())
-    assert "called no more" in shell("webhooks", "show", str(sent.failed))
+    assert "not called any more" in shell("webhooks", "show", str(sent.failed))
     shell("webhooks", "replay", str(sent.failed))
     assert "Nothing was sent" in shell.err
     assert len(asyncio.run(disabled())) == 1

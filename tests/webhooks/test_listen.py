@@ -23,8 +23,8 @@ from tests.servers import free_port, hang, reply, serve
 
 from mercato import cli
 from mercato.cli import listener as listening_module
-from mercato.cli.listen import Screen, told_of
-from mercato.cli.listener import MOST_BODY, Came, Listener, below, receiving
+from mercato.cli.listen import Screen, lines_of
+from mercato.cli.listener import MOST_BODY, Listener, ReceivedWebhook, below, receiving
 from mercato.clock import new_id
 from mercato.outbound.addresses import AddressPolicy
 from mercato.outbound.client import Outbound
@@ -59,7 +59,7 @@ def signed(body: bytes = BODY, *, secret: str = SECRET, webhook_id: str = "") ->
 class Desk:
     """A listener, what it told, and a client."""
 
-    def __init__(self, base: str, told: list[Came], client: aiohttp.ClientSession) -> None:
+    def __init__(self, base: str, told: list[ReceivedWebhook], client: aiohttp.ClientSession) -> None:
         self.base, self.told, self._client = base, told, client
 
     async def post(
@@ -74,7 +74,7 @@ class Desk:
 async def desk(
     secret: str | None = SECRET, *, answer: int = 200, forward: str | None = None
 ) -> AsyncIterator[Desk]:
-    told: list[Came] = []
+    told: list[ReceivedWebhook] = []
     async with (
         Outbound(AddressPolicy(allow_private=True)) as outbound,
         aiohttp.ClientSession() as client,
@@ -82,7 +82,7 @@ async def desk(
         here = Listener(
             secrets=[] if secret is None else [Secret(secret, Whose.GIVEN, 0)],
             answer=answer,
-            tell=told.append,
+            report=told.append,
             forward=forward,
             outbound=outbound,
         )
@@ -96,12 +96,16 @@ async def test_a_good_webhook_is_answered_2xx_and_a_bad_one_401_with_the_clinics
         assert (await here.post(headers=signed(secret=STRANGE)))[0] == 401
         assert (await here.post(BODY.replace(b":", b": "), headers=signed()))[0] == 401
         good, strange, rewritten = here.told
-    assert (good.type, good.told and good.told.valid, good.path) == ("order.place", True, "/hooks/place")
-    assert strange.told is not None
-    assert strange.told.code == "WRONG_KEY"
-    assert rewritten.told is not None
-    assert rewritten.told.code == "BODY_RESERIALISED"
-    lines = [line for one in here.told for line in told_of(one)]
+    assert (good.type, good.explanation and good.explanation.valid, good.path) == (
+        "order.place",
+        True,
+        "/hooks/place",
+    )
+    assert strange.explanation is not None
+    assert strange.explanation.code == "WRONG_KEY"
+    assert rewritten.explanation is not None
+    assert rewritten.explanation.code == "BODY_RESERIALISED"
+    lines = [line for one in here.told for line in lines_of(one)]
     assert all(len(line) <= 80 for line in lines)
     text = "\n".join(lines)
     assert "401 NO order.place" in text
@@ -114,8 +118,8 @@ async def test_a_good_webhook_is_answered_2xx_and_a_bad_one_401_with_the_clinics
 async def test_any_answer_can_be_asked_for_and_without_a_secret_nothing_is_verified():
     async with desk(None, answer=503) as here:
         assert (await here.post(headers={}))[0] == 503
-        assert here.told[0].told is None
-        assert told_of(here.told[0])[0].endswith("503 -- order.place")
+        assert here.told[0].explanation is None
+        assert lines_of(here.told[0])[0].endswith("503 -- order.place")
 
 
 async def test_a_repeat_is_told_and_what_is_no_post_or_too_long_is_refused():
@@ -124,12 +128,12 @@ async def test_a_repeat_is_told_and_what_is_no_post_or_too_long_is_refused():
         for _ in range(2):
             await here.post(headers=headers)
         assert [one.times for one in here.told] == [1, 2]
-        assert "has come 2 times" in " ".join(told_of(here.told[1]))
+        assert "has come 2 times" in " ".join(lines_of(here.told[1]))
         status, text, answered = await here.post(b"", method="GET")
         assert (status, answered["Allow"], b"by POST" in text) == (405, "POST", True)
         assert (await here.post(io.BytesIO(b"x" * (MOST_BODY + 1)), headers=headers))[0] == 413
         assert len(here.told) == 3
-        assert "longer than any webhook" in told_of(here.told[2])[1]
+        assert "longer than any webhook" in lines_of(here.told[2])[1]
 
 
 async def test_what_is_remembered_of_repeats_is_bounded(monkeypatch: pytest.MonkeyPatch):
@@ -155,19 +159,19 @@ async def test_it_is_forwarded_unchanged_and_the_answer_given_back():
         # What is not signed is passed on, too: who is tried out there has to refuse it.
         await here.post(headers=signed(secret=STRANGE))
         assert len(own.requests) == 2
-        assert here.told[1].told is not None
-        assert not here.told[1].told.valid
+        assert here.told[1].explanation is not None
+        assert not here.told[1].explanation.valid
 
 
 async def test_a_program_that_is_not_there_or_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch):
     async with desk(forward=f"http://127.0.0.1:{free_port()}") as here:
         status, text, _ = await here.post()
         assert (status, b"Is your program running" in text) == (502, True)
-        assert "Nothing answers" in " ".join(told_of(here.told[0]))
+        assert "Nothing answers" in " ".join(lines_of(here.told[0]))
     monkeypatch.setattr(listening_module, "FORWARD_SECONDS", 0.05)
     async with serve(hang()) as own, desk(forward=own.url) as here:
         assert (await here.post())[0] == 502
-        assert "no full answer" in " ".join(told_of(here.told[0]))
+        assert "no full answer" in " ".join(lines_of(here.told[0]))
 
 
 async def test_no_metadata_service_is_forwarded_to():
@@ -187,7 +191,7 @@ async def test_names_cannot_move_the_terminal(capsys: pytest.CaptureFixture[str]
     async with desk() as here:
         await here.post(body)
     screen = Screen(as_json=False, bodies=True, most=None)
-    screen.tell(here.told[0])
+    screen.show(here.told[0])
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\u202e" not in out

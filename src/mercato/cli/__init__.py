@@ -1,6 +1,7 @@
 """The command `mercato`: from arguments to an exit code. `commands` declares what there is."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -19,36 +20,40 @@ _arguments: ContextVar[tuple[str, ...]] = ContextVar("arguments", default=())
 
 def main() -> None:
     """Run the command of `sys.argv` and exit with its code."""
-    _open_what_is_closed()
-    _write_what_can_be_written()
-    sys.exit(run(sys.argv[1:]))
+    _open_closed_streams()
+    _replace_unknown_letters()
+    code = run(sys.argv[1:])
+    if code == INTERRUPTED:
+        # Impatience while Python ends must not turn the exit code into a signal's.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
 
 
-def _open_what_is_closed() -> None:
-    """Put nothing in the place of standard streams that the caller has closed, as `>&-` does.
+def _open_closed_streams() -> None:
+    """Open /dev/null in place of standard streams that the caller has closed, as `>&-` does.
 
-    Python has None for them. Their numbers would go to the next files that are opened, the database among them.
+    Otherwise their numbers would go to the next files that are opened, the database among them.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123  # until the end
 
 
-def _write_what_can_be_written() -> None:
-    """Have question marks printed for what the output's encoding lacks, as a help's `…` in ASCII."""
+def _replace_unknown_letters() -> None:
+    """Print question marks for letters that the output's encoding lacks, as a help's `…` in ASCII."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
 
 
 def command_name() -> str:
-    """Return the command that runs, as `key revoke`: what its arguments are is nobody's business."""
+    """Return the command that runs, as `key revoke`, without its arguments."""
     from mercato.cli.commands import app
 
     return " ".join(app.parse_commands(_arguments.get())[0]) or "mercato"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Return the exit code: 0 done, 1 failed, 2 wrongly asked for. Why is told on standard error."""
+    """Return the exit code: 0 done, 1 failed, 2 wrong usage. Standard error says why."""
     _arguments.set(tuple(arguments))
     try:
         plain = find_plain(arguments)
@@ -83,6 +88,6 @@ def _parsed(arguments: Sequence[str]) -> Any:
     except CycloptsError as error:
         what = str(error)
         if isinstance(error, UnusedCliTokensError):
-            what = f"There is no place for: {' '.join(error.unused_tokens or ())}"
+            what = f"Unexpected argument: {' '.join(error.unused_tokens or ())}."
         print(f"{what}\nSee: {' '.join(('mercato', *(error.command_chain or ())))} --help", file=sys.stderr)
         return UNUSABLE

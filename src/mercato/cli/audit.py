@@ -1,21 +1,16 @@
 """`mercato audit`: who changed what."""
 
-from datetime import datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
-from cyclopts import Parameter
-
 from mercato import clock
-from mercato.cli.console import note, print_json, print_table
-from mercato.cli.options import DataDir, Duration, Json, check_limit
+from mercato.cli.options import DataDir, Duration, Json, Limit, OnlyPartner
+from mercato.cli.output import Column, note, print_json, print_objects, view
 from mercato.cli.session import opened
 from mercato.db.audit import Entry, list_entries
-from mercato.partners import accounts
-from mercato.wire import Instant, Wire, instant
+from mercato.wire import Instant, Wire
 
 PAGE: Final = 50
-MOST: Final = 1000
 
 
 class Change(Wire):
@@ -33,76 +28,60 @@ class Change(Wire):
     detail: dict[str, Any]
 
 
-class Changes(Wire):
-    """A page of entries, the newest first; `nextBefore` is where the next one begins."""
+def _subject(one: Entry) -> str:
+    return one.subject_type if one.subject_id is None else f"{one.subject_type} {one.subject_id}"
 
-    entries: list[Change]
-    next_before: UUID | None
+
+def _detail(one: Entry) -> str:
+    return ", ".join(
+        f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in one.detail.items()
+    )
+
+
+COLUMNS: Final[dict[str, Column]] = {
+    "At": "at",
+    "Who": "actor",
+    "Did": "action",
+    "To": _subject,
+    "Detail": _detail,
+    "Request": "request_id",
+}
 
 
 async def audit(
     *,
-    partner: Annotated[str | None, Parameter(help="Only this partner's: its id or name.")] = None,
-    action: Annotated[
-        str | None, Parameter(help="Only this operation or command, as setStoreStatus or 'key revoke'.")
-    ] = None,
-    since: Annotated[Duration | None, Parameter(help="Only of the last 2d, 12h, …")] = None,
-    before: Annotated[UUID | None, Parameter(help="Only what came before this entry.")] = None,
-    limit: Annotated[int, Parameter(help=f"Entries at most ({PAGE}; no more than {MOST}).")] = PAGE,
+    partner: OnlyPartner = None,
+    action: str | None = None,
+    since: Duration | None = None,
+    before: UUID | None = None,
+    limit: Limit = PAGE,
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
-    """List who changed what, the newest first."""
-    check_limit(limit, MOST)
+    """List who changed what, the newest first.
+
+    Args:
+        action: Only this operation or command, as setStoreStatus or 'key revoke'.
+        since: Only of the last 2d, 12h, …
+        before: Only what came before this entry.
+        limit: Entries at most (50; no more than 1000).
+
+    """
     async with opened(data_dir) as session, session.db.read() as tx:
-        owner = None if partner is None else (await accounts.get_partner_named(tx, partner)).id
         found = await list_entries(
             tx,
-            partner_id=owner,
+            partner_id=await session.find_partner_id(tx, partner),
             action=action,
-            since=_since(since),
+            since=None if since is None else clock.now() - since,
             before=before,
             limit=limit + 1,
         )
     page, more = found[:limit], found[limit:]
     if json:
         following = page[-1].id if more else None
-        print_json(Changes(entries=[_change(one) for one in page], next_before=following))
+        print_json({"entries": [view(Change, one) for one in page], "nextBefore": following})
         return
-    rows = [
-        (one.at, one.actor, one.action, _subject(one), _shown(one.detail), one.request_id) for one in page
-    ]
-    columns = ("At", "Who", "Did", "To", "Detail", "Request")
-    print_table(columns, rows, empty="Nothing was changed.")
+    print_objects(COLUMNS, page, empty="Nothing was changed.")
     if more:
         note(f"There is more: mercato audit --before {page[-1].id}")
-
-
-def _since(span: timedelta | None) -> datetime | None:
-    return None if span is None else clock.now() - span
-
-
-def _subject(one: Entry) -> str:
-    return one.subject_type if one.subject_id is None else f"{one.subject_type} {one.subject_id}"
-
-
-def _shown(detail: dict[str, Any]) -> str:
-    return ", ".join(
-        f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}"
-        for name, value in detail.items()
-    )
-
-
-def _change(one: Entry) -> Change:
-    return Change(
-        id=one.id,
-        at=instant(one.at),
-        actor=one.actor,
-        surface=one.surface,
-        partner_id=one.partner_id,
-        action=one.action,
-        subject_type=one.subject_type,
-        subject_id=one.subject_id,
-        request_id=one.request_id,
-        detail=one.detail,
-    )

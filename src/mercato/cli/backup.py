@@ -7,13 +7,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from mercato.cli.console import note
 from mercato.cli.failures import UnusableError
 from mercato.cli.options import DataDir
+from mercato.cli.output import note
 from mercato.cli.session import opened
 from mercato.db import backup as copies
 from mercato.db.audit import audit
@@ -24,46 +21,45 @@ from mercato.partners.vault import FILE
 from mercato.settings import Settings, load
 
 
-def backup(
-    file: Annotated[Path, Parameter(help="The file to make.")],
-    /,
-    *,
-    data_dir: DataDir = None,
-) -> None:
-    """Copy the embedded database to a file, while servers go on using it."""
+def backup(file: Path, /, *, data_dir: DataDir = None) -> None:
+    """Copy the embedded database to a file, while servers go on using it.
+
+    Args:
+        file: The file to make.
+
+    """
     settings = load(os.environ, data_dir=data_dir)
-    with _tidied():
+    with _removing_partial_copy():
         copies.backup(_file(settings), file)
     note(f"{file} is a whole copy as of now.")
     if settings.encryption_keys is None:
-        note(
-            f"Keep {settings.data_dir / FILE} too, apart from it: without the key its secrets cannot be read."
-        )
+        key = settings.data_dir / FILE
+        note(f"Keep {key} too, in another place: without the key the copy's secrets cannot be read.")
 
 
-def restore(
-    file: Annotated[Path, Parameter(help="A file that `mercato backup` made.")],
-    /,
-    *,
-    replace: Annotated[
-        bool, Parameter(negative=(), help="Also over a database that is there: what it holds is lost.")
-    ] = False,
-    data_dir: DataDir = None,
-) -> None:
-    """Put a copy in the place of the embedded database; no server may have it open."""
+def restore(file: Path, /, *, replace: bool = False, data_dir: DataDir = None) -> None:
+    """Restore a backup made by `mercato backup`; no server may have the database open.
+
+    Args:
+        file: A file that `mercato backup` made.
+        replace: Also over a database that is there: what it holds is lost.
+
+    """
     settings = load(os.environ, data_dir=data_dir)
     database = _file(settings)
-    with _tidied():
+    with _removing_partial_copy():
         copies.restore(file, database, replace=replace)
-    asyncio.run(_write_down(data_dir, file))
-    note(f"{database} is as {file} was made. Webhooks that waited then are sent (again) with the same ids.")
+    asyncio.run(_audit_restore(data_dir, file))
+    note(
+        f"{file} is restored to {database}. Webhooks that waited at the backup are sent (again) with the same ids."
+    )
     if settings.encryption_keys is None and not (settings.data_dir / FILE).exists():
         note(f"Put {FILE} into {settings.data_dir} before you start: the copy's secrets need that key.")
 
 
 @contextmanager
-def _tidied() -> Iterator[None]:
-    """Let a half-made copy be taken away when the command is told to end: a signal ends Python where it stands."""
+def _removing_partial_copy() -> Iterator[None]:
+    """Have a half-made copy removed when a signal ends the command: by default it ends Python where it stands."""
 
     def end(number: int, _frame: object) -> None:
         sys.exit(128 + number)
@@ -78,8 +74,8 @@ def _tidied() -> Iterator[None]:
             signal.signal(one, signal.SIG_DFL)
 
 
-async def _write_down(data_dir: Path | None, file: Path) -> None:
-    """Note in the database itself that it was put back."""
+async def _audit_restore(data_dir: Path | None, file: Path) -> None:
+    """Note in the database itself that it was restored."""
     async with opened(data_dir) as session, session.db.write() as tx:
         if await find_revision(tx) == HEAD:
             await audit(tx, "database", detail={"from": file.name})

@@ -1,40 +1,42 @@
 """`mercato catalog`: looks at catalog documents as an ingest would, without a server."""
 
 from collections import Counter
-from typing import Annotated, Final
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated, Any, Final
 from uuid import UUID
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from mercato.catalog.building.model import Built
 from mercato.catalog.building.packed import unpack
 from mercato.catalog.ids import NOWHERE
 from mercato.catalog.lint import LintFinding, LintReport, refused
-from mercato.catalog.lint import lint as linted
+from mercato.catalog.lint import lint as lint_document
+from mercato.catalog.validation.rules import Rule
 from mercato.cli import FAILED
-from mercato.cli.carts import compare_carts
-from mercato.cli.catalog_diff import Difference, print_difference
+from mercato.cli.catalog_diff import Difference, compare_carts, print_difference
 from mercato.cli.catalog_tree import tree
-from mercato.cli.console import note, print_json
 from mercato.cli.failures import UnusableError
-from mercato.cli.options import Json
-from mercato.cli.plain import folded, harmless, say
-from mercato.cli.sarif import sarif
-from mercato.cli.sources import Document, RefusedError, read_document, settings
+from mercato.cli.inputs import Document, RefusedError, read_document, read_valid_document, settings
+from mercato.cli.options import Json, Source, group
+from mercato.cli.output import note, print_json, sanitize, say, wrap
 from mercato.plurals import count_of
 from mercato.settings import Settings
 
 MOST_ALIKE: Final = 10
 """Warnings of one rule that people are shown."""
 
-catalog = App(name="catalog", help="Catalogs: lint, diff, show, import.")
+SARIF_SCHEMA: Final = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+
+catalog = group("catalog", "Catalogs: lint, diff, show, import.")
 catalog.command(
     "mercato.cli.catalog_import:import_",
     name="import",
     help="Turn a menu of another format into a CatalogSet.",
 )
-
-Source = Annotated[str, Parameter(help="A file, a URL, or - for standard input.", allow_leading_hyphen=True)]
 
 Onboarding = Annotated[
     UUID,
@@ -51,29 +53,31 @@ def lint(
     /,
     *,
     json: Json = False,
-    sarif_: Annotated[
-        bool, Parameter(name="--sarif", negative=(), help="SARIF 2.1.0 on standard output, for code hosts.")
-    ] = False,
+    sarif: bool = False,
     onboarding: Onboarding = NOWHERE,
 ) -> int:
     """Say what an ingest would say of a catalog, and where: by the ingest's own rules, without a server.
 
     Exit code 0: valid; 1: errors; 2: there is nothing to look at.
+
+    Args:
+        sarif: SARIF 2.1.0 on standard output, for code hosts.
+
     """
-    if json and sarif_:
+    if json and sarif:
         raise UnusableError("Ask for --json or for --sarif, not for both.")
     bounds = settings()
-    name, uri, report = file, file, None
+    name, uri = file, file
     try:
         document = read_document(file, bounds)
         name, uri = document.name, document.uri
-        report, _ = _looked_at(document, bounds, onboarding)
+        report, _ = _lint(document, bounds, onboarding)
     except RefusedError as error:
         report = refused(error.rule, str(error))
     if json:
         print_json(report)
-    elif sarif_:
-        print_json(sarif(report, uri))
+    elif sarif:
+        print_json(_sarif(report, uri))
     else:
         _print(report, name)
     return 0 if report.valid else FAILED
@@ -85,23 +89,25 @@ def diff(
     new: Source,
     /,
     *,
-    cart: Annotated[
-        list[str] | None, Parameter(help="A file with a cart to price by both; may be repeated.", negative=())
-    ] = None,
+    cart: list[str] | None = None,
     json: Json = False,
     onboarding: Onboarding = NOWHERE,
 ) -> int:
     """Say what NEW changes against OLD: added, removed, repriced, with other options; and what carts would cost.
 
     Exit code 0: done; 1: a cart that OLD can price would fail; 2: one of the documents is not valid.
+
+    Args:
+        cart: A file with a cart to price by both; may be repeated.
+
     """
     if old == new == "-":
         raise UnusableError("Standard input holds one document. Name a file for the other one.")
     bounds = settings()
-    before, after = (unpack(_valid(name, bounds, onboarding)[1].compiled) for name in (old, new))
-    from mercato.catalog.diff import diff as compared
+    before, after = (unpack(_build(name, bounds, onboarding)[1].compiled) for name in (old, new))
+    from mercato.catalog.diff import diff as compare
 
-    found = Difference(catalog=compared(before, after), carts=compare_carts(cart or (), before, after))
+    found = Difference(catalog=compare(before, after), carts=compare_carts(cart or (), before, after))
     if json:
         print_json(found)
     else:
@@ -115,14 +121,13 @@ def show(file: Source, /) -> int:
 
     Exit code 0: drawn; 2: the document is not valid.
     """
-    document, built = _valid(file, settings())
-    for line in tree(built, title=document.name):
-        say(line)
+    document, built = _build(file, settings())
+    say(*tree(built, title=document.name))
     return 0
 
 
-def _looked_at(document: Document, bounds: Settings, onboarding: UUID) -> tuple[LintReport, Built | None]:
-    return linted(
+def _lint(document: Document, bounds: Settings, onboarding: UUID) -> tuple[LintReport, Built | None]:
+    return lint_document(
         document.body,
         default_currency=bounds.default_currency,
         most_bytes=bounds.pull_bytes,
@@ -130,16 +135,12 @@ def _looked_at(document: Document, bounds: Settings, onboarding: UUID) -> tuple[
     )
 
 
-def _valid(name: str, bounds: Settings, onboarding: UUID = NOWHERE) -> tuple[Document, Built]:
+def _build(name: str, bounds: Settings, onboarding: UUID = NOWHERE) -> tuple[Document, Built]:
     """Return a document that has no errors, and what an ingest makes of it. Raises UnusableError."""
-    try:
-        document = read_document(name, bounds)
-    except RefusedError as error:
-        raise UnusableError(str(error)) from None
-    report, built = _looked_at(document, bounds, onboarding)
+    document = read_valid_document(name, bounds)
+    report, built = _lint(document, bounds, onboarding)
     if built is None:
-        for line in _told(report.errors[0], document.name, "error"):
-            note(line)
+        note("\n".join(_lines(report.errors[0], document.name, "error")))
         raise UnusableError(f"{document.name} is not valid. See all of it: mercato catalog lint {name}")
     return document, built
 
@@ -150,7 +151,7 @@ def _print(report: LintReport, name: str) -> None:
         for found in listed:
             counted[found.rule] += 1
             if kind == "error" or counted[found.rule] <= MOST_ALIKE:
-                say(*_told(found, name, kind), "")
+                say(*_lines(found, name, kind), "")
         for rule, count in counted.items():
             if kind == "warning" and count > MOST_ALIKE:
                 say(f"{count_of(count - MOST_ALIKE, 'more warning')} [{rule}]: --json has them.", "")
@@ -158,27 +159,64 @@ def _print(report: LintReport, name: str) -> None:
     if rules:
         say("What to do:")
         for rule, advice in rules.items():
-            say(*folded(advice, first=f"  {rule}: ", indent="    "))
+            say(*wrap(advice, first=f"  {rule}: ", indent="    "))
         say("")
-    say(*folded(_summed_up(report, harmless(name))))
+    say(*wrap(_summary(report, sanitize(name))))
 
 
-def _told(found: LintFinding, name: str, kind: str) -> list[str]:
+def _lines(found: LintFinding, name: str, kind: str) -> list[str]:
     return [
-        f"{harmless(name)}:{found.line}:{found.column}: {kind} [{found.rule}]",
-        *folded(found.message, indent="  "),
-        *([f"  at {harmless(found.path)}"] if found.path else []),
+        f"{sanitize(name)}:{found.line}:{found.column}: {kind} [{found.rule}]",
+        *wrap(found.message, indent="  "),
+        *([f"  at {sanitize(found.path)}"] if found.path else []),
     ]
 
 
-def _summed_up(report: LintReport, name: str) -> str:
-    counts = f"{count_of(len(report.errors), 'error')}, {count_of(len(report.warnings), 'warning')}"
+def _summary(report: LintReport, name: str) -> str:
+    warnings = count_of(len(report.warnings), "warning")
     if report.summary is None:
-        return f"{name} is not valid: {counts}."
+        return f"{name} is not valid: {count_of(len(report.errors), 'error')}, {warnings}."
     held = report.summary
-    counts = count_of(held.warnings, "warning")
     return (
         f"{name} is valid: {count_of(held.items, 'item')}, {count_of(held.sections, 'section')}, "
         f"{count_of(held.catalogs, 'catalog')}, {count_of(held.modifier_groups, 'modifier group')}, "
-        f"prices in {held.currency}; {counts}."
+        f"prices in {held.currency}; {count_of(held.warnings, 'warning')}."
     )
+
+
+def _sarif(report: LintReport, uri: str) -> dict[str, Any]:
+    """Return the report in SARIF 2.1.0: what code hosts and editors show beside the lines of a file."""
+    rules = [
+        {
+            "id": rule.id,
+            "shortDescription": {"text": rule.id.replace("-", " ")},
+            "help": {"text": rule.advice},
+        }
+        for rule in Rule
+    ]
+    driver = {"name": "mercato catalog lint", "version": version("mercato"), "rules": rules}
+    results = [*_results(report.errors, "error", uri), *_results(report.warnings, "warning", uri)]
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _results(found: Sequence[LintFinding], level: str, uri: str) -> list[dict[str, Any]]:
+    index = {rule.id: position for position, rule in enumerate(Rule)}
+    return [
+        {
+            "ruleId": one.rule,
+            "ruleIndex": index[one.rule],
+            "level": level,
+            "message": {"text": f"{one.message} {one.advice}"},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": uri},
+                        "region": {"startLine": one.line, "startColumn": one.column},
+                    },
+                    "logicalLocations": [{"fullyQualifiedName": one.path or "/", "kind": "member"}],
+                }
+            ],
+        }
+        for one in found
+    ]

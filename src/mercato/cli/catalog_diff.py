@@ -1,11 +1,40 @@
-"""What `mercato catalog diff` prints."""
+"""What a new catalog changes: how `mercato catalog diff` prints it, and what sample carts would cost."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final
 
-from mercato.catalog.model import CatalogDiff, DiffList, PartDiff
-from mercato.cli.carts import CartChange
-from mercato.cli.plain import folded, harmless, say
-from mercato.wire import Wire
+from mercato.carts.lines import check_bounds
+from mercato.carts.model import LineItem
+from mercato.carts.pricing import price
+from mercato.catalog.model import CatalogDiff, CompiledCatalog, DiffList
+from mercato.catalog.money import scaled
+from mercato.cli.failures import UnusableError
+from mercato.cli.inputs import read_file
+from mercato.cli.output import sanitize, say, wrap
+from mercato.clock import new_id
+from mercato.errors import OrderError, Problem
+from mercato.settings import MiB
+from mercato.wire import Decoder, Wire
+
+
+class SampleCart(Wire):
+    """A cart as a storefront sends or gets it; only its lines count here."""
+
+    line_items: list[LineItem]
+
+
+class CartChange(Wire):
+    """What a cart costs before and after; null where it cannot be priced, and then why."""
+
+    file: str
+    before: str | None
+    after: str | None
+    errors: list[OrderError]
+
+    @property
+    def breaks(self) -> bool:
+        """Tell whether the new catalog alone cannot price it."""
+        return self.before is not None and self.after is None
 
 
 class Difference(Wire):
@@ -13,6 +42,33 @@ class Difference(Wire):
 
     catalog: CatalogDiff
     carts: list[CartChange]
+
+
+_decode: Final = Decoder(SampleCart)
+
+
+def compare_carts(files: Iterable[str], before: CompiledCatalog, after: CompiledCatalog) -> list[CartChange]:
+    """Return what each cart costs by both catalogs. Raises UnusableError for a file that holds no cart."""
+    return [_compare(file, before, after) for file in files]
+
+
+def _compare(file: str, before: CompiledCatalog, after: CompiledCatalog) -> CartChange:
+    try:
+        lines = _decode(read_file(file, most=MiB)).line_items
+        check_bounds(lines)
+    except Problem as problem:
+        raise UnusableError(f"{file} holds no cart: {problem.detail}") from None
+    old, _ = _price(lines, before)
+    new, faults = _price(lines, after)
+    return CartChange(file=file, before=old, after=new, errors=faults)
+
+
+def _price(lines: list[LineItem], catalog: CompiledCatalog) -> tuple[str | None, list[OrderError]]:
+    priced = price(lines, catalog=catalog, sold_out=(), new_id=new_id)
+    faults = [fault.error() for fault in (*priced.faults, *priced.overflows)]
+    if faults or priced.total is None:
+        return None, faults
+    return f"{scaled(priced.total, catalog.scale)} {catalog.currency}", []
 
 
 def print_difference(found: Difference) -> None:
@@ -35,28 +91,27 @@ def _catalog(found: CatalogDiff) -> Iterator[str]:
         yield f"Items repriced: {items.repriced.count:,}"
         for one in items.repriced.entries:
             prices = f"{one.before or 'no price'} → {one.after or 'no price'}"
-            yield from folded(f"{one.name or 'no name'} ({one.id})", first=f"  {prices}  ", indent="      ")
+            yield from wrap(f"{one.name or 'no name'} ({one.id})", first=f"  {prices}  ", indent="      ")
         yield from _more(items.repriced.count - len(items.repriced.entries))
     yield from _listed("Items with other options", "~", items.reoptioned)
     yield from _listed("Items with another name, availability, maximum or partnerItemId", "~", items.changed)
-    yield from _part("Modifier groups", found.modifier_groups)
-    yield from _part("Sections", found.sections)
-    yield from _part("Catalogs", found.catalogs)
-
-
-def _part(noun: str, part: PartDiff) -> Iterator[str]:
-    yield from _listed(f"{noun} added", "+", part.added)
-    yield from _listed(f"{noun} removed", "-", part.removed)
-    yield from _listed(f"{noun} changed", "~", part.changed)
+    parts = {
+        "Modifier groups": found.modifier_groups,
+        "Sections": found.sections,
+        "Catalogs": found.catalogs,
+    }
+    for noun, part in parts.items():
+        yield from _listed(f"{noun} added", "+", part.added)
+        yield from _listed(f"{noun} removed", "-", part.removed)
+        yield from _listed(f"{noun} changed", "~", part.changed)
 
 
 def _listed(title: str, mark: str, found: DiffList) -> Iterator[str]:
-    if not found.count:
-        return
-    yield f"{title}: {found.count:,}"
-    for entry in found.entries:
-        yield from folded(f"{entry.name or 'no name'} ({entry.id})", first=f"  {mark} ", indent="    ")
-    yield from _more(found.count - len(found.entries))
+    if found.count:
+        yield f"{title}: {found.count:,}"
+        for entry in found.entries:
+            yield from wrap(f"{entry.name or 'no name'} ({entry.id})", first=f"  {mark} ", indent="    ")
+        yield from _more(found.count - len(found.entries))
 
 
 def _more(count: int) -> Iterator[str]:
@@ -65,14 +120,14 @@ def _more(count: int) -> Iterator[str]:
 
 
 def _cart(one: CartChange) -> Iterator[str]:
-    name = harmless(one.file)
+    name = f"Cart {sanitize(one.file)}"
     if one.before == one.after:
-        yield f"Cart {name}: {'cannot be priced by either' if one.after is None else one.after + ', as before'}"
-    elif one.before is not None and one.after is not None:
-        yield f"Cart {name}: {one.before} → {one.after}"
+        yield f"{name}: {'cannot be priced by either' if one.after is None else f'{one.after}, as before'}"
     elif one.after is None:
-        yield f"Cart {name}: {one.before} before, and now it fails:"
+        yield f"{name}: {one.before} before, and now it fails:"
+    elif one.before is None:
+        yield f"{name}: could not be priced before, {one.after} now"
     else:
-        yield f"Cart {name}: could not be priced before, {one.after} now"
+        yield f"{name}: {one.before} → {one.after}"
     for fault in one.errors:
-        yield from folded(f"{fault.code} at {fault.pointer}: {fault.message}", indent="    ", first="  - ")
+        yield from wrap(f"{fault.code} at {fault.pointer}: {fault.message}", indent="    ", first="  - ")

@@ -15,7 +15,7 @@ from mercato.catalog.building.packed import unpack
 from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, Windows
 from mercato.catalog.money import scaled
 from mercato.catalog.validation.hours import DAY_SECONDS, DAYS
-from mercato.cli.plain import cells, cut, harmless, width
+from mercato.cli.output import cells, sanitize, truncate, width
 from mercato.plurals import count_of
 from mercato.wire import Wire
 
@@ -47,8 +47,8 @@ def tree(built: Built, *, title: str) -> Iterator[str]:
     """Yield the lines of the picture."""
     drawing = _Drawing(unpack(built.compiled), msgspec.json.decode(built.body, type=Menu))
     counts = built.summary
-    yield cut(
-        f"{harmless(title)}: {count_of(counts.items, 'item')}, prices in {counts.currency}",
+    yield truncate(
+        f"{sanitize(title)}: {count_of(counts.items, 'item')}, prices in {counts.currency}",
         width(),
     )
     yield from _drawn(drawing.catalogs(), "", 1)
@@ -75,7 +75,7 @@ def _drawn(lines: Iterator[Line], indent: str, depth: int) -> Iterator[str]:
 
 def _row(branch: str, left: str, right: str) -> str:
     room = max(_LEAST_ROOM, width() - cells(branch) - (cells(right) + 1 if right else 0))
-    text = branch + cut(harmless(left), room)
+    text = branch + truncate(sanitize(left), room)
     if not right:
         return text
     return text + " " * max(1, width() - cells(text) - cells(right)) + right

@@ -1,15 +1,20 @@
 """`mercato certify`: checks another's implementation, says what fails and what to do, and signs what it found."""
 
-from typing import Annotated, Final
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Final
 from uuid import UUID
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from mercato import clock
 from mercato.catalog.ids import NOWHERE
 from mercato.certify.merchant.certification import MERCHANT, certify_merchant
 from mercato.certify.merchant.context import MerchantOptions
 from mercato.certify.redaction import without_credentials
+from mercato.certify.report import Outcome, sign
 from mercato.certify.storefront.certification import (
     SECONDS,
     STOREFRONT,
@@ -17,23 +22,14 @@ from mercato.certify.storefront.certification import (
     certify_storefront,
 )
 from mercato.certify.storefront.drivers import CommandDriver, Driver, ManualDriver
-from mercato.cli.certified import list_checks
-from mercato.cli.certifying import (
-    Listed,
-    Only,
-    Progress,
-    ReportFile,
-    Secret,
-    document_of,
-    secret_of,
-    selected,
-    url_of,
-)
-from mercato.cli.console import note
+from mercato.certify.suite import Check, Suite, UnusableTargetError
+from mercato.cli import FAILED, UNUSABLE
+from mercato.cli.certify_report import Screen, check_writable, print_checks, report_of, vault_of, write_report
 from mercato.cli.failures import UnusableError
-from mercato.cli.options import DataDir, Json, typed
-from mercato.cli.reports import look_at
-from mercato.wire.checks import timezone_fault
+from mercato.cli.inputs import read_valid_document, settings
+from mercato.cli.options import BearerToken, DataDir, Json, between, check_secrets, group, read_secret
+from mercato.cli.output import note, print_json, say, wrap
+from mercato.wire.checks import timezone_fault, uri_fault
 
 KEY: Final = "mk_marketfront_certify"
 """Grants access to this command's own service alone."""
@@ -49,37 +45,33 @@ IDLE_SECONDS: Final = 3.0
 
 MANUAL_SECONDS: Final = 3600.0
 
-MOST_PORT: Final = 65_535
+certify = group("certify", "Certify an implementation: merchant, storefront; verify a report.")
+certify.command("mercato.cli.certify_report:verify", name="verify")
 
-certify = App(name="certify", help="Certify an implementation: merchant, storefront; verify a report.")
+Only = Annotated[
+    list[str] | None,
+    Parameter(help="Run the checks whose id contains this, or matches it with * and ?; may be repeated."),
+]
+Listed = Annotated[bool, Parameter(name="--list", help="List the checks and stop.")]
+ReportFile = Annotated[Path | None, Parameter(help="Write the signed report to this file.")]
+Secret = Annotated[
+    str | None, Parameter(help="The signing secret: whsec_…, @FILE, or @- for standard input's first line.")
+]
 
 
 @certify.command
 def merchant(
     *,
-    webhook_url: Annotated[str | None, Parameter(help="The webhookUrl of your registration.")] = None,
+    webhook_url: str | None = None,
     secret: Secret = None,
-    catalog: Annotated[
-        str | None, Parameter(help="Your catalog: its URL, which is checked too, or a file.")
-    ] = None,
-    token: Annotated[
-        str | None, Parameter(help="Bearer token of webhooks; @- reads it from standard input.")
-    ] = None,
-    partner_store_id: Annotated[str, Parameter(help="The store of the orders.")] = "certify-1",
-    store_id: Annotated[
-        UUID | None, Parameter(help="Its id in the network, if your receiver checks that.")
-    ] = None,
-    onboarding: Annotated[
-        UUID,
-        Parameter(help="Its onboardingId, if the catalog has ids that aren't UUIDs.", show_default=False),
-    ] = NOWHERE,
-    timezone: Annotated[
-        str, Parameter(help="The store's time zone: orders have only items that are on sale now.")
-    ] = "UTC",
-    sold_out: Annotated[
-        list[UUID] | None, Parameter(help="An item that is sold out now; may be repeated.", negative=())
-    ] = None,
-    declined_card: Annotated[str | None, Parameter(help="A card token that the bank declines.")] = None,
+    catalog: str | None = None,
+    token: BearerToken = None,
+    partner_store_id: str = "certify-1",
+    store_id: UUID | None = None,
+    onboarding: Annotated[UUID, Parameter(show_default=False)] = NOWHERE,
+    timezone: str = "UTC",
+    sold_out: list[UUID] | None = None,
+    declined_card: str | None = None,
     only: Only = None,
     list_: Listed = False,
     json: Json = False,
@@ -89,22 +81,34 @@ def merchant(
     """Send correct and forged webhooks to a merchant's receiver, and check what it answers.
 
     This places orders: use a test system. Exit code 0: no check failed; 1: some failed; 2: there is nothing to check.
+
+    Args:
+        webhook_url: The webhookUrl of your registration.
+        catalog: Your catalog: its URL, which is checked too, or a file.
+        token: Bearer token of webhooks; @- reads it from standard input.
+        partner_store_id: The store of the orders.
+        store_id: Its id in the network, if your receiver checks that.
+        onboarding: Its onboardingId, if the catalog has ids that aren't UUIDs.
+        timezone: The store's time zone: orders have only items that are on sale now.
+        sold_out: An item that is sold out now; may be repeated.
+        declined_card: A card token that the bank declines.
+
     """
-    checks = selected(MERCHANT, only)
+    checks = _select(MERCHANT, only)
     if list_:
-        list_checks(MERCHANT, checks, json=json)
+        print_checks(MERCHANT, checks, json=json)
         return 0
-    url = url_of(webhook_url, "--webhook-url")
+    url = _url(webhook_url, "--webhook-url")
     fault = timezone_fault(timezone)
     if fault is not None:
         raise UnusableError(fault.replace("timezone", "--timezone", 1))
     from_url = catalog is not None and catalog.lower().startswith(("http://", "https://"))
     options = MerchantOptions(
         webhook_url=url,
-        secret=secret_of(secret),
-        token=typed(token),
-        catalog_url=url_of(catalog, "--catalog") if from_url else None,
-        document=None if catalog is None or from_url else document_of(catalog),
+        secret=_secret(secret),
+        token=token,
+        catalog_url=_url(catalog, "--catalog") if from_url else None,
+        document=None if catalog is None or from_url else read_valid_document(catalog, settings()).body,
         partner_store_id=partner_store_id,
         store_id=store_id or clock.new_id(),
         onboarding_id=onboarding,
@@ -112,37 +116,22 @@ def merchant(
         sold_out=tuple(sold_out or ()),
         declined_card=declined_card,
     )
-    progress = Progress(
-        MERCHANT, "merchant", without_credentials(url), json=json, report=report, data_dir=data_dir
+    work = partial(certify_merchant, options, checks)
+    return _run(
+        MERCHANT, "merchant", without_credentials(url), work, json=json, report=report, data_dir=data_dir
     )
-    return progress.run(certify_merchant(options, checks, progress.report))
 
 
 @certify.command
 def storefront(
     *,
-    command: Annotated[
-        str | None,
-        Parameter(
-            help="Starts your storefront, which places one order at MERCATO_URL with MERCATO_KEY, and ends with 0 or 1."
-        ),
-    ] = None,
-    listen: Annotated[
-        int | None,
-        Parameter(
-            help="Listen on this port as the service instead, and wait for orders; 0 takes a free one."
-        ),
-    ] = None,
-    event_url: Annotated[str | None, Parameter(help="Your receiver of order events.")] = None,
+    command: str | None = None,
+    listen: Annotated[int | None, between("--listen", 0, 65_535)] = None,
+    event_url: str | None = None,
     secret: Secret = None,
-    token: Annotated[
-        str | None, Parameter(help="Bearer token of events; @- reads it from standard input.")
-    ] = None,
-    order_url: Annotated[
-        str | None,
-        Parameter(help="Where your storefront shows an order as JSON with `status`: http://…/{orderId}"),
-    ] = None,
-    key: Annotated[str, Parameter(help="The key that your storefront gets.", show_default=False)] = KEY,
+    token: BearerToken = None,
+    order_url: str | None = None,
+    key: Annotated[str, Parameter(show_default=False)] = KEY,
     only: Only = None,
     list_: Listed = False,
     json: Json = False,
@@ -154,10 +143,19 @@ def storefront(
     The orders reach no real store: this command is the service. With --command it takes less than a minute, with
     --listen as long as somebody places orders. Exit code 0: no check failed; 1: some failed; 2: there is nothing to
     check.
+
+    Args:
+        command: Starts your storefront, which places one order at MERCATO_URL with MERCATO_KEY, and ends with 0 or 1.
+        listen: Listen on this port as the service instead, and wait for orders; 0 takes a free one.
+        event_url: Your receiver of order events.
+        token: Bearer token of events; @- reads it from standard input.
+        order_url: Where your storefront shows an order as JSON with `status`: http://…/{orderId}
+        key: The key that your storefront gets.
+
     """
-    checks = selected(STOREFRONT, only)
+    checks = _select(STOREFRONT, only)
     if list_:
-        list_checks(STOREFRONT, checks, json=json)
+        print_checks(STOREFRONT, checks, json=json)
         return 0
     if command is not None and listen is not None:
         raise UnusableError("Give --command or --listen, not both.")
@@ -166,30 +164,71 @@ def storefront(
             "Say how to drive the storefront (--command '…' or --listen 8000), where it receives events (--event-url), "
             "or both."
         )
-    if listen is not None and not 0 <= listen <= MOST_PORT:
-        raise UnusableError(f"--listen must be a port: 0 to {MOST_PORT}.")
     options = StorefrontOptions(
         key=key,
         driver=_driver(command, listen),
-        event_url=None if event_url is None else url_of(event_url, "--event-url"),
-        secret=None if event_url is None else secret_of(secret),
-        token=typed(token),
-        order_url=None if order_url is None else _template(order_url),
+        event_url=None if event_url is None else _url(event_url, "--event-url"),
+        secret=None if event_url is None else _secret(secret),
+        token=token,
+        order_url=None if order_url is None else _order_url(order_url),
         seconds=SECONDS if listen is None else MANUAL_SECONDS,
     )
-    target = "the requests of its command" if command is not None else "the requests to this port"
-    if event_url is not None:
-        target = (
-            without_credentials(event_url)
-            if command is None and listen is None
-            else f"{target}, {without_credentials(event_url)}"
-        )
+    targets = ["the requests of its command"] if command is not None else []
+    targets += ["the requests to this port"] if listen is not None else []
+    targets += [without_credentials(event_url)] if event_url is not None else []
     from mercato.telemetry import configure_logs
 
     # The service that runs in this process logs nothing unless it fails.
     configure_logs(level="error", form="console")
-    progress = Progress(STOREFRONT, "storefront", target, json=json, report=report, data_dir=data_dir)
-    return progress.run(certify_storefront(options, checks, progress.report))
+    work = partial(certify_storefront, options, checks)
+    return _run(
+        STOREFRONT, "storefront", ", ".join(targets), work, json=json, report=report, data_dir=data_dir
+    )
+
+
+def _run(
+    suite: Suite[Any],
+    kind: str,
+    target: str,
+    work: Callable[[Callable[[Outcome], None]], Coroutine[Any, Any, tuple[Outcome, ...]]],
+    *,
+    json: bool,
+    report: Path | None,
+    data_dir: Path | None,
+) -> int:
+    """Do the work, which gets what to call with each outcome; show, sign and write its results.
+
+    Returns the exit code.
+    """
+    if report is not None:
+        check_writable(report)
+    # Opened now: that there is no key must not be noticed after all the work.
+    vault = vault_of(data_dir) if json or report is not None else None
+    screen, began = None if json else Screen(suite), clock.now()
+    if screen is not None:
+        say(*wrap(f"Certifying the {kind}: {target}"))
+    try:
+        outcomes = asyncio.run(work(_ignore if screen is None else screen.show))
+    except UnusableTargetError as error:
+        raise UnusableError(str(error)) from None
+    found = report_of(kind, target, began, outcomes)
+    if screen is not None:
+        screen.end(outcomes)
+    if vault is not None:
+        signed = sign(found, vault)
+        if report is not None:
+            write_report(signed, report)
+        if screen is None:
+            print_json(signed)
+        else:
+            say(f"The signed report is in {report}.")
+    if found.counts.failed:
+        return FAILED
+    return 0 if found.counts.passed else UNUSABLE
+
+
+def _ignore(_outcome: Outcome) -> None:
+    """With --json only the report is printed."""
 
 
 def _driver(command: str | None, listen: int | None) -> Driver | None:
@@ -197,34 +236,42 @@ def _driver(command: str | None, listen: int | None) -> Driver | None:
         if not command.strip():
             raise UnusableError("--command is empty: give the command that starts the storefront.")
         return CommandDriver(command, seconds=COMMAND_SECONDS)
-    if listen is not None:
-        return ManualDriver(listen, note, first_seconds=FIRST_SECONDS, idle_seconds=IDLE_SECONDS)
-    return None
+    return (
+        None
+        if listen is None
+        else ManualDriver(listen, note, first_seconds=FIRST_SECONDS, idle_seconds=IDLE_SECONDS)
+    )
 
 
-def _template(text: str) -> str:
-    if "{orderId}" not in text:
-        raise UnusableError("--order-url needs {orderId} in place of the order's id.")
-    url_of(text.replace("{orderId}", "0"), "--order-url")
+def _select(suite: Suite[Any], only: Sequence[str] | None) -> tuple[Check[Any], ...]:
+    """Return the checks that are asked for. Raises UnusableError when there are none."""
+    checks = suite.select(only or ())
+    if not checks:
+        raise UnusableError(f"No check matches {', '.join(only or ())}. List them all with --list.")
+    return checks
+
+
+def _url(text: str | None, option: str) -> str:
+    """Return an absolute URL. Raises UnusableError."""
+    fault = f"Give {option}." if text is None else uri_fault(text, option)
+    if text is None or fault is not None:
+        raise UnusableError(fault)
     return text
 
 
-@certify.command
-def verify(
-    file: Annotated[
-        str, Parameter(help="A signed report, or - for standard input.", allow_leading_hyphen=True)
-    ],
-    /,
-    *,
-    public_key: Annotated[
-        str | None,
-        Parameter(help="The public key of the signer, as reports show it; else this installation's."),
-    ] = None,
-    data_dir: DataDir = None,
-) -> int:
-    """Check the signature of a report, and say who signed it.
+def _order_url(text: str) -> str:
+    if "{orderId}" not in text:
+        raise UnusableError("--order-url needs {orderId} in place of the order's id.")
+    _url(text.replace("{orderId}", "0"), "--order-url")
+    return text
 
-    Exit code 0: this installation or the given key signed it, and no check failed; 1: another key signed it, it was
-    changed, or a check failed; 2: the file isn't a report.
-    """
-    return look_at(file, public_key=public_key, data_dir=data_dir)
+
+def _secret(text: str | None) -> str:
+    """Return a signing secret, read from where it is. Raises UnusableError."""
+    if text is None:
+        raise UnusableError(
+            "Give the signing secret with --secret: whsec_…, @FILE, or @- for standard input."
+        )
+    secret = read_secret(text)
+    check_secrets([secret])
+    return secret

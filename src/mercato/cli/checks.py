@@ -1,4 +1,4 @@
-"""What `mercato doctor` looks at: each check is one line that says what it saw, and what to do about it."""
+"""The checks of `mercato doctor`: each is one line that says what was seen, and what to do about it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from sqlalchemy.exc import SQLAlchemyError
 
 from mercato import clock
-from mercato.cli.limits import WANTED, most_open_files
+from mercato.cli.start import WANTED_FILES, max_open_files
 from mercato.db import health
 from mercato.db.engine import Database, Read
 from mercato.db.errors import DatabaseAway
@@ -18,34 +18,41 @@ from mercato.db.migrate import HEAD, find_revision
 from mercato.db.replica import ANSWER_SECONDS, EVERY, MOST_BEHIND
 from mercato.db.url import open_database
 from mercato.jobs import list_gauges
+from mercato.jobs.maintenance import Gauge
 from mercato.jobs.ownership import is_owned
 from mercato.jobs.queue import CHANNEL
+from mercato.orders.queries import find_unanswered
 from mercato.partners.limits import Limiter
 from mercato.partners.queries import find_newest_secret
 from mercato.partners.resealing import count_unreadable
 from mercato.partners.vault import FILE, Vault, VaultError, load_keys
 from mercato.plurals import count_of
 from mercato.settings import MiB, Settings
-from mercato.webhooks.health import count_disabled
+from mercato.webhooks.health import count_disabled, count_failing, list_unreached
 from mercato.wire import Wire
 
 LEAST_FREE: Final = 512 * MiB
 """Bytes free beside an embedded database: a backup and the log of a busy hour."""
 
 MOST_LOG: Final = 512 * MiB
-"""A write-ahead log that is longer is not folded back: some reader never lets go."""
+"""Greatest write-ahead log: a longer one is not written back, because some reader never lets go."""
 
 MOST_SKEW: Final = timedelta(seconds=2)
 MOST_WAIT: Final = timedelta(seconds=60)
-"""How long a job may be due before somebody should look why nobody takes it."""
+"""How long a job may be due, or an order without its store's answer, before somebody should look into it."""
 
 MOST_CONNECTIONS: Final = 0.9
 MOST_SECRETS: Final = 1000
 """Secrets and tokens that are tried with the encryption keys, the newest."""
 
+CUT_OFF_WINDOW: Final = timedelta(minutes=10)
+FAILING: Final = timedelta(hours=1)
+SHOWN: Final = 3
+"""Stores that are named."""
+
 
 class State(StrEnum):
-    """How bad it is: `note` is worth knowing, `wrong` wants doing, with `unusable` nothing works."""
+    """How bad it is: `note` is worth knowing, `wrong` should be fixed, with `unusable` nothing works."""
 
     OK = "ok"
     NOTE = "note"
@@ -62,8 +69,18 @@ class Check(Wire, kw_only=True):
     advice: str | UnsetType = UNSET
 
 
+def _check(name: str, said: str, advice: str | None = None, state: State = State.WRONG) -> Check:
+    """Return a check that is ok, or with advice in that state."""
+    if advice is None:
+        return Check(name=name, state=State.OK, said=said)
+    return Check(name=name, state=state, said=said, advice=advice)
+
+
 async def checks(tx: Read, settings: Settings) -> AsyncIterator[Check]:
-    """Yield what there is to say of a service whose database can be reached; the schema first."""
+    """Yield the checks of a service whose database can be reached; the schema's first.
+
+    What partners should be told is never the service's fault, and so never worse than a note.
+    """
     schema = await _schema(tx)
     yield schema
     yield await _storage(tx)
@@ -75,58 +92,64 @@ async def checks(tx: Read, settings: Settings) -> AsyncIterator[Check]:
         yield await _limits(settings, settings.redis_url.reveal())
     if schema.state is State.OK:
         yield await _encryption(tx, settings)
-        for one in await _work(tx):
-            yield one
-        yield await _endpoints(tx)
+        yield await _workers(tx)
+        gauges = await list_gauges(tx)
+        yield _due(gauges)
+        yield _dead(gauges)
+        for check in (_endpoints, _orders, _stores, _deliveries):
+            yield await check(tx)
 
 
 async def _schema(tx: Read) -> Check:
     found = await find_revision(tx)
     if found == HEAD:
-        return _ok("schema", f"revision {found}")
+        return _check("schema", f"revision {found}")
     if found is None:
-        return _unusable("schema", "The database has no tables of ours.", "Make them with: mercato migrate")
-    advice = "Run mercato migrate; if it says that the schema is newer, install that version of mercato."
-    return _unusable("schema", f"The database is at revision {found}, this version at {HEAD}.", advice)
+        said, advice = "The database has no tables of Mercato.", "Make them with: mercato migrate"
+    else:
+        said = f"The database is at revision {found}, this version at {HEAD}."
+        advice = "Run mercato migrate; if it says that the schema is newer, install that version of mercato."
+    return _check("schema", said, advice, State.UNUSABLE)
 
 
 async def _storage(tx: Read) -> Check:
     if tx.dialect == "postgresql":
         server = await health.find_server(tx)
         said = f"PostgreSQL {server.version}, {server.connections} of {server.most} connections in use"
-        if server.connections < server.most * MOST_CONNECTIONS:
-            return _ok("storage", said)
-        advice = "Raise max_connections of PostgreSQL, or run fewer processes."
-        return _wrong("storage", said, advice)
+        full = server.connections >= server.most * MOST_CONNECTIONS
+        return _check(
+            "storage", said, "Raise max_connections of PostgreSQL, or run fewer processes." if full else None
+        )
     files = await health.find_files(tx)
-    said = f"SQLite {files.version}, {_size(files.file)}, log {_size(files.log)}, {_size(files.free)} free beside it"
+    size, log, free = (f"{count / MiB:,.1f} MiB" for count in (files.file, files.log, files.free))
+    advice = None
     if files.free < LEAST_FREE:
-        return _wrong("storage", said, "Make room: when the disk is full, nothing is accepted any more.")
-    if files.log > MOST_LOG:
-        return _wrong("storage", said, "Some process keeps an old snapshot open: restart who is not ours.")
-    return _ok("storage", said)
+        advice = "Make room: on a full disk nothing is accepted any more."
+    elif files.log > MOST_LOG:
+        advice = "Some process keeps an old snapshot open: restart those that aren't the service's."
+    return _check("storage", f"SQLite {files.version}, {size}, log {log}, {free} free beside it", advice)
 
 
 async def _replica(settings: Settings) -> Check:
     try:
         async with open_database(settings) as db, asyncio.timeout(ANSWER_SECONDS):
-            return await _followed(db)
+            return await _follow(db)
     except ValueError as error:
-        return _unusable("replica", "It can't be used.", f"{error}.")
+        return _check("replica", "It can't be used.", f"{error}.", State.UNUSABLE)
     except (TimeoutError, DatabaseAway, SQLAlchemyError):
         said = f"It does not answer, or is more than {MOST_BEHIND:g} s behind the primary."
-        return _wrong("replica", said, "Until it keeps up, all is read from the primary.")
+        return _check("replica", said, "Until it keeps up, all is read from the primary.")
 
 
-async def _followed(db: Database) -> Check:
-    """Return what is to be said of a replica, once it keeps up."""
+async def _follow(db: Database) -> Check:
+    """Return the check of a replica, once it keeps up."""
     replica = db.replica
     while replica is not None and not replica.is_fresh():
         if not await replica.check():
             said = "MERCATO_DATABASE_REPLICA_URL is no replica of this database: it is not read from."
-            return _wrong("replica", said, "Name a streaming replica of MERCATO_DATABASE_URL.")
+            return _check("replica", said, "Name a streaming replica of MERCATO_DATABASE_URL.")
         await asyncio.sleep(EVERY)
-    return _ok("replica", "it keeps up")
+    return _check("replica", "it keeps up")
 
 
 async def _clock(tx: Read) -> Check:
@@ -135,27 +158,23 @@ async def _clock(tx: Read) -> Check:
     after = clock.now()
     skew = theirs - (before + (after - before) / 2)
     said = f"the database's clock is {abs(skew.total_seconds()):.1f} s {'ahead' if skew > timedelta(0) else 'behind'}"
-    if abs(skew) <= MOST_SKEW + (after - before):
-        return _ok("clock", said)
-    advice = "Set both machines' clocks by NTP: leases, tokens and signatures go by them."
-    return _wrong("clock", said, advice)
+    advice = "Set both machines' clocks by NTP: leases, tokens and signatures depend on them."
+    return _check("clock", said, None if abs(skew) <= MOST_SKEW + (after - before) else advice)
 
 
 def _files() -> Check:
-    most = most_open_files()
+    most = max_open_files()
+    advice = f"Raise the hard limit to {WANTED_FILES} or more: ulimit -Hn, or LimitNOFILE=."
     said = f"a server started from here may have {most} files open"
-    if most >= WANTED:
-        return _ok("open files", said)
-    return _wrong(
-        "open files", said, f"Raise the hard limit to {WANTED} or more: ulimit -Hn, or LimitNOFILE=."
-    )
+    return _check("open files", said, None if most >= WANTED_FILES else advice)
 
 
 async def _limits(settings: Settings, url: str) -> Check:
     try:
         from mercato.partners.shared_limits import SharedLimiter
     except ImportError:
-        return _unusable("rate limits", "Redis can't be reached.", "Install it: pip install 'mercato[redis]'")
+        advice = "Install it: pip install 'mercato[redis]'"
+        return _check("rate limits", "Redis can't be reached.", advice, State.UNUSABLE)
     own = Limiter(
         reads=settings.rate_limit_reads,
         writes=settings.rate_limit_writes,
@@ -167,39 +186,31 @@ async def _limits(settings: Settings, url: str) -> Check:
     reached = shared.reached
     await shared.close()
     if reached:
-        return _ok("rate limits", "they are counted by all servers together")
+        return _check("rate limits", "they are counted by all servers together")
     advice = "Until MERCATO_REDIS_URL answers, each server counts its share by itself."
-    return _wrong("rate limits", "Redis does not answer.", advice)
+    return _check("rate limits", "Redis does not answer.", advice)
 
 
 async def _encryption(tx: Read, settings: Settings) -> Check:
     given = settings.encryption_keys
     if given is None and not (settings.data_dir / FILE).exists():
         said = f"There is no encryption key: neither MERCATO_ENCRYPTION_KEYS nor {settings.data_dir / FILE}."
-        # A new one must not be made beside a copy that was put back without its own: no start does, either.
+        # A new one must not be made beside a copy that was restored without its own: no start does, either.
         if await find_newest_secret(tx) is not None:
-            return _wrong(
+            return _check(
                 "encryption", said, f"The database has secrets: put their {FILE} there before a start."
             )
-        return _note("encryption", said, "The first server makes one. Keep it apart from the database.")
+        advice = "The first server makes one. Keep it apart from the database."
+        return _check("encryption", said, advice, State.NOTE)
     try:
         vault = Vault(load_keys(None if given is None else given.reveal(), settings.data_dir))
     except VaultError as error:
-        return _unusable("encryption", "The encryption key can't be read.", str(error))
+        return _check("encryption", "The encryption key can't be read.", str(error), State.UNUSABLE)
     unreadable = await count_unreadable(tx, vault, most=MOST_SECRETS)
     if not unreadable:
-        return _ok("encryption", "the key opens what is sealed")
-    said = f"No key opens {count_of(unreadable, 'stored secret')}."
-    return _wrong(
-        "encryption", said, f"Add the key that sealed them, or restore {FILE} of the data directory."
-    )
-
-
-async def _work(tx: Read) -> Sequence[Check]:
-    gauges = await list_gauges(tx)
-    dead = {one.kind: one.dead for one in gauges if one.dead}
-    ready = [one for one in gauges if one.ready]
-    return [await _workers(tx), _waiting(max((one.oldest for one in ready), default=None)), _dead(dead)]
+        return _check("encryption", "the key opens what is sealed")
+    advice = f"Add the key that sealed them, or restore {FILE} of the data directory."
+    return _check("encryption", f"No key opens {count_of(unreadable, 'stored secret')}.", advice)
 
 
 async def _workers(tx: Read) -> Check:
@@ -208,50 +219,70 @@ async def _workers(tx: Read) -> Check:
     else:
         count = int(is_owned(tx.database))
     if count:
-        return _ok("workers", f"{count} do background work")
-    return _wrong("workers", "Nobody does background work.", "Start one: mercato serve, or mercato worker.")
+        return _check("workers", f"{count} do background work")
+    return _check(
+        "workers", "No process does background work.", "Start one: mercato serve, or mercato worker."
+    )
 
 
-def _waiting(oldest: timedelta | None) -> Check:
+def _due(gauges: Sequence[Gauge]) -> Check:
+    oldest = max((one.oldest for one in gauges if one.ready), default=None)
     if oldest is None:
-        return _ok("due work", "none waits")
+        return _check("due work", "none waits")
+    advice = "Start more workers, or see in their logs why they take none."
     said = f"the oldest job has been due for {oldest.total_seconds():.0f} s"
-    if oldest <= MOST_WAIT:
-        return _ok("due work", said)
-    return _wrong("due work", said, "Start more workers, or see in their logs why they take none.")
+    return _check("due work", said, None if oldest <= MOST_WAIT else advice)
 
 
-def _dead(dead: dict[str, int]) -> Check:
+def _dead(gauges: Sequence[Gauge]) -> Check:
+    dead = ", ".join(
+        f"{count} of {kind}" for kind, count in sorted((g.kind, g.dead) for g in gauges) if count
+    )
     if not dead:
-        return _ok("dead work", "none")
-    said = ", ".join(f"{count} of {kind}" for kind, count in sorted(dead.items()))
-    advice = "mercato job list says why; once that is mended: mercato job revive. They go after 30 days."
-    return _wrong("dead work", f"Given up: {said}.", advice)
+        return _check("dead work", "none")
+    advice = (
+        "mercato job list says why; once that is fixed: mercato job revive. They are deleted after 30 days."
+    )
+    return _check("dead work", f"Given up: {dead}.", advice)
 
 
 async def _endpoints(tx: Read) -> Check:
     count = await count_disabled(tx)
     if not count:
-        return _ok("endpoints", "none is disabled")
+        return _check("endpoints", "none is disabled")
     said = f"Disabled after days of failures: {count_of(count, 'address', 'addresses')} of partners."
-    return _note("endpoints", said, "Ask their partners; then: mercato webhooks enable PARTNER URL")
+    advice = "Ask their partners; then: mercato webhooks enable PARTNER URL"
+    return _check("endpoints", said, advice, State.NOTE)
 
 
-def _size(count: int) -> str:
-    return f"{count / MiB:,.1f} MiB"
+async def _orders(tx: Read) -> Check:
+    count, oldest = await find_unanswered(tx)
+    if not count or oldest is None:
+        return _check("orders", "none waits for its store's answer")
+    age = clock.now() - oldest
+    said = f"{count_of(count, 'order')} without an answer of the store, the oldest for {age.total_seconds():.0f} s"
+    advice = (
+        "The stores don't answer; such an order is cancelled after MERCATO_PLACE_RESEND_SECONDS. See why: "
+        "mercato webhooks list --type order.place"
+    )
+    return _check("orders", said, None if age <= MOST_WAIT else advice, State.NOTE)
 
 
-def _ok(name: str, said: str) -> Check:
-    return Check(name=name, state=State.OK, said=said)
+async def _stores(tx: Read) -> Check:
+    found = await list_unreached(tx, since=clock.now() - CUT_OFF_WINDOW)
+    if not found:
+        return _check("stores", "none is cut off")
+    named = ", ".join(f"{one.store_id} ({one.failed} of {one.calls} calls)" for one in found[:SHOWN])
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    said = f"Cut off after failed order calls in the last 10 minutes: {named}{more}."
+    advice = "Tell the merchants. One call is tried every 10 seconds, and the first success ends it."
+    return _check("stores", said, advice, State.NOTE)
 
 
-def _note(name: str, said: str, advice: str) -> Check:
-    return Check(name=name, state=State.NOTE, said=said, advice=advice)
-
-
-def _wrong(name: str, said: str, advice: str) -> Check:
-    return Check(name=name, state=State.WRONG, said=said, advice=advice)
-
-
-def _unusable(name: str, said: str, advice: str) -> Check:
-    return Check(name=name, state=State.UNUSABLE, said=said, advice=advice)
+async def _deliveries(tx: Read) -> Check:
+    addresses, partners = await count_failing(tx, since=clock.now() - FAILING)
+    if not addresses:
+        return _check("deliveries", "none fails for an hour")
+    what = f"{count_of(addresses, 'address', 'addresses')} of {count_of(partners, 'partner')}"
+    advice = "See them with mercato webhooks list, and tell their partners: after 5 days they are disabled."
+    return _check("deliveries", f"Failing for an hour or longer: {what}.", advice, State.NOTE)

@@ -2,37 +2,36 @@
 
 from importlib.metadata import version
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 app = App(
     name="mercato",
     help="The commerce network you can run yourself.",
     version=lambda: version("mercato"),
     suppress_keyboard_interrupt=False,
+    # A flag is given or not: none has a --no-… beside it.
+    default_parameter=Parameter(negative=()),
 )
-app.command("mercato.cli.serve:serve", name="serve", help="Serve the API and do the background work.")
+for name, function, text in (
+    ("serve", "serve:serve", "Serve the API and do the background work."),
+    ("worker", "serve:worker", "Do background work alone."),
+    ("migrate", "serve:migrate", "Bring the database to this version's schema."),
+    ("partner", "partners:partner", "Partners: create, list, suspend, delete…"),
+    ("key", "keys:key", "API keys: create, list, roll, revoke."),
+    ("secret", "secrets:secret", "Signing secrets: rotate, list, reseal."),
+    ("webhooks", "webhooks:webhooks", "Webhooks: list, show, replay, explain, enable."),
+    ("listen", "listen:listen", "Receive webhooks, verify and forward them."),
+    ("job", "jobs:job", "Background work: list, revive."),
+    ("catalog", "catalog:catalog", "Catalogs: lint, diff, show, import."),
+    ("url", "url:url", "URLs: doctor."),
+    ("certify", "certify:certify", "Certify a merchant or a storefront."),
+    ("customer", "customers:customer", "Customers: erase."),
+    ("doctor", "doctor:doctor", "What is wrong, and what to do about it."),
+    ("audit", "audit:audit", "Who changed what, newest first."),
+    ("backup", "backup:backup", "Copy the embedded database while it is in use."),
+    ("restore", "backup:restore", "Restore a backup made by `mercato backup`."),
+    ("sandbox", "sandbox:sandbox", "Simulated partners: merchant, storefront."),
+    ("demo", "demo:demo", "Tell the whole story in one process, and prove it."),
+):
+    app.command(f"mercato.cli.{function}", name=name, help=text)
 app.command("mercato.cli.serve:serve_one", name="serve-one", show=False)
-app.command("mercato.cli.serve:worker", name="worker", help="Do background work alone.")
-app.command("mercato.cli.serve:migrate", name="migrate", help="Bring the database to this version's schema.")
-app.command(
-    "mercato.cli.partners:partner",
-    name="partner",
-    help="Partners: create, list, suspend, delete…",
-)
-app.command("mercato.cli.keys:key", name="key", help="API keys: create, list, roll, revoke.")
-app.command("mercato.cli.secrets:secret", name="secret", help="Signing secrets: rotate, list, reseal.")
-app.command(
-    "mercato.cli.webhooks:webhooks", name="webhooks", help="Webhooks: list, show, replay, explain, enable."
-)
-app.command("mercato.cli.listen:listen", name="listen", help="Receive webhooks, verify and forward them.")
-app.command("mercato.cli.jobs:job", name="job", help="Background work: list, revive.")
-app.command("mercato.cli.catalog:catalog", name="catalog", help="Catalogs: lint, diff, show, import.")
-app.command("mercato.cli.url:url", name="url", help="URLs: doctor.")
-app.command("mercato.cli.certify:certify", name="certify", help="Certify a merchant or a storefront.")
-app.command("mercato.cli.customers:customer", name="customer", help="Customers: erase.")
-app.command("mercato.cli.doctor:doctor", name="doctor", help="What is wrong, and what to do about it.")
-app.command("mercato.cli.audit:audit", name="audit", help="Who changed what, newest first.")
-app.command("mercato.cli.backup:backup", name="backup", help="Copy the embedded database while it is in use.")
-app.command("mercato.cli.backup:restore", name="restore", help="Put such a copy in its place.")
-app.command("mercato.cli.sandbox:sandbox", name="sandbox", help="Simulated partners: merchant, storefront.")
-app.command("mercato.cli.demo:demo", name="demo", help="Tell the whole story in one process, and prove it.")

@@ -1,16 +1,13 @@
 """`mercato customer`: what people may ask a network to do with what it knows of them."""
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 from uuid import UUID
 
-from cyclopts import App, Parameter
-
 from mercato.cli import FAILED
-from mercato.cli.console import note, print_json, print_table
 from mercato.cli.failures import UnusableError
-from mercato.cli.options import DataDir, Json
+from mercato.cli.options import DataDir, Json, group
+from mercato.cli.output import note, print_json, print_table
 from mercato.cli.session import opened
 from mercato.db.engine import Database
 from mercato.orders.forgetting import (
@@ -20,16 +17,8 @@ from mercato.orders.forgetting import (
     forget_validations,
 )
 from mercato.plurals import count_of
-from mercato.wire import Wire
 
-customer = App(name="customer", help="Customers: erase.")
-
-
-class Erasure(Wire):
-    """What an erasure would change."""
-
-    order_ids: list[UUID]
-    validations: int
+customer = group("customer", "Customers: erase.")
 
 
 BATCH: Final = 100
@@ -40,51 +29,43 @@ LOG_SECONDS: Final = 10.0
 
 
 @customer.command
-async def erase(
-    name: Annotated[
-        str, Parameter(help="The customer's e-mail address, phone number, or partnerUserId, as it was sent.")
-    ],
-    /,
-    *,
-    dry_run: Annotated[
-        bool, Parameter(negative=(), help="Say which orders are the customer's, and change nothing.")
-    ] = False,
-    json: Json = False,
-    data_dir: DataDir = None,
-) -> int:
+async def erase(name: str, /, *, dry_run: bool = False, json: Json = False, data_dir: DataDir = None) -> int:
     """Take a customer out of every order at once: name, addresses and all that was sent about them.
 
     The orders stay, with what was ordered and paid. Of an embedded database its free space and log are overwritten,
     too: neither its files nor a backup made afterwards holds the customer.
+
+    Args:
+        name: The customer's e-mail address, phone number, or partnerUserId, as it was sent.
+        dry_run: Say which orders are the customer's, and change nothing.
+
     """
     if not name.strip():
         raise UnusableError("Say whom: an e-mail address, a phone number or a partnerUserId, as it was sent.")
     if json and not dry_run:
         raise UnusableError("--json goes with --dry-run: it lists the orders.")
-    if dry_run:
-        await _show(data_dir, name, as_json=json)
-        return 0
     async with opened(data_dir) as session:
-        await _everywhere(session.db, forget_validations, name)
-        found = await _everywhere(session.db, forget_customer, name)
+        if dry_run:
+            orders = await _find(session.db, find_orders, name)
+            validations = len(await _find(session.db, find_validations, name))
+            _print(orders, validations, json=json)
+            return 0
+        await _forget(session.db, forget_validations, name)
+        found = await _forget(session.db, forget_customer, name)
         emptied = await session.db.empty_log(seconds=LOG_SECONDS)
     note(f"Taken out of {count_of(found, 'order')}." if found else "No order is this customer's.")
-    if not emptied:
-        note(
-            "The database's log (mercato.db-wal) may still hold what was erased: a process that reads for long, "
-            f"a backup perhaps, kept it in use for {LOG_SECONDS:g} s. Run the command again when that has ended."
-        )
-        return FAILED
-    return 0
+    if emptied:
+        return 0
+    note(
+        "The database's log (mercato.db-wal) may still hold what was erased: a process that reads for long, "
+        f"a backup perhaps, kept it in use for {LOG_SECONDS:g} s. Run the command again when that has ended."
+    )
+    return FAILED
 
 
-async def _show(data_dir: Path | None, name: str, *, as_json: bool) -> None:
-    """Print what an erasure would change."""
-    async with opened(data_dir) as session:
-        orders = await _found(session.db, find_orders, name)
-        validations = len(await _found(session.db, find_validations, name))
-    if as_json:
-        print_json(Erasure(order_ids=orders, validations=validations))
+def _print(orders: list[UUID], validations: int, *, json: bool) -> None:
+    if json:
+        print_json({"orderIds": orders, "validations": validations})
         return
     print_table(("Order",), [(one,) for one in orders], empty="No order is this customer's.")
     note(
@@ -93,10 +74,10 @@ async def _show(data_dir: Path | None, name: str, *, as_json: bool) -> None:
     )
 
 
-async def _found(
+async def _find(
     db: Database, find: Callable[..., Awaitable[tuple[list[UUID], UUID | None]]], name: str
 ) -> list[UUID]:
-    """Return all that is the customer's."""
+    """Return all that is the customer's, read in batches."""
     found: list[UUID] = []
     after, more = None, True
     while more:
@@ -106,10 +87,8 @@ async def _found(
     return found
 
 
-async def _everywhere(
-    db: Database, forget: Callable[..., Awaitable[tuple[int, UUID | None]]], name: str
-) -> int:
-    """Forget the customer part by part; return how many were theirs."""
+async def _forget(db: Database, forget: Callable[..., Awaitable[tuple[int, UUID | None]]], name: str) -> int:
+    """Forget the customer in batches; return how many rows were theirs."""
     found, after, more = 0, None, True
     while more:
         async with db.write() as tx:

@@ -1,21 +1,21 @@
-"""One webhook delivery as operators see it: what is sent, with secrets blotted out, and what came of each attempt."""
+"""One webhook delivery as operators see it: what is sent, without secrets, and the result of each attempt."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import msgspec
 from sqlalchemy import Row
 
-from mercato.cli.plain import folded, harmless, say
+from mercato.cli.output import format_instant, sanitize, say, view, wrap
 from mercato.outbound import USER_AGENT
 from mercato.partners.model import Surface
 from mercato.plurals import count_of
 from mercato.webhooks import queries
 from mercato.webhooks.event_types import QUESTIONS
 from mercato.webhooks.model import DeliveryStatus
-from mercato.wire import Instant, Wire, instant, redacted
+from mercato.wire import Instant, Wire, redacted
 
 HIDDEN: Final = "***"
 
@@ -41,8 +41,8 @@ class Listed(Wire):
     updated_at: Instant | None
 
 
-class Try(Wire):
-    """One attempt and what came of it."""
+class Attempt(Wire):
+    """One attempt and its result."""
 
     number: int
     at: Instant | None
@@ -54,58 +54,37 @@ class Try(Wire):
 
 @redacted("headers", "body")
 class Detail(Listed):
-    """A delivery with all that is kept of it. `headers` are those of an attempt, secrets blotted out."""
+    """A delivery with all that is kept of it. `headers` are those of an attempt, without secrets."""
 
     headers: dict[str, str]
-    attempt_log: list[Try]
+    attempt_log: list[Attempt]
     body: msgspec.Raw
 
 
 def listed_of(row: Row[Any]) -> Listed:
     """Return the row for a list."""
-    return Listed(**_members(row))
+    return view(Listed, row, **_members(row))
 
 
 def detail_of(row: Row[Any], attempts: Sequence[Row[Any]], *, has_token: bool) -> Detail:
     """Return the row, which has its body, with its attempts; `has_token` if the partner gave one for its origin."""
-    log = [
-        Try(
-            number=one.number,
-            at=instant(one.at),
-            status=one.status,
-            ms=one.ms,
-            error=one.error,
-            reply=one.reply,
-        )
-        for one in attempts
-    ]
     last = int(attempts[-1].at.timestamp()) if attempts else None
-    return Detail(
+    return view(
+        Detail,
+        row,
         **_members(row),
         headers=_headers(row, last, has_token=has_token),
-        attempt_log=log,
+        attempt_log=[view(Attempt, one) for one in attempts],
         body=msgspec.Raw(queries.body_of(row)),
     )
 
 
 def _members(row: Row[Any]) -> dict[str, Any]:
+    """Return the members that aren't the row's columns as they are."""
     return {
-        "id": row.id,
-        "partner_id": row.partner_id,
-        "partner": row.partner,
-        "surface": row.surface,
-        "type": row.type,
-        "webhook_id": row.webhook_id,
-        "url": without_query(row.url),
-        "store_id": row.store_id,
-        "order_id": row.order_id,
+        "url": _without_query(row.url),
         "status": DeliveryStatus(row.status),
-        "attempts": row.attempts,
-        "next_attempt_at": instant(row.next_attempt_at),
-        "error": row.error,
         "endpoint_disabled": row.disabled_reason,
-        "created_at": instant(row.created_at),
-        "updated_at": instant(row.updated_at),
     }
 
 
@@ -126,56 +105,51 @@ def _headers(row: Row[Any], last: int | None, *, has_token: bool) -> dict[str, s
     return headers
 
 
-def without_query(url: str) -> str:
-    """Return the address with its query, if it has one, blotted out."""
+def _without_query(url: str) -> str:
     parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, HIDDEN if parts.query else "", ""))
+    return parts._replace(query=HIDDEN if parts.query else "", fragment="").geturl()
 
 
 def print_listed(rows: Sequence[Listed]) -> None:
-    """Print deliveries for people: a few lines each, in which ids and addresses stand whole."""
+    """Print deliveries for people: a few lines each, with ids and addresses whole."""
     for one in rows:
-        tries = count_of(one.attempts, "attempt")
-        say(f"{short(one.created_at)}  {one.status.value:<9}  {harmless(one.type)}, {tries}")
-        say(f"  {one.id}  {harmless(one.partner or str(one.partner_id))}", f"  to {harmless(one.url)}")
+        attempts = count_of(one.attempts, "attempt")
+        say(f"{format_instant(one.created_at)}  {one.status.value:<9}  {sanitize(one.type)}, {attempts}")
+        say(f"  {one.id}  {sanitize(one.partner or str(one.partner_id))}", f"  to {sanitize(one.url)}")
         say(*_state(one), "")
 
 
 def _state(one: Listed) -> Iterator[str]:
     if one.error:
-        yield from folded(one.error, indent="  ")
+        yield from wrap(one.error, indent="  ")
     if one.endpoint_disabled and not (one.error or "").startswith("endpoint disabled"):
-        yield from folded(f"Its address is called no more: {one.endpoint_disabled}", indent="  ")
+        yield from wrap(f"Its address is not called any more: {one.endpoint_disabled}", indent="  ")
     if one.next_attempt_at and one.status is DeliveryStatus.PENDING:
-        yield f"  next attempt {short(one.next_attempt_at)}"
+        yield f"  next attempt {format_instant(one.next_attempt_at)}"
 
 
 def print_detail(one: Detail) -> None:
     """Print all of a delivery for people."""
     print_listed([one])
-    say("Headers (signature and timestamp are made anew at each attempt):")
-    say(*(f"  {name}: {harmless(value)}" for name, value in one.headers.items()), "")
+    say("Headers (signature and timestamp are made for each attempt):")
+    say(*(f"  {name}: {sanitize(value)}" for name, value in one.headers.items()), "")
     say(f"Attempts: {len(one.attempt_log)}")
     for attempt in one.attempt_log:
-        came = "no answer" if attempt.status is None else str(attempt.status)
-        say(f"  {attempt.number:>3}  {short(attempt.at)}  {came}, {attempt.ms:,} ms")
-        say(*(folded(attempt.error, indent="       ") if attempt.error else ()))
+        answer = "no answer" if attempt.status is None else str(attempt.status)
+        say(f"  {attempt.number:>3}  {format_instant(attempt.at)}  {answer}, {attempt.ms:,} ms")
+        if attempt.error:
+            say(*wrap(attempt.error, indent="       "))
         if attempt.reply:
-            say(*folded(attempt.reply, indent="       ", first="       answer: "))
+            say(*wrap(attempt.reply, indent="       ", first="       answer: "))
     say("", "Body (--body prints it byte for byte):")
     text = msgspec.json.format(bytes(one.body), indent=2).decode()
-    say(*(f"  {harmless(line)}" for line in text.split("\n")))
-    say("", *folded(_advice(one)))
+    say(*(f"  {sanitize(line)}" for line in text.split("\n")))
+    say("", *wrap(_advice(one)))
 
 
 def _advice(one: Detail) -> str:
     if one.type in QUESTIONS:
         return QUESTIONS[one.type]
     if one.status is DeliveryStatus.SUCCEEDED:
-        return f"It has arrived. Once more: mercato webhooks replay {one.id} --yes"
-    return f"Have it sent at once: mercato webhooks replay {one.id} --yes"
-
-
-def short(at: str | None) -> str:
-    """Return an instant of the wire to the second, in UTC."""
-    return "" if at is None else at[:19].replace("T", " ")
+        return f"It was delivered. To send it again: mercato webhooks replay {one.id} --yes"
+    return f"To send it now: mercato webhooks replay {one.id} --yes"

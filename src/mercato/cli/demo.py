@@ -3,16 +3,15 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
-from typing import Annotated, Final
+from typing import Final
 
 import aiohttp
-from cyclopts import Parameter
 
-from mercato.cli.screen import Screen
+from mercato.cli import FAILED, INTERRUPTED
+from mercato.cli.output import Screen
 from mercato.partners.model import PartnerKind
 from mercato.sandbox.proofs import ProofFailed
 from mercato.sandbox.scene import Scene
@@ -22,8 +21,6 @@ from mercato.testing.merchant import MerchantDouble
 from mercato.testing.order_simulator import OrderSimulator
 from mercato.testing.storefront import StorefrontDouble
 
-FAILED: Final = 1
-INTERRUPTED: Final = 130
 POS: Final = "Sandbox POS"
 SHOP: Final = "Sandbox Storefront"
 
@@ -31,22 +28,18 @@ PLACE_SECONDS: Final = 2.0
 """What this service allows a store to answer an order: nobody wants to watch the usual 15 s pass."""
 
 
-def demo(
-    *,
-    keep: Annotated[
-        bool, Parameter(negative=(), help="Leave the server running at the end, to be explored.")
-    ] = False,
-) -> int:
+def demo(*, keep: bool = False) -> int:
     """Tell the whole story in one process, prove every claim of it, and end with 0 if all of them hold.
 
     A merchant's half comes first, then a storefront's. Nothing is needed and nothing is left: the database lives
     in a temporary directory, the ports are free ones.
+
+    Args:
+        keep: Leave the server running at the end, to be explored.
+
     """
     import uvloop
 
-    if hasattr(sys.stdout, "reconfigure"):
-        # A terminal that knows no Japanese shows question marks, and the story goes on.
-        sys.stdout.reconfigure(errors="replace")
     return uvloop.run(_until_interrupted(Screen(), keep=keep))
 
 
@@ -78,13 +71,15 @@ async def _tell(screen: Screen, *, keep: bool) -> int:
             f"beside it. One setting is not the default: MERCATO_PLACE_SECONDS is {PLACE_SECONDS:g}, not 15, "
             "so that an outage does not take long to show."
         )
+        failure = None
         try:
             await tell(scene)
         except ProofFailed as failed:
-            screen.table(scene.proofs)
-            screen.note(f"Not proved: {failed}")
+            failure = failed
+        screen.table((one.holds, one.claim, one.seen) for one in scene.proofs)
+        if failure is not None:
+            screen.note(f"Not proved: {failure}")
             return FAILED
-        screen.table(scene.proofs)
         screen.note(f"All {len(scene.proofs)} claims hold. Told in {monotonic() - began:.1f} s.")
         if keep:
             screen.explore(_commands(scene))

@@ -6,23 +6,13 @@ from typing import Final
 
 from mercato.cli import FAILED, UNUSABLE
 from mercato.cli.checks import Check, State, checks
-from mercato.cli.console import print_json
 from mercato.cli.failures import explain
 from mercato.cli.options import DataDir, Json
-from mercato.cli.partner_checks import partner_checks
-from mercato.cli.plain import folded, say
-from mercato.cli.session import Session, opened
+from mercato.cli.output import finding, print_json, say
+from mercato.cli.session import opened
 from mercato.settings import SettingsError, load
-from mercato.wire import Wire
 
 _CODES: Final = {State.OK: 0, State.NOTE: 0, State.WRONG: FAILED, State.UNUSABLE: UNUSABLE}
-
-
-class Report(Wire):
-    """All checks; `ok` unless one of them is wrong."""
-
-    ok: bool
-    checks: list[Check]
 
 
 async def doctor(*, json: Json = False, data_dir: DataDir = None) -> int:
@@ -30,42 +20,31 @@ async def doctor(*, json: Json = False, data_dir: DataDir = None) -> int:
 
     Exit code 0: all is well; 1: something is wrong; 2: nothing works.
     """
-    found = await _found(data_dir)
+    found = await _check(data_dir)
     code = max(_CODES[one.state] for one in found)
     if json:
-        print_json(Report(ok=code == 0, checks=found))
+        print_json({"ok": code == 0, "checks": found})
         return code
     width = max(len(one.name) for one in found)
     for one in found:
         first = f"{one.state.upper():<8}  {one.name:<{width}}  "
-        indent = " " * len(first)
-        say(*folded(one.said, first=first, indent=indent))
-        for line in one.advice.splitlines() if one.advice else ():
-            say(*folded(line, first=f"{indent}→ ", indent=f"{indent}  "))
+        say(*finding(one.said, one.advice, first=first, indent=" " * len(first)))
     return code
 
 
-async def _found(data_dir: Path | None) -> list[Check]:
+async def _check(data_dir: Path | None) -> list[Check]:
     try:
         load(os.environ, data_dir=data_dir)
     except SettingsError as error:
         return [_failed("settings", error)]
     found = [Check(name="settings", state=State.OK, said="they can be read")]
     try:
-        async with opened(data_dir) as session:
-            await _look(session, found)
+        async with opened(data_dir) as session, session.db.read() as tx:
+            async for one in checks(tx, session.settings):
+                found.append(one)  # noqa: PERF401  # what was found stays when a later check fails
     except Exception as error:  # noqa: BLE001  # whatever keeps us from the database is what is asked for
         found.append(_failed("database", error))
     return found
-
-
-async def _look(session: Session, found: list[Check]) -> None:
-    async with session.db.read() as tx:
-        async for one in checks(tx, session.settings):
-            found.append(one)  # noqa: PERF401  # what was found stays when a later check fails
-        if any(one.name == "schema" and one.state is State.OK for one in found):
-            async for one in partner_checks(tx):
-                found.append(one)  # noqa: PERF401  # the same
 
 
 def _failed(name: str, error: Exception) -> Check:

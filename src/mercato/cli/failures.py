@@ -18,7 +18,7 @@ from mercato.partners.vault import VaultError
 from mercato.settings import SettingsError
 from mercato.telemetry.tracing import TracingUnavailableError
 
-_AWAY: Final = "The database is busy or away, and nothing was changed. Is it running? Then try again."
+_AWAY: Final = "The database is busy or unavailable, and nothing was changed. Is it running? Then try again."
 _OLD: Final = "The database does not have the tables of this version. Make them with: mercato migrate"
 
 

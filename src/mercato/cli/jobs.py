@@ -1,33 +1,26 @@
-"""`mercato job`: background work that was given up, and once more."""
+"""`mercato job`: background work that was given up, and reviving it."""
 
 from collections.abc import Sequence
-from typing import Annotated, Final
-
-from cyclopts import App, Parameter
+from typing import Final
 
 from mercato.cli import FAILED
-from mercato.cli.console import note, print_json, print_table
 from mercato.cli.failures import UnusableError
-from mercato.cli.options import DataDir, Json, check_limit
-from mercato.cli.plain import folded, harmless, say
+from mercato.cli.options import MAX_LISTED, DataDir, Json, Limit, group
+from mercato.cli.output import format_instant, note, print_json, print_objects, sanitize, say, view, wrap
 from mercato.cli.session import Session, opened
 from mercato.db.audit import audit
 from mercato.db.errors import is_unique_violation
 from mercato.db.tables import jobs_dedup
 from mercato.jobs import DeadJob, list_dead, list_gauges, revive
 from mercato.plurals import count_of
-from mercato.wire import Instant, Wire, instant
+from mercato.wire import Instant, Wire
 
-job = App(name="job", help="Background work: list, revive.")
+job = group("job", "Background work: list, revive.")
 
 PAGE: Final = 100
-MOST: Final = 1000
-"""Jobs that one command revives."""
-
 MOST_NUMBER: Final = 2**63 - 1
 _SEE: Final = "See those that are dead: mercato job list"
-
-OfKind = Annotated[str | None, Parameter(help="Only this kind's, as webhook.deliver.")]
+_COLUMNS: Final = {name.title(): name for name in ("kind", "ready", "waiting", "running", "dead")}
 
 
 class Kind(Wire):
@@ -51,49 +44,40 @@ class Dead(Wire):
     died_at: Instant | None
 
 
-class Backlog(Wire):
-    """All kinds that have work, and the dead, those that died last first."""
-
-    kinds: list[Kind]
-    dead: list[Dead]
-
-
 @job.command(name="list")
 async def list_(
-    *,
-    kind: OfKind = None,
-    limit: Annotated[int, Parameter(help=f"Dead jobs at most ({PAGE}; no more than {MOST}).")] = PAGE,
-    json: Json = False,
-    data_dir: DataDir = None,
+    *, kind: str | None = None, limit: Limit = PAGE, json: Json = False, data_dir: DataDir = None
 ) -> None:
-    """List the dead jobs, with why each was given up, and how much of each kind waits."""
-    check_limit(limit, MOST)
+    """List the dead jobs, with why each was given up, and how much of each kind waits.
+
+    Args:
+        kind: Only this kind's, as webhook.deliver.
+        limit: Dead jobs at most (100; no more than 1000).
+
+    """
     async with opened(data_dir) as session, session.db.read() as tx:
         gauges = [one for one in await list_gauges(tx) if kind in {None, one.kind}]
         dead = await list_dead(tx, kind=kind, limit=limit)
     if json:
-        kinds = [
-            Kind(kind=one.kind, ready=one.ready, waiting=one.waiting, running=one.running, dead=one.dead)
-            for one in gauges
-        ]
-        print_json(Backlog(kinds=kinds, dead=[_dead(one) for one in dead]))
+        jobs = [view(Dead, one, attempts=one.attempt) for one in dead]
+        print_json({"kinds": [view(Kind, one) for one in gauges], "dead": jobs})
         return
-    rows = [(one.kind, one.ready, one.waiting, one.running, one.dead) for one in gauges]
-    print_table(("Kind", "Ready", "Waiting", "Running", "Dead"), rows, empty="No work waits.")
+    print_objects(_COLUMNS, gauges, empty="No work waits.")
     _print_dead(dead)
     if len(dead) == limit < sum(one.dead for one in gauges):
         note("There are more: see --kind and --limit.")
 
 
 @job.command(name="revive")
-async def revive_(
-    *numbers: Annotated[int, Parameter(help="The numbers of dead jobs, as the list shows them.")],
-    kind: OfKind = None,
-    data_dir: DataDir = None,
-) -> int:
+async def revive_(*numbers: int, kind: str | None = None, data_dir: DataDir = None) -> int:
     """Make dead jobs due at once, as if they had never failed: by number, or all of a kind with --kind.
 
     Exit code 1: one of them is not dead (any more).
+
+    Args:
+        numbers: The numbers of dead jobs, as the list shows them.
+        kind: Only this kind's, as webhook.deliver.
+
     """
     if bool(numbers) == (kind is not None):
         raise UnusableError(
@@ -101,27 +85,27 @@ async def revive_(
         )
     async with opened(data_dir) as session:
         async with session.db.read() as tx:
-            dead = {one.id: one for one in await list_dead(tx, kind=kind, limit=MOST)}
-        revived = [number for number in numbers or sorted(dead) if await _revived(session, number, dead)]
+            dead = {one.id: one for one in await list_dead(tx, kind=kind, limit=MAX_LISTED)}
+        revived = [number for number in numbers or sorted(dead) if await _revive(session, number, dead)]
     if kind is not None:
         note(f"Due again: {count_of(len(revived), 'job')} of {kind}.")
-        if len(dead) == MOST:
-            note("There may be more: say it again.")
+        if len(dead) == MAX_LISTED:
+            note("There may be more: run the command again.")
         return 0
     return 0 if len(revived) == len(numbers) else FAILED
 
 
-async def _revived(session: Session, number: int, dead: dict[int, DeadJob]) -> bool:
+async def _revive(session: Session, number: int, dead: dict[int, DeadJob]) -> bool:
     if not 0 < number <= MOST_NUMBER:
         # A database would not take it as a number at all.
-        note(f"{number} is no job's number. {_SEE}")
+        note(f"{number} isn't a job's number. {_SEE}")
         return False
     try:
         async with session.db.write() as tx:
             done = await revive(tx, number)
             if done:
-                kind = dead[number].kind if number in dead else None
-                await audit(tx, "job", detail={"job": number} | ({"kind": kind} if kind else {}))
+                kind = {"kind": dead[number].kind} if number in dead else {}
+                await audit(tx, "job", detail={"job": number, **kind})
     except Exception as error:
         if not is_unique_violation(error, jobs_dedup):
             raise
@@ -133,21 +117,10 @@ async def _revived(session: Session, number: int, dead: dict[int, DeadJob]) -> b
 
 def _print_dead(dead: Sequence[DeadJob]) -> None:
     if not dead:
-        note("None is dead.")
+        note("No job is dead.")
         return
     for one in dead:
-        died = (instant(one.died_at) or "")[:19].replace("T", " ")
-        say(f"{died}  {harmless(one.kind)}  {count_of(one.attempt, 'attempt')}, job {one.id}")
-        say(*folded(one.reason, indent="  "), "")
-    note("Once the cause is mended: mercato job revive NUMBER…, or --kind KIND")
-
-
-def _dead(one: DeadJob) -> Dead:
-    return Dead(
-        id=one.id,
-        kind=one.kind,
-        attempts=one.attempt,
-        reason=one.reason,
-        enqueued_at=instant(one.enqueued_at),
-        died_at=instant(one.died_at),
-    )
+        attempts = count_of(one.attempt, "attempt")
+        say(f"{format_instant(one.died_at)}  {sanitize(one.kind)}  {attempts}, job {one.id}")
+        say(*wrap(one.reason, indent="  "), "")
+    note("Once the cause is fixed: mercato job revive NUMBER…, or --kind KIND")

@@ -1,27 +1,24 @@
 """`mercato key`: what partners send to be known."""
 
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Annotated
+from typing import Final
 from uuid import UUID
 
-from cyclopts import App, Parameter
-
 from mercato import clock
-from mercato.cli.console import note, print_facts, print_json, print_table
 from mercato.cli.failures import UnusableError
-from mercato.cli.options import After, DataDir, Duration, Json, KeyName, PartnerName
-from mercato.cli.partners import PAGE
-from mercato.cli.private import OutFile, private_file
+from mercato.cli.options import After, DataDir, Duration, Json, KeyName, OnlyPartner, PartnerName, group
+from mercato.cli.output import Column, note, print_json, print_objects, view
+from mercato.cli.secret_file import OutFile, SecretFile, secret_file
 from mercato.cli.session import opened
 from mercato.partners import accounts, credentials, queries
 from mercato.partners.credentials import OVERLAP, NewKey
 from mercato.partners.model import ApiKey, KeyState, Partner, Surface
 from mercato.wire import Instant, Wire, instant, redacted
 
-key = App(name="key", help="API keys: what partners send to be known.")
+key = group("key", "API keys: what partners send to be known.")
 
-MOST_DAYS = 36_500
+PAGE: Final = 1000
+MOST_DAYS: Final = 36_500
 
 
 @redacted("key")
@@ -50,10 +47,19 @@ class Entry(Wire):
     last_used_at: Instant | None
 
 
-class Entries(Wire):
-    """A page of keys."""
+def _state(one: ApiKey) -> KeyState:
+    return one.state(clock.now())
 
-    keys: list[Entry]
+
+COLUMNS: Final[dict[str, Column]] = {
+    "Id": "id",
+    "Prefix": "prefix",
+    "State": _state,
+    "Description": "description",
+    "Created": "created_at",
+    "Expires": "expires_at",
+    "Last used": "last_used_at",
+}
 
 
 @key.command
@@ -61,17 +67,24 @@ async def create(
     partner: PartnerName,
     /,
     *,
-    surface: Annotated[Surface | None, Parameter(help="Needed for partners of both kinds.")] = None,
-    description: Annotated[str | None, Parameter(help="What it is for.")] = None,
-    expires_in: Annotated[Duration | None, Parameter(help="How long it lives, as 90d or 12h.")] = None,
+    surface: Surface | None = None,
+    description: str | None = None,
+    expires_in: Duration | None = None,
     out: OutFile = None,
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Make one more key for a partner."""
+    """Make one more key for a partner.
+
+    Args:
+        surface: Needed for partners of both kinds.
+        description: What it is for.
+        expires_in: How long it lives, as 90d or 12h.
+
+    """
     if expires_in is not None and not timedelta(0) < expires_in <= timedelta(days=MOST_DAYS):
-        raise UnusableError(f"--expires-in must be longer than nothing and at most {MOST_DAYS}d.")
-    with private_file(out) as write:
+        raise UnusableError(f"--expires-in must be more than 0 and at most {MOST_DAYS}d.")
+    with secret_file(out) as secret:
         async with opened(data_dir) as session, session.db.write() as tx:
             owner = await accounts.get_partner_named(tx, partner)
             made = await credentials.create_key(
@@ -81,40 +94,21 @@ async def create(
                 description=description,
                 expires_at=None if expires_in is None else clock.now() + expires_in,
             )
-        _tell(owner.id, made, as_json=json, write=write)
+        _show(secret, owner.id, made, json=json)
 
 
 @key.command(name="list")
 async def list_(
-    partner: Annotated[str | None, Parameter(help="Only this partner's: its id or name.")] = None,
-    /,
-    *,
-    after: After = None,
-    json: Json = False,
-    data_dir: DataDir = None,
+    partner: OnlyPartner = None, /, *, after: After = None, json: Json = False, data_dir: DataDir = None
 ) -> None:
     """List keys in the order of their creation, all or one partner's."""
-    now = clock.now()
     async with opened(data_dir) as session, session.db.read() as tx:
-        owner = None if partner is None else (await accounts.get_partner_named(tx, partner)).id
+        owner = await session.find_partner_id(tx, partner)
         found = await queries.list_keys(tx, partner_id=owner, after=after, limit=PAGE)
     if json:
-        print_json(Entries(keys=[_entry(one, one.state(now)) for one in found]))
+        print_json({"keys": [_entry(one) for one in found]})
     else:
-        columns = ("Id", "Prefix", "State", "Description", "Created", "Expires", "Last used")
-        rows = [
-            (
-                one.id,
-                one.prefix,
-                one.state(now),
-                one.description,
-                one.created_at,
-                one.expires_at,
-                one.last_used_at,
-            )
-            for one in found
-        ]
-        print_table(columns, rows, empty="There are no keys. Make one with: mercato key create")
+        print_objects(COLUMNS, found, empty="There are no keys. Make one with: mercato key create")
     if len(found) == PAGE:
         note(f"There may be more: mercato key list --after {found[-1].id}")
 
@@ -124,17 +118,22 @@ async def roll(
     name: KeyName,
     /,
     *,
-    overlap: Annotated[Duration, Parameter(help="How long the old one stays valid.")] = OVERLAP,
+    overlap: Duration = OVERLAP,
     out: OutFile = None,
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Make a key in place of another, which ends after the overlap (24h; 0s ends it at once)."""
-    with private_file(out) as write:
+    """Make a key in place of another, which ends after the overlap (24h; 0s ends it at once).
+
+    Args:
+        overlap: How long the old one stays valid.
+
+    """
+    with secret_file(out) as secret:
         async with opened(data_dir) as session, session.db.write() as tx:
             old = await credentials.get_key(tx, name)
             made = await credentials.roll_key(tx, old, overlap=overlap)
-        _tell(old.partner_id, made, as_json=json, write=write)
+        _show(secret, old.partner_id, made, json=json)
 
 
 @key.command
@@ -145,7 +144,7 @@ async def revoke(name: KeyName, /, *, json: Json = False, data_dir: DataDir = No
         revoked = await credentials.revoke_key(tx, old)
         ended = await credentials.get_key(tx, str(old.id))
     if json:
-        print_json(_entry(ended, ended.state(clock.now())))
+        print_json(_entry(ended))
         return
     note(f"The key {old.prefix} is revoked." if revoked else f"The key {old.prefix} was revoked before.")
 
@@ -156,36 +155,23 @@ def _only_surface(owner: Partner) -> Surface:
     return owner.kind.surfaces[0]
 
 
-def _tell(
-    partner_id: UUID, made: NewKey, *, as_json: bool, write: Callable[[Wire], None] | None = None
-) -> None:
-    shown = Made(
-        partner_id=partner_id,
-        key_id=made.id,
-        surface=made.surface,
-        key=made.text,
-        expires_at=instant(made.expires_at),
+def _show(secret: SecretFile, partner_id: UUID, made: NewKey, *, json: bool) -> None:
+    secret.show(
+        Made(
+            partner_id=partner_id,
+            key_id=made.id,
+            surface=made.surface,
+            key=made.text,
+            expires_at=instant(made.expires_at),
+        ),
+        ("Key", made.text),
+        ("Id", made.id),
+        ("Surface", made.surface),
+        ("Expires", made.expires_at),
+        json=json,
+        warning="Only its hash is stored: keep the key now, it cannot be shown again.",
     )
-    if write is not None:
-        write(shown)
-        return
-    if as_json:
-        print_json(shown)
-        return
-    print_facts(("Key", made.text), ("Id", made.id), ("Surface", made.surface), ("Expires", made.expires_at))
-    note("Keys are kept as hashes only: store it now, it cannot be shown again.")
 
 
-def _entry(one: ApiKey, state: KeyState) -> Entry:
-    return Entry(
-        key_id=one.id,
-        partner_id=one.partner_id,
-        surface=one.surface,
-        prefix=one.prefix,
-        state=state,
-        description=one.description,
-        created_at=instant(one.created_at),
-        expires_at=instant(one.expires_at),
-        revoked_at=instant(one.revoked_at),
-        last_used_at=instant(one.last_used_at),
-    )
+def _entry(one: ApiKey) -> Entry:
+    return view(Entry, one, key_id=one.id, state=_state(one))

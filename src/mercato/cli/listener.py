@@ -1,14 +1,14 @@
-"""A receiver of webhooks for the terminal: reads within bounds, verifies, forwards, answers, and tells of each."""
+"""The receiver of `mercato listen`: reads within bounds, verifies, forwards, answers, and reports each webhook."""
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
-from typing import Final
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import hdrs, web
@@ -22,7 +22,7 @@ from mercato.webhooks.explain import Secret, SignatureExplanation, Webhook, expl
 MOST_BODY: Final = 1 << 20
 MOST_REPLY: Final = 1 << 20
 MOST_REMEMBERED: Final = 1_000
-"""webhook-ids that are known to have come before."""
+"""webhook-ids that are remembered, to tell repeats."""
 
 FORWARD_SECONDS: Final = 30.0
 
@@ -35,56 +35,51 @@ _NOT_FORWARDED: Final = frozenset(
 """Headers of a connection, and not of what came over it."""
 
 
-class _Named(msgspec.Struct):
-    """What a body is asked for to be told of."""
+class _Typed(msgspec.Struct):
+    """The member of a body that names its type."""
 
     type: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forwarded:
-    """What came of passing it on: the status that was answered, or in words why there was none."""
-
-    status: int | None
-    ms: int
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Came:
-    """A webhook and what became of it. `told` is None when there was no secret to verify it with."""
+class ReceivedWebhook:
+    """A webhook and its result. `explanation` is None when there was no secret to verify it with."""
 
     at: datetime
     path: str
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
-    status: int
+    webhook_id: str
     times: int
-    told: SignatureExplanation | None
-    forwarded: Forwarded | None = None
+    """How many times its webhook-id has come, this one included."""
+    status: int
+    explanation: SignatureExplanation | None = None
     too_large: bool = False
-
-    @property
-    def webhook_id(self) -> str:
-        """Return the id that a repeat of it has too; nothing when there is none."""
-        return next((text for name, text in self.headers.items() if name.lower() == "webhook-id"), "")
+    forward_error: str | None = None
+    ms: int | None = None
+    """Milliseconds that the program took that it was forwarded to."""
 
     @property
     def type(self) -> str:
-        """Return the event's type as the body says it."""
+        """Return the event's type as the body names it."""
         try:
-            return msgspec.json.decode(self.body, type=_Named).type
+            return msgspec.json.decode(self.body, type=_Typed).type
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return ""
+
+    @property
+    def is_valid(self) -> bool | None:
+        """Return whether its signature is; None when it was not verified."""
+        return None if self.explanation is None else self.explanation.valid
 
 
 @dataclass(kw_only=True)
 class Listener:
-    """Receives webhooks. `tell` is called for each, once it is answered for; `answer` is the status of good ones."""
+    """Receives webhooks. `report` is called for each, once it is answered; `answer` is the status of good ones."""
 
     secrets: Sequence[Secret] = field(repr=False)
     answer: int
-    tell: Callable[[Came], None]
+    report: Callable[[ReceivedWebhook], None]
     forward: str | None = None
     outbound: Outbound | None = None
     _seen: OrderedDict[str, int] = field(default_factory=OrderedDict)
@@ -95,44 +90,50 @@ class Listener:
         try:
             body = await request.read()
         except web.HTTPRequestEntityTooLarge:
-            self.tell(self._came(request, headers, b"", status=413, told=None, too_large=True))
-            return _plain(413, f"A webhook has at most {MOST_BODY:,} bytes.")
-        told = await self._verified(headers, body)
+            self._report(request, headers, b"", status=413, too_large=True)
+            return _text(413, f"A webhook has at most {MOST_BODY:,} bytes.")
+        explanation = await self._verify(headers, body)
         if self.forward is not None:
-            return await self._forwarded(request, headers, body, told)
-        status = self.answer if told is None or told.valid else HTTPStatus.UNAUTHORIZED.value
-        self.tell(self._came(request, headers, body, status=status, told=told))
+            return await self._forward(self.forward, request, headers, body, explanation)
+        status = self.answer if explanation is None or explanation.valid else HTTPStatus.UNAUTHORIZED.value
+        self._report(request, headers, body, status=status, explanation=explanation)
         return web.Response(status=status, body=b"{}", content_type="application/json")
 
-    async def _verified(self, headers: Mapping[str, str], body: bytes) -> SignatureExplanation | None:
+    async def _verify(self, headers: Mapping[str, str], body: bytes) -> SignatureExplanation | None:
         if not self.secrets:
             return None
         now = clock.now()
         webhook = Webhook(headers=headers, body=body, received_at=now)
         return await asyncio.to_thread(explain, webhook, secrets=self.secrets, now=now)
 
-    async def _forwarded(
+    async def _forward(
         self,
+        base: str,
         request: web.Request,
         headers: Mapping[str, str],
         body: bytes,
-        told: SignatureExplanation | None,
+        explanation: SignatureExplanation | None,
     ) -> web.Response:
-        """Pass it on as it came, signed or not: who is tried out there has to refuse what is not."""
-        assert self.forward is not None
+        """Pass it on as it came, signed or not: the program that is tried out has to refuse it itself."""
         assert self.outbound is not None
         passed = {name: text for name, text in headers.items() if name.lower() not in _NOT_FORWARDED}
-        url = below(self.forward, request.path_qs)
+        url = below(base, request.path_qs)
         try:
             reply = await self.outbound.post(
                 url, headers=passed, body=body, timeout=FORWARD_SECONDS, max_reply=MOST_REPLY
             )
         except RequestFailed as failed:
-            passing = Forwarded(status=failed.status, ms=failed.elapsed_ms, error=_why(failed, self.forward))
-            self.tell(self._came(request, headers, body, status=502, told=told, forwarded=passing))
-            return _plain(502, passing.error or "")
-        passing = Forwarded(status=reply.status, ms=reply.elapsed_ms)
-        self.tell(self._came(request, headers, body, status=reply.status, told=told, forwarded=passing))
+            why = _why(failed, base)
+            results: dict[str, Any] = {
+                "explanation": explanation,
+                "ms": failed.elapsed_ms,
+                "forward_error": why,
+            }
+            self._report(request, headers, body, status=502, **results)
+            return _text(502, why)
+        self._report(
+            request, headers, body, status=reply.status, explanation=explanation, ms=reply.elapsed_ms
+        )
         answer = web.Response(status=reply.status, body=reply.body)
         if reply.content_type is not None:
             answer.headers[hdrs.CONTENT_TYPE] = reply.content_type
@@ -140,45 +141,37 @@ class Listener:
             answer.headers[hdrs.RETRY_AFTER] = str(round(reply.retry_after))
         return answer
 
-    def _came(
-        self,
-        request: web.Request,
-        headers: Mapping[str, str],
-        body: bytes,
-        *,
-        status: int,
-        told: SignatureExplanation | None,
-        forwarded: Forwarded | None = None,
-        too_large: bool = False,
-    ) -> Came:
-        came = Came(
-            at=clock.now(), path=request.path, headers=headers, body=body, status=status, times=1, told=told,
-            forwarded=forwarded, too_large=too_large,
-        )  # fmt: skip
-        return _counted(came, self._seen)
+    def _report(self, request: web.Request, headers: Mapping[str, str], body: bytes, **results: Any) -> None:
+        webhook_id = next((text for name, text in headers.items() if name.lower() == "webhook-id"), "")
+        times = self._count(webhook_id) if webhook_id else 1
+        self.report(
+            ReceivedWebhook(
+                at=clock.now(),
+                path=request.path,
+                headers=headers,
+                body=body,
+                webhook_id=webhook_id,
+                times=times,
+                **results,
+            )
+        )
+
+    def _count(self, webhook_id: str) -> int:
+        times = self._seen[webhook_id] = self._seen.pop(webhook_id, 0) + 1
+        if len(self._seen) > MOST_REMEMBERED:
+            self._seen.popitem(last=False)
+        return times
 
 
-def _counted(came: Came, seen: OrderedDict[str, int]) -> Came:
-    """Return it with how many times its webhook-id has come, this one included."""
-    if not came.webhook_id:
-        return came
-    times = seen.pop(came.webhook_id, 0) + 1
-    seen[came.webhook_id] = times
-    if len(seen) > MOST_REMEMBERED:
-        seen.popitem(last=False)
-    return replace(came, times=times)
-
-
-async def refuse(request: web.Request) -> web.Response:
-    """Answer what is no webhook."""
-    return _plain(405, f"Webhooks come by POST, and this was {request.method}.", allow="POST")
+async def _refuse(request: web.Request) -> web.Response:
+    return _text(405, f"Webhooks come by POST, and this was {request.method}.", allow="POST")
 
 
 def receiving(listener: Listener, *, host: str, port: int) -> AbstractAsyncContextManager[str]:
-    """Listen while the block runs; yields the base URL. Raises OSError when the address cannot be had."""
+    """Listen while the block runs; yields the base URL. Raises OSError when the address can't be listened on."""
     app = web.Application(client_max_size=MOST_BODY)
     app.router.add_post("/{path:.*}", listener.receive)
-    app.router.add_route("*", "/{path:.*}", refuse)
+    app.router.add_route("*", "/{path:.*}", _refuse)
     return listening(app, host=host, port=port, closing=5.0)
 
 
@@ -187,7 +180,8 @@ def below(base: str, path: str) -> str:
     parts = urlsplit(base)
     rest, _, query = path.partition("?")
     joined = parts.path.rstrip("/") + (rest if rest != "/" else "") or "/"
-    return urlunsplit((parts.scheme, parts.netloc, joined, "&".join(filter(None, (parts.query, query))), ""))
+    queries = "&".join(filter(None, (parts.query, query)))
+    return parts._replace(path=joined, query=queries, fragment="").geturl()
 
 
 def _combined(request: web.Request) -> dict[str, str]:
@@ -200,7 +194,7 @@ def _combined(request: web.Request) -> dict[str, str]:
     return found
 
 
-def _plain(status: int, text: str, **headers: str) -> web.Response:
+def _text(status: int, text: str, **headers: str) -> web.Response:
     return web.Response(status=status, text=f"{text}\n", headers=headers)
 
 

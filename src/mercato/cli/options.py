@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share. What they need help for stands in each command's docstring."""
 
 import re
 import sys
@@ -8,14 +8,35 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from cyclopts import Parameter, Token
+from cyclopts import App, Parameter, Token
 
 from mercato import clock
 from mercato.cli.failures import UnusableError
+from mercato.cli.inputs import read_file
+from mercato.outbound.signing import signing_key
+from mercato.webhooks.wire import MOST_SECRETS
 from mercato.wire import parse_instant
+
+MAX_LISTED: Final = 1000
+"""Greatest `--limit`: a longer list, cut short in silence, would pass for all."""
 
 _DURATION: Final = re.compile(r"(\d{1,5})([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def group(name: str, text: str) -> App:
+    """Return a group of commands. Its flags are given or not: none has a --no-… beside it."""
+    return App(name=name, help=text, default_parameter=Parameter(negative=()))
+
+
+def between(option: str, least: float, most: float, unit: str = "") -> Parameter:
+    """Return a parameter that refuses other numbers, nan among them."""
+
+    def check(_type: Any, value: float | None) -> None:
+        if value is not None and not least <= value <= most:
+            raise UnusableError(f"{option} is from {least:g} to {most:g}{unit}.")
+
+    return Parameter(validator=check)
 
 
 def _duration(_type: Any, tokens: Sequence[Token]) -> timedelta:
@@ -36,25 +57,71 @@ def _since(_type: Any, tokens: Sequence[Token]) -> datetime:
 
 
 def _directory(_type: Any, tokens: Sequence[Token]) -> Path:
-    # To Path it would be the current directory, in which nobody wants a database who has a variable unset.
+    # Path would take it for the current directory, and an unset variable must not put a database there.
     if not tokens[0].value:
         raise ValueError("it is empty, leave it out for the default")
     return Path(tokens[0].value)
 
 
+def _token(_type: Any, tokens: Sequence[Token]) -> str:
+    """Return a token; `@-` keeps it out of the shell's history and the list of processes."""
+    text = tokens[0].value
+    return sys.stdin.readline().strip() if text == "@-" else text
+
+
+def read_secret(text: str) -> str:
+    """Return a secret as typed, or the first line of `@FILE` or, with `@-`, of standard input."""
+    if not text.startswith("@"):
+        return text
+    if text == "@-":
+        return sys.stdin.readline().strip()
+    return (read_file(text[1:], most=4096).decode("utf-8", "replace").splitlines() or [""])[0].strip()
+
+
+def read_secrets(texts: Sequence[str] | None) -> list[str]:
+    """Return secrets, read from where they are. Raises UnusableError for too many."""
+    if len(texts or ()) > MOST_SECRETS:
+        raise UnusableError(f"At most {MOST_SECRETS} secrets are tried.")
+    return [read_secret(text) for text in texts or ()]
+
+
+def check_secrets(secrets: Sequence[str]) -> None:
+    """Raise UnusableError for what can't be a signing secret."""
+    try:
+        for secret in secrets:
+            signing_key(secret)
+    except ValueError as fault:
+        raise UnusableError(f"--secret: {fault}") from None
+
+
 DataDir = Annotated[
     Path | None, Parameter(converter=_directory, help="Where the embedded database lives (./data).")
 ]
-Json = Annotated[bool, Parameter(name="--json", negative=(), help="JSON on standard output, for programs.")]
+Json = Annotated[bool, Parameter(name="--json", help="JSON on standard output, for programs.")]
 Duration = Annotated[timedelta, Parameter(converter=_duration)]
 Since = Annotated[datetime, Parameter(converter=_since)]
 After = Annotated[UUID | None, Parameter(help="Begin after this id.")]
+Limit = Annotated[int, between("--limit", 1, MAX_LISTED)]
+Port = Annotated[int, between("--port", 0, 65_535)]
+Source = Annotated[str, Parameter(help="A file, a URL, or - for standard input.", allow_leading_hyphen=True)]
 PartnerName = Annotated[str, Parameter(help="The partner's id or name.")]
-KeyName = Annotated[str, Parameter(help="The key's id, its prefix as lists show it, or the key itself.")]
-WebhookToken = Annotated[
-    str | None, Parameter(help="Bearer token that our webhooks carry to it; @- reads it from standard input.")
+OnlyPartner = Annotated[str | None, Parameter(help="Only this partner's: its id or name.")]
+EventType = Annotated[
+    str | None,
+    Parameter(
+        name="--type", help="Only of this event type, or of those below it: order, catalog.sync.failed."
+    ),
 ]
-
+KeyName = Annotated[str, Parameter(help="The key's id, its prefix as lists show it, or the key itself.")]
+Secrets = Annotated[
+    list[str] | None,
+    Parameter(help="A signing secret, @FILE, or @- for the first line of standard input; newest first."),
+]
+BearerToken = Annotated[str | None, Parameter(converter=_token)]
+WebhookToken = Annotated[
+    BearerToken,
+    Parameter(help="Bearer token that our webhooks carry to it; @- reads it from standard input."),
+]
 WebhookOrigin = Annotated[
     str | None,
     Parameter(
@@ -62,26 +129,3 @@ WebhookOrigin = Annotated[
         "a store is registered with."
     ),
 ]
-
-
-def typed(token: str | None) -> str | None:
-    """Return the token; `@-` keeps it out of the shell's history and the list of processes."""
-    return sys.stdin.readline().strip() if token == "@-" else token  # noqa: S105  # no password
-
-
-def check_limit(limit: int, most: int) -> None:
-    """Raise UnusableError unless so many can be listed at once: a list cut short in silence would pass for all."""
-    if not 1 <= limit <= most:
-        raise UnusableError(f"--limit is from 1 to {most}.")
-
-
-def check_seconds(seconds: float, option: str, *, most: float = 86_400) -> None:
-    """Raise UnusableError unless it is a time that can be waited: none below 0, no nan, no inf."""
-    if not 0 <= seconds <= most:
-        raise UnusableError(f"{option} is from 0 to {most:g} seconds.")
-
-
-def check_port(port: int) -> None:
-    """Raise UnusableError unless it can be listened on: 0 takes a free one."""
-    if not 0 <= port <= 65_535:  # noqa: PLR2004  # TCP's last port
-        raise UnusableError("--port is from 0 to 65535.")

@@ -1,18 +1,15 @@
 """`mercato partner`: organisations that use the network."""
 
-import asyncio
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, Final
 from uuid import UUID
 
-from cyclopts import App, Parameter
 from msgspec import UNSET, UnsetType
 
-from mercato import clock
-from mercato.cli.console import note, print_facts, print_json, print_table
+from mercato import clock, offboarding
 from mercato.cli.failures import UnusableError
-from mercato.cli.options import After, DataDir, Json, PartnerName, WebhookOrigin, WebhookToken, typed
-from mercato.cli.private import OutFile, private_file
+from mercato.cli.options import After, DataDir, Json, PartnerName, WebhookOrigin, WebhookToken, group
+from mercato.cli.output import Column, note, print_facts, print_json, print_objects, view
+from mercato.cli.secret_file import OutFile, secret_file
 from mercato.cli.session import opened
 from mercato.db.engine import Write
 from mercato.outbound.urls import origin_of
@@ -24,17 +21,11 @@ from mercato.stores.queries import list_webhook_urls
 from mercato.telemetry import tracing
 from mercato.webhooks.endpoints import announce_change, origin_changed
 from mercato.webhooks.wire import Endpoint, EndpointChangedData
-from mercato.wire import Instant, Wire, instant, redacted
+from mercato.wire import Instant, Wire, redacted
 
-partner = App(name="partner", help="Partners: organisations that use the network.")
-partner.command("mercato.cli.offboarding:rename", name="rename")
-partner.command("mercato.cli.offboarding:suspend", name="suspend")
-partner.command("mercato.cli.offboarding:resume", name="resume")
-partner.command("mercato.cli.offboarding:delete", name="delete")
+partner = group("partner", "Partners: organisations that use the network.")
 
 PAGE = 1000
-
-EventUrl = Annotated[str | None, Parameter(help="Where order events go (marketfront partners).")]
 
 
 @redacted("commerce_key", "marketfront_key", "signing_secret")
@@ -62,50 +53,79 @@ class Entry(Wire):
     suspended_at: Instant | None
 
 
-class Entries(Wire):
-    """A page of partners."""
+class Deletion(Wire):
+    """What a deletion takes, and how many orders stay."""
 
-    partners: list[Entry]
+    done: bool
+    partner_id: UUID
+    name: str
+    keys: int
+    stores: int
+    onboardings: int
+    deliveries: int
+    pending_deliveries: int
+    orders_kept: int
+    open_orders: int
+
+
+def _own_limits(one: Partner) -> str:
+    own = {name: getattr(one.limits, name) for name in Limits.__struct_fields__}
+    return ", ".join(f"{name} {value}" for name, value in own.items() if value is not None)
+
+
+COLUMNS: Final[dict[str, Column]] = {
+    "Id": "id",
+    "Name": "name",
+    "Kind": "kind",
+    "Own limits": _own_limits,
+    "Event URL": "event_url",
+    "Created": "created_at",
+    "Suspended": "suspended_at",
+}
 
 
 @partner.command
-def create(
-    name: Annotated[str, Parameter(help="What to call it.")],
+async def create(
+    name: str,
     /,
     *,
-    kind: Annotated[PartnerKind, Parameter(help="What it does here.")],
+    kind: PartnerKind,
     webhook_token: WebhookToken = None,
     webhook_origin: WebhookOrigin = None,
-    event_url: EventUrl = None,
+    event_url: str | None = None,
     out: OutFile = None,
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Make a partner, with a key for each surface of its kind and a signing secret."""
-    # Read outside the event loop, which would keep Ctrl-C from ending the wait.
-    token = typed(webhook_token)
-    _check_origin(webhook_origin, token)
-    facts = {"name": name, "kind": kind, "webhook_token": token, "webhook_origin": webhook_origin}
-    with private_file(out) as write:
-        made = asyncio.run(_create(data_dir, **facts, event_url=event_url))
-        if write is not None:
-            write(_credentials(made))
-            return
-    if json:
-        print_json(_credentials(made))
-        return
-    print_facts(
-        ("Partner", made.id),
-        ("Commerce key", made.commerce_key and made.commerce_key.text),
-        ("Marketfront key", made.marketfront_key and made.marketfront_key.text),
-        ("Signing secret", made.signing_secret),
-    )
-    note("Keys are kept as hashes only: store them now, they cannot be shown again.")
+    """Make a partner, with a key for each surface of its kind and a signing secret.
 
+    Args:
+        name: What to call it.
+        kind: What it does here.
+        event_url: Where order events go (marketfront partners).
 
-async def _create(data_dir: Path | None, **facts: Any) -> NewPartner:
-    async with opened(data_dir, create=True) as session, session.db.write() as tx:
-        return await accounts.create_partner(tx, await session.vault(tx), **facts)
+    """
+    _check_origin(webhook_origin, webhook_token)
+    with secret_file(out) as secret:
+        async with opened(data_dir, create=True) as session, session.db.write() as tx:
+            made = await accounts.create_partner(
+                tx,
+                await session.vault(tx),
+                name=name,
+                kind=kind,
+                webhook_token=webhook_token,
+                webhook_origin=webhook_origin,
+                event_url=event_url,
+            )
+        secret.show(
+            _credentials(made),
+            ("Partner", made.id),
+            ("Commerce key", made.commerce_key and made.commerce_key.text),
+            ("Marketfront key", made.marketfront_key and made.marketfront_key.text),
+            ("Signing secret", made.signing_secret),
+            json=json,
+            warning="Only hashes of keys are stored: keep the keys now, they cannot be shown again.",
+        )
 
 
 @partner.command(name="list")
@@ -114,55 +134,55 @@ async def list_(*, after: After = None, json: Json = False, data_dir: DataDir = 
     async with opened(data_dir) as session, session.db.read() as tx:
         found = await queries.list_partners(tx, after=after, limit=PAGE)
     if json:
-        print_json(Entries(partners=[_entry(one) for one in found]))
+        print_json({"partners": [view(Entry, one, partner_id=one.id) for one in found]})
     else:
-        rows = [
-            (
-                one.id,
-                one.name,
-                one.kind,
-                _shown(one.limits),
-                one.event_url,
-                one.created_at,
-                one.suspended_at,
-            )
-            for one in found
-        ]
-        columns = ("Id", "Name", "Kind", "Own limits", "Event URL", "Created", "Suspended")
-        print_table(columns, rows, empty="There are no partners. Make one with: mercato partner create")
+        print_objects(COLUMNS, found, empty="There are no partners. Make one with: mercato partner create")
     if len(found) == PAGE:
         note(f"There may be more: mercato partner list --after {found[-1].id}")
 
 
 @partner.command
-def update(
+async def update(
     name: PartnerName,
     /,
     *,
     webhook_token: WebhookToken = None,
     webhook_origin: WebhookOrigin = None,
-    event_url: EventUrl = None,
-    reads: Annotated[int | None, Parameter(help="Reads a minute; 0 takes the deployment's.")] = None,
-    writes: Annotated[int | None, Parameter(help="Writes a minute; 0 takes the deployment's.")] = None,
-    discovery: Annotated[
-        int | None, Parameter(help="Discoveries a minute; 0 takes the deployment's.")
-    ] = None,
+    event_url: str | None = None,
+    reads: int | None = None,
+    writes: int | None = None,
+    discovery: int | None = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Change what is given; an empty token or URL takes it away. It holds within a second, without a restart."""
+    """Change what is given; an empty token or URL removes it. It takes effect within a second, without a restart.
+
+    Args:
+        event_url: Where order events go (marketfront partners).
+        reads: Reads a minute; 0 takes the deployment's.
+        writes: Writes a minute; 0 takes the deployment's.
+        discovery: Discoveries a minute; 0 takes the deployment's.
+
+    """
     limits = Limits(reads=reads, writes=writes, discovery=discovery)
     if webhook_token is None and event_url is None and limits == Limits():
         raise UnusableError(
             "Say what to change: --webhook-token, --event-url, --reads, --writes or --discovery."
         )
-    token = typed(webhook_token)
-    _check_origin(webhook_origin, token)
-    changed, origins = asyncio.run(
-        _update(data_dir, name, token, event_url, limits, webhook_origin=webhook_origin)
-    )
-    note(f"Changed {changed}.")
-    if token:
-        where = ", ".join(origin for origin in origins if origin)
+    _check_origin(webhook_origin, webhook_token)
+    async with opened(data_dir) as session, session.db.write() as tx:
+        old = await accounts.get_partner_named(tx, name)
+        if webhook_token is not None:
+            used = await list_webhook_urls(tx, old.id)
+            vault = await session.vault(tx)
+            await set_webhook_token(tx, vault, old.id, webhook_token or None, url=webhook_origin, used=used)
+        if event_url is not None:
+            await _set_event_url(tx, old, event_url or None)
+        if limits != Limits():
+            await accounts.set_limits(tx, old.id, _merged(old.limits, limits))
+        origins = await list_token_origins(tx, old.id)
+    note(f"Changed {old.name}.")
+    if webhook_token:
+        where = ", ".join(filter(None, origins))
         note(
             f"Tokens go to {where}."
             if where
@@ -170,37 +190,84 @@ def update(
         )
 
 
+@partner.command
+async def rename(name: PartnerName, new_name: str, /, *, data_dir: DataDir = None) -> None:
+    """Give a partner another name. Its keys, stores and orders stay as they are.
+
+    Args:
+        new_name: What to call it from now on.
+
+    """
+    async with opened(data_dir) as session, session.db.write() as tx:
+        old = await accounts.get_partner_named(tx, name)
+        await accounts.rename_partner(tx, old.id, new_name)
+    note(f"{old.name} is now called {new_name.strip()}.")
+
+
+@partner.command
+async def suspend(name: PartnerName, /, *, data_dir: DataDir = None) -> None:
+    """Refuse a partner's keys and hide its stores, within 2 seconds on every server, until it is resumed.
+
+    Its open orders and the deliveries to it go on.
+    """
+    async with opened(data_dir) as session:
+        async with session.db.read() as tx:
+            found = await accounts.get_partner_named(tx, name)
+        await offboarding.suspend(session.db, found.id, now=clock.now)
+    note(f"{found.name} is suspended. Undo it with: mercato partner resume {found.id}")
+
+
+@partner.command
+async def resume(name: PartnerName, /, *, data_dir: DataDir = None) -> None:
+    """Let a suspended partner's keys work again, and show its stores."""
+    async with opened(data_dir) as session:
+        async with session.db.read() as tx:
+            found = await accounts.get_partner_named(tx, name)
+        await offboarding.resume(session.db, found.id)
+    note(f"{found.name} is not suspended any more.")
+
+
+@partner.command
+async def delete(
+    name: PartnerName, /, *, yes: bool = False, json: Json = False, data_dir: DataDir = None
+) -> None:
+    """Delete a partner with its keys, secrets, stores, catalogs and deliveries, for good. Orders stay.
+
+    Refused while an order of it is open. It is suspended first; an interrupted deletion is resumed by the same command.
+
+    Args:
+        yes: Do it. Without it, what would go is counted.
+
+    """
+    async with opened(data_dir) as session:
+        async with session.db.read() as tx:
+            found = await accounts.get_partner_named(tx, name)
+            held = await offboarding.count_holdings(tx, found.id)
+        if not json:
+            print_facts(
+                ("Partner", found.name),
+                ("Keys", f"{held.keys:,}"),
+                ("Stores", f"{held.stores:,}"),
+                ("Onboardings", f"{held.onboardings:,}"),
+                ("Deliveries", f"{held.deliveries:,}, of which {held.pending_deliveries:,} pending"),
+                ("Orders that stay", f"{held.orders:,}, of which {held.open_orders:,} open"),
+            )
+        if yes:
+            await offboarding.delete(session.db, found.id, now=clock.now)
+    if json:
+        facts: dict[str, Any] = {"partner_id": found.id, "name": found.name, "orders_kept": held.orders}
+        print_json(view(Deletion, held, done=yes, **facts))
+    else:
+        note(f"{found.name} is deleted." if yes else "Nothing was deleted. Do it with --yes")
+
+
 def _check_origin(webhook_origin: str | None, token: str | None) -> None:
     if webhook_origin is not None and token is None:
         raise UnusableError("--webhook-origin says where a token goes: give it with --webhook-token.")
 
 
-async def _update(
-    data_dir: Path | None,
-    name: str,
-    token: str | None,
-    event_url: str | None,
-    limits: Limits,
-    *,
-    webhook_origin: str | None,
-) -> tuple[str, list[str]]:
-    """Return the partner's name, and the origins that have a token now."""
-    async with opened(data_dir) as session, session.db.write() as tx:
-        old = await accounts.get_partner_named(tx, name)
-        if token is not None:
-            used = await list_webhook_urls(tx, old.id)
-            await set_webhook_token(
-                tx, await session.vault(tx), old.id, token or None, url=webhook_origin, used=used
-            )
-        if event_url is not None:
-            await _set_event_url(tx, old, event_url or None)
-        if limits != Limits():
-            await accounts.set_limits(tx, old.id, _merged(old.limits, limits))
-        return old.name, await list_token_origins(tx, old.id)
-
-
 async def _set_event_url(tx: Write, old: Partner, url: str | None) -> None:
-    """Set where order events go, and say so where they went until now."""
+    """Set where order events go, and announce it where they went until now."""
     await accounts.set_event_url(tx, old.id, url)
     if old.event_url is None or not origin_changed(old.event_url, url):
         return
@@ -224,42 +291,16 @@ async def _set_event_url(tx: Write, old: Partner, url: str | None) -> None:
 
 def _merged(old: Limits, given: Limits) -> Limits:
     """Return the old limits with those given in their place; 0 goes back to the deployment's."""
-
-    def one(value: int | None, before: int | None) -> int | None:
-        return before if value is None else value or None
-
     return Limits(
-        reads=one(given.reads, old.reads),
-        writes=one(given.writes, old.writes),
-        discovery=one(given.discovery, old.discovery),
+        **{
+            name: getattr(old, name) if (value := getattr(given, name)) is None else value or None
+            for name in Limits.__struct_fields__
+        }
     )
 
 
 def _credentials(made: NewPartner) -> Credentials:
-    commerce, marketfront = made.commerce_key, made.marketfront_key
-    return Credentials(
-        partner_id=made.id,
-        commerce_key=commerce.text if commerce else UNSET,
-        commerce_key_id=commerce.id if commerce else UNSET,
-        marketfront_key=marketfront.text if marketfront else UNSET,
-        marketfront_key_id=marketfront.id if marketfront else UNSET,
-        signing_secret=made.signing_secret,
-    )
-
-
-def _entry(one: Partner) -> Entry:
-    return Entry(
-        partner_id=one.id,
-        name=one.name,
-        kind=one.kind,
-        limits=one.limits,
-        has_webhook_token=one.has_webhook_token,
-        event_url=one.event_url,
-        created_at=instant(one.created_at),
-        suspended_at=instant(one.suspended_at),
-    )
-
-
-def _shown(limits: Limits) -> str:
-    own = {"reads": limits.reads, "writes": limits.writes, "discovery": limits.discovery}
-    return ", ".join(f"{name} {value}" for name, value in own.items() if value is not None)
+    keys = {"commerce": made.commerce_key, "marketfront": made.marketfront_key}
+    texts: dict[str, Any] = {f"{side}_key": key.text for side, key in keys.items() if key}
+    ids: dict[str, Any] = {f"{side}_key_id": key.id for side, key in keys.items() if key}
+    return Credentials(partner_id=made.id, signing_secret=made.signing_secret, **texts, **ids)

@@ -5,64 +5,54 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Final, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from mercato.cli.failures import UnusableError
-from mercato.cli.options import check_port, check_seconds
-from mercato.cli.pasted import read_secrets
-from mercato.cli.sources import read_file
-from mercato.cli.watching import Watching, run_watching
+from mercato.cli.inputs import read_file
+from mercato.cli.options import Port, between, check_secrets, group, read_secret, read_secrets
+from mercato.cli.sandbox_screen import Screen
 
-sandbox = App(name="sandbox", help="Simulated partners: a merchant, a storefront.")
+sandbox = group("sandbox", "Simulated partners: a merchant, a storefront.")
 
 MOST_SCRIPT: Final = 256 * 1024
 MOST_CATALOG: Final = 128 << 20
+MOST_SECONDS: Final = 86_400
 
 On = Annotated[
     list[tuple[str, str]] | None,
-    Parameter(help="What to do at an operation, as: place 'decline:ITEM_UNAVAILABLE x2'.", negative=()),
+    Parameter(help="What to do at an operation, as: place 'decline:ITEM_UNAVAILABLE x2'."),
 ]
 ScriptFile = Annotated[str | None, Parameter(help="A file of such lines; - is standard input.")]
 Seed = Annotated[int, Parameter(help="Draws every lot; the same seed does the same.")]
 Host = Annotated[str, Parameter(help="Address to listen on.")]
 Log = Annotated[Path | None, Parameter(help="Append everything that is seen to this file, as lines of JSON.")]
-Lines = Annotated[
-    bool, Parameter(name="--json", negative=(), help="Lines of JSON on standard output, for programs.")
-]
+Lines = Annotated[bool, Parameter(name="--json", help="Lines of JSON on standard output, for programs.")]
 Secrets = Annotated[
     list[str] | None,
-    Parameter(help="Signing secret to verify with, @FILE, or @- for standard input.", negative=()),
+    Parameter(help="Signing secret to verify with, @FILE, or @- for standard input."),
 ]
 Token = Annotated[
     str | None, Parameter(help="Bearer token that webhooks have to carry, @FILE, or @- for standard input.")
 ]
 Api = Annotated[str | None, Parameter(help="Address of a Mercato, as http://127.0.0.1:8000.")]
 Key = Annotated[str | None, Parameter(help="API key to call it with, @FILE, or @- for standard input.")]
-Public = Annotated[str, Parameter(help="Where that Mercato reaches this one, if not on its own machine.")]
 
 
 @sandbox.command
 def merchant(
     *,
-    port: Annotated[int, Parameter(help="Port to listen on; 0 takes a free one.")] = 9100,
+    port: Port = 9100,
     host: Host = "127.0.0.1",
     secret: Secrets = None,
     token: Token = None,
-    shop: Annotated[
-        Literal["pizzeria", "ramen", "grocery"], Parameter(help="Which of three invented shops it is.")
-    ] = "pizzeria",
-    catalog: Annotated[
-        str | None,
-        Parameter(help="A CatalogSet to host in place of the shop's; published again when it changes."),
-    ] = None,
+    shop: Literal["pizzeria", "ramen", "grocery"] = "pizzeria",
+    catalog: str | None = None,
     api: Api = None,
     key: Key = None,
-    public: Public = "",
-    store: Annotated[str | None, Parameter(help="partnerStoreId to register under (the shop's).")] = None,
-    step: Annotated[float, Parameter(help="Seconds that each step of an order takes.")] = 2.0,
-    sold_out: Annotated[
-        list[str] | None, Parameter(help="An item, as carts name it, that cannot be had.", negative=())
-    ] = None,
+    public: str = "",
+    store: str | None = None,
+    step: Annotated[float, between("--step", 0, MOST_SECONDS, " seconds")] = 2.0,
+    sold_out: list[str] | None = None,
     on: On = None,
     script: ScriptFile = None,
     seed: Seed = 0,
@@ -77,59 +67,74 @@ def merchant(
     Operations: validate, place, catalog-sync, order-cancelled, catalog, cook. Acts: accept, decline:CODE,
     wrong[:total|subTotal|taxes], slow:SECONDS, 500 (or another status), bad-json, drop[:BYTES], late[:TIMES];
     for cook: cancel:REASON, leave. Behind an act: x3 (three times), always, 20% (by chance).
+
+    Args:
+        port: Port to listen on; 0 takes a free one.
+        shop: Which of three invented shops it is.
+        catalog: A CatalogSet to host in place of the shop's; published again when it changes.
+        public: Where that Mercato reaches this one, if not on its own machine.
+        store: partnerStoreId to register under (the shop's).
+        step: Seconds that each step of an order takes.
+        sold_out: An item, as carts name it, that cannot be had.
+
     """
     from mercato.orders.reasons import ORDER_REASONS
     from mercato.testing.merchant import MerchantDouble
+    from mercato.testing.shops import SHOPS
 
-    check_port(port)
-    check_seconds(step, "--step")
     service = _service(api, key)
     if service is not None and secret is None:
         raise UnusableError(
             "Give the partner's signing secret with --secret: mercato secret list NAME --reveal"
         )
+    secrets = _secrets(secret, seed)
     double = MerchantDouble(
-        secret=_trusted(secret, seed),
-        token=None if token is None else read_secrets([token])[0],
-        catalog=_document(catalog, shop),
+        secret=secrets,
+        token=None if token is None else read_secret(token),
+        # A file's catalog is hosted as it is, broken or not.
+        catalog=SHOPS[shop].document if catalog is None else read_file(catalog, most=MOST_CATALOG),
         sold_out=sold_out or (),
         behaviour=_script(on, script, MerchantDouble.operations, seed),
         host=host,
         port=port,
     )
-    watching = Watching(double, log=log, as_json=json)
+    screen = Screen(double, log=log, as_json=json)
     if secret is None:
-        watching.facts.append(("signing secret", _trusted(None, seed)[0]))
+        screen.facts.append(("signing secret", secrets[0]))
     for code in sorted(double.behaviour.codes - ORDER_REASONS):
-        watching.say(f"{code} is no code of the specification for orders: storefronts take it as OTHER.")
+        screen.say(f"The specification has no code {code} for orders: storefronts take it as OTHER.")
     if service is None:
-        return run_watching(watching)
-    from mercato.cli.trading import Trade, trade
+        return screen.run()
+    from mercato.cli.sandbox_work import trade
 
-    return run_watching(
-        watching,
+    return screen.run(
         trade(
             double,
-            Trade(service=service, shop=shop, store=store, public=public, step=step, catalog=catalog),
-            watching.say,
-        ),
+            screen.say,
+            service=service,
+            shop=shop,
+            store=store,
+            public=public,
+            step=step,
+            catalog=catalog,
+        )
     )
 
 
 @sandbox.command
 def storefront(
     *,
-    port: Annotated[int, Parameter(help="Port for order events; 0 takes a free one.")] = 9200,
+    port: Port = 9200,
     host: Host = "127.0.0.1",
     secret: Secrets = None,
     token: Token = None,
     api: Api = None,
     key: Key = None,
-    orders: Annotated[int, Parameter(help="How many customers buy; 0: only listen.")] = 1,
-    every: Annotated[float, Parameter(help="Seconds between two customers; 0: one after the other.")] = 0.0,
-    follow: Annotated[float, Parameter(help="Seconds that each order is followed at most.")] = 60.0,
-    store: Annotated[str | None, Parameter(help="storeId to buy at (any that is open).")] = None,
-    query: Annotated[str | None, Parameter(help="Words to look for stores by.")] = None,
+    orders: int = 1,
+    every: Annotated[float, between("--every", 0, MOST_SECONDS, " seconds")] = 0.0,
+    follow: Annotated[float, between("--follow", 0, MOST_SECONDS, " seconds")] = 60.0,
+    store: str | None = None,
+    query: str | None = None,
     on: On = None,
     script: ScriptFile = None,
     seed: Seed = 0,
@@ -145,40 +150,43 @@ def storefront(
     again with its key), drop (hung up on, then sent again), wrong (another total), declined (a card that is),
     unvalidated. Acts of an event: accept, slow:SECONDS, 500 (or another status), bad-json, drop[:BYTES]. Behind
     an act: x3 (three times), always, 20% (by chance).
+
+    Args:
+        port: Port for order events; 0 takes a free one.
+        orders: How many customers buy; 0: only listen.
+        every: Seconds between two customers; 0: one after the other.
+        follow: Seconds that each order is followed at most.
+        store: storeId to buy at (any that is open).
+        query: Words to look for stores by.
+
     """
     from mercato.testing.storefront import StorefrontDouble
 
-    check_port(port)
     if orders < 0:
         raise UnusableError("--orders cannot be less than 0.")
-    check_seconds(every, "--every")
-    check_seconds(follow, "--follow")
     service = _service(api, key)
+    secrets = _secrets(secret, seed)
     double = StorefrontDouble(
         api=service[0] if service else "",
         key=service[1] if service else "",
-        secret=_trusted(secret, seed),
-        token=None if token is None else read_secrets([token])[0],
+        secret=secrets,
+        token=None if token is None else read_secret(token),
         behaviour=_script(on, script, StorefrontDouble.operations, seed),
         seed=seed,
         host=host,
         port=port,
     )
-    watching = Watching(double, log=log, as_json=json)
+    screen = Screen(double, log=log, as_json=json)
     if secret is None:
-        watching.facts.append(("signing secret", _trusted(None, seed)[0]))
+        screen.facts.append(("signing secret", secrets[0]))
     if service is None or not orders:
-        return run_watching(watching)
-    from mercato.cli.buying import Round, buy
+        return screen.run()
+    from mercato.cli.sandbox_work import buy
 
-    asked = Round(
-        orders=orders,
-        every=every,
-        follow=follow,
-        store=store,
-        asked={} if query is None else {"query": query},
+    wanted = {} if query is None else {"query": query}
+    return screen.run(
+        buy(double, screen.say, orders=orders, every=every, follow=follow, store=store, query=wanted)
     )
-    return run_watching(watching, buy(double, asked, watching.say))
 
 
 def _service(api: str | None, key: str | None) -> tuple[str, str] | None:
@@ -190,24 +198,20 @@ def _service(api: str | None, key: str | None) -> tuple[str, str] | None:
         raise UnusableError(f"To call a service give {missing}.")
     if not api.startswith(("http://", "https://")):
         raise UnusableError("Write --api as http://127.0.0.1:8000.")
-    return api, read_secrets([key])[0]
+    return api, read_secret(key)
 
 
-def _trusted(secret: Sequence[str] | None, seed: int) -> list[str]:
-    """Return the secrets to verify with; without any one that follows from the seed. Raises UnusableError."""
+def _secrets(given: Sequence[str] | None, seed: int) -> list[str]:
+    """Return the secrets to verify with; without any, one made from the seed. Raises UnusableError."""
     import random
 
-    from mercato.outbound.signing import new_secret, signing_key
+    from mercato.outbound.signing import new_secret
 
-    if secret is None:
+    if given is None:
         return [new_secret(random.Random(seed).randbytes)]  # noqa: S311  # it is shown, and signs for tests
-    given = read_secrets(secret)
-    try:
-        for one in given:
-            signing_key(one)
-    except ValueError as fault:
-        raise UnusableError(f"--secret: {fault}") from None
-    return given
+    secrets = read_secrets(given)
+    check_secrets(secrets)
+    return secrets
 
 
 def _script(on: Sequence[tuple[str, str]] | None, file: str | None, operations: Any, seed: int) -> Any:
@@ -225,10 +229,3 @@ def _script(on: Sequence[tuple[str, str]] | None, file: str | None, operations: 
         except ActError as fault:
             raise UnusableError(f"{where}: {fault}") from None
     return script
-
-
-def _document(file: str | None, shop: str) -> Any:
-    """Return the catalog to host: a file's as it is, broken or not, else the shop's."""
-    from mercato.testing.shops import SHOPS
-
-    return SHOPS[shop].document if file is None else read_file(file, most=MOST_CATALOG)

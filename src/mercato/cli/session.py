@@ -1,4 +1,4 @@
-"""What the commands for partners work with: the settings' database, and the vault when something is sealed."""
+"""What commands on a service's data work with: the settings' database, and the vault when something is sealed."""
 
 import os
 import pwd
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from mercato.cli import command_name
 from mercato.cli.failures import UnusableError, no_data_dir
@@ -33,6 +34,10 @@ class Session:
         keys = self.settings.encryption_keys
         return await accounts.open_vault(tx, None if keys is None else keys.reveal(), self.settings.data_dir)
 
+    async def find_partner_id(self, tx: Read, name: str | None) -> UUID | None:
+        """Return the id of the partner of that id or name, if one is named. Raises UnknownAccountError."""
+        return None if name is None else (await accounts.get_partner_named(tx, name)).id
+
 
 @asynccontextmanager
 async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterator[Session]:
@@ -42,23 +47,26 @@ async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterato
     act_as(Acting(action=command_name(), user=_user()))
     url = database_url(settings)
     if settings.database_url is None:
-        _look_into(settings.data_dir, Path(url.removeprefix("sqlite:///")), create=create)
+        _check_data_dir(settings.data_dir, Path(url.removeprefix("sqlite:///")), create=create)
     try:
         db = Database.open(url)
     except ValueError:
         # The URL may hold a password: it is not repeated.
         raise UnusableError(
-            "MERCATO_DATABASE_URL is no address of a database: postgresql://user:password@host/name, "
+            "MERCATO_DATABASE_URL isn't the address of a database. Write postgresql://user:password@host/name, "
             "or sqlite:/// and a path."
         ) from None
     if create:
-        await _migrate(url)
+        try:
+            await migrate(url)
+        except OSError as error:
+            raise DatabaseAway("the database could not be reached") from error
     async with db:
         yield Session(settings, db)
 
 
 def _user() -> str:
-    """Return who typed the command: asked of the system, since the environment says what one likes."""
+    """Return who typed the command, as the system knows it: anybody can set the environment."""
     number = os.getuid()
     try:
         return pwd.getpwuid(number).pw_name
@@ -66,14 +74,7 @@ def _user() -> str:
         return f"uid {number}"  # in a container nobody need have a name
 
 
-async def _migrate(url: str) -> None:
-    try:
-        await migrate(url)
-    except OSError as error:
-        raise DatabaseAway("the database could not be reached") from error
-
-
-def _look_into(data_dir: Path, file: Path, *, create: bool) -> None:
+def _check_data_dir(data_dir: Path, file: Path, *, create: bool) -> None:
     if file.exists():
         return
     if not create:

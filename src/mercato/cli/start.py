@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import resource
 import signal
 import socket
 import sys
@@ -10,9 +11,20 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from mercato.cli.limits import raise_open_files
 from mercato.processes import return_memory
 from mercato.settings import Settings, load
+
+WANTED_FILES: Final = 4096
+"""Open files: connections of partners, 1,024 webhook calls under way, pulls, and the database, with room to spare."""
+
+_UNLIMITED_FILES: Final = 1_048_576
+"""What Linux itself takes as the end, by default, where no limit is set."""
+
+
+def max_open_files() -> int:
+    """Return how many open files a server that is started here may have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _UNLIMITED_FILES if hard == resource.RLIM_INFINITY else hard
 
 
 def serve(**given: Any) -> int:
@@ -50,7 +62,10 @@ def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], *
     from mercato.telemetry import configure_logs
 
     settings = load(os.environ, **overrides)
-    raise_open_files()
+    # Most shells begin with 1,024.
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (max_open_files(), resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    )
     configure_logs(level=settings.log_level, form=settings.log_format)
     uvloop.run(_until_signalled(what, settings))
     return 0

@@ -1,51 +1,206 @@
-"""`mercato webhooks`: what was sent, addresses that it goes to, and why a signature fails."""
+"""`mercato webhooks`: what was sent to whom and with what result, sending it again, and enabling an address."""
 
-import asyncio
-from pathlib import Path
-from typing import Annotated
+import sys
+from collections.abc import Sequence
+from typing import Final
 from urllib.parse import urlsplit
+from uuid import UUID
 
-from cyclopts import App, Parameter
-
-from mercato import clock
+from mercato import clock, errors
 from mercato.cli import FAILED
-from mercato.cli.console import note, print_json
+from mercato.cli.delivery import detail_of, listed_of, print_detail, print_listed
 from mercato.cli.failures import UnusableError
-from mercato.cli.failures import explain as failure_of
-from mercato.cli.options import DataDir, Json, PartnerName
-from mercato.cli.pasted import read_secrets, read_webhook
-from mercato.cli.plain import folded, say
-from mercato.cli.session import opened
+from mercato.cli.options import DataDir, EventType, Json, Limit, OnlyPartner, PartnerName, Since, group
+from mercato.cli.output import note, print_json, print_table, view
+from mercato.cli.session import Session, opened
 from mercato.db.audit import audit
+from mercato.outbound.urls import origin_of
 from mercato.partners import accounts
-from mercato.partners.model import Caller
-from mercato.webhooks.clinic import copies_of, own_secrets
+from mercato.partners.model import UnknownAccountError
+from mercato.partners.webhook_tokens import list_token_origins
+from mercato.webhooks import operators, queries
 from mercato.webhooks.deliveries import enable_below, enable_endpoint
-from mercato.webhooks.explain import Secret, Sent, SignatureExplanation, Webhook, Whose
-from mercato.webhooks.explain import explain as explained
-from mercato.webhooks.findings import ERROR
-from mercato.webhooks.wire import MOST_SECRETS
-from mercato.wire import parse_instant
+from mercato.webhooks.model import DeliveryStatus
+from mercato.webhooks.operators import Wanted
+from mercato.wire import Wire
 
-webhooks = App(name="webhooks", help="Webhooks: list, show, replay; explain a signature, enable an address.")
-webhooks.command(
-    "mercato.cli.deliveries:list_", name="list", help="List webhooks of every partner, newest first."
-)
-webhooks.command(
-    "mercato.cli.deliveries:show", name="show", help="Show one, with every attempt and its answer."
-)
-webhooks.command("mercato.cli.deliveries:replay", name="replay", help="Send webhooks again.")
+webhooks = group("webhooks", "Webhooks: list, show, replay; explain a signature, enable an address.")
+webhooks.command("mercato.cli.webhooks_explain:explain", name="explain")
+
+PAGE: Final = 50
+
+
+class Counted(Wire):
+    """Deliveries of one kind."""
+
+    partner: str | None
+    type: str
+    status: str
+    count: int
+
+
+@webhooks.command(name="list")
+async def list_(
+    *,
+    partner: OnlyPartner = None,
+    status: DeliveryStatus | None = None,
+    type_: EventType = None,
+    since: Since | None = None,
+    before: UUID | None = None,
+    limit: Limit = PAGE,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """List webhooks of every partner, the newest first.
+
+    Args:
+        status: Only those that stand so.
+        since: Only of the last 2h, 3d, …, or since an instant.
+        before: Only what was pushed before this delivery.
+        limit: Deliveries at most (50; no more than 1000).
+
+    """
+    async with opened(data_dir) as session, session.db.read() as tx:
+        owner = await session.find_partner_id(tx, partner)
+        wanted = Wanted(partner_id=owner, status=status, type_=type_, since=since, before=before)
+        found = await operators.list_rows(tx, wanted, most=limit + 1)
+    page, more = [listed_of(row) for row in found[:limit]], found[limit:]
+    if json:
+        print_json({"deliveries": page, "nextBefore": page[-1].id if more else None})
+        return
+    if not page:
+        note("There are none.")
+    print_listed(page)
+    if more:
+        note(f"There is more: mercato webhooks list --before {page[-1].id}")
 
 
 @webhooks.command
-async def enable(
-    partner: PartnerName,
-    url: Annotated[str, Parameter(help="A webhookUrl, an event URL, or one address with its suffix.")],
-    /,
-    *,
-    data_dir: DataDir = None,
+async def show(
+    delivery: UUID, /, *, body: bool = False, json: Json = False, data_dir: DataDir = None
 ) -> None:
-    """Let an address be called again that was disabled after days of failures, or by its own 410."""
+    """Show one webhook: headers (no secrets), body, every attempt with its answer, and when it is tried next.
+
+    Args:
+        delivery: A delivery's id, or its webhook-id.
+        body: The body alone, byte for byte as it is sent and signed.
+
+    """
+    if body and json:
+        raise UnusableError("Ask for --body or for --json, not for both.")
+    async with opened(data_dir) as session, session.db.read() as tx:
+        row = await operators.find_row(tx, delivery)
+        if row is None:
+            raise UnknownAccountError(
+                f"There is no delivery {delivery}. They are kept for 30 days; list them: mercato webhooks list"
+            )
+        attempts = await queries.list_attempts(tx, row.id)
+        has_token = origin_of(row.url) in await list_token_origins(tx, row.partner_id)
+    if body:
+        sys.stdout.buffer.write(queries.body_of(row))
+        return
+    detail = detail_of(row, attempts, has_token=has_token)
+    if json:
+        print_json(detail)
+    else:
+        print_detail(detail)
+
+
+@webhooks.command
+async def replay(
+    *deliveries: UUID,
+    partner: OnlyPartner = None,
+    type_: EventType = None,
+    since: Since | None = None,
+    failed: bool = False,
+    yes: bool = False,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> int:
+    """Send webhooks again with the same id and body, and call their addresses again that were disabled.
+
+    Questions to stores (order.validate, order.place) are not sent again. Exit code 1: one of the ids is unknown.
+
+    Args:
+        deliveries: Ids of deliveries, as lists show them.
+        since: All since then: 2h, 3d, …, or an instant as 2026-01-31T18:30:00Z.
+        failed: Only those that failed for good.
+        yes: Do it. Without it, what would be sent is counted.
+
+    """
+    if bool(deliveries) == (since is not None):
+        raise UnusableError("Say which: mercato webhooks replay --since 2h, or the ids of deliveries.")
+    if deliveries and (failed or partner or type_):
+        raise UnusableError("Ids are enough; --failed, --partner and --type go with --since.")
+    async with opened(data_dir) as session:
+        if deliveries:
+            return await _replay_named(session, deliveries, yes=yes)
+        async with session.db.read() as tx:
+            owner = await session.find_partner_id(tx, partner)
+            status = DeliveryStatus.FAILED if failed else None
+            wanted = Wanted(partner_id=owner, status=status, type_=type_, since=since)
+            counted = await operators.count_again(tx, wanted)
+        count = sum(one.count for one in counted)
+        if yes:
+            count = await _replay_all(session, wanted, count)
+    if json:
+        print_json({"done": yes, "count": count, "deliveries": [view(Counted, one) for one in counted]})
+        return 0
+    rows = [(one.partner, one.type, one.status, f"{one.count:,}") for one in counted]
+    print_table(("Partner", "Type", "Status", "Count"), rows, empty="There is nothing to send again.")
+    if count and yes:
+        note(f"{count:,} sent again: a worker calls them now. See: mercato webhooks list --since 1h")
+    elif count:
+        note(f"{count:,} would be sent again. Nothing was sent; do it with --yes")
+    return 0
+
+
+async def _replay_named(session: Session, named: Sequence[UUID], *, yes: bool) -> int:
+    code, would = 0, False
+    for one in named:
+        async with session.db.read() as tx:
+            row = await operators.find_row(tx, one)
+        if row is None:
+            note(f"There is no delivery {one}. See: mercato webhooks list")
+            code = FAILED
+            continue
+        what = f"{row.type} to {row.partner or row.partner_id}"
+        if not yes:
+            note(f"{what} would be sent again: {row.id}")
+            would = True
+            continue
+        try:
+            async with session.db.write() as tx:
+                await operators.redeliver_any(tx, row.id, now=clock.now())
+        except errors.Conflict as refused:
+            note(f"{row.id}: {refused.detail}")
+            code = FAILED
+        else:
+            note(f"{what} is sent again: {row.id}")
+    if would:
+        note("Nothing was sent. Do it with --yes")
+    return code
+
+
+async def _replay_all(session: Session, wanted: Wanted, expected: int) -> int:
+    done = 0
+    try:
+        async for _ in operators.send_again(session.db, wanted, now=clock.now):
+            done += 1
+    finally:
+        if done != expected:
+            note(f"{done:,} of {expected:,} are sent again.")
+    return done
+
+
+@webhooks.command
+async def enable(partner: PartnerName, url: str, /, *, data_dir: DataDir = None) -> None:
+    """Let an address be called again that was disabled after days of failures, or by its own 410.
+
+    Args:
+        url: A webhookUrl, an event URL, or one address with its suffix.
+
+    """
     async with opened(data_dir) as session, session.db.write() as tx:
         owner = await accounts.get_partner_named(tx, partner)
         enabled = [await enable_endpoint(tx, owner.id, url), await enable_below(tx, owner.id, url)]
@@ -54,96 +209,3 @@ async def enable(
             detail = {"enabled": True, "host": urlsplit(url).hostname}
             await audit(tx, "endpoint", partner_id=owner.id, detail=detail)
     note(f"{url} is called again." if any(enabled) else f"{url} was not disabled; nothing changed.")
-
-
-@webhooks.command
-def explain(
-    message: Annotated[
-        str | None,
-        Parameter(
-            help="A file with the webhook as HTTP: headers, an empty line, body; - or nothing: standard input.",
-            allow_leading_hyphen=True,
-        ),
-    ] = None,
-    /,
-    *,
-    secret: Annotated[
-        list[str] | None,
-        Parameter(
-            help="A signing secret, @FILE, or @- for the first line of standard input; newest first.",
-            negative=(),
-        ),
-    ] = None,
-    partner: Annotated[str | None, Parameter(help="Verify with this partner's own secrets.")] = None,
-    headers: Annotated[str | None, Parameter(help="A file with the headers alone.")] = None,
-    body: Annotated[str | None, Parameter(help="A file with the body alone; - is standard input.")] = None,
-    computed: Annotated[str | None, Parameter(help="The signature that your own code came to.")] = None,
-    received: Annotated[
-        str | None, Parameter(help="When it was received, as 2026-01-31T18:30:00Z (now).")
-    ] = None,
-    json: Json = False,
-    data_dir: DataDir = None,
-) -> int:
-    """Say what is wrong with a webhook's signature: key, body, headers or clock. No server is needed.
-
-    Exit code 0: the signature is valid; 1: it is not; 2: there is nothing to look at.
-    """
-    given = read_secrets(secret or ())
-    if len(given) > MOST_SECRETS:
-        raise UnusableError(f"At most {MOST_SECRETS} secrets are tried.")
-    received_at = None if received is None else parse_instant(received)
-    if received is not None and received_at is None:
-        raise UnusableError("--received must be an instant with an offset, as 2026-01-31T18:30:00Z.")
-    if not given and partner is None:
-        raise UnusableError(
-            "Give the signing secret with --secret, or name a partner of this service with --partner."
-        )
-    webhook = read_webhook(message, headers=headers, body=body, computed=computed, received_at=received_at)
-    own, copies = ([], []) if partner is None else _looked_up(partner, webhook, data_dir)
-    tried = [Secret(text, Whose.GIVEN, index) for index, text in enumerate(given)]
-    told = explained(webhook, secrets=tried or own, others=own if tried else (), sent=copies, now=clock.now())
-    if json:
-        print_json(told)
-    else:
-        _print(told)
-    return 0 if told.valid else FAILED
-
-
-def _looked_up(partner: str, webhook: Webhook, data_dir: Path | None) -> tuple[list[Secret], list[Sent]]:
-    """Return what is known of the partner. Raises UnusableError: a signature is not wrong for a database's sake."""
-    try:
-        return asyncio.run(_known(partner, webhook, data_dir))
-    except Exception as error:
-        failure = failure_of(error)
-        if failure is None:
-            raise
-        raise UnusableError(failure.message) from None
-
-
-async def _known(partner: str, webhook: Webhook, data_dir: Path | None) -> tuple[list[Secret], list[Sent]]:
-    """Return the partner's secrets, and what it was sent under the webhook's id."""
-    async with opened(data_dir) as session, session.db.read() as tx:
-        owner = await accounts.get_partner_named(tx, partner)
-        secrets = await own_secrets(tx, await session.vault(tx), owner.id, now=clock.now)
-        callers = (Caller(owner.id, owner.id, surface, owner.limits) for surface in owner.kind.surfaces)
-        copies = [one for caller in callers for one in await copies_of(tx, caller, webhook)]
-        return secrets, copies
-
-
-def _print(told: SignatureExplanation) -> None:
-    say("VALID" if told.valid else f"NOT VALID: {told.code}", "")
-    if told.valid:
-        say(*folded(told.message))
-    for one in told.findings:
-        mark = "error" if one.level == ERROR else "note"
-        say(*folded(one.message, first=f"{mark} [{one.code}] ", indent="  "))
-        if one.advice:
-            say(*folded(one.advice, first="  -> ", indent="     "))
-    if told.difference is not None:
-        found = told.difference
-        say(
-            "",
-            f"The bodies differ from byte {found.offset} on (line {found.line}, column {found.column}):",
-            f"  signed    {found.signed_bytes:>7} bytes: {found.signed}",
-            f"  received  {found.received_bytes:>7} bytes: {found.received}",
-        )

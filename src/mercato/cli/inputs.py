@@ -1,4 +1,4 @@
-"""Documents that commands are given: a file, standard input, or a URL, read within bounds."""
+"""What commands are given to read: a file, standard input, or a URL, read within bounds."""
 
 import asyncio
 import os
@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
+from urllib.parse import quote
 
 from mercato.catalog.validation.rules import Rule
 from mercato.cli.failures import UnusableError
@@ -20,7 +21,7 @@ _CHUNK: Final = 1 << 20
 
 
 class RefusedError(Exception):
-    """The document would be refused before anything in it is looked at; the message says why."""
+    """An ingest would refuse the document before it looks at anything in it; the message says why."""
 
     def __init__(self, rule: Rule, message: str) -> None:
         super().__init__(message)
@@ -41,6 +42,17 @@ def settings() -> Settings:
     return load(os.environ)
 
 
+def pull_limits(bounds: Settings) -> PullLimits:
+    """Return the limits of a pull under these settings."""
+    return PullLimits(
+        connect=bounds.pull_connect_seconds,
+        total=bounds.pull_seconds,
+        redirects=bounds.pull_redirects,
+        max_raw=bounds.pull_bytes,
+        max_decoded=bounds.pull_decoded_bytes,
+    )
+
+
 def read_document(name: str, bounds: Settings) -> Document:
     """Return the document. Raises UnusableError when there is none, RefusedError when an ingest would not read it."""
     if name.lower().startswith(("http://", "https://")):
@@ -55,7 +67,18 @@ def read_document(name: str, bounds: Settings) -> Document:
         )
     if name == STANDARD_INPUT:
         return Document("standard input", "stdin", body)
-    return Document(name, _uri(name), body)
+    path = Path(name)
+    if path.is_absolute():
+        return Document(name, path.as_uri(), body)
+    return Document(name, quote(path.as_posix().encode("utf-8", "surrogateescape")), body)
+
+
+def read_valid_document(name: str, bounds: Settings) -> Document:
+    """Return the document. Raises UnusableError for whatever keeps an ingest from reading it."""
+    try:
+        return read_document(name, bounds)
+    except RefusedError as error:
+        raise UnusableError(str(error)) from None
 
 
 def read_file(name: str, *, most: int) -> bytes:
@@ -64,39 +87,28 @@ def read_file(name: str, *, most: int) -> bytes:
         if name == STANDARD_INPUT:
             if sys.stdin.isatty():
                 print("Paste it here, and end with Ctrl-D.", file=sys.stderr)
-            return _bounded(sys.stdin.buffer, most)
+            return _read(sys.stdin.buffer, most)
         with Path(name).open("rb") as file:
-            return _bounded(file, most)
+            return _read(file, most)
     except FileNotFoundError:
         raise UnusableError(f"There is no file {name}.") from None
     except IsADirectoryError:
         raise UnusableError(f"{name} is a directory. Name a file in it.") from None
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else "its name is none"
-        raise UnusableError(f"{name} cannot be read: {why}.") from None
+        raise UnusableError(f"{name} cannot be read: {why_not(error)}.") from None
 
 
-def _bounded(file: BinaryIO, most: int) -> bytes:
+def why_not(error: OSError | ValueError) -> str:
+    """Return the system's reason why a file can't be read or written; ValueError is its name's fault."""
+    return (isinstance(error, OSError) and error.strerror) or "its name isn't valid"
+
+
+def _read(file: BinaryIO, most: int) -> bytes:
     parts: list[bytes] = []
-    left = most
-    while left > 0:
-        part = file.read(min(left, _CHUNK))
-        if not part:
-            break
+    while most > 0 and (part := file.read(min(most, _CHUNK))):
         parts.append(part)
-        left -= len(part)
+        most -= len(part)
     return b"".join(parts)
-
-
-def _uri(name: str) -> str:
-    path = Path(name)
-    return path.absolute().as_uri() if path.is_absolute() else _relative(path)
-
-
-def _relative(path: Path) -> str:
-    from urllib.parse import quote
-
-    return quote(path.as_posix().encode("utf-8", "surrogateescape"))
 
 
 def _pulled(url: str, bounds: Settings) -> bytes:
@@ -110,14 +122,7 @@ def _pulled(url: str, bounds: Settings) -> bytes:
 
 
 async def _pull(url: str, bounds: Settings) -> bytes:
-    limits = PullLimits(
-        connect=bounds.pull_connect_seconds,
-        total=bounds.pull_seconds,
-        redirects=bounds.pull_redirects,
-        max_raw=bounds.pull_bytes,
-        max_decoded=bounds.pull_decoded_bytes,
-    )
     async with Outbound(AddressPolicy(allow_private=bounds.allow_private_networks)) as outbound:
-        pulled = await outbound.pull(url, limits=limits, etag=None)
+        pulled = await outbound.pull(url, limits=pull_limits(bounds), etag=None)
     assert not isinstance(pulled, NotModified)
     return pulled.body

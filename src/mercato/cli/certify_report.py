@@ -1,0 +1,251 @@
+"""How a certification is shown while it goes on, and its signed report: written, and verified."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from cyclopts import Parameter
+
+from mercato import clock
+from mercato.certify.report import (
+    MAX_BYTES,
+    Counts,
+    Exchange,
+    Outcome,
+    Report,
+    SignedReport,
+    UnreadableError,
+    Verdict,
+    count,
+    public_keys,
+)
+from mercato.certify.report import verify as verify_report
+from mercato.certify.suite import Check, Suite
+from mercato.cli import FAILED
+from mercato.cli.failures import UnusableError
+from mercato.cli.inputs import read_file
+from mercato.cli.options import DataDir
+from mercato.cli.output import finding, indented, print_json, sanitize, say, truncate, view, width, wrap
+from mercato.db.migrate import find_revision
+from mercato.db.url import FILE as DATABASE
+from mercato.db.url import open_database
+from mercato.partners.queries import find_newest_secret
+from mercato.partners.vault import FILE, Vault, load_keys
+from mercato.plurals import count_of
+from mercato.settings import Settings, load
+from mercato.wire import Wire, instant
+
+MOST_LINES: Final = 14
+"""Lines of a message that are shown; reports have all of it."""
+
+OTHERS_SETTINGS: Final = ("MERCATO_URL", "MERCATO_KEY", "MERCATO_STORE_ID")
+"""Names that a storefront under certification is started with: no settings of the service."""
+
+_MARKS: Final = {Verdict.PASS: "pass", Verdict.FAIL: "FAIL", Verdict.SKIPPED: "skip"}
+_NAME: Final = 27
+
+
+class Screen:
+    """Shows outcomes, group by group; the words alone say what is good and what is not."""
+
+    def __init__(self, suite: Suite[Any]) -> None:
+        self._suite = suite
+        self._group = ""
+        self._held: list[Outcome] = []
+        """Those of a group that begins with checks which were skipped for one reason."""
+
+    def show(self, outcome: Outcome) -> None:
+        """Print the line of a check, under the heading of its group; a group that is skipped as a whole has one."""
+        group = outcome.id.rpartition(".")[0]
+        is_first = group != self._group
+        if is_first:
+            self._print_held()
+            say("", *wrap(self._suite.headings[group]))
+        self._group = group
+        held = self._held
+        if outcome.verdict is Verdict.SKIPPED and (is_first or (held and held[0].seen == outcome.seen)):
+            held.append(outcome)
+            return
+        say(*map(_line, (*held, outcome)))
+        held.clear()
+
+    def _print_held(self) -> None:
+        held, self._held = self._held, []
+        say(*([f"  {_MARKS[Verdict.SKIPPED]}  all {len(held)}"] if len(held) > 1 else map(_line, held)))
+
+    def end(self, outcomes: Sequence[Outcome]) -> None:
+        """Print what failed and what was skipped, and how many there were of each."""
+        self._print_held()
+        failed = [one for one in outcomes if one.verdict is Verdict.FAIL]
+        if failed:
+            say("", "What failed, and what to do:")
+        for one in failed:
+            say("", one.id, *wrap(one.title, indent="  "), *finding(one.seen, one.advice, indent="  "))
+            say(*wrap(f"A pass proves that {one.proves}. ({one.section})", indent="  "))
+            if one.exchanges:
+                _show(one.exchanges[-1])
+        skipped: dict[str, list[str]] = {}
+        for one in outcomes:
+            if one.verdict is Verdict.SKIPPED:
+                skipped.setdefault(one.seen, []).append(one.id)
+        if skipped:
+            say("", "Skipped:")
+        for why, names in skipped.items():
+            first = names[0] if len(names) == 1 else f"{len(names)} checks"
+            say(*wrap(why, first=f"  {first}: ", indent="    "))
+        say("", f"{_counts(count(outcomes))}.")
+
+
+def _counts(counts: Counts) -> str:
+    return f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"
+
+
+def _line(one: Outcome) -> str:
+    name, room = one.id.rpartition(".")[2], width() - _NAME - 9
+    return f"  {_MARKS[one.verdict]}  {name:<{_NAME}} {truncate(one.title, room)}".rstrip()
+
+
+def _show(exchange: Exchange) -> None:
+    for name, text in (("sent", exchange.sent), ("received", exchange.received)):
+        lines = [sanitize(line) for line in text.split("\n")]
+        shown = lines[:MOST_LINES] + (["…"] if len(lines) > MOST_LINES else [])
+        for index, line in enumerate(shown):
+            say(f"  {name if index == 0 else '':<9} {truncate(line, width() - 12)}".rstrip())
+
+
+class Listed(Wire):
+    """One check, before it is made."""
+
+    id: str
+    group: str
+    title: str
+    section: str
+
+
+def print_checks(suite: Suite[Any], checks: Sequence[Check[Any]], *, json: bool) -> None:
+    """Print what would be checked."""
+    if json:
+        print_json({"checks": [view(Listed, one) for one in checks]})
+        return
+    group = ""
+    for check in checks:
+        if check.group != group:
+            group = check.group
+            say("", *wrap(suite.headings[group]))
+        say(f"  {check.id}", *wrap(f"{check.title} ({check.section})", indent="    "))
+    say("", f"{count_of(len(checks), 'check')}.")
+
+
+def vault_of(data_dir: Path | None) -> Vault:
+    """Return the vault whose key signs reports: that of the settings, else of the data directory."""
+    environment = {name: text for name, text in os.environ.items() if name not in OTHERS_SETTINGS}
+    settings = load(environment, data_dir=data_dir)
+    keys = settings.encryption_keys
+    if keys is not None:
+        return Vault(load_keys(keys.reveal(), None))
+    return Vault(load_keys(None, settings.data_dir, sealed=asyncio.run(_find_sealed(settings))))
+
+
+async def _find_sealed(settings: Settings) -> bytes | None:
+    """Return a secret of the database if its key is missing: a new one must not be made in the key's place."""
+    if (settings.data_dir / FILE).exists():
+        return None
+    if settings.database_url is None and not (settings.data_dir / DATABASE).exists():
+        return None
+    async with open_database(settings) as db, db.read() as tx:
+        found = None if await find_revision(tx) is None else await find_newest_secret(tx)
+    return None if found is None else found[1]
+
+
+def report_of(kind: str, target: str, began: datetime, outcomes: Sequence[Outcome]) -> Report:
+    """Return the report of a certification that ends now."""
+    return Report(
+        kind=kind,
+        target=target,
+        version=version("mercato"),
+        started_at=instant(began) or "",
+        finished_at=instant(clock.now()) or "",
+        counts=count(outcomes),
+        checks=tuple(outcomes),
+    )
+
+
+def check_writable(file: Path) -> None:
+    """Raise UnusableError for a report that can't be written: before the work, not after it."""
+    if file.is_dir():
+        raise UnusableError(f"{file} is a directory. Name a file in it.")
+    if not file.absolute().parent.is_dir():
+        raise UnusableError(f"There is no directory {file.absolute().parent}.")
+
+
+def write_report(signed: SignedReport, file: Path) -> None:
+    """Write a signed report. Raises UnusableError when it can't be."""
+    try:
+        file.write_bytes(indented(signed))
+    except OSError as error:
+        raise UnusableError(f"The report cannot be written to {file}: {error.strerror}.") from None
+
+
+def verify(
+    file: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    /,
+    *,
+    public_key: str | None = None,
+    data_dir: DataDir = None,
+) -> int:
+    """Check the signature of a report, and say who signed it.
+
+    Exit code 0: this installation or the given key signed it, and no check failed; 1: another key signed it, it was
+    changed, or a check failed; 2: the file isn't a report.
+
+    Args:
+        file: A signed report, or - for standard input.
+        public_key: The public key of the signer, as reports show it; else this installation's.
+
+    """
+    document = read_file(file, most=MAX_BYTES + 1)
+    if len(document) > MAX_BYTES:
+        raise UnusableError(f"{file} has more than {MAX_BYTES:,} bytes: it isn't a report.")
+    try:
+        trusted = (public_key,) if public_key else public_keys(vault_of(data_dir))
+        found = verify_report(document, trusted=trusted)
+    except UnreadableError as error:
+        raise UnusableError(f"{file}: {error}") from None
+    report, ours = found.report, found.is_trusted
+    if report is None:
+        why = (
+            f"The report was changed after it was signed, or another key than {found.fingerprint} signed it."
+        )
+        say("NOT VALID", *wrap(why))
+        return FAILED
+    lacking = _lacking(report.counts)
+    say("NOT TRUSTED" if not ours else "NOT CERTIFIED" if lacking else "VALID")
+    say(
+        f"  {report.kind}{' at' if report.target.startswith('http') else ':'} {report.target}",
+        f"  {report.started_at}, mercato {report.version}",
+        f"  {_counts(report.counts)}",
+        f"  key {found.fingerprint}",
+    )
+    if not ours:
+        say(
+            *wrap(
+                "Nothing was changed since it was signed, but anybody may have signed it: the key is not this "
+                "installation's. If you know whose it is, give its public key with --public-key."
+            )
+        )
+        return FAILED
+    whose = "the owner of the key that you gave" if public_key else "this installation"
+    say(*wrap(f"Nothing was changed since {whose} signed it."), *(wrap(lacking) if lacking else ()))
+    return FAILED if lacking else 0
+
+
+def _lacking(counts: Counts) -> str | None:
+    """Return why a report certifies nothing, if it doesn't."""
+    if counts.failed:
+        failed = count_of(counts.failed, "check")
+        return f"But {failed} failed. Fix what the report says of each, then certify again."
+    return None if counts.passed else "But no check passed. The report says why each was skipped."

@@ -1,0 +1,257 @@
+"""What commands print: tables, facts, findings, live progress and JSON on standard output, notes on standard error.
+
+Text fits the terminal's width, 80 columns in a pipe, and other people's words never control the terminal.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+from msgspec import UnsetType
+
+from mercato.wire import Wire, instant
+
+if TYPE_CHECKING:
+    from mercato.sandbox.scene import Watch
+
+W = TypeVar("W", bound=Wire)
+
+MAX_WIDTH: Final = 100
+"""Columns beyond which lines of text are hard to read."""
+
+PIPE_WIDTH: Final = 240
+"""Columns of a table in a pipe, unless `COLUMNS` says how many."""
+
+UNBOUNDED: Final = 10**6
+"""More columns than any table has: to measure how wide one is."""
+
+_CONTROLS: Final = dict.fromkeys(
+    (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)),
+    "\N{REPLACEMENT CHARACTER}",
+)
+"""Control characters, and those that turn the direction of the text after them."""
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def width() -> int:
+    """Return the columns for text."""
+    return max(40, min(MAX_WIDTH, shutil.get_terminal_size((80, 24)).columns))
+
+
+def sanitize(text: str) -> str:
+    """Return the text without what a terminal would obey."""
+    return text.translate(_CONTROLS)
+
+
+def cells(text: str) -> int:
+    """Return the columns that the text takes: a Chinese letter takes two."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def truncate(text: str, room: int) -> str:
+    """Return the text, cut to so many columns."""
+    from rich.cells import set_cell_size
+
+    return text if cells(text) <= room else set_cell_size(text, max(0, room - 1)).rstrip() + "…"
+
+
+def wrap(text: str, *, indent: str = "", first: str | None = None) -> Iterator[str]:
+    """Yield the text in lines that fit; a word that is longer than a line stays whole, so that it can be copied."""
+    line, empty = indent if first is None else first, True
+    for word in sanitize(text).split():
+        if not empty and cells(line) + 1 + cells(word) > width():
+            yield line
+            line, empty = indent, True
+        line += word if empty else f" {word}"
+        empty = False
+    yield line
+
+
+def finding(
+    text: str, advice: str | UnsetType | None = None, *, indent: str = "", first: str | None = None
+) -> list[str]:
+    """Return the lines of a finding, and below it what to do about it."""
+    lines = [*wrap(text, indent=indent, first=first)]
+    for line in (advice or "").splitlines():
+        lines += wrap(line, first=f"{indent}-> ", indent=f"{indent}   ")
+    return lines
+
+
+def format_instant(at: datetime | str | None) -> str:
+    """Return an instant to the second, in UTC."""
+    text = instant(at) if isinstance(at, datetime) else at
+    return (text or "")[:19].replace("T", " ")
+
+
+def say(*lines: str) -> None:
+    """Print lines."""
+    for line in lines:
+        print(line)
+
+
+def note(text: str) -> None:
+    """Tell the person something, apart from the command's result."""
+    print(text, file=sys.stderr)
+
+
+# --- tables and facts -----------------------------------------------------------------------------
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:
+    """Print a table; without rows print `empty`.
+
+    A row that is wider than the screen is printed as facts, for an id that is folded can't be copied.
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    cells_of = [[_cell(value) for value in row] for row in rows]
+    if not cells_of:
+        print(empty)
+        return
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in cells_of:
+        # Text, because names may hold what would be markup.
+        table.add_row(*map(Text, row))
+    is_screen = sys.stdout.isatty() or "COLUMNS" in os.environ
+    console = Console(width=None if is_screen else PIPE_WIDTH, highlight=False)
+    if console.measure(table, options=console.options.update(width=UNBOUNDED)).maximum <= console.width:
+        console.print(table)
+        return
+    for position, row in enumerate(cells_of):
+        if position:
+            print()
+        print_facts(*((name, text) for name, text in zip(columns, row, strict=True) if text))
+
+
+Column = str | Callable[[Any], Any]
+"""An attribute, or what makes a cell of an object."""
+
+
+def print_objects(columns: Mapping[str, Column], objects: Iterable[object], *, empty: str) -> None:
+    """Print objects as a table."""
+    rows = (
+        [getattr(one, cell) if isinstance(cell, str) else cell(one) for cell in columns.values()]
+        for one in objects
+    )
+    print_table(tuple(columns), rows, empty=empty)
+
+
+def print_facts(*facts: tuple[str, Any]) -> None:
+    """Print names and values in two columns; nothing is wrapped or cut, so that values can be copied."""
+    shown = [(name, value) for name, value in facts if value is not None]
+    wide = max(len(name) for name, _ in shown)
+    for name, value in shown:
+        print(f"{name:<{wide}}  {_cell(value)}")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, datetime):
+        return format_instant(value)
+    return "" if value is None else sanitize(str(value))
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def indented(value: Any) -> bytes:
+    """Return the value as indented JSON with a newline."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def print_json(value: Any) -> None:
+    """Print the value as indented JSON: the only thing on standard output."""
+    # In UTF-8 whatever the terminal has: that is what JSON is.
+    sys.stdout.flush()
+    sys.stdout.buffer.write(indented(value))
+
+
+def view(kind: type[W], source: object, **members: Any) -> W:
+    """Return a wire struct of the source's attributes, instants as text; `members` go before attributes."""
+    for name in kind.__struct_fields__:
+        if name not in members:
+            value = getattr(source, name)
+            members[name] = instant(value) if isinstance(value, datetime) else value
+    return kind(**members)
+
+
+# --- live progress --------------------------------------------------------------------------------
+
+
+class Screen:
+    """A story told live: chapters, progress bars, a table of proofs. A pipe gets the same as plain text."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(highlight=False)
+
+    def chapter(self, title: str) -> None:
+        """Begin a part."""
+        self._print(title, style="bold", before="\n")
+
+    def say(self, line: str) -> None:
+        """Tell what happened."""
+        from rich.padding import Padding
+        from rich.text import Text
+
+        self._console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
+
+    def note(self, line: str) -> None:
+        """Say something at the end."""
+        self._print(line)
+
+    @contextmanager
+    def watching(self, names: Sequence[str], steps: Mapping[str, int]) -> Iterator["Watch"]:
+        """Show a bar for each name while the block runs; a pipe gets their last state alone."""
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            TextColumn("  {task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[status]}", markup=False),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self._console) as progress:
+            first, last = next(iter(steps)), max(steps.values())
+            bars = {name: progress.add_task(name, total=last, status=first) for name in names}
+
+            def watch(name: str, status: str) -> None:
+                progress.update(bars[name], completed=steps[status], status=status)
+
+            yield watch
+
+    def table(self, proofs: Iterable[tuple[bool, str, str]]) -> None:
+        """Show for each proof whether it holds, the claim, and what was measured."""
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table("", "What was claimed", "What was measured", box=box.SIMPLE_HEAD, pad_edge=False)
+        for holds, claim, seen in proofs:
+            verdict = Text("ok", style="green") if holds else Text("FAIL", style="bold red")
+            table.add_row(verdict, Text(claim), Text(seen, overflow="fold"))
+        self._console.print()
+        self._console.print(table)
+
+    def explore(self, lines: Iterable[str]) -> None:
+        """Show what to type in another terminal; nothing is wrapped, so that it can be copied."""
+        self._print("Still running. Ctrl-C ends it. In another terminal:", style="bold", before="\n")
+        for line in lines:
+            self._print(line, soft_wrap=True)
+
+    def _print(self, line: str, *, style: str = "", before: str = "", soft_wrap: bool = False) -> None:
+        from rich.text import Text
+
+        self._console.print(Text(before + line, style=style), soft_wrap=soft_wrap)

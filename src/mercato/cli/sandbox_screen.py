@@ -1,0 +1,149 @@
+"""What the simulators show: one line for each call, or one of JSON, until Ctrl-C or the work's own end."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, TextIO
+
+from mercato.cli import FAILED
+from mercato.cli.failures import UnusableError, cannot_listen
+from mercato.cli.output import note, sanitize, truncate, width, wrap
+from mercato.plurals import count_of
+from mercato.testing.caller import ServiceError
+from mercato.testing.double import Double
+from mercato.testing.journal import VALID, Seen, line_of
+
+
+class Screen:
+    """A double on the screen. `facts` are shown at the start, by name."""
+
+    def __init__(self, double: Double, *, log: Path | None, as_json: bool) -> None:
+        self.facts: list[tuple[str, object]] = []
+        self._double = double
+        self._as_json = as_json
+        self._log = None if log is None else _open_log(log)
+        self._lines: asyncio.Queue[Seen | str] = asyncio.Queue()
+        double.journal.tell(self._lines.put_nowait)
+
+    def say(self, words: str) -> None:
+        """Show a sentence, among the lines."""
+        self._lines.put_nowait(words)
+
+    def run(self, work: Coroutine[Any, Any, int] | None = None) -> int:
+        """Run the double, and the work beside it, and return the exit code: 0 when it was asked to end."""
+        try:
+            return asyncio.run(self._run(work))
+        except ServiceError as error:
+            note("\n".join(wrap(str(error))))
+            return FAILED
+        finally:
+            if work is not None:
+                work.close()
+            if self._log is not None:
+                self._log.close()
+
+    async def _run(self, work: Coroutine[Any, Any, int] | None) -> int:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self._double)
+            except (OSError, UnicodeError) as error:
+                raise cannot_listen(error, *self._double.asked) from None
+            self._begin()
+            asked = asyncio.create_task(stop.wait())
+            showing = asyncio.create_task(self._show_all())
+            working = None if work is None else asyncio.create_task(work)
+            tasks = [task for task in (asked, showing, working) if task is not None]
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            while showing not in done and not self._lines.empty():
+                self._show(self._lines.get_nowait())
+            for task in done:
+                _raise_of(task)
+            results = ", ".join(f"{name} {value}" for name, value in self._double.facts())
+            note(f"Ended. {count_of(self._double.journal.count, 'call')}; {results}.")
+            return working.result() if working is not None and working in done else 0
+
+    def _begin(self) -> None:
+        """Show where it is and what to do with it."""
+        title = f"{self._double.title} on {self._double.url}"
+        if self._as_json:
+            print(title, file=sys.stderr, flush=True)
+            return
+        print(title, "That is a page; /log has the same as JSON. Ctrl-C ends it.", sep="\n")
+        facts = [*self.facts, *self._double.addresses()]
+        wide = max(len(name) for name, _ in facts)
+        for name, value in facts:
+            # Whole, because it is copied.
+            print(f"  {name:<{wide}}  {value}")
+        print(flush=True)
+
+    async def _show_all(self) -> None:
+        while True:
+            self._show(await self._lines.get())
+
+    def _show(self, one: Seen | str) -> None:
+        if isinstance(one, str):
+            for words in wrap(one, first="-- ", indent="   "):
+                print(words, file=sys.stderr if self._as_json else sys.stdout, flush=True)
+            return
+        if self._log is not None:
+            self._log.write(line_of(one) + "\n")
+            self._log.flush()
+        print(line_of(one) if self._as_json else truncate(_line(one), width()), flush=True)
+
+
+def _open_log(file: Path) -> TextIO:
+    """Return the log, open until the command ends. Raises UnusableError."""
+    try:
+        return file.open("a", encoding="utf-8")
+    except OSError as error:
+        raise UnusableError(f"--log {file} cannot be written: {error.strerror}.") from None
+
+
+def _raise_of(task: "asyncio.Task[Any]") -> None:
+    """Raise what ended the task, taken out of its groups."""
+    error = task.exception()
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if error is not None:
+        raise error
+
+
+def _line(one: Seen) -> str:
+    """Return a call in one line: when, what, the answer, whether its signature is good, and what it was about."""
+    status = str(one.status) if one.status else "---"
+    verdict = {None: "", VALID: "signed "}.get(one.verdict, f"REFUSED: {one.verdict} ")
+    act = "" if one.act == "accept" else f" <{one.act}>"
+    return sanitize(f"{one.at[11:19]}  {one.operation:<15}  {status}  {verdict}{_subject(one)}{act}")
+
+
+def _subject(one: Seen) -> str:
+    """Return what it is about, in a few words."""
+    answer = one.answer if isinstance(one.answer, dict) else {}
+    order = answer.get("order") or answer
+    errors = order.get("errors") or answer.get("errors") or ()
+    if errors or "errorCode" in answer:
+        return ", ".join(error["code"] for error in errors) or str(answer["errorCode"])
+    if order.get("partnerOrderId"):
+        return " ".join(str(order[name]) for name in ("partnerOrderId", "state", "status") if name in order)
+    if "amounts" in order:
+        return f"total {order['amounts'].get('total')}"
+    return _event(one) if one.operation == "event" else one.path if one.verdict is None else ""
+
+
+def _event(one: Seen) -> str:
+    try:
+        event = one.json()
+        order = event["data"]["order"]
+        return f"{event['type']} {event['data']['sequence']}: {order['state']} {order['status']}"
+    except (ValueError, KeyError, TypeError):
+        return ""
