@@ -233,7 +233,7 @@ async def test_updates_at_once_move_an_order_only_forward_and_each_event_has_its
 async def test_an_update_that_waited_for_another_is_later_than_it(here: Trade):
     placed, app = await here.placed(), here.mercato.app
     async with app.db.write() as tx:
-        assert await queries.find_order_by_id(tx, UUID(placed["orderId"]), lock=True)
+        assert await queries.get_order(tx, UUID(placed["orderId"]), lock=True)
         waits = asyncio.create_task(here.update(placed, status="confirmed"))
         await asyncio.sleep(0.2)
         now = app.clock()
@@ -253,7 +253,7 @@ async def test_who_joins_an_order_does_not_wait_for_those_that_hold_it(here: Tra
     order_id = (await here.place(here.order(), key="k")).json()["orderId"]
     assert (await here.update({"orderId": order_id}, status="confirmed")).status == 200
     async with app.db.write() as tx:
-        assert await queries.find_order_by_id(tx, UUID(order_id), lock=True)
+        assert await queries.get_order(tx, UUID(order_id), lock=True)
         async with asyncio.timeout(5):
             reply = await here.place(here.order(), key="k")
     assert (reply.status, reply.json()["status"]) == (201, "confirmed")

@@ -257,7 +257,7 @@ async def neighbour(mercato: Service, shop: Merchant) -> Neighbour:
     here = await trade(mercato, shop)
     placed = await here.placed()
     async with mercato.app.db.read() as tx:
-        model = await queries.find_order_by_id(tx, UUID(placed["orderId"]))
+        model = await queries.get_order(tx, UUID(placed["orderId"]))
     assert model is not None
     arrivals = Arrivals()
     shop.answers["place"] = arrivals.answer({"accepted": True})

@@ -96,17 +96,11 @@ async def get_own_order(tx: Read, caller: Caller, order_id: UUID, *, lock: bool 
     return _order(row)
 
 
-async def find_order_by_id(tx: Read, order_id: UUID, *, lock: bool = False) -> OrderRow | None:
+async def get_order(tx: Read, order_id: UUID, *, lock: bool = False) -> OrderRow:
     """Return the order whoever's it is: for work that was begun for its own partner."""
     row = await tx.first(_BY_ID_HELD if lock else _BY_ID, {"its_id": order_id})
-    return None if row is None else _order(row)
-
-
-async def get_order(tx: Read, order_id: UUID, *, lock: bool = False) -> OrderRow:
-    """Return an order that is known to be there: orders are never deleted."""
-    order = await find_order_by_id(tx, order_id, lock=lock)
-    assert order is not None, "orders are never deleted"
-    return order
+    assert row is not None, "orders are never deleted"
+    return _order(row)
 
 
 async def find_order_of_token(tx: Read, token_id: UUID) -> UUID | None:

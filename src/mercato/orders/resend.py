@@ -64,10 +64,9 @@ class Resender(Struct, frozen=True):
     async def handle(self, job: Job[SubmitJob]) -> Outcome:
         """Make one attempt. It is the last one if the order's time is over: then the order is given up."""
         async with self.db.read() as tx:
-            order = await queries.find_order_by_id(tx, job.payload.order_id)
-            submission = None
-            if order is not None and order.answer is StoreAnswer.WAITING:
-                submission = await self.submitter.find(tx, order)
+            order = await queries.get_order(tx, job.payload.order_id)
+            waits = order.answer is StoreAnswer.WAITING
+            submission = await self.submitter.find(tx, order) if waits else None
         if submission is None:
             return Done()
         call = submission.call
@@ -99,14 +98,13 @@ class Resender(Struct, frozen=True):
     async def end(self, tx: Write, job: Job[SubmitJob], reason: str) -> None:
         """Cancel an order whose job failed too often: none stays open without anybody working on it."""
         log.error("order submission given up", order_id=str(job.payload.order_id), reason=reason)
-        order = await queries.find_order_by_id(tx, job.payload.order_id)
-        kept = None if order is None else await queries.find_submission(tx, order.id)
-        if order is not None and kept is not None:
-            await self._cancel(tx, order.id, kept[0])
+        kept = await queries.find_submission(tx, job.payload.order_id)
+        if kept is not None:
+            await self._cancel(tx, job.payload.order_id, kept[0])
 
     async def _cancel(self, tx: Write, order_id: UUID, url: str) -> None:
-        order = await queries.find_order_by_id(tx, order_id, lock=True)
-        if order is not None and order.answer is StoreAnswer.WAITING:
+        order = await queries.get_order(tx, order_id, lock=True)
+        if order.answer is StoreAnswer.WAITING:
             await queries.delete_submission(tx, order_id)
             await end_record(tx, order_id, delivered=False, now=self.clock())
             await self.changes.give_up(tx, order, url=url, now=self.clock())
