@@ -12,6 +12,7 @@ from mercato.catalog.imports.losses import Losses
 from mercato.catalog.model import DAYS
 from mercato.catalog.money import LEAST, MOST, scaled
 from mercato.catalog.validation.checks import MOST_UNITS
+from mercato.catalog.validation.cycles import find_cycles
 from mercato.catalog.validation.document import CatalogRow, GroupRow, ItemRow, Row, SectionRow
 
 NAMESPACE: Final = UUID("5a1f3c0e-7f0c-5d0b-9a55-3f0c4e6d2b10")
@@ -39,15 +40,6 @@ class _Entity(Struct):
 
 
 Table = dict[str, _Entity]
-
-
-Node = tuple[str, str]
-"""A table's name, and the source's key of an entity in it."""
-
-Edge = tuple[Node, Ref | None, list[Ref]]
-"""Where a reference leads, the reference, and the list it stands in."""
-
-_NO_EDGE: Final[Edge] = (("", ""), None, [])
 
 
 class Draft(Struct):
@@ -171,33 +163,21 @@ class Draft(Struct):
         return None
 
     def _break_cycles(self) -> None:
-        """Remove references that lead back to where they came from. Without recursion: menus may be deep."""
-        done: set[Node] = set()
-        for start in [
-            (name, key) for name in ("items", "modifierGroups", "sections") for key in self.tables[name]
-        ]:
-            path, stack = {start}, [] if start in done else [(start, iter(self._edges(start)))]
-            while stack:
-                node, edges = stack[-1]
-                target, ref, siblings = next(edges, _NO_EDGE)
-                if ref is None:
-                    done.add(node)
-                    path.discard(node)
-                    stack.pop()
-                elif target in path:
-                    self.losses.dropped(ref.at, "It leads back to where it came from.")
-                    siblings.remove(ref)
-                elif target not in done and target[1] in self.tables[target[0]]:
-                    path.add(target)
-                    stack.append((target, iter(self._edges(target))))
-
-    def _edges(self, node: Node) -> list[Edge]:
-        name, key = node
-        return [
-            ((_TARGETS[member], one.to), one, references)
-            for member, references in self.tables[name][key].refs.items()
-            for one in references
-        ]
+        """Remove the references that close a cycle."""
+        graph = {
+            (name, key): [
+                (_TARGETS[member], one.to) for member, listed in entity.refs.items() for one in listed
+            ]
+            for name in ("sections", "items", "modifierGroups")
+            for key, entity in self.tables[name].items()
+        }
+        for cycle in find_cycles(graph):
+            target, (name, key) = cycle[0], cycle[-1]
+            for member, listed in self.tables[name][key].refs.items():
+                closing = [one for one in listed if (_TARGETS[member], one.to) == target]
+                if closing:
+                    self.losses.dropped(closing[0].at, "It leads back to where it came from.")
+                    listed.remove(closing[0])
 
 
 def _keys(references: dict[str, list[Ref]]) -> dict[str, list[str]]:

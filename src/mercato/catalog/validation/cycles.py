@@ -1,8 +1,8 @@
 """Sections and modifiers form trees that may share branches, but have no cycles."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mercato.catalog.validation.document import Source, Table
 from mercato.catalog.validation.findings import MOST_FAULTS, Findings
@@ -12,7 +12,8 @@ from mercato.catalog.validation.rules import Rule
 _NAMED: Final = 8
 """Members of a cycle that its fault names; a longer one is cut in the middle."""
 
-Graph = Mapping[str, Sequence[str]]
+N = TypeVar("N", bound=Hashable)
+Graph = Mapping[N, Sequence[N]]
 
 
 def refuse_cycles(source: Source, references: References, findings: Findings) -> None:
@@ -39,7 +40,7 @@ def refuse_cycles(source: Source, references: References, findings: Findings) ->
 
 
 def _refuse(
-    graph: Graph,
+    graph: Graph[str],
     entity: Callable[[str], tuple[Table[Any], str, str]],
     words: tuple[Rule, str],
     findings: Findings,
@@ -59,19 +60,19 @@ def _refuse(
         )
 
 
-def find_cycles(graph: Graph) -> Iterator[list[str]]:
+def find_cycles(graph: Graph[N]) -> Iterator[list[N]]:
     """Yield a cycle for every edge that leads back to where the walk came from; its last node has that edge.
 
     Every node and edge is seen once, without recursion: a chain of a million sections costs its length. Naming a
     cycle costs its length too, for each that is asked for.
     """
-    done: set[str] = set()
+    done: set[N] = set()
     for start in graph:
         if start not in done:
             yield from _walk(graph, start, done)
 
 
-def _walk(graph: Graph, start: str, done: set[str]) -> Iterator[list[str]]:
+def _walk(graph: Graph[N], start: N, done: set[N]) -> Iterator[list[N]]:
     path = {start: None}
     stack = [iter(graph[start])]
     while stack:
