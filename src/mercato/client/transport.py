@@ -48,10 +48,7 @@ class Transport:
             reply, again = self._exchange(connection, prepared, deadline)
         except (OSError, http.client.HTTPException) as fault:
             connection.close()
-            raise NoAnswerError(
-                f"{self._url} did not answer {prepared.method} {prepared.target} ({_words(fault)}).",
-                sent=True,
-            ) from fault
+            raise _no_answer(self._url, prepared, fault) from fault
         except BaseException:
             # Ctrl-C, too: an answer that was not read to its end must not be taken for the next one's.
             connection.close()
@@ -89,10 +86,7 @@ class Transport:
             connection.connect()
         except OSError as fault:
             connection.close()
-            raise NoAnswerError(
-                f"{self._url} cannot be reached ({_words(fault)}). Is the service running, and is this its address?",
-                sent=False,
-            ) from fault
+            raise _unreachable(self._url, _words(fault)) from fault
         return connection
 
     def _exchange(
@@ -173,6 +167,16 @@ def _readable(connection: http.client.HTTPConnection) -> bool:
         return bool(selector.select(0))
 
 
+def _unreachable(url: str, words: str) -> NoAnswerError:
+    message = f"{url} cannot be reached ({words}). Is the service running, and is this its address?"
+    return NoAnswerError(message, sent=False)
+
+
+def _no_answer(url: str, prepared: Prepared, fault: BaseException) -> NoAnswerError:
+    message = f"{url} did not answer {prepared.method} {prepared.target} ({_words(fault)})."
+    return NoAnswerError(message, sent=True)
+
+
 def _words(fault: BaseException) -> str:
     """Return what went wrong in a few words."""
     if isinstance(fault, TimeoutError):
@@ -210,18 +214,11 @@ class AsyncTransport:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 return Reply(response.status, headers, await _read(response))
         except aiohttp.ClientConnectorError as fault:
-            raise NoAnswerError(
-                f"{self._url} cannot be reached ({fault.strerror or fault.os_error}). "
-                "Is the service running, and is this its address?",
-                sent=False,
-            ) from fault
+            raise _unreachable(self._url, str(fault.strerror or fault.os_error)) from fault
         except aiohttp.ConnectionTimeoutError as fault:
-            raise NoAnswerError(f"{self._url} cannot be reached (timed out).", sent=False) from fault
+            raise _unreachable(self._url, "timed out") from fault
         except (TimeoutError, aiohttp.ClientError, OSError) as fault:
-            words = "timed out" if isinstance(fault, TimeoutError) else str(fault) or type(fault).__name__
-            raise NoAnswerError(
-                f"{self._url} did not answer {prepared.method} {prepared.target} ({words}).", sent=True
-            ) from fault
+            raise _no_answer(self._url, prepared, fault) from fault
 
     async def close(self) -> None:
         """Close the connections that are kept."""

@@ -93,7 +93,12 @@ async def connect(
     except _ERRORS as error:
         test.failure = _tls_failure(error, seconds)
         if isinstance(error, ssl.SSLCertVerificationError):
-            test.certificate = await _unverified_certificate(url, target, policy, seconds)
+            # Once more, to say what the certificate holds. Nothing is sent over the connection.
+            unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            unverified.check_hostname = False
+            unverified.verify_mode = ssl.CERT_NONE
+            shown = await connect(url, target, policy, tls=unverified, seconds=seconds)
+            test.certificate = shown.certificate
     return test
 
 
@@ -125,21 +130,6 @@ async def _handshake(
     finally:
         # At once: some servers never answer a close_notify.
         writer.transport.abort()
-
-
-async def _unverified_certificate(
-    url: ParsedUrl, target: JudgedAddress, policy: AddressPolicy, seconds: float
-) -> x509.Certificate | None:
-    """Return the certificate that failed verification, to say what it holds. Nothing is sent over the connection."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    try:
-        async with asyncio.timeout(seconds):
-            connected = await _connect(target, url.port, policy)
-            return (await _handshake(connected, url.host, context))[1]
-    except _ERRORS:
-        return None
 
 
 def _certificate(der: bytes | None) -> x509.Certificate | None:
