@@ -53,7 +53,7 @@ def test_the_clients_variables_do_not_stop_a_service():
         ("http://h", "kü", "key"),
     ],
 )
-def test_what_cannot_be_used_is_said_before_anything_is_sent(url: str, key: str, words: str):
+def test_unusable_arguments_are_reported_before_anything_is_sent(url: str, key: str, words: str):
     with pytest.raises(errors.ConfigurationError, match=words) as said:
         core_of(url, key, timeout=1, retries=None, environment={})
     assert "mk_" not in str(said.value)
@@ -96,7 +96,7 @@ def answered(value: Any, status: int = 200, **headers: str) -> Reply:
     return Reply(status, {name.replace("_", "-"): text for name, text in headers.items()}, as_json(value))
 
 
-def test_waits_double_are_drawn_by_chance_and_are_bounded():
+def test_waits_double_are_random_and_are_bounded():
     fault = errors.NoAnswerError("gone", sent=False)
     policy = Retries(attempts=9, first_wait=1.0, longest_wait=10.0, chance=lambda: 0.5)
     waits = [policy.wait_after(fault, attempt=attempt, repeats=True) for attempt in range(1, 10)]

@@ -113,7 +113,7 @@ async def test_a_payment_that_failed_is_not_tried_again_by_itself(kind: Kind):
     assert len(server.requests) == 1
 
 
-async def test_nobody_waits_for_longer_than_was_allowed(kind: Kind):
+async def test_no_request_takes_longer_than_its_timeout(kind: Kind):
     limited = problem(429, "RATE_LIMITED", retryable=True, retryAfter=3600)
     async with serve(limited) as server, opened(kind, server.url) as client:
         with pytest.raises(errors.RateLimitError) as wait:
@@ -121,7 +121,7 @@ async def test_nobody_waits_for_longer_than_was_allowed(kind: Kind):
     assert (len(server.requests), wait.value.retry_after) == (1, 3600)
 
 
-async def test_without_a_server_it_is_said_where_none_was(kind: Kind):
+async def test_without_a_server_the_error_names_the_address(kind: Kind):
     url = f"http://127.0.0.1:{free_port()}"
     async with opened(kind, url) as client:
         with pytest.raises(errors.NoAnswerError) as nobody:
@@ -168,14 +168,14 @@ async def test_a_wait_ends_at_its_deadline_though_the_service_hangs(kind: Kind):
     [reply(200, b"<html>hello</html>"), reply(200, b'{"status": 7}'), reply(200, b"\xff")],
     ids=["html", "other", "latin"],
 )
-async def test_an_answer_of_something_else_is_told_from_one_of_ours(kind: Kind, script: Script):
+async def test_an_answer_of_another_server_is_recognised(kind: Kind, script: Script):
     async with serve(script) as server, opened(kind, server.url) as client:
         with pytest.raises(errors.UnreadableError, match="Is the URL right"):
             await client.get_store_status("1")
     assert len(server.requests) == 1
 
 
-async def test_a_refusal_that_is_no_problem_is_shown_as_it_is(kind: Kind):
+async def test_a_refusal_that_is_not_a_problem_document_is_shown_as_it_is(kind: Kind):
     page = reply(404, b"<h1>nginx</h1>", x_request_id="r-1")
     async with serve(page) as server, opened(kind, server.url) as client:
         with pytest.raises(errors.NotFoundError) as refused:
@@ -205,9 +205,7 @@ async def test_gzip_is_understood_and_asked_for(kind: Kind):
     assert server.requests[0].headers["accept-encoding"] == "gzip"
 
 
-async def test_a_body_that_is_cut_off_or_grows_too_far_is_not_believed(
-    kind: Kind, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_body_that_is_cut_off_or_too_long_is_refused(kind: Kind, monkeypatch: pytest.MonkeyPatch):
     packed = gzip.compress(b'{"status": "paused", "pauseReason": null, "resumeAt": null}')
     cut = reply(200, packed[:-9], content_encoding="gzip")
     async with serve(cut) as server, opened(kind, server.url) as client:
@@ -244,7 +242,7 @@ async def test_ids_and_texts_from_outside_stay_where_they_belong(kind: Kind):
     assert server.requests[0].headers["user-agent"].startswith("Mercato/")
 
 
-async def test_a_certificate_that_nobody_vouches_for_ends_it(kind: Kind):
+async def test_an_untrusted_certificate_is_refused(kind: Kind):
     tls = self_signed("127.0.0.1")
     async with serve(STATUS, tls=tls.server) as server, opened(kind, server.url) as client:
         with pytest.raises(errors.NoAnswerError, match="certificate") as distrusted:
@@ -253,7 +251,7 @@ async def test_a_certificate_that_nobody_vouches_for_ends_it(kind: Kind):
     assert server.requests == []
 
 
-async def test_garbage_is_no_answer(kind: Kind):
+async def test_garbage_is_not_an_answer(kind: Kind):
     script = raw(b"SSH-2.0-nothing\r\n\r\n")
     async with serve(script) as server, opened(kind, server.url, retries=NEVER) as client:
         with pytest.raises(errors.NoAnswerError):
@@ -275,7 +273,7 @@ async def test_the_key_is_in_no_text(kind: Kind):
     assert not any("secret" in text for text in shown)
 
 
-async def test_what_comes_unasked_is_no_answer_to_the_next_call(kind: Kind):
+async def test_unsolicited_data_does_not_answer_the_next_request(kind: Kind):
     asked = asyncio.Event()
 
     async def twice(request: Request, peer: Peer) -> None:

@@ -104,7 +104,7 @@ async def test_a_store_goes_live_changes_and_gets_another_catalog(pos: Awaited, 
     ]
 
 
-async def test_a_catalog_that_fails_is_told_with_every_pointer_and_can_be_mended(
+async def test_a_catalog_that_fails_is_reported_with_every_pointer_and_can_be_fixed(
     pos: Awaited, shop: Merchant
 ):
     menu = cafe()
@@ -213,7 +213,7 @@ async def test_what_a_merchant_is_sent_is_verified_listed_and_sent_again(
         assert (explained.valid, explained.code) == (False, "BODY_RESERIALISED")
 
 
-async def test_a_wrong_key_the_other_surface_and_what_is_not_there_are_told_apart(
+async def test_a_wrong_key_the_other_surface_and_what_is_not_there_differ(
     pos: Awaited, front: Awaited, mercato: Service, kind: Kind
 ):
     async with opened(kind, mercato.base, "mk_commerce_wrong") as stranger:

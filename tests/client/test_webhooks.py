@@ -62,7 +62,7 @@ def test_either_secret_of_a_rotation_is_enough_on_either_side():
     assert verified(signed(BODY, OTHER), BODY, [SECRET, OTHER]).id == RUN
 
 
-def test_an_event_of_a_later_version_is_told_apart():
+def test_an_event_of_a_later_version_is_recognised():
     body = b'{"type": "order.sung", "timestamp": "2026-01-31T18:30:00.000Z", "data": {"a": [1]}}'
     event = verified(signed(body), body)
     assert isinstance(event.data, UnknownData)
@@ -72,7 +72,7 @@ def test_an_event_of_a_later_version_is_told_apart():
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"\xff", b'{"type": "order.place", "timestamp": "", "data": {}}']
 )
-def test_a_genuine_webhook_that_cannot_be_read_is_no_forgery(body: bytes):
+def test_a_genuine_webhook_that_cannot_be_read_is_not_a_forgery(body: bytes):
     with pytest.raises(UnreadableWebhookError, match=RUN):
         verified(signed(body), body)
 
@@ -105,7 +105,7 @@ UNBELIEVED: dict[str, tuple[dict[str, str], bytes, str, str]] = {
 
 
 @pytest.mark.parametrize("name", UNBELIEVED)
-def test_what_is_not_believed_is_explained_as_the_clinic_does(name: str):
+def test_a_refused_webhook_is_explained_as_by_the_service(name: str):
     headers, body, secret, code = UNBELIEVED[name]
     with pytest.raises(WebhookError) as refused:
         verified(headers, body, secret)
@@ -125,7 +125,7 @@ def test_nothing_is_found_out_before_it_is_asked():
 
 
 @pytest.mark.parametrize("seconds", [-330, -270, 0, 270, 330])
-def test_a_webhook_is_believed_when_the_libraries_would(seconds: int):
+def test_a_webhook_is_accepted_when_the_libraries_accept_it(seconds: int):
     headers = signed(at=datetime.now(UTC) + timedelta(seconds=seconds))
     theirs = True
     try:
@@ -158,8 +158,8 @@ def order_webhook(kind: str) -> bytes:
         "amounts": {"currency": "USD"} | amounts | lists,
     }
     data = {"orderId": RUN, "storeId": RUN, "partnerStoreId": "1", "order": order, "cancelReason": None}
-    told = {"type": kind, "timestamp": "2026-01-31T18:30:00.000Z", "data": data}
-    return json.dumps(told | {"data": data | {"payment": {"cardToken": "tok_4242"}}}).encode()
+    envelope = {"type": kind, "timestamp": "2026-01-31T18:30:00.000Z", "data": data}
+    return json.dumps(envelope | {"data": data | {"payment": {"cardToken": "tok_4242"}}}).encode()
 
 
 def fresh(body: bytes) -> dict[str, str]:

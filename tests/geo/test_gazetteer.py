@@ -74,7 +74,7 @@ def test_a_country_with_one_time_zone_has_it_though_the_city_is_not_found():
     assert locate(Words("Nowhereville", country="Spain")) == Location()
 
 
-def test_a_country_that_is_none_is_said_to_be_none():
+def test_an_unknown_country_is_reported_as_unknown():
     assert locate(Words("Munich", country="Germny")) == Location(country_known=False)
 
 

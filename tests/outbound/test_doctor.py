@@ -67,14 +67,14 @@ async def looked_at(url: str, **options: Any) -> dict[str, UrlFinding]:
     """Return the worst finding of each name."""
     rank = list(Level)
     found: dict[str, UrlFinding] = {}
-    for one in await examined(url, **options):
-        if one.name not in found or rank.index(one.level) > rank.index(found[one.name].level):
-            found[one.name] = one
+    for finding in await examined(url, **options):
+        if finding.name not in found or rank.index(finding.level) > rank.index(found[finding.name].level):
+            found[finding.name] = finding
     return found
 
 
 def levels(found: Mapping[str, UrlFinding]) -> dict[str, str]:
-    return {name: one.level.value for name, one in found.items() if one.level is not Level.OK}
+    return {name: finding.level.value for name, finding in found.items() if finding.level is not Level.OK}
 
 
 def answering_304(body: bytes, **headers: str) -> Any:
@@ -94,7 +94,7 @@ async def test_all_is_well_with_a_secure_compressed_catalog_that_answers_304():
     async with serve(script, tls=tls.server) as server:
         found = await looked_at(f"{server.at('menu.example')}/c.json?token=hush", tls=tls.client)
         assert levels(found) == {}
-        said = {name: one.said for name, one in found.items()}
+        said = {name: finding.said for name, finding in found.items()}
         assert said["dns"] == "menu.example is at 127.0.0.1: may be reached"
         assert said["tls"].startswith(
             "TLSv1.3, a certificate for menu.example, issued by Mercato tests, good until"
@@ -140,7 +140,7 @@ async def test_a_certificate_that_ends_soon_is_over_or_for_another_name():
                 assert server.requests == []
 
 
-async def test_a_certificate_of_nobody_known_is_told_with_what_it_holds():
+async def test_an_untrusted_certificate_is_reported_with_what_it_holds():
     tls = self_signed("menu.example")
     async with serve(reply(200, MENU), tls=tls.server) as server:
         found = await looked_at(server.at("menu.example") + "/c")
@@ -171,7 +171,7 @@ async def test_what_the_guard_refuses_is_named_and_nothing_connects_to_it(host: 
     assert settings is (host in {"inside.example", "both.example", "192.168.0.7"})
 
 
-async def test_each_redirect_is_told_and_the_hosts_that_it_leads_to():
+async def test_each_redirect_is_reported_and_the_hosts_that_it_leads_to():
     async with serve(reply(200, MENU)) as end:
         far = redirect(f"http://menu.example:{end.port}/final?key=hush", 301)
         async with serve(far) as server:
@@ -200,7 +200,7 @@ async def test_each_redirect_is_told_and_the_hosts_that_it_leads_to():
     ],
     ids=["404", "503", "circle", "drop", "coding", "html", "empty", "broken", "catalog"],
 )
-async def test_what_keeps_a_pull_from_working_is_told(script: Any, name: str, words: str):
+async def test_what_keeps_a_pull_from_working_is_reported(script: Any, name: str, words: str):
     async with serve(script) as server:
         found = await looked_at(server.at("menu.example") + "/c")
         assert words in found[name].said
@@ -209,7 +209,7 @@ async def test_what_keeps_a_pull_from_working_is_told(script: Any, name: str, wo
         assert len(server.requests) <= 2
 
 
-async def test_a_server_that_is_not_there_or_does_not_answer_is_told():
+async def test_a_server_that_is_not_there_or_does_not_answer_is_reported():
     found = await looked_at(f"http://menu.example:{free_port()}/c")
     assert (found["connect"].level, "refused the connection" in found["connect"].said) == (Level.FAIL, True)
     async with serve(hang()) as server:
@@ -246,9 +246,9 @@ async def test_the_command_goes_by_the_settings_and_prints_json(tmp_path: Path):
         for allowed, code in ((False, 1), (True, 0)):
             more = {"MERCATO_ALLOW_PRIVATE_NETWORKS": "true"} if allowed else {}
             done = await asyncio_run([MERCATO, "url", "doctor", f"{server.url}/c", "--json"], clean | more)
-            told = json.loads(done.stdout)
-            assert (done.returncode, told["ok"]) == (code, allowed), done.stderr
-            dns = next(one for one in told["findings"] if one["name"] == "dns")
+            printed = json.loads(done.stdout)
+            assert (done.returncode, printed["ok"]) == (code, allowed), done.stderr
+            dns = next(finding for finding in printed["findings"] if finding["name"] == "dns")
             assert dns["level"] == ("ok" if allowed else "fail")
 
 
@@ -266,8 +266,8 @@ async def test_ctrl_c_ends_it_and_a_closed_pipe_is_quiet():
         waiting = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment)  # noqa: ASYNC220  # returns at once
         while not server.requests:
             await asyncio.sleep(0.02)
-        _, told = await asyncio.to_thread(interrupted, waiting)
-        assert (waiting.returncode, told) == (130, b"Interrupted.\n")
+        _, printed = await asyncio.to_thread(interrupted, waiting)
+        assert (waiting.returncode, printed) == (130, b"Interrupted.\n")
     async with serve(reply(200, MENU)) as server:
         piped = f"{MERCATO} url doctor {server.url}/c | head -1"
         done = await asyncio_run(["bash", "-c", piped], environment)
@@ -279,7 +279,7 @@ async def test_ctrl_c_ends_it_and_a_closed_pipe_is_quiet():
     [[], ["menu.json"], ["ftp://x/y"], ["http://"], ["https://menu.example/", "x"], ["--bogus"]],
     ids=str,
 )
-def test_what_is_no_url_ends_with_2(wrong: list[str], capsys: pytest.CaptureFixture[str]):
+def test_what_is_not_a_url_exits_with_2(wrong: list[str], capsys: pytest.CaptureFixture[str]):
     assert cli.run(["url", "doctor", *wrong]) == 2
     assert capsys.readouterr().err.strip()
 

@@ -108,7 +108,7 @@ async def test_a_server_that_takes_its_time_ends_the_pull_by_the_clock(
         reset(head(200, content_length=100) + MENU),
     ],
 )
-async def test_what_is_no_http_is_called_so(outbound: Outbound, script: Script) -> None:
+async def test_what_is_not_http_is_reported_as_such(outbound: Outbound, script: Script) -> None:
     async with serve(script) as server:
         failure = await failed(outbound, server.url, limits=SMALL)
     assert (failure.fault, failure.retryable) == (Fault.PROTOCOL, True)
@@ -145,7 +145,7 @@ async def test_an_unknown_coding_is_refused_with_those_that_are_known(
 @pytest.mark.parametrize(
     "location", [b"\xff\xfe", b"http://\xc3\xbc.example/", b"http://menu.example/\xff", b"/\x01"]
 )
-async def test_bytes_that_are_no_text_in_a_redirect_harm_nobody(outbound: Outbound, location: bytes) -> None:
+async def test_bytes_that_are_not_text_in_a_redirect_do_no_harm(outbound: Outbound, location: bytes) -> None:
     async with serve(
         raw(b"HTTP/1.1 302 Found\r\ncontent-length: 0\r\nlocation: " + location + b"\r\n\r\n")
     ) as server:

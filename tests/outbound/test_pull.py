@@ -138,7 +138,7 @@ async def test_a_document_that_still_has_its_etag_is_not_sent_again(outbound: Ou
     assert server.requests[0].headers["if-none-match"] == 'W/"v1"'
 
 
-async def test_a_304_that_nobody_asked_for_is_a_failure(outbound: Outbound) -> None:
+async def test_an_unsolicited_304_is_a_failure(outbound: Outbound) -> None:
     async with serve(reply(304)) as server:
         failure = await failed(outbound, server.url)
     assert (failure.fault, failure.status, failure.retryable) == (Fault.STATUS, 304, False)
@@ -281,7 +281,7 @@ async def test_a_redirect_from_https_to_http_is_not_followed() -> None:
         "http://six.example/",
     ],
 )
-async def test_what_lies_inside_is_never_asked(url: str, sleeps: RecordedSleep) -> None:
+async def test_an_internal_address_is_never_requested(url: str, sleeps: RecordedSleep) -> None:
     answers = {
         "inside.example": [["127.0.0.2"]],
         "mixed.example": [["127.0.0.1", "127.0.0.2"]],
@@ -469,7 +469,9 @@ async def test_a_server_that_always_closes_without_answering_is_given_up(
     assert len(server.requests) == 8
 
 
-async def test_the_last_failure_is_told_when_no_time_is_left_for_another_attempt(outbound: Outbound) -> None:
+async def test_the_last_failure_is_reported_when_no_time_is_left_for_another_attempt(
+    outbound: Outbound,
+) -> None:
     async with serve(reply(500)) as server:
         failure = await failed(outbound, server.url, limits=PullLimits(total=5.0, waits=(6.0,)))
     assert (failure.fault, failure.status) == (Fault.STATUS, 500)

@@ -60,7 +60,7 @@ async def private() -> AsyncIterator[Outbound]:
 
 @pytest.mark.parametrize("truncate", [True, False])
 @pytest.mark.parametrize("name", ANSWERS)
-async def test_whatever_comes_is_the_same_over_a_kept_connection(
+async def test_every_reply_is_the_same_over_a_reused_connection(
     private: Outbound,
     name: str,
     truncate: bool,  # a column of the table
@@ -114,9 +114,7 @@ UNASKED = {
 
 
 @pytest.mark.parametrize("words", UNASKED.values(), ids=UNASKED)
-async def test_what_a_server_says_unasked_is_no_answer_to_the_next_call(
-    private: Outbound, words: bytes
-) -> None:
+async def test_unsolicited_data_does_not_answer_the_next_call(private: Outbound, words: bytes) -> None:
     said = asyncio.Event()
 
     async def twice(request: Request, peer: Peer) -> None:

@@ -1,4 +1,4 @@
-"""Decisions §1: what a request may look like, and how every fault in it is told at once."""
+"""Decisions §1: what a request may look like, and how every fault in it is reported at once."""
 
 from typing import Annotated
 from uuid import UUID
@@ -82,7 +82,7 @@ def test_all_faults_of_a_request_are_listed_at_once_with_pointers():
         "cut-off-after-a-backslash",
     ],
 )
-def test_a_body_that_is_not_json_is_told_with_the_place_where_it_breaks(body: bytes, where: str):
+def test_a_body_that_is_not_json_is_reported_with_the_place_where_it_breaks(body: bytes, where: str):
     problem = refused(body)
     assert isinstance(problem, errors.InvalidRequest)
     assert [(fault.message, fault.pointer) for fault in problem.errors] == [
@@ -294,6 +294,6 @@ class Passed(Wire):
 @pytest.mark.parametrize(
     "payment", ['{"amount": 10.10, "id":12345678901234567890}', "null", '{"a":"\\u0041"}']
 )
-def test_what_is_passed_on_stays_as_it_was_sent_also_where_the_rest_is_mended(payment: str):
+def test_raw_members_stay_as_they_were_sent_also_where_the_rest_is_converted(payment: str):
     read = Decoder(Passed)(f'{{"number": 2.0, "payment": {payment}}}'.encode())
     assert (read.number, read.payment) == (2, msgspec.Raw(payment.encode()))
