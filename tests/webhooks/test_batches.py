@@ -62,7 +62,9 @@ async def ended(house: House, made: list[UUID]) -> list[DeliveryStatus]:
     return [(await house.get(one)).status for one in made]
 
 
-async def test_a_backlog_of_a_lane_arrives_in_its_order_and_each_is_written_down(house: House) -> None:
+async def test_a_backlog_of_an_ordering_key_arrives_in_its_order_and_each_is_written_down(
+    house: House,
+) -> None:
     async with receiving() as receiver:
         made = await pushed(house, receiver.url, 40)
         async with working(house):
@@ -185,7 +187,7 @@ async def test_who_answers_410_gets_nothing_of_what_was_claimed_with_it(house: H
     assert states == [DeliveryStatus.SUCCEEDED, *[DeliveryStatus.FAILED] * 5]
 
 
-async def test_who_answers_410_in_one_lane_gets_at_most_what_is_on_its_way_in_the_others(
+async def test_who_answers_410_in_one_partition_gets_at_most_what_is_on_its_way_in_the_others(
     house: House,
 ) -> None:
     said, disabled = False, asyncio.Event()
@@ -213,12 +215,12 @@ async def test_who_answers_410_in_one_lane_gets_at_most_what_is_on_its_way_in_th
                 await asyncio.sleep(0.001)
             disabled.set()
             states = await ended(house, made)
-        # One of each lane is sent, and perhaps a second one in the moment between.
+        # One of each partition is sent, and perhaps a second one in the moment between.
         assert len(receiver.requests) <= 2 * PARTITIONS
     assert states.count(DeliveryStatus.FAILED) >= len(made) - 2 * PARTITIONS
 
 
-async def test_an_endpoint_that_took_one_of_a_line_is_not_disabled_for_the_days_before_it(
+async def test_an_endpoint_that_took_one_of_a_batch_is_not_disabled_for_the_days_before_it(
     house: House,
 ) -> None:
     async with receiving(reply(204), reply(503), reply(204)) as receiver:
@@ -229,7 +231,7 @@ async def test_an_endpoint_that_took_one_of_a_line_is_not_disabled_for_the_days_
     assert states == [DeliveryStatus.SUCCEEDED, DeliveryStatus.PENDING, DeliveryStatus.SUCCEEDED]
 
 
-async def test_an_endpoint_that_is_enabled_while_a_line_of_its_deliveries_fails_gets_the_rest(
+async def test_an_endpoint_that_is_enabled_while_a_batch_of_its_deliveries_fails_gets_the_rest(
     house: House,
 ) -> None:
     async with receiving() as receiver:
@@ -245,7 +247,7 @@ async def test_an_endpoint_that_is_enabled_while_a_line_of_its_deliveries_fails_
     assert states == sorted(states)
 
 
-async def test_a_large_one_in_line_is_sent_in_its_turn(house: House) -> None:
+async def test_a_large_one_of_a_batch_is_sent_in_its_turn(house: House) -> None:
     subject = new_id()
     async with receiving() as receiver:
         made = [
@@ -257,24 +259,18 @@ async def test_a_large_one_in_line_is_sent_in_its_turn(house: House) -> None:
     assert [len(request.body) > LARGE for request in receiver.requests] == [False, True, False]
 
 
-async def test_one_in_line_whose_success_cannot_be_written_down_is_not_sent_more_often_than_is_counted(
+async def test_one_of_a_batch_whose_success_cannot_be_written_down_is_not_sent_more_often_than_is_counted(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    insert, insert_many = attempts.insert_attempt, attempts.insert_attempts
+    insert = attempts.insert_attempts
     bad: list[UUID] = []
 
-    async def refuse(tx: Write, delivery_id: UUID, *rest: Any, **named: Any) -> None:
-        if delivery_id in bad:
-            raise ValueError("it cannot be written down")
-        await insert(tx, delivery_id, *rest, **named)
-
-    async def refuse_many(tx: Write, made: Any) -> None:
+    async def refuse(tx: Write, made: Any) -> None:
         if any(delivery.id in bad for delivery, _, _ in made):
             raise ValueError("it cannot be written down")
-        await insert_many(tx, made)
+        await insert(tx, made)
 
-    monkeypatch.setattr(attempts, "insert_attempt", refuse)
-    monkeypatch.setattr(attempts, "insert_attempts", refuse_many)
+    monkeypatch.setattr(attempts, "insert_attempts", refuse)
     async with receiving() as receiver:
         made = await pushed(house, receiver.url, 6)
         bad.append(made[1])
@@ -291,7 +287,9 @@ async def test_one_in_line_whose_success_cannot_be_written_down_is_not_sent_more
 
 # Played within one process; real ones are in `tests/jobs/test_chaos.py` and `make prove`.
 @pytest.mark.parametrize("sent", [1, 3])
-async def test_what_a_crash_left_of_a_line_is_sent_again_and_nothing_is_lost(house: House, sent: int) -> None:
+async def test_what_a_crash_left_of_a_batch_is_sent_again_and_nothing_is_lost(
+    house: House, sent: int
+) -> None:
     class Killed(BaseException):
         """The process ended here."""
 

@@ -197,7 +197,7 @@ async def test_an_attempt_that_is_written_down_while_its_order_is_forgotten_is_f
     house: House,
 ) -> None:
     order_id = new_id()
-    delivery_id = await house.push(NOWHERE, order_id=order_id)
+    await house.push(NOWHERE, order_id=order_id)
     job = job_of(await house.take())
 
     async def forget() -> None:
@@ -210,7 +210,7 @@ async def test_an_attempt_that_is_written_down_while_its_order_is_forgotten_is_f
         assert await attempts.move_delivery(
             tx, delivery, now=house.now, attempts=1, status=DeliveryStatus.SUCCEEDED
         )
-        await attempts.insert_attempt(tx, delivery_id, 1, outcome, at=house.now)
+        await attempts.insert_attempts(tx, [(delivery, outcome, house.now)])
         forgetting = asyncio.create_task(forget())
         # On PostgreSQL it waits for the delivery, on SQLite for the writer; there is no event for either.
         await asyncio.sleep(0.3)

@@ -15,7 +15,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    exists,
     func,
     literal_column,
     null,
@@ -114,7 +113,6 @@ _BODY: Final = prepared(
     .join(orders, ITS_ORDER, isouter=True)
     .where(deliveries.c.id == bindparam("its_id"))
 )
-_ANY_DUE: Final = prepared(select(exists().where(*_IS_DUE)))
 
 
 def _due(job: DeliverJob, through: datetime) -> dict[str, Any]:
@@ -130,10 +128,6 @@ async def list_due(tx: Read, job: DeliverJob, *, through: datetime, most: int) -
     """Return the job's first deliveries that are due, in order, without large bodies."""
     rows = await tx.all(_DUE, _due(job, through) | {"most": most})
     return [Delivery(**row._asdict() | {"surface": Surface(row.surface)}) for row in rows]
-
-
-async def any_due(tx: Read, job: DeliverJob, *, through: datetime) -> bool:
-    return bool(await tx.scalar(_ANY_DUE, _due(job, through)))
 
 
 async def get_body(tx: Read, delivery_id: UUID) -> tuple[bytes, bytes | None]:
@@ -172,12 +166,6 @@ async def move_delivery(tx: Write, delivery: Delivery, *, now: datetime, **colum
     values = columns | {"updated_at": now}
     moved = await tx.execute(_move(tuple(values)), _next(delivery) | values)
     return moved.rowcount == 1
-
-
-async def insert_attempt(
-    tx: Write, delivery_id: UUID, number: int, outcome: Outcome, *, at: datetime
-) -> None:
-    tx.defer(_INSERT_ATTEMPT, _attempt(delivery_id, number, outcome, at))
 
 
 async def insert_calls(tx: Write, delivery_id: UUID, calls: Sequence[Called], *, first: int) -> None:

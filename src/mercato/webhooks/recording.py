@@ -118,7 +118,7 @@ async def _write_not_arrived(tx: Write, job: DeliverJob, sent: Sent, *, now: dat
         await attempts.move_delivery(tx, delivery, now=now, attempts=number, **columns)
         and outcome is not None
     ):
-        await attempts.insert_attempt(tx, delivery.id, number, outcome, at=sent.at)
+        await attempts.insert_attempts(tx, [(delivery, outcome, sent.at)])
         await _write_failing(tx, sent, now=now)
 
 

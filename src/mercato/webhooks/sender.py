@@ -200,10 +200,11 @@ class Sender:
 
     async def give_up(self, tx: Write, job: Job[DeliverJob], reason: str) -> None:
         """End the first delivery of a job that failed too often, and go on with the others: none is left behind."""
-        for delivery in await attempts.list_due(tx, job.payload, through=job.run_at, most=1):
+        due = await attempts.list_due(tx, job.payload, through=job.run_at, most=2)
+        for delivery in due[:1]:
             log.error("webhook delivery given up", delivery_id=str(delivery.id), reason=reason)
             await attempts.move_delivery(tx, delivery, now=self._clock(), **failed(OURS))
-        if await attempts.any_due(tx, job.payload, through=job.run_at):
+        if len(due) > 1:
             await attempts.enqueue_attempt(tx, job.payload, new_id())
 
     async def _leave(self, job: Job[DeliverJob]) -> JobOutcome:
