@@ -301,7 +301,7 @@ def test_a_file_that_is_no_database_is_said_to_be(fresh: Shell, command: tuple[s
     fresh.data_dir.mkdir(parents=True)
     (fresh.data_dir / "mercato.db").write_text("something else " * 1000)
     fresh("partner", *command, code=1)
-    assert "not a database. Put a backup in its place: mercato restore FILE --replace" in fresh.err
+    assert "not a database. Restore a backup: mercato restore FILE --replace" in fresh.err
 
 
 @only_postgresql

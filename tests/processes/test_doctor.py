@@ -283,7 +283,7 @@ def test_a_replica_that_does_not_keep_up_is_no_replica_or_is_away_is_told(
     name = "MERCATO_DATABASE_REPLICA_URL"
     for url, state, words in (
         (database_url, "ok", "it keeps up"),
-        (with_database(database_url, "postgres"), "wrong", "is no replica"),
+        (with_database(database_url, "postgres"), "wrong", "a replica of this database"),
         (f"postgresql://postgres@/x?host={tmp_path}", "wrong", "does not answer"),
     ):
         monkeypatch.setenv(name, url)

@@ -202,10 +202,13 @@ async def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
         (["merchant", "--log", "none/seen.jsonl", "--port", "0"], "--log"),
         (["merchant", "--step", "-1"], "--step is from 0 to 86400 seconds."),
         (["merchant", "--step", "nan"], "--step is from 0 to 86400 seconds."),
-        (["merchant", "--host", "203.0.113.7", "--port", "0"], "203.0.113.7 is no address of this machine"),
+        (
+            ["merchant", "--host", "203.0.113.7", "--port", "0"],
+            "203.0.113.7 isn't an address of this machine",
+        ),
         (
             ["storefront", "--host", "no such host", "--port", "0"],
-            "no such host is no address of this machine",
+            "no such host isn't an address of this machine",
         ),
         (["merchant", "--port", "65536"], "--port is from 0 to 65535"),
         (["storefront", "--port", "-1"], "--port is from 0 to 65535"),

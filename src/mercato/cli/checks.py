@@ -146,7 +146,9 @@ async def _follow(db: Database) -> Check:
     replica = db.replica
     while replica is not None and not replica.is_fresh():
         if not await replica.check():
-            said = "MERCATO_DATABASE_REPLICA_URL is no replica of this database: it is not read from."
+            said = (
+                "MERCATO_DATABASE_REPLICA_URL isn't a replica of this database, so nothing is read from it."
+            )
             return _check("replica", said, "Name a streaming replica of MERCATO_DATABASE_URL.")
         await asyncio.sleep(EVERY)
     return _check("replica", "it keeps up")

@@ -44,7 +44,7 @@ def cannot_listen(error: OSError | UnicodeError, host: str, port: int) -> Unusab
     if number in {errno.EACCES, errno.EPERM}:
         return UnusableError(f"Port {port} may not be used: choose one above 1023 with --port.")
     return UnusableError(
-        f"{host} is no address of this machine to listen on. Use 127.0.0.1, or 0.0.0.0 for all."
+        f"{host} isn't an address of this machine to listen on. Use 127.0.0.1, or 0.0.0.0 for all."
     )
 
 
@@ -87,12 +87,12 @@ def _of_database(error: Exception) -> Failure | None:
     # from connecting, but a person wants to know that the file is damaged or the password wrong.
     if is_unavailable(cause) and "unable to open" not in what:
         return Failure(_AWAY)
-    told = f"The database cannot be used: {_sentence(what)}"
+    message = f"The database cannot be used: {_sentence(what)}"
     if "readonly" in what or "unable to open" in what:
-        told += " This user has to be allowed to read and to write its file and its directory."
+        message += " This user must be allowed to read and to write its file and its directory."
     if "not a database" in what or "malformed" in what:
-        told += " Put a backup in its place: mercato restore FILE --replace"
-    return Failure(told)
+        message += " Restore a backup: mercato restore FILE --replace"
+    return Failure(message)
 
 
 def _drivers(error: BaseException) -> BaseException | None:

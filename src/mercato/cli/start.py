@@ -53,7 +53,7 @@ def migrate(**given: Any) -> int:
 
 
 def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], **overrides: Any) -> int:
-    """Load the settings and run until it ends by itself or a signal asks; what goes wrong is told by `cli`."""
+    """Load the settings and run until it ends by itself or a signal asks; `cli` reports what goes wrong."""
     # Everything that is imported from here on stays: the collector need not walk it while it grows, nor ever again.
     gc.disable()
     return_memory()
@@ -112,11 +112,11 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
                 await Workers(settings, listener, directory).run(stop)
         else:
             await _serve_on(listener, settings, stop, ready=f"listening on {url_of(listener)}")
-    _say_stopped()
+    _print_stopped()
 
 
-def _say_stopped() -> None:
-    """Say it if anybody still reads: all is drained, and that nobody does makes no failure of it."""
+def _print_stopped() -> None:
+    """Print it if anybody still reads: all is drained, so a closed output is not a failure."""
     try:
         print("stopped", flush=True)
     except OSError:
@@ -179,12 +179,12 @@ async def _migrate_alone(settings: Settings, _stop: asyncio.Event) -> None:
     before = await _migrate(settings)
     if before is None:
         where = settings.data_dir if settings.database_url is None else "the database"
-        told = f"The tables of revision {HEAD} are made, in {where}."
+        message = f"The tables of revision {HEAD} are made, in {where}."
     elif before == HEAD:
-        told = f"The database is at revision {HEAD}, this version's: nothing was changed."
+        message = f"The database is at revision {HEAD}, this version's: nothing was changed."
     else:
-        told = f"The database was at revision {before} and is at {HEAD} now."
-    print(told, file=sys.stderr)
+        message = f"The database was at revision {before} and is at {HEAD} now."
+    print(message, file=sys.stderr)
 
 
 async def _migrate(settings: Settings) -> str | None:
