@@ -1,5 +1,6 @@
 """What a pull and a call are given, return and raise. Without aiohttp, so that importing the types is cheap."""
 
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from time import monotonic
 
@@ -23,31 +24,24 @@ class Fault(StrEnum):
     ENCODING = "encoding"
 
 
+@dataclass(eq=False)
 class RequestFailed(Exception):  # noqa: N818  # a result that is stored and shown
     """A request without a usable answer. `message` can be shown to the partner; `status` is set if one arrived.
 
     `retryable`: a later attempt may succeed; `at_once`: even one in a moment.
     """
 
-    def __init__(
-        self,
-        fault: Fault,
-        message: str,
-        *,
-        retryable: bool = False,
-        at_once: bool = False,
-        status: int | None = None,
-        retry_after: float | None = None,
-        elapsed_ms: int = 0,
-    ) -> None:
-        super().__init__(message)
-        self.fault = fault
-        self.message = message
-        self.retryable = retryable
-        self.at_once = at_once
-        self.status = status
-        self.retry_after = retry_after
-        self.elapsed_ms = elapsed_ms
+    fault: Fault
+    message: str
+    _: KW_ONLY
+    retryable: bool = False
+    at_once: bool = False
+    status: int | None = None
+    retry_after: float | None = None
+    elapsed_ms: int = 0
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class PullLimits(Struct, frozen=True, kw_only=True):

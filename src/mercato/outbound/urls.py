@@ -117,12 +117,9 @@ def _split(url: str) -> SplitResult:
     if not url.isprintable() or " " in url or "\\" in url:
         raise UrlRefused(UrlFault.CHARACTERS)
     try:
-        parts = urlsplit(url)
+        return urlsplit(url)
     except ValueError as error:  # unbalanced brackets, characters that normalise to separators
         raise UrlRefused(UrlFault.HOST) from error
-    if not parts.scheme:
-        raise UrlRefused(UrlFault.SCHEME)
-    return parts
 
 
 def _host_and_port(netloc: str) -> tuple[str, int | None]:
@@ -135,11 +132,10 @@ def _host_and_port(netloc: str) -> tuple[str, int | None]:
         raise UrlRefused(UrlFault.HOST)
     if not digits:
         return host, None
-    if not (digits.isascii() and digits.isdigit()) or not 1 <= int(digits[-6:]) <= MAX_PORT:
+    significant = digits.lstrip("0")  # at most five: `int` refuses thousands of digits in its own way
+    if not (digits.isascii() and digits.isdigit()) or not 1 <= int(significant[:6] or "0") <= MAX_PORT:
         raise UrlRefused(UrlFault.PORT)
-    if digits[:-6].strip("0"):  # `int` of a million digits is not worth its time
-        raise UrlRefused(UrlFault.PORT)
-    return host, int(digits[-6:])
+    return host, int(significant)
 
 
 def _v6(host: str) -> tuple[str, Address]:
