@@ -77,7 +77,7 @@ async def connect(
         async with asyncio.timeout(seconds):
             connected = await _connect(target, url.port, policy)
     except _ERRORS as error:
-        test.failure = _connect_failure(error, seconds)
+        test.failure = _failure(error, seconds, in_tls=False)
         return test
     finally:
         test.connect_ms = elapsed_ms(started)
@@ -91,7 +91,7 @@ async def connect(
             test.tls_version, test.certificate = await _handshake(connected, url.host, context)
         test.tls_ms = elapsed_ms(started)
     except _ERRORS as error:
-        test.failure = _tls_failure(error, seconds)
+        test.failure = _failure(error, seconds, in_tls=True)
         if isinstance(error, ssl.SSLCertVerificationError):
             # Once more, to say what the certificate holds. Nothing is sent over the connection.
             unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -157,26 +157,16 @@ def describe(certificate: x509.Certificate, at: datetime) -> tuple[str, datetime
     return f"for {listed}{more}{issued}, good until {ends:%Y-%m-%d}{over}", ends
 
 
-def _connect_failure(error: Exception, seconds: float) -> RequestFailed:
+def _failure(error: Exception, seconds: float, *, in_tls: bool) -> RequestFailed:
     """Return what went wrong, in the words of a pull where it has any."""
-    match error:
-        case TimeoutError():
-            return _pull_failure(aiohttp.ServerTimeoutError(), seconds)
-        case AddressRefused() | ssl.SSLError():
-            return _pull_failure(error, seconds)
-        case _:
-            refused = isinstance(error, ConnectionRefusedError)
-            verb = "refused the connection" if refused else "could not be reached, or hung up"
-            return RequestFailed(Fault.CONNECT, f"The server {verb}. {CHECK_SERVER}", retryable=True)
-
-
-def _tls_failure(error: Exception, seconds: float) -> RequestFailed:
-    if isinstance(error, ssl.SSLError):
-        return _pull_failure(error, seconds)
-    what = f"gave no answer within {seconds:g} seconds" if isinstance(error, TimeoutError) else "hung up"
-    message = f"The server {what} when asked for TLS. Check that it speaks TLS 1.2 or later on that port."
-    return RequestFailed(Fault.TLS, message)
-
-
-def _pull_failure(error: Exception, seconds: float) -> RequestFailed:
-    return connection_failure(error, "URL", AddressPolicy(), connect_seconds=seconds)
+    timed_out = isinstance(error, TimeoutError)
+    if isinstance(error, AddressRefused | ssl.SSLError) or (timed_out and not in_tls):
+        known = aiohttp.ServerTimeoutError() if timed_out else error
+        return connection_failure(known, "URL", AddressPolicy(), connect_seconds=seconds)
+    if in_tls:
+        what = f"gave no answer within {seconds:g} seconds" if timed_out else "hung up"
+        advice = "Check that it speaks TLS 1.2 or later on that port."
+        return RequestFailed(Fault.TLS, f"The server {what} when asked for TLS. {advice}")
+    refused = isinstance(error, ConnectionRefusedError)
+    what = "refused the connection" if refused else "could not be reached, or hung up"
+    return RequestFailed(Fault.CONNECT, f"The server {what}. {CHECK_SERVER}", retryable=True)
