@@ -86,9 +86,7 @@ class Worker:
         self._rotations = {kind: Rotation() for kind in handlers}
         self._running: Counter[str] = Counter()
         self._runs: dict[asyncio.Task[None], Run] = {}
-        self._signalled: set[str] = set()
-        self._next_poll = 0.0  # in monotonic seconds
-        self._next_stranded = 0.0
+        self._next_stranded = 0.0  # in monotonic seconds
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -130,8 +128,7 @@ class Worker:
         for task in self._runs:
             task.cancel()
 
-    def _hear(self, kind: str) -> None:
-        self._signalled.add(kind)
+    def _hear(self, _kind: str) -> None:
         self._wake.set()
 
     async def _repeat(self, part: Callable[[], Awaitable[None]], *, until: asyncio.Event) -> None:
@@ -150,23 +147,17 @@ class Worker:
 
     async def _work(self) -> None:
         self._wake.clear()
-        await _wait(self._wake, await self._claim_or_poll())
+        await _wait(self._wake, await self._look_for_work())
 
-    async def _claim_or_poll(self) -> float:
-        """Claim what there is; return the seconds until the next poll, if no signal comes."""
+    async def _look_for_work(self) -> float:
+        """Poll, if this process may run jobs; return the seconds until the next poll, if no signal comes."""
         if self._ownership.acquire():
             self._orphans = True
         if not self._ownership.held:
             return self._poll_seconds
         if self._orphans:
             await self._take_over()
-        signalled, self._signalled = self._signalled, set()
-        # On SQLite, where no other process claims, a claim costs less than a poll.
-        if signalled and self._ownership.alone and await self._claim_all(signalled):
-            return max(self._next_poll - monotonic(), 0.0)
-        pause = await self._poll()
-        self._next_poll = monotonic() + pause
-        return pause
+        return await self._poll()
 
     async def _poll(self) -> float:
         """Look for all that there is to do, and do it; return the seconds until something is due."""
@@ -221,31 +212,20 @@ class Worker:
     def _free(self, kind: str) -> int:
         return self._handlers[kind].concurrency - self._running[kind]
 
-    async def _claim_all(self, kinds: set[str]) -> bool:
-        """Claim what there is of these kinds; tell whether each had something, or has no place free for it."""
-        found = [await self._claim(kind) for kind in kinds if kind in self._handlers]
-        return all(found) and len(found) == len(kinds)
-
-    async def _claim(self, kind: str) -> bool:
-        """Start what is ready, from where the last claim stopped, and once more from the first group.
-
-        Return whether there was something, or no place for it.
-        """
+    async def _claim(self, kind: str) -> None:
+        """Start what is ready, from where the last claim stopped, and once more from the first group."""
         rotation = self._rotations[kind]
-        found = self._free(kind) <= 0
         while (free := self._free(kind)) > 0 and not self._stopping.is_set():
             is_whole = rotation.group == ""
             claimed = await self._claim_from(kind, rotation, free)
             is_full = len(claimed) == free
             rotation.advance(claimed, is_full=is_full)
             if claimed:
-                found = True
                 crash.point("job.claimed")
             for one in claimed:
                 self._start(Run(one, self._handlers[kind]))
             if is_full or is_whole:
-                break
-        return found
+                return
 
     async def _claim_from(self, kind: str, rotation: Rotation, free: int) -> list[Claimed]:
         for wanted in (free, free, free, 1):
@@ -287,7 +267,7 @@ class Worker:
         kind = self._runs.pop(task).claimed.kind
         self._running[kind] -= 1
         # Its ordering key and its place are free for what waits for them.
-        self._hear(kind)
+        self._wake.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("job left to the end of its lease", exc_info=error)
 
