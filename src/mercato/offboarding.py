@@ -19,7 +19,7 @@ from mercato.discovery.writes import remove
 from mercato.orders.model import OrderState
 from mercato.partners import accounts
 from mercato.partners.model import AccountError
-from mercato.stores import queries, removal
+from mercato.stores import onboarding_queries, queries
 from mercato.stores.cache import TOPIC
 from mercato.stores.changes import changed
 from mercato.webhooks import removal as webhooks
@@ -101,7 +101,7 @@ async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
 async def _delete_stores(db: Database, partner_id: UUID) -> bool:
     async with db.write() as tx:
         await _refuse_open(tx, partner_id)
-        gone = await removal.delete_some(tx, partner_id, most=STORES)
+        gone = await onboarding_queries.delete_onboardings(tx, partner_id, most=STORES)
         for store_id in gone:
             await remove(tx, store_id)
             await announce(tx, TOPIC, str(store_id))

@@ -318,7 +318,7 @@ async def test_wrong_keys_after_too_many_failures_are_looked_up_one_at_a_time(
     right = made.marketfront_key
     assert right
     reading = most = 0
-    find = queries.find_presented
+    find = queries.find_caller_by_digest
 
     async def slowly(tx: Any, digest: bytes) -> Any:
         nonlocal reading, most
@@ -335,7 +335,7 @@ async def test_wrong_keys_after_too_many_failures_are_looked_up_one_at_a_time(
 
     for _ in range(6):
         await ask(limited, wrong())
-    monkeypatch.setattr(queries, "find_presented", slowly)
+    monkeypatch.setattr(queries, "find_caller_by_digest", slowly)
     attempts = [asyncio.create_task(ask(limited, wrong())) for _ in range(60)]
     await token_of(limited, right)
     statuses = {(await attempt).status for attempt in attempts}

@@ -14,8 +14,9 @@ from sqlalchemy import func, select
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
 from mercato.db import tables
-from mercato.stores import places, queries
-from mercato.stores.model import Onboarding, SoldOut, StoreRow
+from mercato.stores import onboarding_queries, places, queries
+from mercato.stores.availability import SoldOut
+from mercato.stores.model import Onboarding, StoreRow
 
 ONBOARDINGS = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"
@@ -372,6 +373,6 @@ async def row_of(mercato: Service, store: Any) -> StoreRow:
 
 async def onboarding_of(mercato: Service, store: Any) -> Onboarding:
     async with mercato.app.db.read() as tx:
-        found = await queries.find_onboarding_by_id(tx, UUID(store["onboardingId"]))
+        found = await onboarding_queries.find_onboarding_by_id(tx, UUID(store["onboardingId"]))
     assert found is not None
     return found

@@ -35,7 +35,7 @@ from mercato.errors import InvalidRequest, Problem, ValidationFailed
 from mercato.orders.amounts import Sums
 from mercato.orders.request import OrderCore
 from mercato.orders.review import Review, review
-from mercato.stores.model import SoldOut
+from mercato.stores.availability import SoldOut
 from mercato.wire import Decoder
 
 LUNCH = [{"dayOfWeek": "Wednesday", "start": "11:00:00", "end": "14:00:00"}]

@@ -50,13 +50,13 @@ def callers(db: Database, feed: ChangeFeed, now: HandClock) -> Callers:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The look-ups in the database, as they happen."""
     seen: list[bytes] = []
-    real = queries.find_presented
+    real = queries.find_caller_by_digest
 
     async def counted(tx: Read, digest: bytes) -> Any:
         seen.append(digest)
         return await real(tx, digest)
 
-    monkeypatch.setattr(queries, "find_presented", counted)
+    monkeypatch.setattr(queries, "find_caller_by_digest", counted)
     return seen
 
 
@@ -158,7 +158,7 @@ async def test_a_flood_of_wrong_keys_is_held_to_a_few_reads_at_a_time_and_to_bou
 ) -> None:
     monkeypatch.setattr(module, "MOST_REFUSED", 10)
     running = most = 0
-    real = queries.find_presented
+    real = queries.find_caller_by_digest
 
     async def counted(tx: Read, digest: bytes) -> Any:
         nonlocal running, most
@@ -169,7 +169,7 @@ async def test_a_flood_of_wrong_keys_is_held_to_a_few_reads_at_a_time_and_to_bou
         finally:
             running -= 1
 
-    monkeypatch.setattr(queries, "find_presented", counted)
+    monkeypatch.setattr(queries, "find_caller_by_digest", counted)
     await asyncio.gather(*(refusal(callers, new_key(Surface.COMMERCE).encode()) for _ in range(50)))
     assert most <= module.MOST_READS
     assert len(callers._refused) == 10
@@ -284,7 +284,7 @@ async def test_changed_limits_are_known_everywhere_within_2_seconds(
 async def test_a_revocation_that_overtakes_a_look_up_leaves_nothing_stale(
     db: Database, callers: Callers, partner: NewPartner, now: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = queries.find_presented
+    real = queries.find_caller_by_digest
     overtaken = False
 
     async def slow(tx: Read, digest: bytes) -> Any:
@@ -295,7 +295,7 @@ async def test_a_revocation_that_overtakes_a_look_up_leaves_nothing_stale(
             await revoke(db, token(partner), now)
         return found
 
-    monkeypatch.setattr(queries, "find_presented", slow)
+    monkeypatch.setattr(queries, "find_caller_by_digest", slow)
     await refusal(callers, token(partner))
     assert callers.cached(token(partner)) is None
 
@@ -303,7 +303,7 @@ async def test_a_revocation_that_overtakes_a_look_up_leaves_nothing_stale(
 async def test_a_key_that_changes_with_every_reading_is_answered_and_not_kept(
     db: Database, callers: Callers, partner: NewPartner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = queries.find_presented
+    real = queries.find_caller_by_digest
 
     async def busy(tx: Read, digest: bytes) -> Any:
         found = await real(tx, digest)
@@ -311,7 +311,7 @@ async def test_a_key_that_changes_with_every_reading_is_answered_and_not_kept(
             await accounts.set_limits(other, partner.id, Limits(reads=1))
         return found
 
-    monkeypatch.setattr(queries, "find_presented", busy)
+    monkeypatch.setattr(queries, "find_caller_by_digest", busy)
     assert (await callers.get(token(partner))).partner_id == partner.id
     assert callers.cached(token(partner)) is None
 
@@ -338,7 +338,7 @@ async def test_a_key_that_cannot_be_looked_up_is_the_databases_fault_and_not_the
     async def hangs(tx: Read, digest: bytes) -> Any:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(queries, "find_presented", hangs)
+    monkeypatch.setattr(queries, "find_caller_by_digest", hangs)
     monkeypatch.setattr(module, "READ_SECONDS", 0.01)
     with pytest.raises(DatabaseAway):
         await callers.get(token(partner))
@@ -375,7 +375,7 @@ async def test_a_use_is_noted_soon_and_a_key_in_steady_use_once_a_minute(
     async def move(_tx: Any, ids: Any, *, now: Any) -> None:
         noted.append((len(ids), now))
 
-    monkeypatch.setattr(queries, "move_uses", move)
+    monkeypatch.setattr(queries, "record_key_uses", move)
     await callers.get(token(partner))
     began = now()
     for _ in range(13):
@@ -432,13 +432,13 @@ async def issue(callers: Callers, partner: NewPartner) -> bytes:
 def claims(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
     """The look-ups of tokens' keys in the database, as they happen."""
     seen: list[UUID] = []
-    real = queries.find_claimed
+    real = queries.find_caller_by_key_id
 
     async def counted(tx: Read, key_id: UUID, partner_id: UUID) -> Any:
         seen.append(key_id)
         return await real(tx, key_id, partner_id)
 
-    monkeypatch.setattr(queries, "find_claimed", counted)
+    monkeypatch.setattr(queries, "find_caller_by_key_id", counted)
     return seen
 
 

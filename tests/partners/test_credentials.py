@@ -208,7 +208,7 @@ async def test_the_last_use_is_kept_to_the_minute(db: Database, now: HandClock) 
 
     async def use() -> None:
         async with db.write() as tx:
-            await queries.move_uses(tx, [made.id, new_id()], now=now())
+            await queries.record_key_uses(tx, [made.id, new_id()], now=now())
 
     await use()
     now.advance(59 * SECOND)
@@ -222,7 +222,7 @@ async def test_the_last_use_is_kept_to_the_minute(db: Database, now: HandClock) 
 async def test_what_is_presented_comes_with_the_partners_limits(db: Database, now: HandClock) -> None:
     made = await new_key(db, now)
     async with db.read() as tx:
-        found = await queries.find_presented(tx, digest(made.text.encode()))
+        found = await queries.find_caller_by_digest(tx, digest(made.text.encode()))
         assert found is not None
         assert found[0].id == made.id
-        assert await queries.find_presented(tx, digest(b"other")) is None
+        assert await queries.find_caller_by_digest(tx, digest(b"other")) is None

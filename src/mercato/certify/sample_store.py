@@ -29,7 +29,8 @@ from mercato.orders.request import (
 from mercato.orders.review import review
 from mercato.orders.wire import OrderTold
 from mercato.stores.address import Address
-from mercato.stores.model import SoldOut, StoreRow
+from mercato.stores.availability import SoldOut
+from mercato.stores.model import StoreRow
 from mercato.wire import as_json
 
 CUSTOMER: Final = Customer(

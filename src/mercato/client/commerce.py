@@ -23,19 +23,21 @@ from mercato.orders.model import (
     OrderStatusUpdate,
     OrderTimeline,
 )
-from mercato.stores.model import (
+from mercato.stores.availability import (
     ItemAvailabilityEntry,
     ItemAvailabilityRequest,
     ItemAvailabilityResponse,
+    StoreStatusResponse,
+    StoreStatusUpdate,
+    StoreStatusValue,
+)
+from mercato.stores.model import (
     OnboardingPage,
     OnboardingRequest,
     OnboardingStatus,
     RetryRequest,
     Store,
     StorePage,
-    StoreStatusResponse,
-    StoreStatusUpdate,
-    StoreStatusValue,
     StoreUpdate,
 )
 from mercato.webhooks.model import DeliveryStatus

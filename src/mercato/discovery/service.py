@@ -26,7 +26,7 @@ from mercato.discovery.places import RINGS, Circle, circle_of, metres_of
 from mercato.discovery.queries import Hit, Search
 from mercato.discovery.text import question_of
 from mercato.errors import OrderError
-from mercato.stores.model import StoreStatusValue
+from mercato.stores.availability import StoreStatusValue
 from mercato.stores.storefront import FulfillmentMode
 from mercato.wire import as_json
 from mercato.wire.checks import refuse

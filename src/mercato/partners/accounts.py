@@ -128,14 +128,14 @@ async def rename_partner(tx: Write, partner_id: UUID, name: str) -> None:
     """Give the partner another name. Raises AccountError, also when another partner has it."""
     name = _checked_name(name)
     with _naming(name):
-        if not await queries.move_name(tx, partner_id, name):
+        if not await queries.update_partner(tx, partner_id, name=name):
             raise _unknown_partner(partner_id)
     await _changed(tx, partner_id, "name")
 
 
 async def set_suspended(tx: Write, partner_id: UUID, at: datetime | None) -> None:
     """Let the partner's keys open nothing from now on, or with None what they opened. Raises AccountError."""
-    if not await queries.move_suspended(tx, partner_id, at):
+    if not await queries.update_partner(tx, partner_id, suspended_at=at):
         raise _unknown_partner(partner_id)
     await _changed(tx, partner_id, "suspended")
 
@@ -149,7 +149,7 @@ async def delete_partner(tx: Write, partner_id: UUID) -> None:
 
 async def set_limits(tx: Write, partner_id: UUID, limits: Limits) -> None:
     """Give the partner requests a minute of its own; None takes the deployment's. Raises AccountError."""
-    if not await queries.move_limits(tx, partner_id, _checked_limits(limits)):
+    if not await queries.update_partner(tx, partner_id, limits=_checked_limits(limits)):
         raise _unknown_partner(partner_id)
     await _changed(tx, partner_id, "limits")
 
@@ -157,7 +157,7 @@ async def set_limits(tx: Write, partner_id: UUID, limits: Limits) -> None:
 async def set_event_url(tx: Write, partner_id: UUID, event_url: str | None) -> None:
     """Set where order events go, or with None stop them. Raises AccountError."""
     partner = await get_partner(tx, partner_id)
-    await queries.move_event_url(tx, partner_id, _checked_event_url(event_url, partner.kind))
+    await queries.update_partner(tx, partner_id, event_url=_checked_event_url(event_url, partner.kind))
     await _changed(tx, partner_id, "eventUrl")
 
 
@@ -176,7 +176,7 @@ async def rotate_signing_secret(
     """Return a new secret; the one before it signs beside it for the overlap. Raises UnknownAccountError."""
     # Two rotations at once would leave two secrets without an end.
     _known(await queries.lock_partner(tx, partner_id), partner_id)
-    await queries.move_secret_out(tx, partner_id, until=now() + checked_overlap(overlap))
+    await queries.expire_signing_secret(tx, partner_id, until=now() + checked_overlap(overlap))
     secret = await _insert_secret(tx, vault, partner_id, now=now, new_id=new_id)
     await _changed(tx, partner_id, "signingSecret")
     return secret

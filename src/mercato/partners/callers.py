@@ -22,7 +22,7 @@ from mercato.errors import Forbidden, Unauthenticated
 from mercato.partners import keys, queries
 from mercato.partners.credentials import TOPIC
 from mercato.partners.model import ApiKey, Caller, KeyState, Surface
-from mercato.partners.queries import FoundKey
+from mercato.partners.queries import KeyWithPartner
 from mercato.partners.tokens import LIFE, AccessToken, Claims, Tokens
 from mercato.telemetry import Lookups
 
@@ -67,7 +67,7 @@ class _Known(Struct):
     noted: datetime | None = None
 
 
-_LookUp = Callable[[Read], Awaitable[FoundKey | None]]
+_LookUp = Callable[[Read], Awaitable[KeyWithPartner | None]]
 
 
 class Callers:
@@ -161,7 +161,7 @@ class Callers:
             )
         return await self._get(
             claims.key_id.bytes,
-            lambda tx: queries.find_claimed(tx, claims.key_id, claims.partner_id),
+            lambda tx: queries.find_caller_by_key_id(tx, claims.key_id, claims.partner_id),
             unknown="There is no key any more that this access token was made from.",
         )
 
@@ -171,7 +171,7 @@ class Callers:
         digest = keys.digest(token)
         return await self._get(
             digest,
-            lambda tx: queries.find_presented(tx, digest),
+            lambda tx: queries.find_caller_by_digest(tx, digest),
             unknown=f"There is no key {keys.prefix(token.decode())}. Check where it is from.",
             reads=reads,
         )
@@ -221,7 +221,7 @@ class Callers:
         ids = iter([known.caller.key_id for known in used])
         while batch := list(islice(ids, BATCH)):
             async with self._db.write() as tx:
-                await queries.move_uses(tx, batch, now=now)
+                await queries.record_key_uses(tx, batch, now=now)
 
     def _find(self, handle: bytes | None) -> _Known | None:
         if handle is None:

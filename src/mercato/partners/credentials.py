@@ -89,7 +89,7 @@ async def roll_key(
     A key that was to expire is followed by one with as long a life. Raises AccountError if it is not active.
     """
     at = now()
-    if not await queries.move_to_expire(tx, key.id, at=at + checked_overlap(overlap), now=at):
+    if not await queries.set_key_expiry(tx, key.id, at=at + checked_overlap(overlap), now=at):
         raise AccountError(
             f"The key {key.prefix} is {key.state(at)} and cannot be rolled. Make a new one with: "
             f"mercato key create {key.partner_id} --surface {key.surface}"
@@ -111,7 +111,7 @@ async def roll_key(
 
 async def revoke_key(tx: Write, key: ApiKey, *, now: Clock = clock.now) -> bool:
     """End a key for good, here at once and everywhere within a second; return whether it was not revoked before."""
-    revoked = await queries.move_to_revoked(tx, key.id, now=now())
+    revoked = await queries.set_key_revoked(tx, key.id, now=now())
     if revoked:
         await audit(tx, "key", key.id, partner_id=key.partner_id, detail={"revoked": True})
     # Announced even so: who revokes twice may doubt that the first word was heard.

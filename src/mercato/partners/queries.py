@@ -82,23 +82,7 @@ async def find_event_url(tx: Read, partner_id: UUID) -> str | None:
     return url
 
 
-async def move_limits(tx: Write, partner_id: UUID, limits: Limits) -> bool:
-    return await _set(tx, partner_id, limits=_json(limits))
-
-
-async def move_event_url(tx: Write, partner_id: UUID, event_url: str | None) -> bool:
-    return await _set(tx, partner_id, event_url=event_url)
-
-
-async def move_name(tx: Write, partner_id: UUID, name: str) -> bool:
-    return await _set(tx, partner_id, name=name)
-
-
-async def move_suspended(tx: Write, partner_id: UUID, at: datetime | None) -> bool:
-    return await _set(tx, partner_id, suspended_at=at)
-
-
-async def hold_unsuspended(tx: Write, partner_id: UUID) -> bool:
+async def lock_active_partner(tx: Write, partner_id: UUID) -> bool:
     """Return whether the partner may act, and keep it from being suspended until this transaction ends."""
     free = select(partners.c.id).where(partners.c.id == partner_id, partners.c.suspended_at.is_(None))
     return await tx.first(free.with_for_update(read=True)) is not None
@@ -112,8 +96,10 @@ async def delete_partner(tx: Write, partner_id: UUID) -> None:
     await tx.execute(delete(partners).where(partners.c.id == partner_id))
 
 
-async def _set(tx: Write, partner_id: UUID, **values: Any) -> bool:
+async def update_partner(tx: Write, partner_id: UUID, **values: Any) -> bool:
     """Set columns; return whether there is such a partner."""
+    if "limits" in values:
+        values["limits"] = _json(values["limits"])
     result = await tx.execute(update(partners).where(partners.c.id == partner_id).values(**values))
     return result.rowcount == 1
 
@@ -136,7 +122,7 @@ async def insert_key(tx: Write, key: ApiKey, *, digest: bytes) -> None:
     )
 
 
-class FoundKey(NamedTuple):
+class KeyWithPartner(NamedTuple):
     """A key, in whatever state, with what its partner may do."""
 
     key: ApiKey
@@ -144,17 +130,17 @@ class FoundKey(NamedTuple):
     suspended: bool
 
 
-async def find_presented(tx: Read, digest: bytes) -> FoundKey | None:
+async def find_caller_by_digest(tx: Read, digest: bytes) -> KeyWithPartner | None:
     """Return the key of this hash."""
     return await _with_partner(tx, api_keys.c.hash == digest)
 
 
-async def find_claimed(tx: Read, key_id: UUID, partner_id: UUID) -> FoundKey | None:
+async def find_caller_by_key_id(tx: Read, key_id: UUID, partner_id: UUID) -> KeyWithPartner | None:
     """Return the partner's key of this id."""
     return await _with_partner(tx, and_(api_keys.c.id == key_id, api_keys.c.partner_id == partner_id))
 
 
-async def _with_partner(tx: Read, condition: ColumnElement[bool]) -> FoundKey | None:
+async def _with_partner(tx: Read, condition: ColumnElement[bool]) -> KeyWithPartner | None:
     row = await tx.first(
         select(api_keys, partners.c.limits, partners.c.suspended_at)
         .join(partners, partners.c.id == api_keys.c.partner_id)
@@ -163,7 +149,7 @@ async def _with_partner(tx: Read, condition: ColumnElement[bool]) -> FoundKey | 
     if row is None:
         return None
     limits = msgspec.json.decode(row.limits, type=Limits)
-    return FoundKey(_key(row), limits, suspended=row.suspended_at is not None)
+    return KeyWithPartner(_key(row), limits, suspended=row.suspended_at is not None)
 
 
 async def find_key(tx: Read, key_id: UUID) -> ApiKey | None:
@@ -196,7 +182,7 @@ async def list_keys(
     return [_key(row) for row in await tx.all(statement)]
 
 
-async def move_to_expire(tx: Write, key_id: UUID, *, at: datetime, now: datetime) -> bool:
+async def set_key_expiry(tx: Write, key_id: UUID, *, at: datetime, now: datetime) -> bool:
     """Let an active key expire at the instant, or earlier if it would have; return whether it was active."""
     sooner = api_keys.c.expires_at < at
     result = await tx.execute(
@@ -207,7 +193,7 @@ async def move_to_expire(tx: Write, key_id: UUID, *, at: datetime, now: datetime
     return result.rowcount == 1
 
 
-async def move_to_revoked(tx: Write, key_id: UUID, *, now: datetime) -> bool:
+async def set_key_revoked(tx: Write, key_id: UUID, *, now: datetime) -> bool:
     """Revoke a key that is not revoked yet; return whether it was so."""
     result = await tx.execute(
         update(api_keys)
@@ -217,7 +203,7 @@ async def move_to_revoked(tx: Write, key_id: UUID, *, now: datetime) -> bool:
     return result.rowcount == 1
 
 
-async def move_uses(tx: Write, key_ids: Sequence[UUID], *, now: datetime) -> None:
+async def record_key_uses(tx: Write, key_ids: Sequence[UUID], *, now: datetime) -> None:
     """Note that the keys were in use just now; rows that another process is noting are left to it."""
     known = or_(api_keys.c.last_used_at.is_(None), api_keys.c.last_used_at <= now - USE_STEP)
     wanted = select(api_keys.c.id).where(api_keys.c.id.in_(key_ids), known)
@@ -270,7 +256,7 @@ async def find_newest_secret(tx: Read) -> tuple[UUID, bytes] | None:
     return None if row is None else (row.id, row.secret)
 
 
-async def move_secret_out(tx: Write, partner_id: UUID, *, until: datetime) -> None:
+async def expire_signing_secret(tx: Write, partner_id: UUID, *, until: datetime) -> None:
     """Let the secret in use end at the instant, and erase the one before it: two are valid, never three."""
     mine = signing_secrets.c.partner_id == partner_id
     await tx.execute(delete(signing_secrets).where(mine, signing_secrets.c.expires_at.is_not(None)))

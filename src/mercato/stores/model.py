@@ -1,22 +1,20 @@
 """Onboardings and stores: what is sent and received, and the rules that need neither database nor network."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from uuid import UUID
 
-import msgspec
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mercato.catalog.model import CatalogFault, PartnerWarning
 from mercato.catalog.money import decimal_fault, is_negative, to_text
 from mercato.catalog.runs import Run, RunStatus
 from mercato.partners.model import MOST_TOKEN, webhook_token_fault
 from mercato.stores.address import Address, AddressRequest, Text255
-from mercato.wire import MAX_ENTRIES, Instant, Wire, redacted
-from mercato.wire.checks import Objection, timezone_fault, validator
-from mercato.wire.parts import read_shallow
+from mercato.stores.availability import SoldOut, StoreStatusValue
+from mercato.wire import Instant, Wire, redacted
+from mercato.wire.checks import timezone_fault, validator
 
 MINIMUM_NEGATIVE: Final = "minimumOrderAmount must not be negative."
 
@@ -144,13 +142,6 @@ def first_error(faults: tuple[CatalogFault, ...]) -> str:
 # --- stores ---------------------------------------------------------------------------------------
 
 
-class StoreStatusValue(StrEnum):
-    """Whether a store accepts orders."""
-
-    ONLINE = "online"
-    PAUSED = "paused"
-
-
 class Store(Wire, kw_only=True):
     """A store as its merchant sees it."""
 
@@ -212,97 +203,6 @@ class StoreUpdate(Wire):
     pickup_allowed: bool | UnsetType | None = UNSET
     categories: Annotated[list[Text255], Meta(max_length=50)] | UnsetType | None = UNSET
     webhook_token: Annotated[WebhookToken, Meta(description=_AT_UPDATE)] | UnsetType | None = UNSET
-
-
-NULL: Final = Raw(b"null")
-
-
-class StoreStatusUpdate(Wire):
-    """`online` or `paused` in any case; the other two mean something only when pausing."""
-
-    status: Annotated[str, Meta(min_length=1)]
-    pause_reason: Annotated[Any, Meta(extra_json_schema={"type": ["string", "null"]})] = None
-    resume_at: Annotated[
-        Any,
-        Meta(
-            extra_json_schema={"type": ["string", "null"], "format": "date-time"},
-            description="A future instant; without it the pause lasts until it is ended.",
-        ),
-    ] = None
-
-
-class _SentStatus(Wire):
-    status: Annotated[str, Meta(min_length=1)]
-    pause_reason: Raw = NULL
-    resume_at: Raw = NULL
-
-
-_read_status: Final = msgspec.json.Decoder(_SentStatus).decode
-
-
-def read_status_update(body: bytes) -> StoreStatusUpdate:
-    """Decode like msgspec, but read no more of a list or an object that stands for a text than that it is one.
-
-    With `online` these members may hold anything, and msgspec takes a second for 1 MiB of floats.
-    """
-    sent = _read_status(body)
-    return StoreStatusUpdate(
-        status=sent.status,
-        pause_reason=read_shallow(bytes(sent.pause_reason)),
-        resume_at=read_shallow(bytes(sent.resume_at)),
-    )
-
-
-class StoreStatusResponse(Wire):
-    """A store's availability now: a pause whose `resumeAt` has passed is over."""
-
-    status: StoreStatusValue
-    pause_reason: str | None
-    resume_at: Instant | None
-
-
-class ItemAvailabilityEntry(Wire, kw_only=True):
-    """One item, sold out until an instant or until further notice, or available again.
-
-    It is named by `itemId`, or by `partnerItemId` as order lines have it: the id in the merchant's document.
-    """
-
-    item_id: Text255 | None = None
-    partner_item_id: Text255 | None = None
-    available: bool
-    until: str | None = None
-
-
-def item_name_fault(sent: Mapping[str, object]) -> Objection | None:
-    """Return why an entry doesn't name one item, or None."""
-    named = [name for name in ("itemId", "partnerItemId") if sent.get(name) is not None]
-    if not named:
-        return Objection("An entry needs itemId or partnerItemId.", form=True)
-    if len(named) > 1:
-        return Objection("An entry has itemId or partnerItemId, not both.", below="/partnerItemId")
-    return None
-
-
-class ItemAvailabilityRequest(Wire):
-    """Items of the store's current CatalogSet."""
-
-    items: Annotated[
-        list[Annotated[ItemAvailabilityEntry, Meta(extra=validator(item_name_fault))]],
-        Meta(min_length=1, max_length=MAX_ENTRIES),
-    ]
-
-
-class ItemAvailabilityResponse(Wire):
-    """Every item that is sold out now."""
-
-    unavailable_item_ids: tuple[UUID, ...]
-
-
-class SoldOut(Struct, frozen=True):
-    """An item that can't be had until an instant, or until further notice."""
-
-    item_id: UUID
-    until: datetime | None
 
 
 class StoreRow(Struct, frozen=True):

@@ -18,9 +18,9 @@ from mercato.db.errors import is_unique_violation
 from mercato.db.tables import onboardings_one_for_each_name
 from mercato.geo.gazetteer import Location
 from mercato.partners.model import Caller
-from mercato.partners.queries import hold_unsuspended
+from mercato.partners.queries import lock_active_partner
 from mercato.partners.vault import Vault
-from mercato.stores import endpoints, places, queries
+from mercato.stores import endpoints, onboarding_queries, places, queries
 from mercato.stores.address import address_of
 from mercato.stores.changes import OnChange, changed
 from mercato.stores.model import (
@@ -56,7 +56,7 @@ class Onboardings(Struct, frozen=True):
         onboarding = self._new(caller, request, await places.find(address_of(request.address)))
         async with self._naming(onboarding) as tx:
             await self._make_room(tx, onboarding)
-            await queries.insert_onboarding(tx, onboarding)
+            await onboarding_queries.insert_onboarding(tx, onboarding)
             if onboarding.webhook_url is not None:
                 await endpoints.bind_token(
                     tx, self.vault, caller.partner_id, onboarding.webhook_url, token=request.webhook_token
@@ -77,7 +77,9 @@ class Onboardings(Struct, frozen=True):
     async def list(self, caller: Caller, *, before: UUID | None, limit: int) -> OnboardingPage:
         """Return the caller's onboardings, newest first."""
         async with self.db.read() as tx:
-            rows = await queries.list_onboardings(tx, caller.partner_id, before=before, limit=limit + 1)
+            rows = await onboarding_queries.list_onboardings(
+                tx, caller.partner_id, before=before, limit=limit + 1
+            )
             page, cursor = page_of(rows, limit, lambda onboarding: onboarding.id)
             statuses = await _statuses(tx, page)
         return OnboardingPage(onboardings=statuses, next_cursor=cursor)
@@ -87,7 +89,9 @@ class Onboardings(Struct, frozen=True):
         now = self.clock()
         async with self.db.write() as tx:
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
-            if not await queries.move_onboarding(tx, onboarding.id, cancelled_at=now, holds_name=False):
+            if not await onboarding_queries.update_onboarding(
+                tx, onboarding.id, cancelled_at=now, holds_name=False
+            ):
                 raise errors.OnboardingActive
             await ingest.abandon(tx, onboarding.id, now=now)
             await audit(tx, "onboarding", onboarding.id)
@@ -109,7 +113,9 @@ class Onboardings(Struct, frozen=True):
             if not onboarding.holds_name:
                 await self._make_room(tx, onboarding)
             url = callback_url or onboarding.catalog_callback_url
-            await queries.move_onboarding(tx, onboarding.id, catalog_callback_url=url, holds_name=True)
+            await onboarding_queries.update_onboarding(
+                tx, onboarding.id, catalog_callback_url=url, holds_name=True
+            )
             run = await self._pull(tx, onboarding, trace, url=url, after=failed)
             await audit(tx, "onboarding", onboarding.id)
         return _status(onboarding, run, onboarding)
@@ -118,13 +124,13 @@ class Onboardings(Struct, frozen=True):
         """Make the onboarding's store, serving the catalog that was validated. Raises OnboardingNotReady."""
         now = self.clock()
         async with self.db.write() as tx:
-            if not await hold_unsuspended(tx, caller.partner_id):
+            if not await lock_active_partner(tx, caller.partner_id):
                 raise errors.Forbidden("This partner is suspended. Ask whoever runs this service.")
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
             state = state_of(onboarding, await _newest(tx, onboarding))
             if state is not OnboardingState.READY_TO_ACTIVATE:
                 raise errors.OnboardingNotReady(state)
-            await queries.move_onboarding(tx, onboarding.id, activated_at=now)
+            await onboarding_queries.update_onboarding(tx, onboarding.id, activated_at=now)
             await queries.insert_store(tx, onboarding, now=now)
             await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
             await changed(tx, onboarding.store_id, self.on_change)
@@ -169,12 +175,14 @@ class Onboardings(Struct, frozen=True):
 
     async def _make_room(self, tx: Write, onboarding: Onboarding) -> None:
         """Take the name from a failed onboarding; refuse when the one that holds it is alive."""
-        holder = await queries.find_holder(tx, onboarding.partner_id, onboarding.partner_store_id)
+        holder = await onboarding_queries.find_name_holder(
+            tx, onboarding.partner_id, onboarding.partner_store_id
+        )
         if holder is None:
             return
         if state_of(holder, await _newest(tx, holder)) is not OnboardingState.CATALOG_FAILED:
             raise _already(holder)
-        await queries.move_onboarding(tx, holder.id, holds_name=False)
+        await onboarding_queries.update_onboarding(tx, holder.id, holds_name=False)
 
     async def _pull(
         self,
@@ -201,7 +209,9 @@ class Onboardings(Struct, frozen=True):
 
     async def _taken(self, onboarding: Onboarding) -> errors.Problem:
         async with self.db.write() as tx:
-            holder = await queries.find_holder(tx, onboarding.partner_id, onboarding.partner_store_id)
+            holder = await onboarding_queries.find_name_holder(
+                tx, onboarding.partner_id, onboarding.partner_store_id
+            )
         return _already(holder or onboarding)
 
 
@@ -224,7 +234,7 @@ def _status(onboarding: Onboarding, newest: Run, place: Onboarding | StoreRow) -
 async def _statuses(tx: Read, page: Sequence[Onboarding]) -> list[OnboardingStatus]:
     newest = await catalogs.list_latest(tx, [onboarding.id for onboarding in page])
     active = [onboarding.store_id for onboarding in page if onboarding.activated_at is not None]
-    stores = {store.onboarding_id: store for store in await queries.list_places(tx, active)}
+    stores = {store.onboarding_id: store for store in await queries.list_stores_by_id(tx, active)}
     return [
         _status(onboarding, newest[onboarding.id], stores.get(onboarding.id, onboarding))
         for onboarding in page
@@ -232,7 +242,7 @@ async def _statuses(tx: Read, page: Sequence[Onboarding]) -> list[OnboardingStat
 
 
 async def _get(tx: Read, caller: Caller, onboarding_id: UUID, *, lock: bool = False) -> Onboarding:
-    onboarding = await queries.find_onboarding(tx, caller.partner_id, onboarding_id, lock=lock)
+    onboarding = await onboarding_queries.find_onboarding(tx, caller.partner_id, onboarding_id, lock=lock)
     if onboarding is None:
         raise errors.OnboardingNotFound(onboarding_id)
     return onboarding

@@ -15,7 +15,7 @@ from mercato.catalog.model import PartnerWarning
 from mercato.db.engine import Database, Write
 from mercato.geo.gazetteer import Location, Words, locate
 from mercato.jobs import Done, Job, Outcome
-from mercato.stores import queries
+from mercato.stores import onboarding_queries, queries
 from mercato.stores.address import Address
 from mercato.stores.changes import OnChange, changed
 from mercato.stores.model import Onboarding, StoreRow
@@ -69,7 +69,7 @@ class Placer(Struct, frozen=True):
     async def handle(self, job: Job[PlaceJob]) -> Outcome:
         """Set the time zone of an onboarding, and of its store if it is one already."""
         async with self.db.read() as tx:
-            onboarding = await queries.find_onboarding_by_id(tx, job.payload.onboarding_id)
+            onboarding = await onboarding_queries.find_onboarding_by_id(tx, job.payload.onboarding_id)
         if onboarding is None or not _zone_wanted(onboarding):
             return Done()
         zone = await _zone(onboarding)

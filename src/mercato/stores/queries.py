@@ -31,107 +31,11 @@ from mercato.db.tables import catalog_owners as owners
 from mercato.db.tables import catalog_sets as sets
 from mercato.db.tables import onboardings, partners, sold_out_items, stores
 from mercato.stores.address import Address
-from mercato.stores.model import Onboarding, SoldOut, StoreRow, StoreStatusValue
+from mercato.stores.availability import SoldOut, StoreStatusValue
+from mercato.stores.model import Onboarding, StoreRow
 
 _address: Final = msgspec.json.Decoder(Address)
 _words: Final = msgspec.json.Decoder(tuple[str, ...])
-
-# --- onboardings ----------------------------------------------------------------------------------
-
-
-async def insert_onboarding(tx: Write, onboarding: Onboarding) -> None:
-    """Store a registration. The unique index refuses a second one that holds the same partnerStoreId."""
-    values = {name: getattr(onboarding, name) for name in Onboarding.__struct_fields__}
-    values["address"] = _text(onboarding.address)
-    await tx.execute(insert(onboardings).values(values))
-
-
-async def find_onboarding(
-    tx: Read, partner_id: UUID, onboarding_id: UUID, *, lock: bool = False
-) -> Onboarding | None:
-    """Return the partner's onboarding unless it was cancelled; `lock` holds it until the transaction ends."""
-    query = select(onboardings).where(
-        onboardings.c.id == onboarding_id,
-        onboardings.c.partner_id == partner_id,
-        onboardings.c.cancelled_at.is_(None),
-    )
-    row = await tx.first(query.with_for_update() if lock else query)
-    return None if row is None else _onboarding(row)
-
-
-async def find_holder(tx: Read, partner_id: UUID, partner_store_id: str) -> Onboarding | None:
-    """Return the onboarding that holds the partner's own store id, and hold it until the transaction ends."""
-    row = await tx.first(
-        select(onboardings)
-        .where(
-            onboardings.c.partner_id == partner_id,
-            onboardings.c.partner_store_id == partner_store_id,
-            onboardings.c.holds_name,
-        )
-        .with_for_update()
-    )
-    return None if row is None else _onboarding(row)
-
-
-async def list_onboardings(
-    tx: Read, partner_id: UUID, *, before: UUID | None, limit: int
-) -> list[Onboarding]:
-    """Return the partner's onboardings, newest first."""
-    query = select(onboardings).where(
-        onboardings.c.partner_id == partner_id, onboardings.c.cancelled_at.is_(None)
-    )
-    if before is not None:
-        query = query.where(onboardings.c.id < before)
-    return [_onboarding(row) for row in await tx.all(query.order_by(onboardings.c.id.desc()).limit(limit))]
-
-
-async def move_onboarding(tx: Write, onboarding_id: UUID, **values: Any) -> bool:
-    """Change an onboarding that is neither active nor cancelled; False when it is."""
-    moved = await tx.execute(
-        update(onboardings)
-        .where(
-            onboardings.c.id == onboarding_id,
-            onboardings.c.activated_at.is_(None),
-            onboardings.c.cancelled_at.is_(None),
-        )
-        .values(**values)
-    )
-    return moved.rowcount == 1
-
-
-async def set_onboarding_timezone(tx: Write, onboarding: Onboarding, timezone: str) -> bool:
-    """Set the time zone that was found; True if its store is there too, still as registered."""
-    await tx.execute(update(onboardings).where(onboardings.c.id == onboarding.id).values(timezone=timezone))
-    of_onboarding = stores.c.onboarding_id == onboarding.id
-    return await _set_timezone(tx, of_onboarding, onboarding, timezone)
-
-
-async def set_store_timezone(tx: Write, row: StoreRow, timezone: str) -> bool:
-    """Set the time zone that was found; False when the store's address or time zone has changed since."""
-    return await _set_timezone(tx, stores.c.id == row.id, row, timezone)
-
-
-async def _set_timezone(
-    tx: Write, which: ColumnElement[bool], place: Onboarding | StoreRow, timezone: str
-) -> bool:
-    moved = await tx.execute(
-        update(stores)
-        .where(
-            which,
-            ~stores.c.timezone_given,
-            stores.c.address == _text(place.address),
-            stores.c.latitude.is_not_distinct_from(place.latitude),
-        )
-        .values(timezone=timezone)
-    )
-    return moved.rowcount == 1
-
-
-async def find_onboarding_by_id(tx: Read, onboarding_id: UUID) -> Onboarding | None:
-    """Return the onboarding for background work, whoever's it is."""
-    row = await tx.first(select(onboardings).where(onboardings.c.id == onboarding_id))
-    return None if row is None else _onboarding(row)
-
 
 # --- stores ---------------------------------------------------------------------------------------
 
@@ -145,10 +49,10 @@ _STORE: Final = (
 )
 _VERSIONS: Final = prepared(
     select(stores.c.id, stores.c.version).where(
-        stores.c.id == any_(bindparam("its_ids", type_=ARRAY(stores.c.id.type)))
+        stores.c.id == any_(bindparam("store_ids", type_=ARRAY(stores.c.id.type)))
     )
 )
-_VERSION: Final = prepared(select(stores.c.version).where(stores.c.id == bindparam("its_id")))
+_VERSION: Final = prepared(select(stores.c.version).where(stores.c.id == bindparam("store_id")))
 
 
 async def insert_store(tx: Write, onboarding: Onboarding, *, now: datetime) -> None:
@@ -190,8 +94,8 @@ async def find_store(tx: Read, store_id: UUID) -> StoreRow | None:
 async def find_versions(tx: Read, *, store_ids: Sequence[UUID]) -> dict[UUID, int]:
     """Return the versions of those stores that are there, as they are committed now."""
     if tx.dialect == "postgresql":
-        return {row.id: row.version for row in await tx.all(_VERSIONS, {"its_ids": store_ids})}
-    found = {store_id: await tx.scalar(_VERSION, {"its_id": store_id}) for store_id in store_ids}
+        return {row.id: row.version for row in await tx.all(_VERSIONS, {"store_ids": store_ids})}
+    found = {store_id: await tx.scalar(_VERSION, {"store_id": store_id}) for store_id in store_ids}
     return {store_id: version for store_id, version in found.items() if version is not None}
 
 
@@ -200,7 +104,7 @@ async def increment_version(tx: Write, store_id: UUID) -> None:
     await tx.execute(update(stores).where(stores.c.id == store_id).values(version=stores.c.version + 1))
 
 
-async def list_places(tx: Read, store_ids: Sequence[UUID]) -> list[StoreRow]:
+async def list_stores_by_id(tx: Read, store_ids: Sequence[UUID]) -> list[StoreRow]:
     """Return stores for what their rows say of their place; what is sold out is left out."""
     return [_store(row, ()) for row in await tx.all(_STORE.where(stores.c.id.in_(store_ids)))]
 
@@ -255,7 +159,7 @@ async def list_store_ids(tx: Read, partner_id: UUID, *, after: UUID | None, limi
     return [row.id for row in await tx.all(query)]
 
 
-async def move_store(tx: Write, partner_id: UUID, store_id: UUID, **values: Any) -> bool:
+async def update_store(tx: Write, partner_id: UUID, store_id: UUID, **values: Any) -> bool:
     """Change the partner's store; False when it is not there."""
     moved = await tx.execute(
         update(stores).where(stores.c.id == store_id, stores.c.partner_id == partner_id).values(**values)
@@ -275,6 +179,34 @@ async def list_webhook_urls(tx: Read, partner_id: UUID) -> list[str]:
         onboardings.c.cancelled_at.is_(None),
     )
     return [row.webhook_url for row in await tx.all(of_stores.union(of_onboardings))]
+
+
+async def set_onboarding_timezone(tx: Write, onboarding: Onboarding, timezone: str) -> bool:
+    """Set the time zone that was found; True if its store is there too, still as registered."""
+    await tx.execute(update(onboardings).where(onboardings.c.id == onboarding.id).values(timezone=timezone))
+    of_onboarding = stores.c.onboarding_id == onboarding.id
+    return await _set_timezone(tx, of_onboarding, onboarding, timezone)
+
+
+async def set_store_timezone(tx: Write, row: StoreRow, timezone: str) -> bool:
+    """Set the time zone that was found; False when the store's address or time zone has changed since."""
+    return await _set_timezone(tx, stores.c.id == row.id, row, timezone)
+
+
+async def _set_timezone(
+    tx: Write, which: ColumnElement[bool], place: Onboarding | StoreRow, timezone: str
+) -> bool:
+    moved = await tx.execute(
+        update(stores)
+        .where(
+            which,
+            ~stores.c.timezone_given,
+            stores.c.address == _text(place.address),
+            stores.c.latitude.is_not_distinct_from(place.latitude),
+        )
+        .values(timezone=timezone)
+    )
+    return moved.rowcount == 1
 
 
 async def lock_store(tx: Write, partner_id: UUID, store_id: UUID) -> StoreRow | None:
@@ -335,12 +267,6 @@ async def _sold_out(tx: Read, store_ids: list[UUID]) -> dict[UUID, tuple[SoldOut
 
 def _text(value: object) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def _onboarding(row: Row[Any]) -> Onboarding:
-    values = row._asdict()
-    values["address"] = _address.decode(values["address"])
-    return Onboarding(**values)
 
 
 def _store(row: Row[Any], sold_out: tuple[SoldOut, ...]) -> StoreRow:

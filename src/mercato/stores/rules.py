@@ -12,17 +12,15 @@ from mercato.catalog.money import MoneyError, to_minor
 from mercato.geo.gazetteer import Location
 from mercato.partners.model import webhook_token_fault
 from mercato.stores.address import AddressRequest, address_of
-from mercato.stores.model import (
-    MINIMUM_NEGATIVE,
+from mercato.stores.availability import (
     ItemAvailabilityEntry,
     ItemAvailabilityRequest,
     SoldOut,
-    StoreRow,
     StoreStatusUpdate,
     StoreStatusValue,
-    StoreUpdate,
     item_name_fault,
 )
+from mercato.stores.model import MINIMUM_NEGATIVE, StoreRow, StoreUpdate
 from mercato.wire import parse_instant, parse_uuid
 from mercato.wire.checks import refuse, timezone_fault, uri_fault
 from mercato.wire.decode import refusal

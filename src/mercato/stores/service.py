@@ -21,19 +21,16 @@ from mercato.partners.storage import StorageQuota
 from mercato.partners.vault import Vault
 from mercato.stores import endpoints, places, queries, rules
 from mercato.stores.address import AddressRequest, address_of
-from mercato.stores.cache import StoreCache
-from mercato.stores.changes import OnChange, changed, invalidate
-from mercato.stores.ids import IdMappings
-from mercato.stores.model import (
+from mercato.stores.availability import (
     ItemAvailabilityRequest,
-    Store,
-    StorePage,
-    StoreRow,
     StoreStatusResponse,
     StoreStatusUpdate,
     StoreStatusValue,
-    StoreUpdate,
 )
+from mercato.stores.cache import StoreCache
+from mercato.stores.changes import OnChange, changed, invalidate
+from mercato.stores.ids import IdMappings
+from mercato.stores.model import Store, StorePage, StoreRow, StoreUpdate
 from mercato.webhooks.deliveries import enable_below
 from mercato.webhooks.endpoints import origin_changed
 from mercato.wire import instant
@@ -93,7 +90,7 @@ class Stores(Struct, frozen=True):
             if row is None:
                 raise errors.StoreNotFound(store_id)
             values = rules.update_values(request, row, found=found)
-            await queries.move_store(tx, caller.partner_id, store_id, **values, updated_at=now)
+            await queries.update_store(tx, caller.partner_id, store_id, **values, updated_at=now)
             if values.get("webhook_url"):
                 # A new address, or the same one given again: either way it is to be called from now on.
                 await enable_below(tx, caller.partner_id, values["webhook_url"])
@@ -123,7 +120,7 @@ class Stores(Struct, frozen=True):
         now = self.clock()
         values = rules.status_values(request, now)
         async with self.db.write() as tx:
-            if not await queries.move_store(tx, caller.partner_id, store_id, **values, updated_at=now):
+            if not await queries.update_store(tx, caller.partner_id, store_id, **values, updated_at=now):
                 raise errors.StoreNotFound(store_id)
             await audit(tx, "store", store_id, detail={"status": request.status})
             await changed(tx, store_id, self.on_change)

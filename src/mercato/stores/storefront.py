@@ -10,7 +10,8 @@ from mercato.catalog.model import DAY_SECONDS, DAYS, CompiledCatalog, Windows
 from mercato.catalog.search import WEEK, merge_windows
 from mercato.clock import zone
 from mercato.stores.address import Coordinates
-from mercato.stores.model import AnsweredUri, StoreRow, StoreStatusValue
+from mercato.stores.availability import StoreStatusValue
+from mercato.stores.model import AnsweredUri, StoreRow
 from mercato.wire import Instant, Wire, instant
 
 

@@ -13,7 +13,8 @@ from mercato.certify.storefront.stores import Offer
 from mercato.client import AsyncClient
 from mercato.partners.model import PartnerKind
 from mercato.stores.address import AddressRequest, Coordinates
-from mercato.stores.model import ItemAvailabilityEntry, OnboardingRequest, StoreStatusUpdate
+from mercato.stores.availability import ItemAvailabilityEntry, StoreStatusUpdate
+from mercato.stores.model import OnboardingRequest
 from mercato.testing.caller import Caller
 from mercato.testing.merchant import MerchantDouble
 from mercato.testing.order_simulator import OrderSimulator

@@ -8,18 +8,15 @@ from msgspec import Meta
 from mercato import errors
 from mercato.catalog.model import CompiledCatalog
 from mercato.discovery.model import DiscoverRequest, DiscoverResponse
-from mercato.stores.model import (
+from mercato.stores.availability import (
     ItemAvailabilityRequest,
     ItemAvailabilityResponse,
-    Store,
-    StorePage,
-    StoreRow,
     StoreStatusResponse,
     StoreStatusUpdate,
     StoreStatusValue,
-    StoreUpdate,
     read_status_update,
 )
+from mercato.stores.model import Store, StorePage, StoreRow, StoreUpdate
 from mercato.stores.storefront import MarketfrontStore, StoreAvailability, availability_of, storefront_of
 from mercato.web.operations import Access, Answer, Call, Operations, Rate
 from mercato.wire import Wire, parse_instant
