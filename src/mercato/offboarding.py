@@ -21,7 +21,7 @@ from mercato.partners import accounts
 from mercato.partners.model import AccountError
 from mercato.stores import onboarding_queries, queries
 from mercato.stores.cache import TOPIC
-from mercato.stores.changes import changed
+from mercato.stores.changes import publish_change
 from mercato.webhooks import removal as webhooks
 from mercato.webhooks.model import DeliveryStatus
 
@@ -101,7 +101,7 @@ async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
 async def _delete_stores(db: Database, partner_id: UUID) -> bool:
     async with db.write() as tx:
         await _refuse_open(tx, partner_id)
-        gone = await onboarding_queries.delete_onboardings(tx, partner_id, most=STORES)
+        gone = await onboarding_queries.delete_onboardings(tx, partner_id, limit=STORES)
         for store_id in gone:
             await remove(tx, store_id)
             await announce(tx, TOPIC, str(store_id))
@@ -115,7 +115,7 @@ async def _refresh_stores(db: Database, partner_id: UUID) -> None:
         async with db.write() as tx:
             found = await queries.list_store_ids(tx, partner_id, after=after, limit=STORES)
             for store_id in found:
-                await changed(tx, store_id, refresh)
+                await publish_change(tx, store_id, refresh)
         if not found:
             return
         after = found[-1]

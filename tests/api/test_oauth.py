@@ -282,7 +282,7 @@ async def test_failures_are_limited_by_client_and_lock_out_nobody(limited: Servi
     await token_of(limited, known)
     for key in (known, cold):
         wrong = GRANT | own(key) | {"client_secret": "guess"}
-        replies = [await ask(limited, wrong) for _ in range(limits.MOST_FAILURES + 1)]
+        replies = [await ask(limited, wrong) for _ in range(limits.MAX_FAILURES + 1)]
         assert {reply.status for reply in replies[:-2]} == {401}
         refused = await ask(limited, wrong)
         body = assert_refused(refused, 429, "temporarily_unavailable")
@@ -297,7 +297,7 @@ async def test_failures_are_limited_by_client_and_lock_out_nobody(limited: Servi
 async def test_failures_are_limited_by_address_whatever_the_client(
     limited: Service, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(limits, "MOST_FAILURES_AT", 5)
+    monkeypatch.setattr(limits, "MAX_FAILURES_AT", 5)
     statuses = [
         (await ask(limited, GRANT | {"client_id": str(new_id()), "client_secret": "guess"})).status
         for _ in range(12)
@@ -313,7 +313,7 @@ async def test_failures_are_limited_by_address_whatever_the_client(
 async def test_wrong_keys_after_too_many_failures_are_looked_up_one_at_a_time(
     limited: Service, key: NewKey, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(limits, "MOST_FAILURES_AT", 5)
+    monkeypatch.setattr(limits, "MAX_FAILURES_AT", 5)
     made, _ = await limited.partner(PartnerKind.MARKETFRONT)
     right = made.marketfront_key
     assert right
@@ -346,7 +346,7 @@ async def test_wrong_keys_after_too_many_failures_are_looked_up_one_at_a_time(
 async def test_failures_behind_a_trusted_proxy_are_the_clients_own(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(limits, "MOST_FAILURES_AT", 5)
+    monkeypatch.setattr(limits, "MAX_FAILURES_AT", 5)
 
     def wrong() -> dict[str, str]:
         return GRANT | {"client_id": str(new_id()), "client_secret": "guess"}

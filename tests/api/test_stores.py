@@ -268,7 +268,7 @@ async def test_a_store_with_many_sold_out_items_is_read_in_time_that_grows_with_
     store_id = UUID(store["storeId"])
     async with mercato.app.db.write() as tx:
         for at in range(0, len(many), 1000):
-            await queries.replace_sold_out(tx, store_id, gone=many[at : at + 1000], back=[])
+            await queries.replace_sold_out(tx, store_id, sold_out=many[at : at + 1000], available=[])
     began = time.thread_time()
     assert len((await row_of(mercato, store)).sold_out) == len(many)
     assert time.thread_time() - began < 1, "it took seconds in which nobody was answered"
@@ -349,7 +349,7 @@ async def test_coordinates_without_a_time_zone_give_it(
 
 
 async def waiting_jobs(mercato: Service) -> int:
-    kinds = (places.KIND, places.MOVE)
+    kinds = (places.ONBOARDING_TIMEZONE, places.STORE_TIMEZONE)
     async with mercato.app.db.write() as tx:
         count = await tx.scalar(select(func.count()).where(tables.jobs.c.kind.in_(kinds)))
     return int(count or 0)

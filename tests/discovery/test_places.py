@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.discovery.shelf import Shelf, haversine
 
-from mercato.discovery.model import MOST_RADIUS
+from mercato.discovery.model import MAX_RADIUS
 from mercato.discovery.places import RINGS, cell_of, circle_of, metres_of, point_of, zones_of
 
 latitudes = st.floats(-90, 90) | st.sampled_from([-90.0, -89.999, 0.0, 89.999, 90.0])
@@ -19,7 +19,7 @@ def away(one: tuple[float, float], other: tuple[float, float]) -> float:
     return sum((a - b) ** 2 for a, b in zip(point_of(*one), point_of(*other), strict=True))
 
 
-@given(latitudes, longitudes, near, near, st.floats(0, MOST_RADIUS))
+@given(latitudes, longitudes, near, near, st.floats(0, MAX_RADIUS))
 def test_a_circle_holds_exactly_what_the_haversine_says(
     lat: float, lng: float, north: float, east: float, radius: float
 ):
@@ -74,7 +74,7 @@ async def test_searches_by_place_find_what_a_look_at_every_store_finds(shelf: Sh
     places = {f"store {number}": anywhere(chance) for number in range(400)}
     await shelf.put_all((name, at, {"items": ["Soup"]}) for name, at in places.items())
     for _ in range(60):
-        here, radius = anywhere(chance), chance.choice([500, 25_000, 60_000, 400_000, MOST_RADIUS])
+        here, radius = anywhere(chance), chance.choice([500, 25_000, 60_000, 400_000, MAX_RADIUS])
         metres = {name: haversine(here, at) for name, at in places.items()}
         expected = sorted((name for name in places if metres[name] <= radius), key=metres.__getitem__)
         offset = chance.choice([0, 0, 3])
@@ -117,7 +117,7 @@ async def test_across_the_antimeridian_and_around_a_pole(shelf: Shelf):
 async def test_a_store_without_a_place_is_found_by_words_and_not_by_place(shelf: Shelf):
     await shelf.put("Somewhere")
     assert await shelf.names(query="somewhere") == ["Somewhere"]
-    assert await shelf.names(location={"lat": 0, "lng": 0}, radius=MOST_RADIUS) == []
+    assert await shelf.names(location={"lat": 0, "lng": 0}, radius=MAX_RADIUS) == []
 
 
 async def test_a_store_that_moves_is_found_where_it_is(shelf: Shelf):

@@ -106,7 +106,7 @@ async def test_many_first_requests_with_one_key_read_it_a_few_times(
 ) -> None:
     found = await asyncio.gather(*(callers.get(token(partner)) for _ in range(100)))
     assert len(set(found)) == 1
-    assert len(reads) <= module.MOST_READS
+    assert len(reads) <= module.MAX_READS
 
 
 async def test_an_unknown_key_is_refused_by_its_prefix_and_never_repeated(callers: Callers) -> None:
@@ -171,14 +171,14 @@ async def test_a_flood_of_wrong_keys_is_held_to_a_few_reads_at_a_time_and_to_bou
 
     monkeypatch.setattr(queries, "find_caller_by_digest", counted)
     await asyncio.gather(*(refusal(callers, new_key(Surface.COMMERCE).encode()) for _ in range(50)))
-    assert most <= module.MOST_READS
+    assert most <= module.MAX_READS
     assert len(callers._refused) == 10
 
 
 async def test_memory_is_bounded_and_the_least_recently_used_go_first(
     db: Database, feed: ChangeFeed, now: HandClock
 ) -> None:
-    callers = Callers(db, feed, TOKENS, now, most=2)
+    callers = Callers(db, feed, TOKENS, now, max_callers=2)
     one, two, three = [token(await make_partner(db, now)) for _ in range(3)]
     await callers.get(one)
     await callers.get(two)
@@ -355,14 +355,14 @@ async def test_the_last_use_is_noted_off_the_request_path_and_once_for_many_requ
 
     await callers.get(token(partner))
     assert await last_use() is None
-    await callers.note_uses()
+    await callers.record_uses()
     first = now()
     assert await last_use() == first
     now.advance(HOUR)
-    await callers.note_uses()
+    await callers.record_uses()
     assert await last_use() == first
     callers.cached(token(partner))
-    await callers.note_uses()
+    await callers.record_uses()
     assert await last_use() == now()
 
 
@@ -380,7 +380,7 @@ async def test_a_use_is_noted_soon_and_a_key_in_steady_use_once_a_minute(
     began = now()
     for _ in range(13):
         callers.cached(token(partner))
-        await callers.note_uses()
+        await callers.record_uses()
         now.advance(5 * SECOND)
     assert noted == [(1, began), (1, began + 60 * SECOND)]
 
@@ -398,7 +398,7 @@ async def test_noting_uses_goes_on_when_the_database_was_away(
             raise failure
         noted.set()
 
-    monkeypatch.setattr(callers, "note_uses", notes)
+    monkeypatch.setattr(callers, "record_uses", notes)
     with structlog.testing.capture_logs() as logs:
         running = asyncio.create_task(callers.run())
         async with asyncio.timeout(10):

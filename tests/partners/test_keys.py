@@ -18,11 +18,11 @@ surfaces = pytest.mark.parametrize("surface", Surface)
 def test_a_key_names_its_surface_and_has_at_least_160_random_bits(surface: Surface) -> None:
     key = keys.new_key(surface)
     assert re.fullmatch(rf"mk_{surface}_[0-9A-Za-z]{{40}}", key)
-    assert 62**keys.RANDOM > 2**160
+    assert 62**keys.RANDOM_LENGTH > 2**160
 
 
 def test_what_a_prefix_keeps_hidden_is_more_than_160_bits() -> None:
-    assert 62 ** (keys.RANDOM - keys.SHOWN) > 2**160
+    assert 62 ** (keys.RANDOM_LENGTH - keys.PREFIX_LENGTH) > 2**160
 
 
 @surfaces

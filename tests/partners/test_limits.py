@@ -89,7 +89,7 @@ def test_counters_are_bounded(now: HandClock, monkeypatch: pytest.MonkeyPatch) -
     counts = limiter(now)
     for _ in range(10):
         counts.take(caller(), "reads")
-        assert len(counts._taken["reads"]) <= 3
+        assert len(counts._counts["reads"]) <= 3
 
 
 def test_the_usual_clock_is_the_wall_clock() -> None:
@@ -104,9 +104,9 @@ def test_the_usual_clock_is_the_wall_clock() -> None:
 def test_failures_of_a_client_are_refused_from_anywhere_until_the_minute_is_over() -> None:
     now = HandClock()
     failures, client = Failures(now), new_id()
-    for _ in range(module.MOST_FAILURES):
+    for _ in range(module.MAX_FAILURES):
         assert failures.wait(client, "192.0.2.1") is None
-        failures.note(client, "192.0.2.1")
+        failures.record(client, "192.0.2.1")
     assert failures.wait(client, "192.0.2.2") == 60
     assert failures.wait(new_id(), "192.0.2.1") is None
     now.advance(MINUTE)
@@ -122,8 +122,8 @@ def test_failures_of_a_client_are_refused_from_anywhere_until_the_minute_is_over
 )
 def test_failures_from_an_address_are_refused_for_any_client(one: str, same: str, other: str) -> None:
     failures = Failures(HandClock())
-    for _ in range(module.MOST_FAILURES_AT):
-        failures.note(new_id(), one)
+    for _ in range(module.MAX_FAILURES_AT):
+        failures.record(new_id(), one)
     assert failures.wait(None, same) is not None
     assert failures.wait(None, other) is None
 
@@ -132,5 +132,5 @@ def test_a_flood_of_failures_takes_bounded_memory(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "MOST_FAILED", 10)
     failures = Failures(HandClock())
     for number in range(1000):
-        failures.note(new_id(), f"192.0.2.{number % 256}")
+        failures.record(new_id(), f"192.0.2.{number % 256}")
     assert max(len(failures._clients), len(failures._addresses)) <= 10

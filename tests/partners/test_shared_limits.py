@@ -112,7 +112,7 @@ async def test_without_redis_each_server_counts_its_share_says_so_once_and_finds
                 stopped = port
         # Nobody listens there any more.
         async with limiter(stopped, now) as one:
-            assert not one.reached
+            assert not one.connected
             taken = [await one.take(who, "writes") for _ in range(6)]
             assert [quota.wait is None for quota in taken] == [True] * 5 + [False]
             assert [line["event"] for line in lines if line["log_level"] == "warning"] == [
@@ -120,7 +120,7 @@ async def test_without_redis_each_server_counts_its_share_says_so_once_and_finds
             ]
             with redis(stopped):
                 async with asyncio.timeout(10):
-                    while not one.reached:
+                    while not one.connected:
                         await asyncio.sleep(0.01)
                 assert (await one.take(who, "writes")).remaining == 9
 
@@ -143,7 +143,7 @@ async def test_a_redis_that_is_silent_costs_one_request_its_time_and_no_other(
         async with asyncio.timeout(5):
             assert (await shared.take(caller(), "writes")).remaining == 9
         assert heard.is_set()
-        assert not shared.reached
+        assert not shared.connected
         # From memory: nothing is waited for.
         assert (await shared.take(caller(), "writes")).remaining == 9
     finally:
@@ -164,7 +164,7 @@ async def test_a_redis_that_is_there_and_does_not_count_is_asked_now_and_then_an
             for left in range(9, 4, -1):
                 assert (await one.take(who, "writes")).remaining == left
                 await asyncio.sleep(0.05)
-            assert not one.reached
+            assert not one.connected
     assert [line["event"] for line in lines] == ["rate limits are counted by each server: no Redis"]
 
 

@@ -13,7 +13,7 @@ from mercato.db.tables import webhook_tokens
 from mercato.partners.model import AccountError
 from mercato.partners.vault import VaultError
 from mercato.partners.webhook_tokens import (
-    MOST_ORIGINS,
+    MAX_ORIGINS,
     UNBOUND,
     TooManyOriginsError,
     bind_token,
@@ -118,7 +118,7 @@ async def test_a_first_token_goes_to_the_one_origin_of_the_stores_and_of_several
 
 async def test_a_partner_has_tokens_for_at_most_100_origins(db: Database, partner: UUID):
     async with db.write() as tx:
-        for number in range(MOST_ORIGINS):
+        for number in range(MAX_ORIGINS):
             await bind_token(tx, VAULT, partner, f"https://h{number}.example", token="t")
     with pytest.raises(TooManyOriginsError, match="100 origins"):
         await name(db, partner, "https://more.example", "t")

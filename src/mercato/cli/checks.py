@@ -185,7 +185,7 @@ async def _limits(settings: Settings, url: str) -> Check:
     )
     shared = SharedLimiter(url, own, clock.now)
     await shared.start()
-    reached = shared.reached
+    reached = shared.connected
     await shared.close()
     if reached:
         return _check("rate limits", "they are counted by all servers together")
@@ -208,7 +208,7 @@ async def _encryption(tx: Read, settings: Settings) -> Check:
         vault = Vault(load_keys(None if given is None else given.reveal(), settings.data_dir))
     except VaultError as error:
         return _check("encryption", "The encryption key can't be read.", str(error), State.UNUSABLE)
-    unreadable = await count_unreadable(tx, vault, most=MOST_SECRETS)
+    unreadable = await count_unreadable(tx, vault, limit=MOST_SECRETS)
     if not unreadable:
         return _check("encryption", "the key opens what is sealed")
     advice = f"Add the key that sealed them, or restore {FILE} of the data directory."

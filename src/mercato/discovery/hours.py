@@ -10,7 +10,7 @@ from typing import Final
 from mercato.catalog.model import Windows, second_of_week
 from mercato.clock import zone
 
-FOR_EVER: Final = 2**63 - 1
+INDEFINITELY: Final = 2**63 - 1
 """The end of a pause until further notice."""
 
 

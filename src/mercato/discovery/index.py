@@ -13,7 +13,7 @@ from mercato.db.clock import Dialect
 from mercato.db.engine import Write
 from mercato.db.types import to_ms
 from mercato.discovery import writes
-from mercato.discovery.hours import FOR_EVER, key_of, pack_spans
+from mercato.discovery.hours import INDEFINITELY, key_of, pack_spans
 from mercato.discovery.model import Card
 from mercato.discovery.places import cell_of, point_of
 from mercato.discovery.text import document_of
@@ -23,10 +23,10 @@ from mercato.stores.model import StoreRow
 from mercato.stores.storefront import address_shown, modes_of, windows_in
 from mercato.wire import as_json
 
-MOST_NAME: Final = 200
+MAX_NAME: Final = 200
 """Characters of a name that it is ordered by: an index takes no entry of any length."""
 
-_NOTHING: Final = SetSearch((), ())
+_EMPTY: Final = SetSearch((), ())
 
 
 async def refresh(tx: Write, store_id: UUID) -> None:
@@ -41,7 +41,7 @@ async def refresh(tx: Write, store_id: UUID) -> None:
         await writes.remove(tx, store_id)
         return
     packed = await catalogs.find_body(tx, row.catalog_set_id, catalogs.SEARCH)
-    await writes.put(tx, entry_of(row, unpack_search(packed) if packed is not None else _NOTHING, tx.dialect))
+    await writes.put(tx, entry_of(row, unpack_search(packed) if packed is not None else _EMPTY, tx.dialect))
 
 
 def entry_of(row: StoreRow, search: SetSearch, dialect: Dialect) -> Entry:
@@ -50,7 +50,7 @@ def entry_of(row: StoreRow, search: SetSearch, dialect: Dialect) -> Entry:
     return Entry(
         store_id=row.id,
         columns={
-            "name_key": name_key_of(row.name)[:MOST_NAME],
+            "name_key": name_key_of(row.name)[:MAX_NAME],
             "pickup": row.pickup_allowed,
             "delivery": row.delivery_allowed,
             "paused_until": _paused_until(row.paused, row.resume_at),
@@ -82,7 +82,7 @@ def _card(row: StoreRow, search: SetSearch) -> Card:
 def _paused_until(paused: bool, resume_at: datetime | None) -> int:  # noqa: FBT001  # a column of the row
     if not paused:
         return 0
-    return FOR_EVER if resume_at is None else to_ms(resume_at)
+    return INDEFINITELY if resume_at is None else to_ms(resume_at)
 
 
 def _place(row: StoreRow) -> dict[str, Any]:

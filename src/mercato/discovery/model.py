@@ -15,16 +15,16 @@ from mercato.wire.checks import Objection, validator
 RADIUS: Final = 25_000
 """Metres around a place, unless a request says otherwise."""
 
-MOST_RADIUS: Final = 1_000_000
+MAX_RADIUS: Final = 1_000_000
 """Metres: a thousand kilometres is further than anybody fetches a meal from."""
 
-HALF_A_PLACE: Final = "location needs latitude and longitude (or lat and lng)."
+INCOMPLETE_LOCATION: Final = "location needs latitude and longitude (or lat and lng)."
 
-MOST_LIMIT: Final = 100
-MOST_OFFSET: Final = 2**31 - 1
+MAX_LIMIT: Final = 100
+MAX_OFFSET: Final = 2**31 - 1
 
 Metres = Annotated[
-    float, Meta(ge=0, le=MOST_RADIUS, description=f"Metres around the location; {RADIUS:,} by default.")
+    float, Meta(ge=0, le=MAX_RADIUS, description=f"Metres around the location; {RADIUS:,} by default.")
 ]
 
 
@@ -37,12 +37,12 @@ class Location(Wire):
     lng: Longitude | None = None
 
 
-def _place_fault(sent: Mapping[str, object]) -> Objection | None:
+def _location_fault(sent: Mapping[str, object]) -> Objection | None:
     whole = all(
         any(sent.get(name) is not None for name in pair)
         for pair in (("latitude", "lat"), ("longitude", "lng"))
     )
-    return None if whole else Objection(HALF_A_PLACE, form=True)
+    return None if whole else Objection(INCOMPLETE_LOCATION, form=True)
 
 
 def mode_fault(text: str) -> str | None:
@@ -54,7 +54,7 @@ def mode_fault(text: str) -> str | None:
 class DiscoverRequest(Wire):
     """What is looked for. Every member is optional and narrows what is found; null is the same as absent."""
 
-    location: Annotated[Location, Meta(extra=validator(_place_fault))] | None = None
+    location: Annotated[Location, Meta(extra=validator(_location_fault))] | None = None
     radius: Metres | None = None
     fulfillment_type: (
         Annotated[
@@ -82,8 +82,8 @@ class DiscoverRequest(Wire):
         | None
     ) = None
     open_now: Annotated[bool, Meta(description="Only stores that are open now.")] | None = None
-    offset: Annotated[int, Meta(ge=0, le=MOST_OFFSET)] | None = None
-    limit: Annotated[int, Meta(ge=1, le=MOST_LIMIT, description="50 by default.")] | None = None
+    offset: Annotated[int, Meta(ge=0, le=MAX_OFFSET)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT, description="50 by default.")] | None = None
 
 
 class DiscoveredStore(MarketfrontStore, kw_only=True):
@@ -100,7 +100,7 @@ class DiscoverResponse(Wire):
     has_more: bool
 
 
-class Found(Wire):
+class EncodedDiscoverResponse(Wire):
     """A DiscoverResponse whose stores are JSON already."""
 
     stores: list[msgspec.Raw]

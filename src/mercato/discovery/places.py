@@ -166,7 +166,11 @@ def _rows(latitude: float, longitude: float, angle: float) -> Iterator[tuple[int
         if row * CELL_DEGREES - 90 < widest < (row + 1) * CELL_DEGREES - 90:
             beta = math.radians(widest)
             most = _width_at(math.sin(beta), math.cos(beta), *about)
-        yield row, _held(longitude, least - 2 * _MARGIN), _touched(longitude, most + _MARGIN)
+        yield (
+            row,
+            _columns_inside(longitude, least - 2 * _MARGIN),
+            _columns_covered(longitude, most + _MARGIN),
+        )
         below = above
 
 
@@ -177,13 +181,13 @@ def _parallel(row: int) -> tuple[float, float]:
     return math.sin(beta), math.cos(beta)
 
 
-def _touched(longitude: float, half: float) -> Span:
+def _columns_covered(longitude: float, half: float) -> Span:
     first = math.floor((longitude - half + 180) / CELL_DEGREES)
     last = math.floor((longitude + half + 180) / CELL_DEGREES)
     return first, min(last, first + COLUMNS - 1)
 
 
-def _held(longitude: float, half: float) -> Span | None:
+def _columns_inside(longitude: float, half: float) -> Span | None:
     if half <= 0:
         return None
     first = math.ceil((longitude - half + 180) / CELL_DEGREES)

@@ -7,7 +7,7 @@ from mercato.db.engine import Read
 from mercato.discovery import statements
 from mercato.discovery.places import RINGS, Circle, zones_of
 from mercato.discovery.statements import Shape
-from mercato.discovery.text import Question, asked, without
+from mercato.discovery.text import TextQuery, exclude, render_query
 from mercato.wire import as_json
 
 
@@ -15,7 +15,7 @@ class Search(NamedTuple):
     """What is looked for, worked out. `mode` is `pickup`, `delivery` or None for either."""
 
     circle: Circle | None
-    question: Question | None
+    text_query: TextQuery | None
     mode: str | None
     now_ms: int
 
@@ -38,7 +38,7 @@ async def count_rings(tx: Read, search: Search) -> list[int]:
 async def list_hours(tx: Read, search: Search) -> Sequence[Hours]:
     """Return the opening hours of all hits that are not paused: as many rows as they differ."""
     shape = _shape(tx, search)
-    values = _values(search) | _words(tx, search.question)
+    values = _values(search) | _words(tx, search.text_query)
     if shape.by_cells:
         values |= _zones(tx, search)
     rows: Sequence[Any] = await tx.all(statements.hours(shape), values)
@@ -52,26 +52,26 @@ async def list_hits(
 
     There is no total with `keys`, nor by place without words: these are counted first.
     """
-    shape = _shape(tx, search, opened=keys is not None)
-    values = _values(search) | _words(tx, search.question) | {"offset": offset, "limit": limit}
+    shape = _shape(tx, search, open_now=keys is not None)
+    values = _values(search) | _words(tx, search.text_query) | {"offset": offset, "limit": limit}
     if keys is not None:
         values["keys"] = list(keys) if tx.dialect == "postgresql" else as_json(keys).decode()
     if shape.by_cells and search.circle is not None:
         values |= _ranges(tx, search.circle.ranges)
     if shape.words and not shape.place:
-        values |= _tiers(tx, search.question) | {"top": offset + limit}
+        values |= _tiers(tx, search.text_query) | {"top": offset + limit}
     rows: Sequence[Any] = await tx.all(statements.page(shape), values)
     return (rows[0][0] if rows else None), [row for row in rows if row[3] is not None]
 
 
-def _shape(tx: Read, search: Search, *, opened: bool = False) -> Shape:
+def _shape(tx: Read, search: Search, *, open_now: bool = False) -> Shape:
     return Shape(
         dialect=tx.dialect,
         place=search.circle is not None,
-        words=search.question is not None and bool(search.question.terms),
-        marks=search.question is not None and not search.question.terms,
+        words=search.text_query is not None and bool(search.text_query.terms),
+        marks=search.text_query is not None and not search.text_query.terms,
         mode=search.mode,
-        opened=opened,
+        open_now=open_now,
     )
 
 
@@ -99,11 +99,11 @@ def _ranges(tx: Read, ranges: Sequence[tuple[int, ...]], name: str = "") -> dict
     }
 
 
-def _words(tx: Read, question: Question | None) -> dict[str, Any]:
-    return {} if question is None else {"words": asked(tx.dialect, question)}
+def _words(tx: Read, text_query: TextQuery | None) -> dict[str, Any]:
+    return {} if text_query is None else {"words": render_query(tx.dialect, text_query)}
 
 
-def _tiers(tx: Read, question: Question | None) -> dict[str, Any]:
-    assert question is not None
-    best = asked(tx.dialect, question.best)
-    return {"best": best, "rest": without(tx.dialect, asked(tx.dialect, question), best)}
+def _tiers(tx: Read, text_query: TextQuery | None) -> dict[str, Any]:
+    assert text_query is not None
+    best = render_query(tx.dialect, text_query.best)
+    return {"best": best, "rest": exclude(tx.dialect, render_query(tx.dialect, text_query), best)}

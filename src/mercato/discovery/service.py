@@ -15,16 +15,16 @@ from mercato.db.types import to_ms
 from mercato.discovery import queries
 from mercato.discovery.hours import Openings
 from mercato.discovery.model import (
-    HALF_A_PLACE,
+    INCOMPLETE_LOCATION,
     RADIUS,
     DiscoverRequest,
-    Found,
+    EncodedDiscoverResponse,
     Location,
     mode_fault,
 )
 from mercato.discovery.places import RINGS, Circle, circle_of, metres_of
 from mercato.discovery.queries import Hit, Search
-from mercato.discovery.text import question_of
+from mercato.discovery.text import text_query_of
 from mercato.errors import OrderError
 from mercato.stores.availability import StoreStatusValue
 from mercato.stores.storefront import FulfillmentMode
@@ -40,13 +40,13 @@ _COLUMNS: Final = {
 }
 
 
-def _status(value: StoreStatusValue, *, opened: bool) -> bytes:
-    return b',"status":"%b","isOpen":%b,"unavailableItemIds":' % (value.encode(), as_json(opened))
+def _status(value: StoreStatusValue, *, is_open: bool) -> bytes:
+    return b',"status":"%b","isOpen":%b,"unavailableItemIds":' % (value.encode(), as_json(is_open))
 
 
-_PAUSED: Final = _status(StoreStatusValue.PAUSED, opened=False)
-_OPEN: Final = _status(StoreStatusValue.ONLINE, opened=True)
-_CLOSED: Final = _status(StoreStatusValue.ONLINE, opened=False)
+_PAUSED: Final = _status(StoreStatusValue.PAUSED, is_open=False)
+_OPEN: Final = _status(StoreStatusValue.ONLINE, is_open=True)
+_CLOSED: Final = _status(StoreStatusValue.ONLINE, is_open=False)
 
 
 class Discovery(Struct, frozen=True):
@@ -55,42 +55,42 @@ class Discovery(Struct, frozen=True):
     db: Database
     clock: Clock
 
-    async def discover(self, request: DiscoverRequest) -> Found:
+    async def discover(self, request: DiscoverRequest) -> EncodedDiscoverResponse:
         """Return a page of stores, and exactly how many there are. Raises InvalidRequest, ValidationFailed."""
         now = self.clock()
         circle, mode = _circle(request), _COLUMNS[_mode(request)]
         search = Search(
             circle=circle,
-            question=question_of(request.query, request.categories or (), mode=mode, circle=circle),
+            text_query=text_query_of(request.query, request.categories or (), mode=mode, circle=circle),
             mode=mode,
             now_ms=to_ms(now),
         )
         offset, limit = request.offset or 0, request.limit or LIMIT
         openings = Openings(now)
-        opened = bool(request.open_now)
+        open_now = bool(request.open_now)
         total, hits = await self.db.read_replica(
-            lambda tx: _found(tx, search, openings, offset, limit, opened=opened)
+            lambda tx: _search(tx, search, openings, offset, limit, open_now=open_now)
         )
-        return Found(
-            stores=[_shown(hit, search.now_ms, openings) for hit in hits],
+        return EncodedDiscoverResponse(
+            stores=[_render(hit, search.now_ms, openings) for hit in hits],
             total_count=total,
             has_more=offset + len(hits) < total,
         )
 
 
-async def _found(
-    tx: Read, search: Search, openings: Openings, offset: int, limit: int, *, opened: bool
+async def _search(
+    tx: Read, search: Search, openings: Openings, offset: int, limit: int, *, open_now: bool
 ) -> tuple[int, list[Hit]]:
     """Return how many there are, and the page of them."""
     keys: list[int] | None = None
-    if opened:
-        rings, open_now = [0] * len(RINGS), set()
+    if open_now:
+        rings, open_hours = [0] * len(RINGS), set()
         for key, timezone, spans, ring, stores in await queries.list_hours(tx, search):
             if openings.is_open(timezone, spans):
                 rings[ring] += stores
-                open_now.add(key)
-        keys = sorted(open_now)
-    elif search.circle is not None and search.question is None:
+                open_hours.add(key)
+        keys = sorted(open_hours)
+    elif search.circle is not None and search.text_query is None:
         rings = await queries.count_rings(tx, search)
     else:
         counted, hits = await queries.list_hits(tx, search, offset=offset, limit=limit)
@@ -99,26 +99,26 @@ async def _found(
     if offset >= total:
         return total, []
     _, hits = await queries.list_hits(
-        tx, _narrowed(search, rings, offset + limit), offset=offset, limit=limit, keys=keys
+        tx, _narrow(search, rings, offset + limit), offset=offset, limit=limit, keys=keys
     )
     return total, hits
 
 
-def _narrowed(search: Search, rings: Sequence[int], most: int) -> Search:
+def _narrow(search: Search, rings: Sequence[int], most: int) -> Search:
     """Return the search by place within the smallest circle that has as many hits as are needed."""
-    if search.circle is None or search.question is not None:
+    if search.circle is None or search.text_query is not None:
         return search
     known = accumulate(rings)
     enough = next((ring for ring, stores in enumerate(known) if stores >= most), len(RINGS) - 1)
     return search._replace(circle=search.circle.inner(enough))
 
 
-def _shown(hit: Hit, now_ms: int, openings: Openings) -> msgspec.Raw:
+def _render(hit: Hit, now_ms: int, openings: Openings) -> msgspec.Raw:
     """Return a DiscoveredStore: its card with what depends on the hour, on what is sold out and on who asks."""
-    _, away, paused_until, card, timezone, spans, sold_out = hit
+    _, chord, paused_until, card, timezone, spans, sold_out = hit
     status = _PAUSED if paused_until > now_ms else _OPEN if openings.is_open(timezone, spans) else _CLOSED
     items = as_json(sorted(str(UUID(item)) for item in sold_out.split(","))) if sold_out else b"[]"
-    end = b"}" if away is None else b',"distance":%.1f}' % metres_of(away)
+    end = b"}" if chord is None else b',"distance":%.1f}' % metres_of(chord)
     return msgspec.Raw(b"".join((card[:-1], status, items, end)))
 
 
@@ -136,8 +136,8 @@ def _place(location: Location) -> tuple[float, float]:
     longitude = location.longitude if location.longitude is not None else location.lng
     if latitude is not None and longitude is not None:
         return latitude, longitude
-    reason = OrderError(code=errors.InvalidRequest.code, message=HALF_A_PLACE, pointer="/location")
-    raise errors.InvalidRequest(HALF_A_PLACE, errors=[reason])
+    reason = OrderError(code=errors.InvalidRequest.code, message=INCOMPLETE_LOCATION, pointer="/location")
+    raise errors.InvalidRequest(INCOMPLETE_LOCATION, errors=[reason])
 
 
 def _mode(request: DiscoverRequest) -> FulfillmentMode | None:

@@ -27,7 +27,7 @@ class Shape(NamedTuple):
     words: bool
     marks: bool
     mode: str | None
-    opened: bool
+    open_now: bool
 
     @property
     def indexed(self) -> bool:
@@ -42,7 +42,7 @@ class Shape(NamedTuple):
     @property
     def counted(self) -> bool:
         """Tell whether a search is counted before its page is asked for."""
-        return self.opened or self.by_cells
+        return self.open_now or self.by_cells
 
     @property
     def by_name(self) -> bool:
@@ -50,7 +50,7 @@ class Shape(NamedTuple):
         return not (self.place or self.indexed)
 
 
-_AWAY: Final = "((s.x - :x) * (s.x - :x) + (s.y - :y) * (s.y - :y) + (s.z - :z) * (s.z - :z))"
+_DISTANCE: Final = "((s.x - :x) * (s.x - :x) + (s.y - :y) * (s.y - :y) + (s.z - :z) * (s.z - :z))"
 
 # The stores of each range, looked up range by range: a CROSS JOIN is SQLite's word for "in this order", OFFSET 0 is
 # PostgreSQL's, which otherwise takes the ranges for so many that it walks the whole index in parallel.
@@ -73,7 +73,7 @@ _BY_WORDS: Final = {
     "sqlite": "store_words w CROSS JOIN store_search s ON s.number = w.rowid",
     "postgresql": "store_search s",
 }
-_WORDS_ALONE: Final = {"sqlite": "store_words w", "postgresql": "store_search s"}
+_WORDS_ONLY: Final = {"sqlite": "store_words w", "postgresql": "store_search s"}
 _NUMBER: Final = {"sqlite": "w.rowid", "postgresql": "s.number"}
 # FTS5 finds in this order. PostgreSQL must not walk by it, with a look into every store's words.
 _IN_ORDER: Final = {"sqlite": "w.rowid", "postgresql": "s.number + 0"}
@@ -81,11 +81,11 @@ _MATCHES: Final = {
     "sqlite": "w.store_words MATCH {}",
     "postgresql": "s.words @@ CAST({} AS tsquery)",
 }
-_AWAKE: Final = "s.paused_until <= :now"
+_NOT_PAUSED: Final = "s.paused_until <= :now"
 _OPEN: Final = {
     # The sign keeps SQLite from walking by this column.
-    "sqlite": f"{_AWAKE} AND +s.hours_key IN (SELECT value FROM json_each(:keys))",  # noqa: S608  # no input
-    "postgresql": f"{_AWAKE} AND s.hours_key = ANY(:keys)",
+    "sqlite": f"{_NOT_PAUSED} AND +s.hours_key IN (SELECT value FROM json_each(:keys))",  # noqa: S608  # no input
+    "postgresql": f"{_NOT_PAUSED} AND s.hours_key = ANY(:keys)",
 }
 _SOLD_OUT: Final = {
     "sqlite": "group_concat(i.item_id)",
@@ -111,7 +111,7 @@ _TYPES: Final[dict[str, TypeEngine[Any]]] = {
 
 @cache
 def page(shape: Shape) -> TextClause:
-    """Return rows of (total, away, paused_until, card, timezone, spans, sold_out) in order.
+    """Return rows of (total, chord, paused_until, card, timezone, spans, sold_out) in order.
 
     `total` is null where it is known already. Where it is not there is always a row, of nulls but for it.
     """
@@ -122,7 +122,7 @@ def page(shape: Shape) -> TextClause:
         shape,
         f"""
         WITH {hits} page AS ({_page(shape)} ORDER BY {order} LIMIT :limit OFFSET :offset)
-        SELECT t.total, p.away, s.paused_until, c.card, h.timezone, h.spans,
+        SELECT t.total, p.chord, s.paused_until, c.card, h.timezone, h.spans,
           (SELECT {_SOLD_OUT[shape.dialect]} FROM sold_out_items i
            WHERE i.store_id = c.store_id AND (i.until IS NULL OR i.until > :now)) AS sold_out
         FROM ({total}) t
@@ -142,7 +142,7 @@ def rings(shape: Shape) -> TextClause:
     counts = (
         f"SELECT r.ring, (SELECT count(*) FROM store_search s WHERE s.cell BETWEEN r.low AND r.high{more}{mode}) AS n "  # noqa: S608  # parts of this module
         f"FROM {_ZONES[shape.dialect].format(zones)}"
-        for zones, more in (("inside", ""), ("edge", f" AND {_AWAY} <= :most"))
+        for zones, more in (("inside", ""), ("edge", f" AND {_DISTANCE} <= :most"))
     )
     return _statement(
         shape,
@@ -165,14 +165,16 @@ def hours(shape: Shape) -> TextClause:
             ) g ON g.hours_key = h.key
             """,  # noqa: S608  # parts of this module
         )
-    group = f"SELECT 0 AS ring, s.hours_key, count(*) AS stores {_from(shape, _AWAKE)} GROUP BY s.hours_key"
+    group = (
+        f"SELECT 0 AS ring, s.hours_key, count(*) AS stores {_from(shape, _NOT_PAUSED)} GROUP BY s.hours_key"
+    )
     if shape.by_cells:
         mode = f" AND s.{shape.mode}" if shape.mode else ""
         group = " UNION ALL ".join(
             f"SELECT r.ring, s.hours_key, count(*) AS stores FROM {_ZONES[shape.dialect].format(zones)} "  # noqa: S608  # parts of this module
             f"{_IN_RANGE[shape.dialect]} "
-            f"WHERE {_AWAKE}{more}{mode} GROUP BY r.ring, s.hours_key"
-            for zones, more in (("inside", ""), ("edge", f" AND {_AWAY} <= :most"))
+            f"WHERE {_NOT_PAUSED}{more}{mode} GROUP BY r.ring, s.hours_key"
+            for zones, more in (("inside", ""), ("edge", f" AND {_DISTANCE} <= :most"))
         )
     return _statement(
         shape,
@@ -193,12 +195,12 @@ def _total(shape: Shape) -> str:
         return f"SELECT coalesce(sum({shape.mode or 'stores'}), 0) AS total FROM opening_hours"  # noqa: S608  # a column
     if not _streams(shape):
         return "SELECT count(*) AS total FROM hits"
-    return f"SELECT count(*) AS total FROM {_WORDS_ALONE[shape.dialect]} WHERE {_matches(shape)}"  # noqa: S608  # parts of this module
+    return f"SELECT count(*) AS total FROM {_WORDS_ONLY[shape.dialect]} WHERE {_matches(shape)}"  # noqa: S608  # parts of this module
 
 
 def _order(shape: Shape) -> str:
     if shape.place:
-        return "p.away, p.number"
+        return "p.chord, p.number"
     return "p.tier, p.number" if shape.words else "p.name_key, p.number"
 
 
@@ -206,11 +208,11 @@ def _page(shape: Shape) -> str:
     if not _streams(shape):
         return "SELECT * FROM hits p"
     if shape.by_name or shape.by_cells:
-        by = f"{_AWAY} AS away" if shape.place else "NULL AS away, s.name_key"
+        by = f"{_DISTANCE} AS chord" if shape.place else "NULL AS chord, s.name_key"
         return f"SELECT * FROM (SELECT s.number, {by} {_from(shape)}) p"  # noqa: S608  # parts of this module
     # First the stores that are called so, then those that have it elsewhere; of either as many as can be needed.
     best, rest = (
-        f"SELECT * FROM (SELECT {_NUMBER[shape.dialect]} AS number, {tier} AS tier, NULL AS away "  # noqa: S608  # parts of this module
+        f"SELECT * FROM (SELECT {_NUMBER[shape.dialect]} AS number, {tier} AS tier, NULL AS chord "  # noqa: S608  # parts of this module
         f"{_from(shape, words=words)} ORDER BY {_IN_ORDER[shape.dialect]} LIMIT :top) {name}"
         for tier, name, words in ((0, "best", ":best"), (1, "rest", ":rest"))
     )
@@ -218,20 +220,20 @@ def _page(shape: Shape) -> str:
 
 
 def _hits(shape: Shape) -> str:
-    by = f"{_AWAY} AS away" if shape.place else "NULL AS away, s.name_key"
+    by = f"{_DISTANCE} AS chord" if shape.place else "NULL AS chord, s.name_key"
     return f"SELECT s.number, {by} {_from(shape)}"
 
 
 def _from(shape: Shape, *more: str, words: str = ":words") -> str:
     """Return where hits come from, and all conditions of the search."""
     source = _BY_WORDS if shape.indexed else _BY_PLACE if shape.place else {shape.dialect: "store_search s"}
-    if _streams(shape) and shape.words and not shape.opened and not more:
-        source = _WORDS_ALONE
+    if _streams(shape) and shape.words and not shape.open_now and not more:
+        source = _WORDS_ONLY
     conditions = [
         *([_matches(shape, words)] if shape.indexed else []),
-        *([f"{_AWAY} <= :most"] if shape.place else []),
+        *([f"{_DISTANCE} <= :most"] if shape.place else []),
         *([f"s.{shape.mode}"] if shape.mode and not shape.indexed else []),
-        *([_OPEN[shape.dialect]] if shape.opened else []),
+        *([_OPEN[shape.dialect]] if shape.open_now else []),
         *more,
     ]
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""

@@ -17,28 +17,28 @@ from mercato.stores.model import StoreRow
 
 _NAME: Final = "\ue000n"
 _CATEGORY: Final = "\ue000c"
-_LACKS: Final = {"pickup": "\ue000x", "delivery": "\ue000y"}
+_MODE_MISSING: Final = {"pickup": "\ue000x", "delivery": "\ue000y"}
 """Marked is the exception, because nearly every store has both."""
 
 _GRIDS: Final = (("\ue000f", 25), ("\ue000g", 250))
 """Cells of a grid's cell along each side: half a degree, and five."""
 
-_BEGINNING: Final = "\ue000p"
+_PREFIX: Final = "\ue000p"
 """The first letters of a word, where an index can't look them up by itself."""
 
-MOST_CELLS: Final = 64
+MAX_CELLS: Final = 64
 """Cells of a coarse grid that one question names; a circle that covers more takes the next one, or none."""
 
 
-class Question(NamedTuple):
-    """What the index is asked: every term, one mark of each group, and not the mark that `lacks` names."""
+class TextQuery(NamedTuple):
+    """What the index is asked: every term, one mark of each group, and not the mark that `excluded` names."""
 
     terms: tuple[Term, ...]
     marks: tuple[tuple[str, ...], ...]
-    lacks: str | None
+    excluded: str | None
 
     @property
-    def best(self) -> "Question":
+    def best(self) -> "TextQuery":
         """The same of stores that have every term in their name."""
         named = tuple(term._replace(text=_NAME + term.text) for term in self.terms)
         return self._replace(terms=named)
@@ -56,12 +56,12 @@ def document_of(row: StoreRow, catalog: Iterable[str], dialect: Dialect) -> list
     found = dict.fromkeys((*named, *words_of([row.description or "", *row.categories]), *catalog))
     if dialect == "postgresql":
         starts = [word[:LEAST_PREFIX] for word in found if len(word) > LEAST_PREFIX]
-        found.update(dict.fromkeys(_BEGINNING + start for start in starts))
+        found.update(dict.fromkeys(_PREFIX + start for start in starts))
     found.update(dict.fromkeys(_NAME + word for word in named))
     found.update(dict.fromkeys(map(category_of, row.categories)))
     found.update(
         dict.fromkeys(
-            _LACKS[mode]
+            _MODE_MISSING[mode]
             for mode, there in (("pickup", row.pickup_allowed), ("delivery", row.delivery_allowed))
             if not there
         )
@@ -72,9 +72,9 @@ def document_of(row: StoreRow, catalog: Iterable[str], dialect: Dialect) -> list
     return list(found)
 
 
-def question_of(
+def text_query_of(
     query: str | None, categories: Sequence[str], *, mode: str | None, circle: Circle | None
-) -> Question | None:
+) -> TextQuery | None:
     """Return what to ask; None when neither words nor categories are asked for."""
     terms = terms_of(query or "")
     marks = [tuple(dict.fromkeys(map(category_of, categories)))] if categories else []
@@ -83,40 +83,40 @@ def question_of(
     cells = _cells(circle) if circle is not None else ()
     if cells:
         marks.append(cells)
-    return Question(tuple(terms), tuple(marks), _LACKS[mode] if mode is not None else None)
+    return TextQuery(tuple(terms), tuple(marks), _MODE_MISSING[mode] if mode is not None else None)
 
 
-def asked(dialect: Dialect, question: Question) -> str:
-    """Return the question as FTS5 or PostgreSQL reads it.
+def render_query(dialect: Dialect, text_query: TextQuery) -> str:
+    """Return the text_query as FTS5 or PostgreSQL reads it.
 
     Nothing of a request can be syntax: its words are letters and digits.
     """
-    return _for_sqlite(question) if dialect == "sqlite" else _for_postgresql(question)
+    return _fts5_query(text_query) if dialect == "sqlite" else _tsquery(text_query)
 
 
-def without(dialect: Dialect, question: str, other: str) -> str:
-    """Return what is found by one question and not by another."""
-    return f"({question}) NOT ({other})" if dialect == "sqlite" else f"({question}) & !({other})"
+def exclude(dialect: Dialect, text_query: str, other: str) -> str:
+    """Return what is found by one text_query and not by another."""
+    return f"({text_query}) NOT ({other})" if dialect == "sqlite" else f"({text_query}) & !({other})"
 
 
-def _for_sqlite(question: Question) -> str:
-    parts = [f'"{term.text}"{" *" if term.prefix else ""}' for term in question.terms]
-    parts += ["(" + " OR ".join(f'"{mark}"' for mark in group) + ")" for group in question.marks]
+def _fts5_query(text_query: TextQuery) -> str:
+    parts = [f'"{term.text}"{" *" if term.prefix else ""}' for term in text_query.terms]
+    parts += ["(" + " OR ".join(f'"{mark}"' for mark in group) + ")" for group in text_query.marks]
     found = " AND ".join(parts)
-    return f'({found}) NOT "{question.lacks}"' if question.lacks else found
+    return f'({found}) NOT "{text_query.excluded}"' if text_query.excluded else found
 
 
-def _for_postgresql(question: Question) -> str:
-    parts = [_lexeme(term) for term in question.terms]
-    parts += ["(" + " | ".join(f"'{mark}'" for mark in group) + ")" for group in question.marks]
-    if question.lacks:
-        parts.append(f"!'{question.lacks}'")
+def _tsquery(text_query: TextQuery) -> str:
+    parts = [_lexeme(term) for term in text_query.terms]
+    parts += ["(" + " | ".join(f"'{mark}'" for mark in group) + ")" for group in text_query.marks]
+    if text_query.excluded:
+        parts.append(f"!'{text_query.excluded}'")
     return " & ".join(parts)
 
 
 def _lexeme(term: Term) -> str:
     if term.prefix and len(term.text) == LEAST_PREFIX:
-        return f"('{term.text}' | '{_BEGINNING}{term.text}')"
+        return f"('{term.text}' | '{_PREFIX}{term.text}')"
     return f"'{term.text}'{':*' if term.prefix else ''}"
 
 
@@ -127,7 +127,7 @@ def _cells(circle: Circle) -> tuple[str, ...]:
         for first, last in circle.ranges:
             found.update(dict.fromkeys(_mark(grid, cell) for cell in range(first, last + 1, size)))
             found[_mark(grid, last)] = None
-            if len(found) > MOST_CELLS:
+            if len(found) > MAX_CELLS:
                 break
         else:
             return tuple(found)

@@ -58,7 +58,7 @@ async def put(tx: Write, entry: Entry) -> None:
         number = old.number
         await tx.execute(update(store_search).where(store_search.c.number == number).values(values))
         await tx.execute(update(store_cards).where(store_cards.c.number == number).values(card=entry.card))
-    await _put_words(tx, number, entry.words)
+    await _write_words(tx, number, entry.words)
 
 
 async def remove(tx: Write, store_id: UUID) -> None:
@@ -78,7 +78,7 @@ async def _find(tx: Write, store_id: UUID) -> AnyRow | None:
     return await tx.first(select(c.number, c.hours_key, c.pickup, c.delivery).where(c.store_id == store_id))
 
 
-async def _put_words(tx: Write, number: int, words: Sequence[str]) -> None:
+async def _write_words(tx: Write, number: int, words: Sequence[str]) -> None:
     if tx.dialect == "postgresql":
         await tx.execute(_SET_WORDS, {"number": number, "words": list(words)})
         return

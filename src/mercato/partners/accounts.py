@@ -39,7 +39,7 @@ from mercato.partners.vault import Vault, load_keys
 from mercato.partners.webhook_tokens import check_has_stores, insert_token
 from mercato.wire import parse_uuid, redacted
 
-MOST_NAME: Final = 200
+MAX_NAME: Final = 200
 
 
 @redacted("signing_secret")
@@ -98,7 +98,7 @@ async def create_partner(
         event_url=_checked_event_url(event_url, kind),
         created_at=now(),
     )
-    with _naming(partner.name):
+    with _refuse_taken_name(partner.name):
         await queries.insert_partner(tx, partner)
     if webhook_token is not None:
         await insert_token(tx, vault, partner.id, webhook_token, url=webhook_origin)
@@ -110,7 +110,7 @@ async def create_partner(
 
 async def get_partner(tx: Read, partner_id: UUID) -> Partner:
     """Return the partner. Raises UnknownAccountError."""
-    return _known(await queries.find_partner(tx, partner_id), partner_id)
+    return _require(await queries.find_partner(tx, partner_id), partner_id)
 
 
 async def get_partner_named(tx: Read, name: str) -> Partner:
@@ -127,17 +127,17 @@ async def get_partner_named(tx: Read, name: str) -> Partner:
 async def rename_partner(tx: Write, partner_id: UUID, name: str) -> None:
     """Give the partner another name. Raises AccountError, also when another partner has it."""
     name = _checked_name(name)
-    with _naming(name):
+    with _refuse_taken_name(name):
         if not await queries.update_partner(tx, partner_id, name=name):
             raise _unknown_partner(partner_id)
-    await _changed(tx, partner_id, "name")
+    await _record_change(tx, partner_id, "name")
 
 
 async def set_suspended(tx: Write, partner_id: UUID, at: datetime | None) -> None:
     """Let the partner's keys open nothing from now on, or with None what they opened. Raises AccountError."""
     if not await queries.update_partner(tx, partner_id, suspended_at=at):
         raise _unknown_partner(partner_id)
-    await _changed(tx, partner_id, "suspended")
+    await _record_change(tx, partner_id, "suspended")
 
 
 async def delete_partner(tx: Write, partner_id: UUID) -> None:
@@ -151,14 +151,14 @@ async def set_limits(tx: Write, partner_id: UUID, limits: Limits) -> None:
     """Give the partner requests a minute of its own; None takes the deployment's. Raises AccountError."""
     if not await queries.update_partner(tx, partner_id, limits=_checked_limits(limits)):
         raise _unknown_partner(partner_id)
-    await _changed(tx, partner_id, "limits")
+    await _record_change(tx, partner_id, "limits")
 
 
 async def set_event_url(tx: Write, partner_id: UUID, event_url: str | None) -> None:
     """Set where order events go, or with None stop them. Raises AccountError."""
     partner = await get_partner(tx, partner_id)
     await queries.update_partner(tx, partner_id, event_url=_checked_event_url(event_url, partner.kind))
-    await _changed(tx, partner_id, "eventUrl")
+    await _record_change(tx, partner_id, "eventUrl")
 
 
 # --- signing secrets ---------------------------------------------------------------------------------
@@ -175,10 +175,10 @@ async def rotate_signing_secret(
 ) -> str:
     """Return a new secret; the one before it signs beside it for the overlap. Raises UnknownAccountError."""
     # Two rotations at once would leave two secrets without an end.
-    _known(await queries.lock_partner(tx, partner_id), partner_id)
+    _require(await queries.lock_partner(tx, partner_id), partner_id)
     await queries.expire_signing_secret(tx, partner_id, until=now() + checked_overlap(overlap))
     secret = await _insert_secret(tx, vault, partner_id, now=now, new_id=new_id)
-    await _changed(tx, partner_id, "signingSecret")
+    await _record_change(tx, partner_id, "signingSecret")
     return secret
 
 
@@ -223,7 +223,7 @@ async def list_signing_secrets(tx: Read, partner_id: UUID, *, now: Clock = clock
     return [secret for secret, _ in await queries.list_secrets(tx, partner_id, now=now())]
 
 
-async def _changed(tx: Write, partner_id: UUID, what: str) -> None:
+async def _record_change(tx: Write, partner_id: UUID, what: str) -> None:
     await audit(tx, "partner", partner_id, partner_id=partner_id, detail={"changed": [what]})
     await announce(tx, TOPIC, str(partner_id))
 
@@ -239,7 +239,7 @@ async def _insert_secret(tx: Write, vault: Vault, partner_id: UUID, *, now: Cloc
 # --- checks ------------------------------------------------------------------------------------------
 
 
-def _known(partner: Partner | None, partner_id: UUID) -> Partner:
+def _require(partner: Partner | None, partner_id: UUID) -> Partner:
     if partner is None:
         raise _unknown_partner(partner_id)
     return partner
@@ -250,7 +250,7 @@ def _unknown_partner(partner_id: UUID) -> UnknownAccountError:
 
 
 @contextmanager
-def _naming(name: str) -> Iterator[None]:
+def _refuse_taken_name(name: str) -> Iterator[None]:
     """Turn the refusal of a name that is taken into AccountError."""
     try:
         yield
@@ -265,8 +265,8 @@ def _naming(name: str) -> Iterator[None]:
 
 def _checked_name(name: str) -> str:
     name = name.strip()
-    if not name or len(name) > MOST_NAME or not name.isprintable():
-        raise AccountError(f"A partner's name has 1 to {MOST_NAME} printable characters.")
+    if not name or len(name) > MAX_NAME or not name.isprintable():
+        raise AccountError(f"A partner's name has 1 to {MAX_NAME} printable characters.")
     return name
 
 

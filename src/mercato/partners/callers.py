@@ -23,21 +23,21 @@ from mercato.partners import keys, queries
 from mercato.partners.credentials import TOPIC
 from mercato.partners.model import ApiKey, Caller, KeyState, Surface
 from mercato.partners.queries import KeyWithPartner
-from mercato.partners.tokens import LIFE, AccessToken, Claims, Tokens
+from mercato.partners.tokens import LIFETIME, AccessToken, Claims, Tokens
 from mercato.telemetry import Lookups
 
 log = structlog.get_logger("mercato.partners")
 
-MOST: Final = 20_000
+MAX_CALLERS: Final = 20_000
 """Callers held, the least recently used out: about half a kilobyte each."""
 
-MOST_REFUSED: Final = 10_000
+MAX_REFUSED: Final = 10_000
 """Refusals held, the oldest out."""
 
 REFUSED_SECONDS: Final = 10.0
 """How long a wrong key is refused from memory."""
 
-MOST_READS: Final = 4
+MAX_READS: Final = 4
 """Look-ups at one time: a flood of invented keys takes no more of the database than these."""
 
 READ_SECONDS: Final = 5.0
@@ -49,22 +49,22 @@ TRUST_SECONDS: Final = 60.0
 USE_SECONDS: Final = 5.0
 """Seconds between looks at which keys were used; of each it is written down once a minute at most."""
 
-BATCH: Final = 500
+USES_PER_STATEMENT: Final = 500
 """Keys that one statement notes."""
 
-TRIES: Final = 3
+READ_ATTEMPTS: Final = 3
 """Readings of one key that changes may overtake before the last is answered without being kept."""
 
 
 _SUSPENDED: Final = "This partner is suspended: its keys open nothing. Ask whoever runs this service."
 
 
-class _Known(Struct):
+class _CachedKey(Struct):
     caller: Caller
     expires_at: datetime | None
     suspended: bool = False
     used: bool = True
-    noted: datetime | None = None
+    recorded: datetime | None = None
 
 
 _LookUp = Callable[[Read], Awaitable[KeyWithPartner | None]]
@@ -78,31 +78,37 @@ class Callers:
     """
 
     def __init__(
-        self, db: Database, feed: ChangeFeed, tokens: Tokens, now: Clock = clock.now, *, most: int = MOST
+        self,
+        db: Database,
+        feed: ChangeFeed,
+        tokens: Tokens,
+        now: Clock = clock.now,
+        *,
+        max_callers: int = MAX_CALLERS,
     ) -> None:
         self._db = db
         self._feed = feed
         self._tokens = tokens
         self._now = now
-        self._most = most
-        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._max_callers = max_callers
+        self._entries: OrderedDict[bytes, _CachedKey] = OrderedDict()
         # Why a key is refused, and until when memory says so.
         self._refused: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
         # Bumped at every change: what was read before a change must not be kept after it.
         self._changes = 0
         self.lookups = Lookups()
-        self._reads = asyncio.Semaphore(MOST_READS)
+        self._reads = asyncio.Semaphore(MAX_READS)
         self._suspect_reads = asyncio.Semaphore(1)
         feed.subscribe(TOPIC, self._forget)
 
     def cached(self, token: bytes) -> Caller | None:
         """Return the caller of a key or token if memory has it and may be believed; no database, no waiting."""
-        known = self._find(self._handle(token) if keys.looks_like_token(token) else keys.digest(token))
-        if known is None or known.suspended:
+        entry = self._find(self._handle(token) if keys.looks_like_token(token) else keys.digest(token))
+        if entry is None or entry.suspended:
             self.lookups.misses += 1
             return None
         self.lookups.hits += 1
-        return known.caller
+        return entry.caller
 
     async def get(self, token: bytes) -> Caller:
         """Return the caller of a key or token. Raises Unauthenticated, with what helps its owner and never the key.
@@ -110,8 +116,10 @@ class Callers:
         Raises Forbidden while the partner is suspended; DatabaseAway, or what the database raises, when it has to
         ask and gets no answer.
         """
-        known = await (self._claimed(token) if keys.looks_like_token(token) else self._presented(token))
-        return known.caller
+        entry = await (
+            self._entry_of_token(token) if keys.looks_like_token(token) else self._entry_of_key(token)
+        )
+        return entry.caller
 
     async def issue(self, client_id: UUID, key: bytes, *, suspect: bool = False) -> AccessToken:
         """Return an access token of the marketfront key, which dies with it.
@@ -122,8 +130,8 @@ class Callers:
         Raises Unauthenticated when this is not the key of that id, Forbidden when it is a Commerce key, and
         what `get` raises. A token is no key: it cannot be exchanged for another.
         """
-        known = await self._presented(key, self._suspect_reads if suspect else self._reads)
-        caller = known.caller
+        entry = await self._entry_of_key(key, self._suspect_reads if suspect else self._reads)
+        caller = entry.caller
         if caller.key_id != client_id:
             raise Unauthenticated(
                 "The client id is not the id of this key. See it with: mercato key list", sent=True
@@ -133,9 +141,9 @@ class Callers:
                 "Access tokens are made from marketfront keys only. Send a Commerce key as it is."
             )
         now = self._now()
-        life = LIFE if known.expires_at is None else min(LIFE, known.expires_at - now)
-        if self._known.get(keys.digest(key)) is known:
-            self._keep(caller.key_id.bytes, known)
+        life = LIFETIME if entry.expires_at is None else min(LIFETIME, entry.expires_at - now)
+        if self._entries.get(keys.digest(key)) is entry:
+            self._keep(caller.key_id.bytes, entry)
         claims = Claims(caller.key_id, caller.partner_id, ceil((now + life).timestamp()))
         return AccessToken(self._tokens.sign(claims), int(life.total_seconds()))
 
@@ -147,7 +155,7 @@ class Callers:
     def _has_expired(self, claims: Claims) -> bool:
         return claims.expires_at <= self._now().timestamp()
 
-    async def _claimed(self, token: bytes) -> _Known:
+    async def _entry_of_token(self, token: bytes) -> _CachedKey:
         claims = self._tokens.find(token)
         if claims is None:
             raise Unauthenticated(
@@ -165,9 +173,9 @@ class Callers:
             unknown="There is no key any more that this access token was made from.",
         )
 
-    async def _presented(self, token: bytes, reads: asyncio.Semaphore | None = None) -> _Known:
+    async def _entry_of_key(self, token: bytes, reads: asyncio.Semaphore | None = None) -> _CachedKey:
         if not keys.is_whole(token):
-            raise Unauthenticated(_complaint(token), sent=True)
+            raise Unauthenticated(_malformed_reason(token), sent=True)
         digest = keys.digest(token)
         return await self._get(
             digest,
@@ -178,113 +186,113 @@ class Callers:
 
     async def _get(
         self, handle: bytes, look_up: _LookUp, *, unknown: str, reads: asyncio.Semaphore | None = None
-    ) -> _Known:
-        known = self._find(handle)
-        if known is not None:
-            return known
-        self._refuse_again(handle)
+    ) -> _CachedKey:
+        entry = self._find(handle)
+        if entry is not None:
+            return entry
+        self._raise_cached_refusal(handle)
         try:
             async with asyncio.timeout(READ_SECONDS), reads or self._reads:
                 # Only now: of a hundred requests with one new key the first few read, and the others find.
-                known = self._find(handle)
-                if known is None:
-                    self._refuse_again(handle)
-                    known = await self._read(handle, look_up, unknown)
+                entry = self._find(handle)
+                if entry is None:
+                    self._raise_cached_refusal(handle)
+                    entry = await self._read(handle, look_up, unknown)
         except TimeoutError:
             raise DatabaseAway("keys could not be looked up in time") from None
-        if known.suspended:
+        if entry.suspended:
             raise Forbidden(_SUSPENDED)
-        return known
+        return entry
 
     async def run(self) -> None:
         """Note every few seconds which keys were used, until cancelled. The last notes may be lost with the process."""
         while True:
             await asyncio.sleep(USE_SECONDS)
             try:
-                await self.note_uses()
+                await self.record_uses()
             except Exception as error:  # told; the next note says nearly the same
                 if is_unavailable(error):
                     log.warning("key uses wait for the database", error=type(error).__name__)
                 else:
                     log.exception("bug in noting key uses")
 
-    async def note_uses(self) -> None:
+    async def record_uses(self) -> None:
         """Write down that keys used since the last time were in use now; what is in steady use, once a minute."""
         now = self._now()
         used = [
-            known
-            for known in self._known.values()
-            if known.used and (known.noted is None or now - known.noted >= queries.USE_STEP)
+            entry
+            for entry in self._entries.values()
+            if entry.used and (entry.recorded is None or now - entry.recorded >= queries.USE_STEP)
         ]
-        for known in used:
-            known.used, known.noted = False, now
-        ids = iter([known.caller.key_id for known in used])
-        while batch := list(islice(ids, BATCH)):
+        for entry in used:
+            entry.used, entry.recorded = False, now
+        ids = iter([entry.caller.key_id for entry in used])
+        while batch := list(islice(ids, USES_PER_STATEMENT)):
             async with self._db.write() as tx:
                 await queries.record_key_uses(tx, batch, now=now)
 
-    def _find(self, handle: bytes | None) -> _Known | None:
+    def _find(self, handle: bytes | None) -> _CachedKey | None:
         if handle is None:
             return None
-        known = self._known.get(handle)
-        if known is None or self._feed.age() > TRUST_SECONDS:
+        entry = self._entries.get(handle)
+        if entry is None or self._feed.age() > TRUST_SECONDS:
             return None
-        if known.expires_at is not None and known.expires_at <= self._now():
-            del self._known[handle]
+        if entry.expires_at is not None and entry.expires_at <= self._now():
+            del self._entries[handle]
             return None
-        known.used = True
-        self._known.move_to_end(handle)
-        return known
+        entry.used = True
+        self._entries.move_to_end(handle)
+        return entry
 
-    def _refuse_again(self, handle: bytes) -> None:
+    def _raise_cached_refusal(self, handle: bytes) -> None:
         detail, until = self._refused.get(handle, ("", 0.0))
         if until > monotonic():
             raise Unauthenticated(detail, sent=True)
 
-    async def _read(self, handle: bytes, look_up: _LookUp, unknown: str) -> _Known:
-        for _ in range(TRIES):
+    async def _read(self, handle: bytes, look_up: _LookUp, unknown: str) -> _CachedKey:
+        for _ in range(READ_ATTEMPTS):
             changes = self._changes
             async with self._db.read() as tx:
                 found = await look_up(tx)
             if changes == self._changes:
                 break
         if found is None:
-            raise self._refusal(handle, unknown)
+            raise self._cache_refusal(handle, unknown)
         key = found.key
         caller = Caller(key.partner_id, key.id, key.surface, found.limits)
         if key.state(self._now()) is not KeyState.ACTIVE:
-            raise self._refusal(handle, _ended(key, self._now()))
-        known = _Known(caller, key.expires_at, suspended=found.suspended)
+            raise self._cache_refusal(handle, _inactive_reason(key, self._now()))
+        entry = _CachedKey(caller, key.expires_at, suspended=found.suspended)
         if changes == self._changes:
-            self._keep(handle, known)
-        return known
+            self._keep(handle, entry)
+        return entry
 
-    def _keep(self, handle: bytes, known: _Known) -> None:
-        self._known[handle] = known
-        self._known.move_to_end(handle)
-        if len(self._known) > self._most:
-            self._known.popitem(last=False)
+    def _keep(self, handle: bytes, entry: _CachedKey) -> None:
+        self._entries[handle] = entry
+        self._entries.move_to_end(handle)
+        if len(self._entries) > self._max_callers:
+            self._entries.popitem(last=False)
 
-    def _refusal(self, handle: bytes, detail: str) -> Unauthenticated:
-        self._known.pop(handle, None)
+    def _cache_refusal(self, handle: bytes, detail: str) -> Unauthenticated:
+        self._entries.pop(handle, None)
         self._refused[handle] = detail, monotonic() + REFUSED_SECONDS
         self._refused.move_to_end(handle)
-        if len(self._refused) > MOST_REFUSED:
+        if len(self._refused) > MAX_REFUSED:
             self._refused.popitem(last=False)
         return Unauthenticated(detail, sent=True)
 
     def _forget(self, partner: str | None) -> None:
         self._changes += 1
         if partner is None:
-            self._known.clear()
+            self._entries.clear()
             return
         # Changes of partners are rare: looking through all callers is cheaper than an index kept for them.
         gone = UUID(partner)
-        for handle in [h for h, known in self._known.items() if known.caller.partner_id == gone]:
-            del self._known[handle]
+        for handle in [h for h, entry in self._entries.items() if entry.caller.partner_id == gone]:
+            del self._entries[handle]
 
 
-def _complaint(token: bytes) -> str:
+def _malformed_reason(token: bytes) -> str:
     if not keys.looks_like_key(token):
         return (
             "The token is not a key of this service: those begin with mk_commerce_ or mk_marketfront_, "
@@ -293,7 +301,7 @@ def _complaint(token: bytes) -> str:
     return "The key is not complete, or a character of it is wrong: copy it once more from where it is kept."
 
 
-def _ended(key: ApiKey, now: datetime) -> str:
+def _inactive_reason(key: ApiKey, now: datetime) -> str:
     state = key.state(now)
     when = key.revoked_at if state is KeyState.REVOKED else key.expires_at
     assert when is not None

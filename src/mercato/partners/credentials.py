@@ -21,10 +21,10 @@ TOPIC: Final = "partner"
 OVERLAP: Final = timedelta(hours=24)
 """How long an old key or secret stays valid beside the new one, unless it is said."""
 
-MOST_OVERLAP: Final = timedelta(days=90)
+MAX_OVERLAP: Final = timedelta(days=90)
 """An old credential that outlives its successor for longer was forgotten and not rolled."""
 
-MOST_DESCRIPTION: Final = 200
+MAX_DESCRIPTION: Final = 200
 
 
 @redacted("text")
@@ -52,8 +52,8 @@ async def create_key(
         raise AccountError(f"{partner.name} is a {partner.kind} partner and can have no {surface} key.")
     if expires_at is not None and expires_at <= now():
         raise AccountError("The key would have expired before its first use.")
-    if description is not None and (len(description) > MOST_DESCRIPTION or not description.isprintable()):
-        raise AccountError(f"A key's description has at most {MOST_DESCRIPTION} printable characters.")
+    if description is not None and (len(description) > MAX_DESCRIPTION or not description.isprintable()):
+        raise AccountError(f"A key's description has at most {MAX_DESCRIPTION} printable characters.")
     made = await insert_key(
         tx, partner.id, surface, description=description, expires_at=expires_at, now=now, new_id=new_id
     )
@@ -147,6 +147,6 @@ async def insert_key(
 
 def checked_overlap(overlap: timedelta) -> timedelta:
     """Return the overlap. Raises AccountError if it is negative or too long."""
-    if not timedelta(0) <= overlap <= MOST_OVERLAP:
-        raise AccountError(f"An overlap has 0 to {MOST_OVERLAP.days} days.")
+    if not timedelta(0) <= overlap <= MAX_OVERLAP:
+        raise AccountError(f"An overlap has 0 to {MAX_OVERLAP.days} days.")
     return overlap

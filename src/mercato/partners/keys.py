@@ -13,16 +13,16 @@ from mercato.partners.model import Surface
 ALPHABET: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
 """Base 62: a double click selects a whole key, and no shell, header or URL needs it quoted."""
 
-RANDOM: Final = 34
+RANDOM_LENGTH: Final = 34
 """Random characters of a key: 202 bits, of which a prefix shows 36."""
 
-CHECK: Final = 6
+CHECKSUM_LENGTH: Final = 6
 """Characters of the checksum: 32 bits in base 62."""
 
-SHOWN: Final = 6
+PREFIX_LENGTH: Final = 6
 """Random characters that lists show, enough to tell an organisation's keys apart."""
 
-PATTERN: Final = rf"mk_({'|'.join(Surface)})_([0-9A-Za-z]{{{RANDOM + CHECK}}})"
+PATTERN: Final = rf"mk_({'|'.join(Surface)})_([0-9A-Za-z]{{{RANDOM_LENGTH + CHECKSUM_LENGTH}}})"
 """What scanners for leaked secrets look for; `is_whole` sorts out what only looks like it."""
 
 ACCESS_BEGIN: Final = "mt_"
@@ -45,7 +45,7 @@ except ImportError:
 
 def new_key(surface: Surface) -> str:
     """Return a new key, `mk_<surface>_` and 40 characters of which the last 6 are a checksum."""
-    text = f"mk_{surface}_" + "".join(secrets.choice(ALPHABET) for _ in range(RANDOM))
+    text = f"mk_{surface}_" + "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_LENGTH))
     return text + _checksum(text)
 
 
@@ -64,13 +64,13 @@ def is_whole(token: bytes) -> bool:
     if _KEY.fullmatch(token) is None:
         return False
     text = token.decode()
-    return text[-CHECK:] == _checksum(text[:-CHECK])
+    return text[-CHECKSUM_LENGTH:] == _checksum(text[:-CHECKSUM_LENGTH])
 
 
 def prefix(key: str) -> str:
     """Return the part of a key that may be shown in lists and messages: `mk_commerce_3fZk9Q`."""
     mk, surface, characters = key.split("_", 2)
-    return f"{mk}_{surface}_{characters[:SHOWN]}"
+    return f"{mk}_{surface}_{characters[:PREFIX_LENGTH]}"
 
 
 def digest(key: bytes) -> bytes:
@@ -92,7 +92,7 @@ def new_signing_secret() -> str:
 def _checksum(text: str) -> str:
     """CRC-32: it is there to catch slips and false alarms, not forgers."""
     number, characters = zlib.crc32(text.encode()), ""
-    for _ in range(CHECK):
+    for _ in range(CHECKSUM_LENGTH):
         number, digit = divmod(number, len(ALPHABET))
         characters = ALPHABET[digit] + characters
     return characters

@@ -14,21 +14,21 @@ from mercato.partners.model import Caller
 WINDOW: Final = 60
 """Seconds: all partners' windows begin with the minute, so that turning the page forgets everybody at once."""
 
-MOST_PARTNERS: Final = 100_000
+MAX_PARTNERS: Final = 100_000
 """Counters held of one kind. Past it those of the minute start anew: too generous for once, never too much memory."""
 
 
-MOST_FAILURES: Final = 10
+MAX_FAILURES: Final = 10
 """Failed attempts a minute to sign in as one client: people correct a configuration slower."""
 
-MOST_FAILURES_AT: Final = 60
+MAX_FAILURES_AT: Final = 60
 """Failed attempts a minute from one address, which a whole office may share."""
 
-MOST_FAILED: Final = 10_000
+MAX_FAILED: Final = 10_000
 """Clients, and addresses, whose failures are counted. Past it counting starts anew, as above."""
 
 
-_Who = TypeVar("_Who", int, str)
+_Subject = TypeVar("_Subject", int, str)
 
 
 class Quota(msgspec.Struct, frozen=True, gc=False):
@@ -61,22 +61,22 @@ class Limiter:
         self._seconds: Callable[[], float] = time.time if clock is now else lambda: clock().timestamp()
         self._minute = 0
         # By the UUID's integer: a UUID hashes and compares in Python, an integer does not.
-        self._taken: dict[str, dict[int, int]] = {name: {} for name in self._limits}
+        self._counts: dict[str, dict[int, int]] = {name: {} for name in self._limits}
 
     def take(self, caller: Caller, rate: str) -> Quota:
         """Count one request (`reads`, `writes` or `discovery`) of the caller's partner; a `wait` refuses it."""
         second = int(self._seconds())
         minute = second // WINDOW
         if minute != self._minute:
-            self._turn_to(minute)
+            self._start_minute(minute)
         limit = self.limit_of(caller, rate)
         share = -(-limit // self._workers)
-        counts, partner = self._taken[rate], caller.partner_id.int
+        counts, partner = self._counts[rate], caller.partner_id.int
         taken = counts.get(partner, 0)
         reset = (minute + 1) * WINDOW
         if taken >= share:
             return Quota(limit, 0, reset, reset - second)
-        if taken == 0 and len(counts) >= MOST_PARTNERS:
+        if taken == 0 and len(counts) >= MAX_PARTNERS:
             counts.clear()
         counts[partner] = taken + 1
         return Quota(limit, share - taken - 1, reset)
@@ -86,9 +86,9 @@ class Limiter:
         own: int | None = getattr(caller.limits, rate)
         return self._limits[rate] if own is None else own
 
-    def _turn_to(self, minute: int) -> None:
+    def _start_minute(self, minute: int) -> None:
         self._minute = minute
-        for counts in self._taken.values():
+        for counts in self._counts.values():
             counts.clear()
 
 
@@ -103,20 +103,20 @@ class Failures:
 
     def wait(self, client: UUID | None, address: str) -> int | None:
         """Return the seconds to wait after too many failures of the client or from the address, else None."""
-        second = self._turn()
+        second = self._current_second()
         by_client = 0 if client is None else self._clients.get(client.int, 0)
-        if by_client < MOST_FAILURES and self._addresses.get(network_of(address), 0) < MOST_FAILURES_AT:
+        if by_client < MAX_FAILURES and self._addresses.get(network_of(address), 0) < MAX_FAILURES_AT:
             return None
         return (self._minute + 1) * WINDOW - second
 
-    def note(self, client: UUID | None, address: str) -> None:
+    def record(self, client: UUID | None, address: str) -> None:
         """Count one failure."""
-        self._turn()
+        self._current_second()
         if client is not None:
             _count(self._clients, client.int)
         _count(self._addresses, network_of(address))
 
-    def _turn(self) -> int:
+    def _current_second(self) -> int:
         second = int(self._clock().timestamp())
         if second // WINDOW != self._minute:
             self._minute = second // WINDOW
@@ -125,10 +125,10 @@ class Failures:
         return second
 
 
-def _count(counts: dict[_Who, int], who: _Who) -> None:
-    if who not in counts and len(counts) >= MOST_FAILED:
+def _count(counts: dict[_Subject, int], subject: _Subject) -> None:
+    if subject not in counts and len(counts) >= MAX_FAILED:
         counts.clear()
-    counts[who] = counts.get(who, 0) + 1
+    counts[subject] = counts.get(subject, 0) + 1
 
 
 def network_of(address: str) -> str:

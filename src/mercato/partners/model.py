@@ -10,16 +10,16 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-MOST_TOKEN: Final = 4096
+MAX_TOKEN: Final = 4096
 """Characters of a webhook token."""
 
-_TOKEN: Final = re.compile(rf"[\x21-\x7e]{{1,{MOST_TOKEN}}}")
+_TOKEN: Final = re.compile(rf"[\x21-\x7e]{{1,{MAX_TOKEN}}}")
 
 
 def webhook_token_fault(token: str) -> str | None:
     """Return what is wrong with a webhook token, or None. The message never repeats it."""
     if _TOKEN.fullmatch(token) is None:
-        return f"A webhook token has 1 to {MOST_TOKEN} visible ASCII characters, and no spaces."
+        return f"A webhook token has 1 to {MAX_TOKEN} visible ASCII characters, and no spaces."
     return None
 
 

@@ -41,7 +41,7 @@ async def _tokens(tx: Write, vault: Vault, owners: Iterable[UUID]) -> int:
     rows = await tx.all(select(webhook_tokens).where(webhook_tokens.c.partner_id.in_(list(owners))))
     for row in rows:
         if not vault.is_current(row.token):
-            sealed = _anew(vault, row.token, token_context(row.partner_id, row.origin))
+            sealed = _reseal(vault, row.token, token_context(row.partner_id, row.origin))
             await tx.execute(
                 update(webhook_tokens)
                 .where(
@@ -64,7 +64,7 @@ async def _secrets(tx: Write, vault: Vault, owners: Iterable[UUID]) -> int:
     )
     for row in rows:
         if not vault.is_current(row.secret):
-            sealed = _anew(vault, row.secret, secret_context(row.id))
+            sealed = _reseal(vault, row.secret, secret_context(row.id))
             await tx.execute(
                 update(signing_secrets)
                 .where(signing_secrets.c.id == row.id, signing_secrets.c.secret == row.secret)
@@ -74,14 +74,14 @@ async def _secrets(tx: Write, vault: Vault, owners: Iterable[UUID]) -> int:
     return count
 
 
-async def count_unreadable(tx: Read, vault: Vault, *, most: int) -> int:
+async def count_unreadable(tx: Read, vault: Vault, *, limit: int) -> int:
     """Return how many of the newest secrets and tokens, at most so many of each, none of the keys opens."""
     secrets = await tx.all(
         select(signing_secrets.c.id, signing_secrets.c.secret)
         .order_by(signing_secrets.c.id.desc())
-        .limit(most)
+        .limit(limit)
     )
-    tokens = await tx.all(select(webhook_tokens).order_by(webhook_tokens.c.partner_id.desc()).limit(most))
+    tokens = await tx.all(select(webhook_tokens).order_by(webhook_tokens.c.partner_id.desc()).limit(limit))
     sealed = [(row.secret, secret_context(row.id)) for row in secrets]
     sealed += [(row.token, token_context(row.partner_id, row.origin)) for row in tokens]
     return sum(not _opens(vault, one, context) for one, context in sealed)
@@ -95,5 +95,5 @@ def _opens(vault: Vault, sealed: bytes, context: str) -> bool:
     return True
 
 
-def _anew(vault: Vault, sealed: bytes, context: str) -> bytes:
+def _reseal(vault: Vault, sealed: bytes, context: str) -> bytes:
     return vault.seal(vault.open(sealed, context=context), context=context)

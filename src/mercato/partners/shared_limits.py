@@ -21,33 +21,33 @@ from mercato.settings import SettingsError
 
 log = structlog.get_logger("mercato.partners")
 
-SECONDS: Final = 0.05
+COUNT_TIMEOUT: Final = 0.05
 """How long a request waits to be counted."""
 
-CONNECT_SECONDS: Final = 2.0
+CONNECT_TIMEOUT: Final = 2.0
 """How long a connection may take, for which no request waits."""
 
-AGAIN_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 1.0
 """Between two tries to reach it again."""
 
 CONNECTIONS: Final = 16
 """Of one process: with a round trip of 1 ms they count 16,000 requests a second."""
 
-_TROUBLE: Final = (RedisError, OSError, TimeoutError)
+_UNAVAILABLE: Final = (RedisError, OSError, TimeoutError)
 
 
 class SharedLimiter:
     """Counts the requests of all servers that are given the same address; `own` is what one counts without it."""
 
-    def __init__(self, url: str, own: Limiter, clock: Clock) -> None:
+    def __init__(self, url: str, local: Limiter, clock: Clock) -> None:
         """Raises SettingsError for an address that is none."""
         try:
             pool = BlockingConnectionPool.from_url(
                 url,
                 max_connections=CONNECTIONS,
-                timeout=CONNECT_SECONDS,
-                socket_timeout=CONNECT_SECONDS,
-                socket_connect_timeout=CONNECT_SECONDS,
+                timeout=CONNECT_TIMEOUT,
+                socket_timeout=CONNECT_TIMEOUT,
+                socket_connect_timeout=CONNECT_TIMEOUT,
                 retry=Retry(NoBackoff(), 0),
             )
         except ValueError:
@@ -56,45 +56,45 @@ class SharedLimiter:
                 "MERCATO_REDIS_URL is no address of a server: redis://host:6379/0, rediss:// or unix://"
             ) from None
         self._redis: Redis = Redis.from_pool(pool)
-        self._own = own
+        self._local = local
         self._clock = clock
-        self._reaching: asyncio.Task[None] | None = None
+        self._reconnecting: asyncio.Task[None] | None = None
 
     @property
-    def reached(self) -> bool:
+    def connected(self) -> bool:
         """Whether requests are counted together at present."""
-        return self._reaching is None
+        return self._reconnecting is None
 
     async def start(self) -> None:
         """Connect; if that fails, say so and go on trying."""
         try:
             await self._ping()
-        except _TROUBLE as error:
-            self._go_alone(error)
+        except _UNAVAILABLE as error:
+            self._fall_back(error)
 
     async def take(self, caller: Caller, rate: str) -> Quota:
         """Count one request (`reads`, `writes` or `discovery`) of the caller's partner; a `wait` refuses it."""
-        if self._reaching is not None:
-            return self._own.take(caller, rate)
+        if self._reconnecting is not None:
+            return self._local.take(caller, rate)
         second = int(self._clock().timestamp())
         minute = second // WINDOW
         reset = (minute + 1) * WINDOW
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(COUNT_TIMEOUT):
                 taken = await self._count(f"mercato:{rate}:{caller.partner_id.hex}:{minute}")
-        except _TROUBLE as error:
-            self._go_alone(error)
-            return self._own.take(caller, rate)
-        limit = self._own.limit_of(caller, rate)
+        except _UNAVAILABLE as error:
+            self._fall_back(error)
+            return self._local.take(caller, rate)
+        limit = self._local.limit_of(caller, rate)
         if taken > limit:
             return Quota(limit, 0, reset, reset - second)
         return Quota(limit, limit - taken, reset)
 
     async def close(self) -> None:
         """Stop trying, and disconnect."""
-        if self._reaching is not None:
-            self._reaching.cancel()
-            await asyncio.gather(self._reaching, return_exceptions=True)
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+            await asyncio.gather(self._reconnecting, return_exceptions=True)
         await self._redis.aclose(close_connection_pool=True)
 
     async def _count(self, key: str) -> int:
@@ -106,22 +106,22 @@ class SharedLimiter:
             taken, _ = await pipe.execute()
         return int(taken)
 
-    def _go_alone(self, error: Exception) -> None:
-        if self._reaching is None:
+    def _fall_back(self, error: Exception) -> None:
+        if self._reconnecting is None:
             log.warning("rate limits are counted by each server: no Redis", error=type(error).__name__)
-            self._reaching = asyncio.create_task(self._reach(), name="shared limits")
+            self._reconnecting = asyncio.create_task(self._reconnect(), name="shared limits")
 
-    async def _reach(self) -> None:
+    async def _reconnect(self) -> None:
         while True:
             # First of all: one that says it is there may still be too slow to count, or refuse to, and every request
             # would find that out anew.
-            await asyncio.sleep(AGAIN_SECONDS)
-            with suppress(*_TROUBLE):
+            await asyncio.sleep(RETRY_SECONDS)
+            with suppress(*_UNAVAILABLE):
                 await self._ping()
                 log.info("rate limits are counted by all servers together")
-                self._reaching = None
+                self._reconnecting = None
                 return
 
     async def _ping(self) -> None:
-        async with asyncio.timeout(2 * CONNECT_SECONDS):
+        async with asyncio.timeout(2 * CONNECT_TIMEOUT):
             await self._redis.ping()

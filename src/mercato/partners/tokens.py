@@ -15,7 +15,7 @@ from mercato import mac
 from mercato.partners.keys import ACCESS_BEGIN
 from mercato.wire import redacted
 
-LIFE: Final = timedelta(hours=1)
+LIFETIME: Final = timedelta(hours=1)
 
 PURPOSE: Final = "mercato access token"
 """What the signing keys are derived for: nothing signed for another end is taken for a token."""
@@ -53,9 +53,9 @@ class Tokens:
 
     def sign(self, claims: Claims) -> str:
         """Return the token: `mt_` and 92 characters of base64url, of which the last 43 are the signature's."""
-        said = _CLAIMS.pack(_VERSION, claims.key_id.bytes, claims.partner_id.bytes, claims.expires_at)
-        signature = mac.sign(self._keys[0], said)
-        return ACCESS_BEGIN + base64.urlsafe_b64encode(said + signature).decode()
+        packed = _CLAIMS.pack(_VERSION, claims.key_id.bytes, claims.partner_id.bytes, claims.expires_at)
+        signature = mac.sign(self._keys[0], packed)
+        return ACCESS_BEGIN + base64.urlsafe_b64encode(packed + signature).decode()
 
     def find(self, token: bytes) -> Claims | None:
         """Return what a token says, if it was signed here. Whether it has expired is for the reader to see."""
@@ -63,8 +63,8 @@ class Tokens:
         if match is None:
             return None
         raw = base64.urlsafe_b64decode(match[1])
-        said, signature = raw[: _CLAIMS.size], raw[_CLAIMS.size :]
-        if not any(hmac.compare_digest(mac.sign(key, said), signature) for key in self._keys):
+        packed, signature = raw[: _CLAIMS.size], raw[_CLAIMS.size :]
+        if not any(hmac.compare_digest(mac.sign(key, packed), signature) for key in self._keys):
             return None
-        version, key_id, partner_id, expires_at = _CLAIMS.unpack(said)
+        version, key_id, partner_id, expires_at = _CLAIMS.unpack(packed)
         return Claims(UUID(bytes=key_id), UUID(bytes=partner_id), expires_at) if version == _VERSION else None

@@ -31,7 +31,7 @@ from mercato.partners.vault import Vault
 UNBOUND: Final = ""
 """The origin of a token that is not bound yet: it is sent nowhere."""
 
-MOST_ORIGINS: Final = 100
+MAX_ORIGINS: Final = 100
 """Origins of one partner that have a token: all of them are held in memory."""
 
 
@@ -64,7 +64,7 @@ async def bind_token(tx: Write, vault: Vault, partner_id: UUID, url: str, *, tok
     if origin is None:
         return
     if token is not None:
-        await _put(tx, vault, partner_id, origin, token)
+        await _upsert(tx, vault, partner_id, origin, token)
         await announce(tx, TOPIC, str(partner_id))
     elif await _bind_unbound(tx, vault, partner_id, origin):
         await announce(tx, TOPIC, str(partner_id))
@@ -92,17 +92,19 @@ async def set_webhook_token(
     if url is not None:
         origins = [_origin(url)]
     else:
-        origins = [one for one in await list_token_origins(tx, partner_id) if one] or _only_origin(used)
+        origins = [origin for origin in await list_token_origins(tx, partner_id) if origin] or _single_origin(
+            used
+        )
     if token is None:
-        every = [] if url is not None else [UNBOUND]
+        unbound = [] if url is not None else [UNBOUND]
         await tx.execute(
             delete(webhook_tokens).where(
-                webhook_tokens.c.partner_id == partner_id, webhook_tokens.c.origin.in_([*origins, *every])
+                webhook_tokens.c.partner_id == partner_id, webhook_tokens.c.origin.in_([*origins, *unbound])
             )
         )
     else:
         for origin in origins or [UNBOUND]:
-            await _put(tx, vault, partner_id, origin, token)
+            await _upsert(tx, vault, partner_id, origin, token)
     await audit(tx, "partner", partner_id, partner_id=partner_id, detail={"changed": ["webhookToken"]})
     await announce(tx, TOPIC, str(partner_id))
 
@@ -118,7 +120,7 @@ def check_has_stores(kind: PartnerKind) -> None:
 
 async def insert_token(tx: Write, vault: Vault, partner_id: UUID, token: str, *, url: str | None) -> None:
     """Store the token of a new partner, not bound yet without a URL. Raises AccountError."""
-    await _put(tx, vault, partner_id, UNBOUND if url is None else _origin(url), token)
+    await _upsert(tx, vault, partner_id, UNBOUND if url is None else _origin(url), token)
 
 
 def token_context(partner_id: UUID, origin: str) -> str:
@@ -126,14 +128,14 @@ def token_context(partner_id: UUID, origin: str) -> str:
     return f"webhook-token:{partner_id}:{origin}"
 
 
-async def _put(tx: Write, vault: Vault, partner_id: UUID, origin: str, token: str) -> None:
+async def _upsert(tx: Write, vault: Vault, partner_id: UUID, origin: str, token: str) -> None:
     """Store a token for an origin. One that was not bound goes: it must not follow a later change of a URL."""
     if (fault := webhook_token_fault(token)) is not None:
         raise AccountError(fault)
-    others = [one for one in await list_token_origins(tx, partner_id) if one not in (UNBOUND, origin)]
-    if len(others) >= MOST_ORIGINS:
+    others = [known for known in await list_token_origins(tx, partner_id) if known not in (UNBOUND, origin)]
+    if len(others) >= MAX_ORIGINS:
         raise TooManyOriginsError(
-            f"The partner has tokens for {MOST_ORIGINS} origins already, the most there can be. "
+            f"The partner has tokens for {MAX_ORIGINS} origins already, the most there can be. "
             "Serve more stores below one host, or leave the token out."
         )
     if origin != UNBOUND:
@@ -175,7 +177,7 @@ def _origin(url: str) -> str:
     return origin
 
 
-def _only_origin(urls: Collection[str]) -> list[str]:
+def _single_origin(urls: Collection[str]) -> list[str]:
     origins = sorted({origin for url in urls if (origin := origin_of(url)) is not None})
     if len(origins) > 1:
         raise AccountError(

@@ -48,7 +48,7 @@ from mercato.stores.catalogs import CatalogBodies
 from mercato.stores.events import StoreEvents
 from mercato.stores.ids import IdMappings
 from mercato.stores.onboarding import Onboardings
-from mercato.stores.places import MoveJob, PlaceJob, Placer
+from mercato.stores.places import OnboardingTimezoneJob, StoreTimezoneJob, TimezoneLookup
 from mercato.stores.service import Stores
 from mercato.telemetry import Metrics
 from mercato.webhooks import model as webhooks
@@ -190,7 +190,7 @@ def wired(
         orders=ordering.orders,
         worker=Worker(
             db,
-            _handlers(settings, ingest, Placer(db, refresh), sender, ordering.resender),
+            _handlers(settings, ingest, TimezoneLookup(db, refresh), sender, ordering.resender),
             observe=metrics.ran,
         ),
         write_probe=WriteProbe(db),
@@ -236,7 +236,7 @@ def _ordering(
 
 
 def _handlers(
-    settings: Settings, ingest: Ingest, placer: Placer, sender: Sender, resender: Resender
+    settings: Settings, ingest: Ingest, timezones: TimezoneLookup, sender: Sender, resender: Resender
 ) -> Handlers:
     return {
         catalog_ingest.KIND: Handler(
@@ -252,8 +252,12 @@ def _handlers(
         ),
         submission.KIND: resender.handler(concurrency=settings.resend_concurrency),
         submission.LATER_KIND: resender.handler(concurrency=settings.resend_concurrency),
-        places.KIND: Handler(fn=placer.handle, payload=PlaceJob, concurrency=2, max_attempts=3),
-        places.MOVE: Handler(fn=placer.move, payload=MoveJob, concurrency=2, max_attempts=3),
+        places.ONBOARDING_TIMEZONE: Handler(
+            fn=timezones.set_onboarding_timezone, payload=OnboardingTimezoneJob, concurrency=2, max_attempts=3
+        ),
+        places.STORE_TIMEZONE: Handler(
+            fn=timezones.set_store_timezone, payload=StoreTimezoneJob, concurrency=2, max_attempts=3
+        ),
         webhooks.KIND: sender.handler(
             concurrency=settings.delivery_concurrency, per_partner=settings.delivery_concurrency_per_partner
         ),

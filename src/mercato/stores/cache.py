@@ -24,16 +24,16 @@ from mercato.telemetry import Lookups
 TOPIC: Final = "store"
 """The topic under which a change of a store, or of the set it serves, is announced."""
 
-MOST: Final = 50_000
+MAX_STORES: Final = 50_000
 """Stores held, least recently used out: a few kilobytes each."""
 
 
 class StoreCache:
     """Current stores by id."""
 
-    def __init__(self, db: Database, feed: ChangeFeed, *, most: int = MOST) -> None:
+    def __init__(self, db: Database, feed: ChangeFeed, *, max_stores: int = MAX_STORES) -> None:
         self._db = db
-        self._most = most
+        self._max_stores = max_stores
         self._versions = _Versions(db)
         # By the UUID's integer: a UUID hashes and compares in Python, an integer does not.
         self._rows: OrderedDict[int, StoreRow] = OrderedDict()
@@ -82,7 +82,7 @@ class StoreCache:
             row = await queries.find_store(tx, store_id)
         if row is not None and seen == self._changes:
             self._rows[store_id.int] = row
-            if len(self._rows) > self._most:
+            if len(self._rows) > self._max_stores:
                 self._rows.popitem(last=False)
         return row
 

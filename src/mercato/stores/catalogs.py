@@ -15,10 +15,10 @@ from mercato.partners.model import Caller
 from mercato.stores import queries
 from mercato.telemetry import Lookups
 
-MOST_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of bodies held in memory, least recently used out."""
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of bodies in memory, least recently used out."""
 
-KEPT: Final = 600.0
+TTL_SECONDS: Final = 600.0
 """Seconds in which a body is served from memory, until the set is looked up again: it may have been pruned."""
 
 IDENTITY: Final = "identity"
@@ -35,38 +35,38 @@ class Body(Struct, frozen=True):
     content: bytes
     tag: str
     tags: frozenset[str]
-    until: float
+    expires_at: float
 
 
 class CatalogBodies:
     """Bodies by CatalogSet and coding."""
 
-    def __init__(self, db: Database, *, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, db: Database, *, max_bytes: int = MAX_BYTES) -> None:
         self._db = db
-        self._most = most_bytes
+        self._max_bytes = max_bytes
         # By the UUID's integer: a UUID hashes and compares in Python, an integer does not.
-        self._held: OrderedDict[tuple[int, str], Body] = OrderedDict()
+        self._bodies: OrderedDict[tuple[int, str], Body] = OrderedDict()
         self._bytes = 0
         self.lookups = Lookups()
 
     def cached(self, set_id: UUID, coding: str) -> Body | None:
         """Return the set's bytes if they are in memory and may be believed."""
         key = set_id.int, coding
-        held = self._held.get(key)
-        if held is None or held.until <= monotonic():
+        body = self._bodies.get(key)
+        if body is None or body.expires_at <= monotonic():
             return None
         self.lookups.hits += 1
-        self._held.move_to_end(key)
-        return held
+        self._bodies.move_to_end(key)
+        return body
 
     async def get(self, set_id: UUID, coding: str) -> Body:
         """Return the set's bytes in a coding of CODINGS, or as they are. Raises CatalogSetNotFound.
 
         Only sets of live stores are found: what an onboarding has pulled is nobody else's business yet.
         """
-        held = self.cached(set_id, coding)
-        if held is not None:
-            return held
+        body = self.cached(set_id, coding)
+        if body is not None:
+            return body
         self.lookups.misses += 1
         stored = coding if coding != IDENTITY else CODINGS[0]
         found = await self._db.find_immutable(lambda tx: _find(tx, set_id, stored))
@@ -76,7 +76,7 @@ class CatalogBodies:
         live, content = found
         if coding == IDENTITY:
             content = decompress(content, stored)
-        return self._hold(set_id, coding, content, live)
+        return self._store(set_id, coding, content, live)
 
     async def get_own(self, caller: Caller, set_id: UUID, coding: str) -> Body:
         """Return the bytes of one of the caller's own sets. Raises CatalogSetNotFound, also for another partner's."""
@@ -85,23 +85,28 @@ class CatalogBodies:
             raise errors.CatalogSetNotFound(set_id)
         return body
 
-    def _hold(self, set_id: UUID, coding: str, content: bytes, live: queries.LiveSet) -> Body:
+    def _store(self, set_id: UUID, coding: str, content: bytes, live: queries.LiveSet) -> Body:
         tags = {name: _tag(live.content_hash, name) for name in (IDENTITY, *CODINGS)}
         body = Body(
-            live.partner_id, coding, content, tags[coding], frozenset(tags.values()), monotonic() + KEPT
+            live.partner_id,
+            coding,
+            content,
+            tags[coding],
+            frozenset(tags.values()),
+            monotonic() + TTL_SECONDS,
         )
         key = set_id.int, coding
         self._forget(key)
-        self._held[key] = body
+        self._bodies[key] = body
         self._bytes += len(content)
-        while self._bytes > self._most and len(self._held) > 1:
-            self._forget(next(iter(self._held)))
+        while self._bytes > self._max_bytes and len(self._bodies) > 1:
+            self._forget(next(iter(self._bodies)))
         return body
 
     def _forget(self, key: tuple[int, str]) -> None:
-        gone = self._held.pop(key, None)
-        if gone is not None:
-            self._bytes -= len(gone.content)
+        evicted = self._bodies.pop(key, None)
+        if evicted is not None:
+            self._bytes -= len(evicted.content)
 
 
 async def _find(tx: Read, set_id: UUID, coding: str) -> tuple[queries.LiveSet, bytes] | None:

@@ -17,7 +17,7 @@ OnChange = Callable[[Write, UUID], Awaitable[None]]
 """Called with a store that is new, was changed, or serves another set; it may not be there yet."""
 
 
-async def changed(tx: Write, store_id: UUID, on_change: OnChange) -> None:
+async def publish_change(tx: Write, store_id: UUID, on_change: OnChange) -> None:
     """Tell everybody. What was written before is seen by those who listen in this transaction."""
     # The store's row is locked first by whoever changes it, so that two of them never wait for each other.
     await invalidate(tx, store_id)

@@ -11,7 +11,7 @@ from mercato.clock import MakeId
 from mercato.db.engine import Write
 from mercato.partners.model import Surface
 from mercato.stores import places, queries
-from mercato.stores.changes import OnChange, changed
+from mercato.stores.changes import OnChange, publish_change
 from mercato.telemetry import tracing
 from mercato.webhooks.deliveries import CATALOG_SYNC, push
 from mercato.webhooks.event_types import EventType
@@ -32,7 +32,7 @@ class StoreEvents(Struct, frozen=True):
         """Announce the store, and push the event when the partner asked for the run and gave a webhookUrl."""
         run = finished.run
         if finished.built is not None:
-            await changed(tx, run.owner.store_id, self.on_change)
+            await publish_change(tx, run.owner.store_id, self.on_change)
         if not run.notified:
             return
         store = await queries.find_store(tx, run.owner.store_id)

@@ -11,35 +11,35 @@ from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, 
 from mercato.settings import MiB
 from mercato.wire import as_json
 
-MOST_BYTES: Final = 8 * MiB
+MAX_BYTES: Final = 8 * MiB
 """Bytes of mappings held in memory, least recently used out; the largest one always is."""
 
 
 class IdMappings:
     """The mappings of CatalogSets as JSON. A set never changes, so each is written once."""
 
-    def __init__(self, compiled: CompiledCatalogs, *, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, compiled: CompiledCatalogs, *, max_bytes: int = MAX_BYTES) -> None:
         self._compiled = compiled
-        self._most = most_bytes
-        self._held: OrderedDict[int, bytes] = OrderedDict()
+        self._max_bytes = max_bytes
+        self._mappings: OrderedDict[int, bytes] = OrderedDict()
         self._bytes = 0
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def get(self, set_id: UUID) -> bytes:
         """Return the mapping of a set. Raises CatalogSetNotFound."""
-        async with self._one_at_a_time:
-            if set_id.int not in self._held:
+        async with self._lock:
+            if set_id.int not in self._mappings:
                 catalog = await self._compiled.get(set_id)
                 # A menu of a hundred thousand items takes a tenth of a second.
-                self._hold(set_id.int, await asyncio.to_thread(write_ids, catalog))
-            self._held.move_to_end(set_id.int)
-            return self._held[set_id.int]
+                self._store(set_id.int, await asyncio.to_thread(write_ids, catalog))
+            self._mappings.move_to_end(set_id.int)
+            return self._mappings[set_id.int]
 
-    def _hold(self, key: int, text: bytes) -> None:
-        self._held[key] = text
+    def _store(self, key: int, text: bytes) -> None:
+        self._mappings[key] = text
         self._bytes += len(text)
-        while self._bytes > self._most and len(self._held) > 1:
-            _, oldest = self._held.popitem(last=False)
+        while self._bytes > self._max_bytes and len(self._mappings) > 1:
+            _, oldest = self._mappings.popitem(last=False)
             self._bytes -= len(oldest)
 
 

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from mercato.catalog.model import CatalogFault, PartnerWarning
 from mercato.catalog.money import decimal_fault, is_negative, to_text
 from mercato.catalog.runs import Run, RunStatus
-from mercato.partners.model import MOST_TOKEN, webhook_token_fault
+from mercato.partners.model import MAX_TOKEN, webhook_token_fault
 from mercato.stores.address import Address, AddressRequest, Text255
 from mercato.stores.availability import SoldOut, StoreStatusValue
 from mercato.wire import Instant, Wire, redacted
@@ -25,7 +25,7 @@ WebhookToken = Annotated[
     str,
     Meta(
         min_length=1,
-        max_length=MOST_TOKEN,
+        max_length=MAX_TOKEN,
         extra=validator(webhook_token_fault),
         extra_json_schema={"writeOnly": True},
     ),

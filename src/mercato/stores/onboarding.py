@@ -22,7 +22,7 @@ from mercato.partners.queries import lock_active_partner
 from mercato.partners.vault import Vault
 from mercato.stores import endpoints, onboarding_queries, places, queries
 from mercato.stores.address import address_of
-from mercato.stores.changes import OnChange, changed
+from mercato.stores.changes import OnChange, publish_change
 from mercato.stores.model import (
     Onboarding,
     OnboardingPage,
@@ -54,15 +54,15 @@ class Onboardings(Struct, frozen=True):
         """Start an onboarding and its pull. Raises ValidationFailed, StoreAlreadyRegistered."""
         _check(request)
         onboarding = self._new(caller, request, await places.find(address_of(request.address)))
-        async with self._naming(onboarding) as tx:
-            await self._make_room(tx, onboarding)
+        async with self._claim_name(onboarding) as tx:
+            await self._release_failed_name(tx, onboarding)
             await onboarding_queries.insert_onboarding(tx, onboarding)
             if onboarding.webhook_url is not None:
                 await endpoints.bind_token(
                     tx, self.vault, caller.partner_id, onboarding.webhook_url, token=request.webhook_token
                 )
             await catalogs.insert_owner(tx, _owner(onboarding))
-            await places.enqueue(tx, onboarding)
+            await places.enqueue_for_onboarding(tx, onboarding)
             run = await self._pull(tx, onboarding, trace)
             await audit(tx, "onboarding", onboarding.id)
         return _status(onboarding, run, onboarding)
@@ -104,14 +104,14 @@ class Onboardings(Struct, frozen=True):
             refuse([("/catalogCallbackUrl", uri_fault(callback_url, "catalogCallbackUrl"))])
         async with self.db.read() as look:
             named = await _get(look, caller, onboarding_id)
-        async with self._naming(named) as tx:
+        async with self._claim_name(named) as tx:
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
             failed = await _newest(tx, onboarding)
             state = state_of(onboarding, failed)
             if state is not OnboardingState.CATALOG_FAILED:
                 raise errors.OnboardingNotFailed(state)
             if not onboarding.holds_name:
-                await self._make_room(tx, onboarding)
+                await self._release_failed_name(tx, onboarding)
             url = callback_url or onboarding.catalog_callback_url
             await onboarding_queries.update_onboarding(
                 tx, onboarding.id, catalog_callback_url=url, holds_name=True
@@ -133,7 +133,7 @@ class Onboardings(Struct, frozen=True):
             await onboarding_queries.update_onboarding(tx, onboarding.id, activated_at=now)
             await queries.insert_store(tx, onboarding, now=now)
             await audit(tx, "store", onboarding.store_id, detail={"onboardingId": onboarding.id})
-            await changed(tx, onboarding.store_id, self.on_change)
+            await publish_change(tx, onboarding.store_id, self.on_change)
             store = await queries.find_store(tx, onboarding.store_id)
             crash.point("store.written")
         assert store is not None
@@ -162,7 +162,7 @@ class Onboardings(Struct, frozen=True):
         )
 
     @asynccontextmanager
-    async def _naming(self, onboarding: Onboarding) -> AsyncIterator[Write]:
+    async def _claim_name(self, onboarding: Onboarding) -> AsyncIterator[Write]:
         """Open a transaction in which the onboarding takes its name. Raises StoreAlreadyRegistered."""
         try:
             async with self.db.write() as tx:
@@ -171,9 +171,9 @@ class Onboardings(Struct, frozen=True):
             if not is_unique_violation(error, onboardings_one_for_each_name):
                 raise
             # Somebody took the name between our look and our write: theirs is the one.
-            raise await self._taken(onboarding) from None
+            raise await self._already_registered(onboarding) from None
 
-    async def _make_room(self, tx: Write, onboarding: Onboarding) -> None:
+    async def _release_failed_name(self, tx: Write, onboarding: Onboarding) -> None:
         """Take the name from a failed onboarding; refuse when the one that holds it is alive."""
         holder = await onboarding_queries.find_name_holder(
             tx, onboarding.partner_id, onboarding.partner_store_id
@@ -207,7 +207,7 @@ class Onboardings(Struct, frozen=True):
             run_id=run_id,
         )
 
-    async def _taken(self, onboarding: Onboarding) -> errors.Problem:
+    async def _already_registered(self, onboarding: Onboarding) -> errors.Problem:
         async with self.db.write() as tx:
             holder = await onboarding_queries.find_name_holder(
                 tx, onboarding.partner_id, onboarding.partner_store_id

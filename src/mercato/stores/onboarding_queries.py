@@ -89,13 +89,13 @@ async def find_onboarding_by_id(tx: Read, onboarding_id: UUID) -> Onboarding | N
     return None if row is None else _onboarding(row)
 
 
-async def delete_onboardings(tx: Write, partner_id: UUID, *, most: int) -> Sequence[UUID]:
-    """Delete at most `most` onboardings with their stores, catalogs and runs; return the ids of the stores."""
+async def delete_onboardings(tx: Write, partner_id: UUID, *, limit: int) -> Sequence[UUID]:
+    """Delete at most `limit` onboardings with their stores, catalogs and runs; return the ids of the stores."""
     rows = await tx.all(
         select(onboardings.c.id, onboardings.c.store_id)
         .where(onboardings.c.partner_id == partner_id)
         .order_by(onboardings.c.id)
-        .limit(most)
+        .limit(limit)
         .with_for_update()
     )
     owners, gone = [row.id for row in rows], [row.store_id for row in rows]

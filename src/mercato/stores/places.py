@@ -17,25 +17,25 @@ from mercato.geo.gazetteer import Location, Words, locate
 from mercato.jobs import Done, Job, Outcome
 from mercato.stores import onboarding_queries, queries
 from mercato.stores.address import Address
-from mercato.stores.changes import OnChange, changed
+from mercato.stores.changes import OnChange, publish_change
 from mercato.stores.model import Onboarding, StoreRow
 from mercato.wire import Wire
 
-KIND: Final = "store.place"
-MOVE: Final = "store.move"
+ONBOARDING_TIMEZONE: Final = "store.place"
+STORE_TIMEZONE: Final = "store.move"
 UNKNOWN_ZONE: Final = "UTC"
 
 LOCATION_UNKNOWN: Final = "LOCATION_UNKNOWN"
 TIMEZONE_ASSUMED: Final = "TIMEZONE_ASSUMED"
 
 
-class PlaceJob(Wire):
+class OnboardingTimezoneJob(Wire):
     """The onboarding whose time zone is to be looked up."""
 
     onboarding_id: UUID
 
 
-class MoveJob(Wire):
+class StoreTimezoneJob(Wire):
     """The store that has new coordinates."""
 
     store_id: UUID
@@ -46,50 +46,50 @@ async def find(address: Address) -> Location:
     return await asyncio.to_thread(locate, _words(address))
 
 
-async def enqueue(tx: Write, onboarding: Onboarding) -> None:
+async def enqueue_for_onboarding(tx: Write, onboarding: Onboarding) -> None:
     """Have the time zone looked up in the background when the merchant sent coordinates without one."""
-    if _zone_wanted(onboarding):
-        payload = PlaceJob(onboarding_id=onboarding.id)
-        await jobs.enqueue(tx, KIND, payload, ordering_key=f"place:{onboarding.id}")
+    if _needs_timezone(onboarding):
+        payload = OnboardingTimezoneJob(onboarding_id=onboarding.id)
+        await jobs.enqueue(tx, ONBOARDING_TIMEZONE, payload, ordering_key=f"place:{onboarding.id}")
 
 
-async def enqueue_move(tx: Write, store: StoreRow) -> None:
+async def enqueue_for_store(tx: Write, store: StoreRow) -> None:
     """The same for a store whose address was changed."""
-    if _zone_wanted(store):
-        payload = MoveJob(store_id=store.id)
-        await jobs.enqueue(tx, MOVE, payload, ordering_key=f"place:{store.onboarding_id}")
+    if _needs_timezone(store):
+        payload = StoreTimezoneJob(store_id=store.id)
+        await jobs.enqueue(tx, STORE_TIMEZONE, payload, ordering_key=f"place:{store.onboarding_id}")
 
 
-class Placer(Struct, frozen=True):
+class TimezoneLookup(Struct, frozen=True):
     """Looks time zones up and stores them."""
 
     db: Database
     on_change: OnChange
 
-    async def handle(self, job: Job[PlaceJob]) -> Outcome:
+    async def set_onboarding_timezone(self, job: Job[OnboardingTimezoneJob]) -> Outcome:
         """Set the time zone of an onboarding, and of its store if it is one already."""
         async with self.db.read() as tx:
             onboarding = await onboarding_queries.find_onboarding_by_id(tx, job.payload.onboarding_id)
-        if onboarding is None or not _zone_wanted(onboarding):
+        if onboarding is None or not _needs_timezone(onboarding):
             return Done()
-        zone = await _zone(onboarding)
+        zone = await _timezone_of(onboarding)
         async with self.db.write() as tx:
             await jobs.fence(tx, job)
             if await queries.set_onboarding_timezone(tx, onboarding, zone):
-                await changed(tx, onboarding.store_id, self.on_change)
+                await publish_change(tx, onboarding.store_id, self.on_change)
         return Done()
 
-    async def move(self, job: Job[MoveJob]) -> Outcome:
+    async def set_store_timezone(self, job: Job[StoreTimezoneJob]) -> Outcome:
         """Set the time zone of a store at its new coordinates. One that has changed again has another job."""
         async with self.db.read() as tx:
             store = await queries.find_store(tx, job.payload.store_id)
-        if store is None or not _zone_wanted(store):
+        if store is None or not _needs_timezone(store):
             return Done()
-        zone = await _zone(store)
+        zone = await _timezone_of(store)
         async with self.db.write() as tx:
             await jobs.fence(tx, job)
             if await queries.set_store_timezone(tx, store, zone):
-                await changed(tx, store.id, self.on_change)
+                await publish_change(tx, store.id, self.on_change)
         return Done()
 
 
@@ -115,13 +115,13 @@ def warnings_of(place: Onboarding | StoreRow) -> tuple[PartnerWarning, ...]:
 
 
 def _location_unknown(address: Address, *, country_known: bool) -> PartnerWarning:
-    city, country = _given(address.city), _given(address.country)
+    city, country = _text_or_empty(address.city), _text_or_empty(address.country)
     pointer = "/address"
     if not country_known:
         pointer, reason = "/address/country", f'"{country}" is not the name or the ISO 3166 code of a country'
     elif city:
         pointer, reason = "/address/city", f'no city "{city}" of 15,000 people or more was found there'
-    elif _given(address.postal_code):
+    elif _text_or_empty(address.postal_code):
         pointer, reason = "/address/postalCode", "only postal codes of the United States are known"
     else:
         reason = "it names no city"
@@ -142,24 +142,24 @@ def _timezone_assumed(timezone: str) -> PartnerWarning:
     )
 
 
-async def _zone(place: Onboarding | StoreRow) -> str:
+async def _timezone_of(place: Onboarding | StoreRow) -> str:
     assert place.latitude is not None
     assert place.longitude is not None
     return await asyncio.to_thread(timezone_at, place.latitude, place.longitude)
 
 
-def _zone_wanted(place: Onboarding | StoreRow) -> bool:
+def _needs_timezone(place: Onboarding | StoreRow) -> bool:
     return not place.timezone_given and place.address.coordinates is not UNSET
 
 
 def _words(address: Address) -> Words:
     return Words(
-        city=_given(address.city),
-        state=_given(address.state),
-        postal_code=_given(address.postal_code),
-        country=_given(address.country),
+        city=_text_or_empty(address.city),
+        state=_text_or_empty(address.state),
+        postal_code=_text_or_empty(address.postal_code),
+        country=_text_or_empty(address.country),
     )
 
 
-def _given(value: str | UnsetType) -> str:
+def _text_or_empty(value: str | UnsetType) -> str:
     return "" if value is UNSET else value.strip()

@@ -223,21 +223,18 @@ async def lock_store(tx: Write, partner_id: UUID, store_id: UUID) -> StoreRow | 
 
 
 async def replace_sold_out(
-    tx: Write, store_id: UUID, *, gone: Iterable[SoldOut], back: Iterable[UUID]
+    tx: Write, store_id: UUID, *, sold_out: Iterable[SoldOut], available: Iterable[UUID]
 ) -> None:
-    """Mark items as sold out, and others as to be had again."""
-    gone = list(gone)
-    changed = [item.item_id for item in gone] + list(back)
+    """Mark items as sold out, and others as available again."""
+    rows = [{"store_id": store_id, "item_id": item.item_id, "until": item.until} for item in sold_out]
+    changed = [row["item_id"] for row in rows] + list(available)
     await tx.execute(
         delete(sold_out_items).where(
             sold_out_items.c.store_id == store_id, sold_out_items.c.item_id.in_(changed)
         )
     )
-    if gone:
-        await tx.execute(
-            insert(sold_out_items),
-            [{"store_id": store_id, "item_id": item.item_id, "until": item.until} for item in gone],
-        )
+    if rows:
+        await tx.execute(insert(sold_out_items), rows)
 
 
 async def prune_sold_out(tx: Write, *, before: datetime, limit: int) -> int:

@@ -37,29 +37,29 @@ def update_values(request: StoreUpdate, row: StoreRow, *, found: Location) -> di
 
     Raises ValidationFailed for every value that is not allowed.
     """
-    given = {
+    changes = {
         name: value
         for name in StoreUpdate.__struct_fields__
         if name != "webhook_token"
         and (value := getattr(request, name)) is not UNSET
         and (value is not None or name in CLEARABLE)
     }
-    url = given.get("webhook_url", row.webhook_url)
-    refuse([*_update_faults(given, row), ("/webhookToken", token_fault(request.webhook_token, url))])
-    if "timezone" in given:
-        given["timezone_given"] = True
-    if "address" in given:
-        given = _moved(given.pop("address"), row, found) | given
-    if "categories" in given:
-        given["categories"] = msgspec.json.encode(given["categories"]).decode()
-    if "minimum_order_amount" in given:
-        text = given["minimum_order_amount"]
-        given["minimum_order_amount"] = None if text is None else to_minor(text, row.currency)
-        given["minimum_order_currency"] = None if text is None else row.currency
-    return given
+    url = changes.get("webhook_url", row.webhook_url)
+    refuse([*_update_faults(changes, row), ("/webhookToken", token_fault(request.webhook_token, url))])
+    if "timezone" in changes:
+        changes["timezone_given"] = True
+    if "address" in changes:
+        changes = _address_columns(changes.pop("address"), row, found) | changes
+    if "categories" in changes:
+        changes["categories"] = msgspec.json.encode(changes["categories"]).decode()
+    if "minimum_order_amount" in changes:
+        text = changes["minimum_order_amount"]
+        changes["minimum_order_amount"] = None if text is None else to_minor(text, row.currency)
+        changes["minimum_order_currency"] = None if text is None else row.currency
+    return changes
 
 
-def _moved(sent: AddressRequest, row: StoreRow, found: Location) -> dict[str, Any]:
+def _address_columns(sent: AddressRequest, row: StoreRow, found: Location) -> dict[str, Any]:
     """Return the columns of an address: the coordinates that were sent, else those that were found if it is new.
 
     The time zone follows, unless the merchant named one. It stays when the address doesn't tell it.
@@ -83,19 +83,19 @@ def token_fault(token: str | UnsetType | None, url: str | None) -> str | None:
     return webhook_token_fault(token) or ("webhookToken needs a webhookUrl." if url is None else None)
 
 
-def _update_faults(given: dict[str, Any], row: StoreRow) -> list[tuple[str, str | None]]:
+def _update_faults(changes: dict[str, Any], row: StoreRow) -> list[tuple[str, str | None]]:
     faults: list[tuple[str, str | None]] = [
-        (f"/{wire}", uri_fault(given[name], wire))
+        (f"/{wire}", uri_fault(changes[name], wire))
         for name, wire in (("logo_url", "logoUrl"), ("webhook_url", "webhookUrl"))
-        if given.get(name) is not None
+        if changes.get(name) is not None
     ]
-    if "timezone" in given:
-        faults.append(("/timezone", timezone_fault(given["timezone"])))
-    if given.get("minimum_order_amount") is not None:
-        faults.append(("/minimumOrderAmount", _minimum_fault(given["minimum_order_amount"], row.currency)))
-    delivery = given.get("delivery_allowed", row.delivery_allowed)
-    if not delivery and not given.get("pickup_allowed", row.pickup_allowed):
-        at = "/deliveryAllowed" if "delivery_allowed" in given else "/pickupAllowed"
+    if "timezone" in changes:
+        faults.append(("/timezone", timezone_fault(changes["timezone"])))
+    if changes.get("minimum_order_amount") is not None:
+        faults.append(("/minimumOrderAmount", _minimum_fault(changes["minimum_order_amount"], row.currency)))
+    delivery = changes.get("delivery_allowed", row.delivery_allowed)
+    if not delivery and not changes.get("pickup_allowed", row.pickup_allowed):
+        at = "/deliveryAllowed" if "delivery_allowed" in changes else "/pickupAllowed"
         faults.append((at, "A store must allow delivery or pickup: at least one of the two stays true."))
     return faults
 
@@ -151,22 +151,21 @@ def _resume_fault(text: Any, at: datetime | None, now: datetime) -> str | None:
     return None if at > now else "resumeAt must be in the future. Leave it out to pause until further notice."
 
 
-def sold_out(
+def availability_changes(
     request: ItemAvailabilityRequest, row: StoreRow, catalog: CompiledCatalog, now: datetime
 ) -> tuple[list[SoldOut], list[UUID]]:
-    """Return the items that are gone and those that are back. Raises ValidationFailed for unknown ones.
+    """Return the items to mark as sold out and those to mark as available.
 
-    Raises InvalidRequest for an entry that names none.
-
-    What is sold out stays known when a new set lacks it: it could never be taken back else.
+    An item that is sold out can be made available even when the current set lacks it. Raises ValidationFailed
+    for unknown items, InvalidRequest for an entry that doesn't name one.
     """
     marked = {item.item_id for item in row.sold_out}
-    gone: dict[UUID, SoldOut] = {}
-    back: set[UUID] = set()
+    sold_out: dict[UUID, SoldOut] = {}
+    available: set[UUID] = set()
     faults: list[tuple[str, str | None]] = []
-    _refuse_unnamed(request)
+    _check_references(request)
     for index, entry in enumerate(request.items):
-        name, text = _named(entry)
+        name, text = _item_reference(entry)
         item_id = _item_id(text, row)
         if item_id.int not in catalog.items and not (entry.available and item_id in marked):
             message = f"Item {text!r} is not in the store's current CatalogSet {row.catalog_set_id}."
@@ -174,17 +173,17 @@ def sold_out(
         until = parse_instant(entry.until) if entry.until is not None else None
         faults.append((f"/items/{index}/until", _until_fault(entry, until, now)))
         # The last word on an item counts.
-        gone.pop(item_id, None)
-        back.discard(item_id)
+        sold_out.pop(item_id, None)
+        available.discard(item_id)
         if entry.available:
-            back.add(item_id)
+            available.add(item_id)
         else:
-            gone[item_id] = SoldOut(item_id, until)
+            sold_out[item_id] = SoldOut(item_id, until)
     refuse(faults)
-    return list(gone.values()), list(back)
+    return list(sold_out.values()), list(available)
 
 
-def _refuse_unnamed(request: ItemAvailabilityRequest) -> None:
+def _check_references(request: ItemAvailabilityRequest) -> None:
     """Raise the refusal of all entries that don't name one item."""
     found = []
     for index, entry in enumerate(request.items):
@@ -196,7 +195,7 @@ def _refuse_unnamed(request: ItemAvailabilityRequest) -> None:
         raise refusal(found)
 
 
-def _named(entry: ItemAvailabilityEntry) -> tuple[str, str]:
+def _item_reference(entry: ItemAvailabilityEntry) -> tuple[str, str]:
     """Return by which member the entry names its item, and how."""
     if entry.item_id is not None:
         return "itemId", entry.item_id

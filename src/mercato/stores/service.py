@@ -28,7 +28,7 @@ from mercato.stores.availability import (
     StoreStatusValue,
 )
 from mercato.stores.cache import StoreCache
-from mercato.stores.changes import OnChange, changed, invalidate
+from mercato.stores.changes import OnChange, invalidate, publish_change
 from mercato.stores.ids import IdMappings
 from mercato.stores.model import Store, StorePage, StoreRow, StoreUpdate
 from mercato.webhooks.deliveries import enable_below
@@ -97,7 +97,7 @@ class Stores(Struct, frozen=True):
             after = await queries.find_store(tx, store_id)
             assert after is not None
             if "address" in values:
-                await places.enqueue_move(tx, after)
+                await places.enqueue_for_store(tx, after)
             token = request.webhook_token if isinstance(request.webhook_token, str) else None
             if after.webhook_url is not None and ("webhook_url" in values or token is not None):
                 await endpoints.bind_token(tx, self.vault, caller.partner_id, after.webhook_url, token=token)
@@ -106,7 +106,7 @@ class Stores(Struct, frozen=True):
             )
             what = sorted(values) if token is None else [*sorted(values), "webhook_token"]
             await audit(tx, "store", store_id, detail={"changed": what} | _origin_detail(row, after))
-            await changed(tx, store_id, self.on_change)
+            await publish_change(tx, store_id, self.on_change)
         return store_of(after, now)
 
     async def get_status(self, caller: Caller, store_id: UUID) -> StoreStatusResponse:
@@ -123,7 +123,7 @@ class Stores(Struct, frozen=True):
             if not await queries.update_store(tx, caller.partner_id, store_id, **values, updated_at=now):
                 raise errors.StoreNotFound(store_id)
             await audit(tx, "store", store_id, detail={"status": request.status})
-            await changed(tx, store_id, self.on_change)
+            await publish_change(tx, store_id, self.on_change)
             row = await queries.find_store(tx, store_id)
         assert row is not None
         return status_of(row, now)
@@ -135,13 +135,13 @@ class Stores(Struct, frozen=True):
         now = self.clock()
         known = await self.cache.get_own(caller, store_id)
         catalog = await self.compiled.get(known.catalog_set_id)
-        gone, back = rules.sold_out(request, known, catalog, now)
+        sold_out, available = rules.availability_changes(request, known, catalog, now)
         async with self.db.write() as tx:
             row = await queries.lock_store(tx, caller.partner_id, store_id)
             if row is None:
                 raise errors.StoreNotFound(store_id)
-            await queries.replace_sold_out(tx, store_id, gone=gone, back=back)
-            await audit(tx, "store", store_id, detail={"soldOut": len(gone), "available": len(back)})
+            await queries.replace_sold_out(tx, store_id, sold_out=sold_out, available=available)
+            await audit(tx, "store", store_id, detail={"soldOut": len(sold_out), "available": len(available)})
             await invalidate(tx, store_id)
             after = await queries.find_store(tx, store_id)
         assert after is not None
@@ -181,7 +181,7 @@ class Stores(Struct, frozen=True):
             run = await catalogs.find_run(tx, run_id)
         if run is None or run.owner.id != store.onboarding_id or not run.notified:
             raise errors.CatalogIngestNotFound(run_id)
-        return _with_place(run, store)
+        return _with_store_warnings(run, store)
 
     async def list_runs(
         self, caller: Caller, store_id: UUID, *, before: UUID | None, limit: int
@@ -191,10 +191,10 @@ class Stores(Struct, frozen=True):
         async with self.db.read() as tx:
             rows = await catalogs.list_notified(tx, store.onboarding_id, before=before, limit=limit + 1)
         page, cursor = page_of(rows, limit, lambda run: run.id)
-        return [_with_place(run, store) for run in page], cursor
+        return [_with_store_warnings(run, store) for run in page], cursor
 
 
-def _with_place(run: Run, store: StoreRow) -> Run:
+def _with_store_warnings(run: Run, store: StoreRow) -> Run:
     """Return an ended run with what is to be said of the store's place before its own warnings."""
     if run.status in OPEN:
         return run

@@ -112,7 +112,7 @@ async def get_access_token(call: Call[bytes, None]) -> Answer:
         if wait is not None:
             raise errors.RateLimited(f"Too many failed attempts. Wait {wait} s.", retry_after=wait) from None
         if failures is not None:
-            failures.note(client_id, address)
+            failures.record(client_id, address)
         raise
     return Answer(
         TokenResponse(access_token=token.text, token_type="Bearer", expires_in=token.seconds),  # noqa: S106  # a type
