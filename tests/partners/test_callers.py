@@ -156,7 +156,7 @@ async def test_a_wrong_key_is_asked_about_again_after_a_while(
 async def test_a_flood_of_wrong_keys_is_held_to_a_few_reads_at_a_time_and_to_bounded_memory(
     callers: Callers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_REFUSED", 10)
+    monkeypatch.setattr(module, "MAX_REFUSED", 10)
     running = most = 0
     real = queries.find_caller_by_digest
 
@@ -204,7 +204,7 @@ async def test_a_key_is_refused_from_the_instant_it_expires_though_it_is_warm(
     assert callers.cached(warm) is not None
     now.advance(SECOND)
     assert callers.cached(warm) is None
-    assert "is expired since 2026-03-01T13:00:00.000Z" in await refusal(callers, warm)
+    assert "has been expired since 2026-03-01T13:00:00.000Z" in await refusal(callers, warm)
 
 
 async def test_a_rolled_key_works_through_the_overlap_and_not_beyond(
@@ -230,7 +230,9 @@ async def test_a_revoked_key_is_dead_at_once_in_the_process_that_revokes_it(
     await callers.get(token(partner))
     await revoke(db, token(partner), now)
     assert callers.cached(token(partner)) is None
-    assert f"{prefix(token(partner).decode())} is revoked since" in await refusal(callers, token(partner))
+    assert f"{prefix(token(partner).decode())} has been revoked since" in await refusal(
+        callers, token(partner)
+    )
 
 
 async def test_revoking_one_key_leaves_the_partners_others(
@@ -487,7 +489,7 @@ async def test_a_token_ends_with_the_overlap_of_its_rolled_key(
     assert callers.cached(made) is not None
     now.advance(SECOND)
     assert callers.cached(made) is None
-    assert "is expired since" in await refusal(callers, made)
+    assert "has been expired since" in await refusal(callers, made)
 
 
 async def test_a_token_is_dead_everywhere_within_2_seconds_of_its_keys_revocation(
@@ -501,7 +503,7 @@ async def test_a_token_is_dead_everywhere_within_2_seconds_of_its_keys_revocatio
         async with asyncio.timeout(2):
             await heard.wait()
         assert there.cached(made) is None
-        assert "is revoked since" in await refusal(there, made)
+        assert "has been revoked since" in await refusal(there, made)
 
 
 async def test_a_forged_token_is_refused_without_asking_the_database(
@@ -512,7 +514,7 @@ async def test_a_forged_token_is_refused_without_asking_the_database(
     wanted = Claims(key.id, partner.id, int(now().timestamp()) + 60)
     forged = Tokens([b"guess"]).sign(wanted).encode()
     assert callers.cached(forged) is None
-    assert "not made by this service" in await refusal(callers, forged)
+    assert "not issued by this service" in await refusal(callers, forged)
     assert (claims, reads) == ([], [])
     assert (await callers.get(TOKENS.sign(wanted).encode())).key_id == key.id
 
@@ -522,7 +524,7 @@ async def test_a_token_of_a_key_that_is_not_that_partners_is_refused(
 ) -> None:
     assert partner.marketfront_key is not None
     claims = Claims(partner.marketfront_key.id, partner.marketfront_key.id, int(now().timestamp()) + 60)
-    assert "no key any more" in await refusal(callers, TOKENS.sign(claims).encode())
+    assert "no longer exists" in await refusal(callers, TOKENS.sign(claims).encode())
 
 
 async def test_only_a_marketfront_key_with_its_own_id_is_exchanged(

@@ -85,7 +85,7 @@ def test_a_clock_that_is_set_back_locks_nobody_out(now: HandClock) -> None:
 
 
 def test_counters_are_bounded(now: HandClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_PARTNERS", 3)
+    monkeypatch.setattr(module, "MAX_PARTNERS", 3)
     counts = limiter(now)
     for _ in range(10):
         counts.take(caller(), "reads")
@@ -129,7 +129,7 @@ def test_failures_from_an_address_are_refused_for_any_client(one: str, same: str
 
 
 def test_a_flood_of_failures_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_FAILED", 10)
+    monkeypatch.setattr(module, "MAX_FAILED", 10)
     failures = Failures(HandClock())
     for number in range(1000):
         failures.record(new_id(), f"192.0.2.{number % 256}")

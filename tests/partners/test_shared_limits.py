@@ -53,8 +53,8 @@ async def limiter(
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     # The machine that runs all tests at once is slower than any network.
-    monkeypatch.setattr(module, "SECONDS", 5.0)
-    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(module, "COUNT_TIMEOUT", 5.0)
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ async def test_without_redis_each_server_counts_its_share_says_so_once_and_finds
 async def test_a_redis_that_is_silent_costs_one_request_its_time_and_no_other(
     now: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SECONDS", 0.05)
+    monkeypatch.setattr(module, "COUNT_TIMEOUT", 0.05)
     heard = asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -154,7 +154,7 @@ async def test_a_redis_that_is_silent_costs_one_request_its_time_and_no_other(
 async def test_a_redis_that_is_there_and_does_not_count_is_asked_now_and_then_and_not_at_every_request(
     now: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "AGAIN_SECONDS", 60.0)
+    monkeypatch.setattr(module, "RETRY_SECONDS", 60.0)
     who = caller()
     with redis() as port, structlog.testing.capture_logs() as lines:
         async with limiter(port, now, workers=1) as one:

@@ -1,4 +1,4 @@
-"""What a served CatalogSet looks like, for readers of the OpenAPI document: the bytes themselves are made at ingest."""
+"""The served CatalogSet as types, for the OpenAPI document: its bytes are encoded at ingest."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -15,13 +15,13 @@ Text = str | UnsetType | None
 class CatalogSet(Wire, kw_only=True):
     """What a store sells: four dictionaries by id, with every reference resolved.
 
-    Members that are not named here stand where the merchant has put them, as they were.
+    Members that are not named here are served as the merchant sent them.
     """
 
     catalog_set_id: UUID
     store_id: UUID
     currency: (
-        Annotated[str, Meta(description="ISO 4217; absent, it is the service's own.")] | UnsetType | None
+        Annotated[str, Meta(description="ISO 4217; absent means the service's default.")] | UnsetType | None
     ) = UNSET
     catalogs: dict[str, "CatalogEntry"]
     sections: dict[str, "CatalogSection"] | UnsetType | None = UNSET
@@ -30,14 +30,14 @@ class CatalogSet(Wire, kw_only=True):
 
 
 class CatalogEntry(Wire, kw_only=True):
-    """A catalog: its sections, and when they are on offer."""
+    """A catalog: its sections, and when they are available."""
 
     catalog_id: str
     name: Text = UNSET
     description: Text = UNSET
     section_ids: list[str] | UnsetType | None = UNSET
     availability: Annotated[
-        list[AvailabilityWindow], Meta(description="In the store's time zone; an empty list is never.")
+        list[AvailabilityWindow], Meta(description="In the store's time zone; an empty list means never.")
     ]
 
 
@@ -53,7 +53,7 @@ class CatalogSection(Wire, kw_only=True):
 
 
 class CatalogItem(Wire, kw_only=True):
-    """Something that can be had, by itself or as a modifier. Without `basePrice` it can't be sold by itself."""
+    """Something that is sold by itself or as a modifier. Without `basePrice` it is only a modifier."""
 
     item_id: str
     name: Text = UNSET
@@ -79,7 +79,7 @@ class CatalogModifierGroup(Wire, kw_only=True):
     item_ids: list[str] | UnsetType | None = UNSET
     maximum_per_item: Annotated[int, Meta(description="Units of one choice.")] | UnsetType | None = UNSET
     free_quantity: (
-        Annotated[int, Meta(description="So many of the cheapest units cost nothing.")] | UnsetType | None
+        Annotated[int, Meta(description="The number of cheapest units that cost nothing.")] | UnsetType | None
     ) = UNSET
     price_overrides: (
         Annotated[dict[str, Amount | None], Meta(description="Prices in this group, by item.")]

@@ -1,4 +1,4 @@
-"""When stores are open, as a search needs it: spans of the local week in bytes, asked for one instant."""
+"""Opening hours for searches: spans of the local week in bytes, tested at one instant."""
 
 import struct
 from bisect import bisect_right
@@ -15,26 +15,26 @@ INDEFINITELY: Final = 2**63 - 1
 
 
 def pack_spans(spans: Windows) -> bytes:
-    """Return the spans as four bytes for each edge."""
+    """Return the spans as four bytes for each opening and closing."""
     edges = [edge for span in spans for edge in span]
     return struct.pack(f"<{len(edges)}I", *edges)
 
 
 def key_of(timezone: str, spans: bytes) -> int:
-    """Return the number under which these opening hours are kept: the same hours have the same."""
+    """Return the key of opening hours: equal hours have equal keys."""
     digest = blake2b(timezone.encode() + b"\0" + spans, digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
 class Openings:
-    """Which opening hours are open at one instant; what a time zone's clock shows is worked out once."""
+    """Tests opening hours at one instant; each time zone's local time is computed once."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
         self._seconds: dict[str, int] = {}
 
     def is_open(self, timezone: str, spans: bytes) -> bool:
-        """Tell whether hours from `pack_spans` are open there now."""
+        """Return whether hours from `pack_spans` are open now in the time zone."""
         second = self._seconds.get(timezone)
         if second is None:
             second = self._seconds[timezone] = second_of_week(self._now.astimezone(zone(timezone)))
@@ -44,5 +44,5 @@ class Openings:
 
 @lru_cache(maxsize=4096)
 def _edges(spans: bytes) -> tuple[int, ...]:
-    """Return every opening and closing: most stores of a place have the hours of many others."""
+    """Return every opening and closing; cached, because many stores share the same hours."""
     return struct.unpack(f"<{len(spans) // 4}I", spans)

@@ -1,4 +1,4 @@
-"""What is kept of a store for searches, written in the transaction that changes the store."""
+"""A store's search entry, written in the transaction that changes the store."""
 
 from datetime import datetime
 from typing import Any, Final
@@ -24,15 +24,15 @@ from mercato.stores.storefront import address_shown, modes_of, windows_in
 from mercato.wire import as_json
 
 MAX_NAME: Final = 200
-"""Characters of a name that it is ordered by: an index takes no entry of any length."""
+"""Characters of a name that stores are ordered by: an index entry's length is limited."""
 
 _EMPTY: Final = SetSearch((), ())
 
 
 async def refresh(tx: Write, store_id: UUID) -> None:
-    """Write anew what searches know of the store. A store that is hidden is not found; of none there is nothing.
+    """Rewrite the store's search entry; delete that of a store that is hidden or doesn't exist.
 
-    Two transactions that change one store come here one after the other, and the later sees what the earlier did.
+    The store's row is locked: of two transactions that change one store, the later sees the earlier's changes.
     """
     if not await writes.lock_store(tx, store_id):
         return
@@ -45,7 +45,7 @@ async def refresh(tx: Write, store_id: UUID) -> None:
 
 
 def entry_of(row: StoreRow, search: SetSearch, dialect: Dialect) -> Entry:
-    """Return all that is kept of a store for searches."""
+    """Return the store's search entry."""
     spans = pack_spans(search.spans)
     return Entry(
         store_id=row.id,

@@ -1,4 +1,4 @@
-"""Store discovery on the wire: what is asked, and what is found."""
+"""Store discovery on the wire: the request, the response and the stored card."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final
@@ -16,7 +16,7 @@ RADIUS: Final = 25_000
 """Metres around a place, unless a request says otherwise."""
 
 MAX_RADIUS: Final = 1_000_000
-"""Metres: a thousand kilometres is further than anybody fetches a meal from."""
+"""Metres: a meal isn't fetched from further than a thousand kilometres."""
 
 INCOMPLETE_LOCATION: Final = "location needs latitude and longitude (or lat and lng)."
 
@@ -46,13 +46,13 @@ def _location_fault(sent: Mapping[str, object]) -> Objection | None:
 
 
 def mode_fault(text: str) -> str | None:
-    """Return why this is no fulfilment, or None."""
+    """Return why this isn't a fulfilment type, or None."""
     known = tuple(FulfillmentMode)
     return None if text.upper() in known else f"fulfillmentType must be {' or '.join(known)}."
 
 
 class DiscoverRequest(Wire):
-    """What is looked for. Every member is optional and narrows what is found; null is the same as absent."""
+    """A search. Every member is optional and narrows the result; null is the same as absent."""
 
     location: Annotated[Location, Meta(extra=validator(_location_fault))] | None = None
     radius: Metres | None = None
@@ -87,13 +87,13 @@ class DiscoverRequest(Wire):
 
 
 class DiscoveredStore(MarketfrontStore, kw_only=True):
-    """A store as storefronts see it; `distance` in metres when it was searched by place."""
+    """A store as storefronts see it; `distance` in metres when the search has a location."""
 
     distance: float | UnsetType = UNSET
 
 
 class DiscoverResponse(Wire):
-    """A page of what was found: nearest first by place, else best text match, else by name."""
+    """A page of results: nearest first with a location, else best text match, else by name."""
 
     stores: list[DiscoveredStore]
     total_count: int
@@ -101,7 +101,7 @@ class DiscoverResponse(Wire):
 
 
 class EncodedDiscoverResponse(Wire):
-    """A DiscoverResponse whose stores are JSON already."""
+    """A DiscoverResponse whose stores are already encoded."""
 
     stores: list[msgspec.Raw]
     total_count: int
@@ -109,7 +109,7 @@ class EncodedDiscoverResponse(Wire):
 
 
 class Card(Wire, kw_only=True):
-    """A DiscoveredStore but for what depends on the hour, on what is sold out and on who asks."""
+    """A DiscoveredStore without its status, sold-out items and distance."""
 
     store_id: UUID
     catalog_set_id: UUID

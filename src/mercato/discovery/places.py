@@ -1,8 +1,8 @@
-"""Where stores are, as a search needs it: cells of a grid on the earth, and points on the unit sphere.
+"""Geometry of searches by location: cells of a grid on the earth, and points on the unit sphere.
 
-A cell is numbered row by row from the South Pole, so that what a circle covers is one or two ranges a row, also
-across the antimeridian and around a pole. Between two points stands a chord: it grows as the distance does, and
-takes three multiplications where the haversine takes five functions.
+Cells are numbered row by row from the South Pole, so that a circle covers one or two ranges of each row, also across
+the antimeridian and around a pole. Distances are compared by the squared chord between two points: it grows with the
+distance and takes three multiplications, where the haversine takes five function calls.
 """
 
 import math
@@ -14,16 +14,16 @@ EARTH_RADIUS: Final = 6_371_008.8
 """Mean radius of the earth in metres."""
 
 CELL_DEGREES: Final = 0.02
-"""Some two kilometres: small enough that most stores of a circle stand in cells that are all inside."""
+"""About two kilometres: small enough that most stores of a circle are in cells that it covers completely."""
 
 ROWS: Final = 9_000
 COLUMNS: Final = 18_000
 
 RINGS: Final = (0.16, 0.4, 1.0)
-"""Shares of a radius: when the smallest circles hold a page already, nobody sorts what is in the largest."""
+"""Fractions of a radius: if a smaller circle fills the page, the rest needn't be sorted."""
 
 _MARGIN: Final = 1e-9
-"""Degrees by which a circle is widened, so that rounding leaves no store outside."""
+"""Degrees by which a circle is widened, so that rounding excludes no store."""
 
 
 class Point(NamedTuple):
@@ -35,11 +35,11 @@ class Point(NamedTuple):
 
 
 Zone = tuple[int, int, int]
-"""A range of cells, and the number of the smallest of RINGS' circles that holds all of them."""
+"""A range of cells, and the index in RINGS of the smallest circle that contains them."""
 
 
 class Circle(NamedTuple):
-    """What is within so many metres of a place; `most` is the chord's largest square."""
+    """The area within a radius of a location; `most` is the largest squared chord."""
 
     latitude: float
     longitude: float
@@ -49,7 +49,7 @@ class Circle(NamedTuple):
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
-        """Ranges of cells that cover it, worked out anew: not every search asks for them."""
+        """Ranges of cells that cover it, computed at each access: not every search needs them."""
         rows = _rows(self.latitude, self.longitude, _angle(self.metres))
         return [part for row, _, covered in rows for part in _wrapped(row, *covered)]
 
@@ -74,13 +74,13 @@ def point_of(latitude: float, longitude: float) -> Point:
 def circle_of(latitude: float, longitude: float, metres: float) -> Circle:
     """Return the circle of a radius on the earth's surface around a place."""
     angle = _angle(metres)
-    # A millimetre more, so that a store on the edge, as its distance is shown, is inside.
+    # A millimetre more, so that a store whose rounded distance equals the radius is inside.
     chord = 2 * math.sin(min(angle + 0.001 / EARTH_RADIUS, math.pi) / 2)
     return Circle(latitude, longitude, metres, point_of(latitude, longitude), chord * chord)
 
 
 def zones_of(circle: Circle) -> tuple[list[Zone], list[Zone]]:
-    """Return a circle's cells: those that are all inside, by ring, and those that its edge goes through."""
+    """Return a circle's cells: those completely inside, by ring, and those that its edge crosses."""
     inside: list[Zone] = []
     edge: list[Zone] = []
     last = len(RINGS) - 1
@@ -103,13 +103,13 @@ def zones_of(circle: Circle) -> tuple[list[Zone], list[Zone]]:
 
 
 def metres_of(chord_squared: float) -> float:
-    """Return the distance on the earth's surface that a chord stands for."""
+    """Return the distance on the earth's surface of a squared chord."""
     half = math.sqrt(chord_squared) / 2
     return 2 * EARTH_RADIUS * math.asin(min(half, 1.0))
 
 
 Span = tuple[int, int]
-"""The first and the last of columns side by side, counted on beyond the antimeridian."""
+"""The first and the last of adjacent columns, counted on beyond the antimeridian."""
 
 
 def _angle(metres: float) -> float:
@@ -125,7 +125,7 @@ def _column(longitude: float) -> int:
 
 
 def _add(zones: list[Zone], row: int, span: Span, known: Span | None, ring: int) -> None:
-    """Add the zones of a span but for the part that is known."""
+    """Add the zones of a span without the part that is known."""
     base = row * COLUMNS
     parts = (span,) if known is None else ((span[0], known[0] - 1), (known[1] + 1, span[1]))
     for first, last in parts:
@@ -150,12 +150,12 @@ def _wrapped(row: int, first: int, last: int) -> list[tuple[int, int]]:
 
 
 def _rows(latitude: float, longitude: float, angle: float) -> Iterator[tuple[int, Span | None, Span]]:
-    """Return each row that a circle touches: its number, the columns that are all inside, and all it touches."""
+    """Return each row that a circle touches: its number, the columns completely inside, and all that it touches."""
     reach = math.degrees(angle) + _MARGIN
     first, last = _row(latitude - reach), _row(latitude + reach)
     cosine = math.cos(math.radians(reach))
     sine = math.sin(math.radians(latitude))
-    # The widest place of a circle lies nearer to the pole than its centre; one that holds a pole is widest there.
+    # A circle is widest nearer to the pole than its centre; one that contains a pole is widest there.
     ratio = sine / cosine if cosine > 0 else math.copysign(2.0, sine)
     widest = math.degrees(math.asin(ratio)) if abs(ratio) <= 1 else math.copysign(90.0, ratio)
     about = math.sin(math.radians(latitude)), math.cos(math.radians(latitude)), cosine
@@ -196,7 +196,7 @@ def _columns_inside(longitude: float, half: float) -> Span | None:
 
 
 def _width_at(sine: float, cosine: float, about_sine: float, about_cosine: float, reach: float) -> float:
-    """Return how many degrees of longitude to each side a circle reaches at a latitude; nothing beyond it.
+    """Return how many degrees of longitude to each side a circle reaches at a latitude; 0 outside it.
 
     Given are the sine and the cosine of that latitude and of the centre's, and the cosine of the circle's angle.
     """

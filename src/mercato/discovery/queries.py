@@ -1,4 +1,4 @@
-"""Searches asked of the database: the page and how many there are, from one statement and so of one moment."""
+"""Run searches: the page and the total come from one statement, so they are consistent."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from mercato.wire import as_json
 
 
 class Search(NamedTuple):
-    """What is looked for, worked out. `mode` is `pickup`, `delivery` or None for either."""
+    """A search with its computed circle and text query. `mode` is `pickup`, `delivery` or None for either."""
 
     circle: Circle | None
     text_query: TextQuery | None
@@ -21,22 +21,22 @@ class Search(NamedTuple):
 
 
 Hit = tuple[int | None, float | None, int, bytes, str, bytes, str | None]
-"""A store of the page: total, square of the chord to it, end of its pause, card, time zone, spans, ids of what is
-sold out with commas between them."""
+"""A store of the page: total, squared chord to it, end of its pause, card, time zone, spans, comma-separated ids of its
+sold-out items."""
 
 Hours = tuple[int, str, bytes, int, int]
-"""Opening hours among the hits of a ring: key, time zone, spans, ring, how many hits that are not paused have them."""
+"""Opening hours among the hits of a ring: key, time zone, spans, ring, number of hits with them that aren't paused."""
 
 
 async def count_rings(tx: Read, search: Search) -> list[int]:
-    """Return how many hits by place there are in each ring's zones."""
+    """Return the number of hits in each ring's zones."""
     shape, values = _shape(tx, search), _values(search) | _zones(tx, search)
     found: dict[int, int] = {row[0]: row[1] for row in await tx.all(statements.rings(shape), values)}
     return [found.get(ring, 0) for ring in range(len(RINGS))]
 
 
 async def list_hours(tx: Read, search: Search) -> Sequence[Hours]:
-    """Return the opening hours of all hits that are not paused: as many rows as they differ."""
+    """Return the distinct opening hours of all hits that aren't paused."""
     shape = _shape(tx, search)
     values = _values(search) | _words(tx, search.text_query)
     if shape.by_cells:
@@ -50,7 +50,7 @@ async def list_hits(
 ) -> tuple[int | None, list[Hit]]:
     """Return the total and a page of hits. With `keys`, only those open by these hours.
 
-    There is no total with `keys`, nor by place without words: these are counted first.
+    The total is None with `keys`, and by location without words: those searches are counted first.
     """
     shape = _shape(tx, search, open_now=keys is not None)
     values = _values(search) | _words(tx, search.text_query) | {"offset": offset, "limit": limit}

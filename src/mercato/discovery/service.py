@@ -1,4 +1,4 @@
-"""Discover stores: by place, by words, by what they offer, and by whether they are open."""
+"""Discover stores by location, words, categories, fulfilment and opening hours."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -56,7 +56,7 @@ class Discovery(Struct, frozen=True):
     clock: Clock
 
     async def discover(self, request: DiscoverRequest) -> EncodedDiscoverResponse:
-        """Return a page of stores, and exactly how many there are. Raises InvalidRequest, ValidationFailed."""
+        """Return a page of stores and the exact total. Raises InvalidRequest, ValidationFailed."""
         now = self.clock()
         circle, mode = _circle(request), _COLUMNS[_mode(request)]
         search = Search(
@@ -81,7 +81,7 @@ class Discovery(Struct, frozen=True):
 async def _search(
     tx: Read, search: Search, openings: Openings, offset: int, limit: int, *, open_now: bool
 ) -> tuple[int, list[Hit]]:
-    """Return how many there are, and the page of them."""
+    """Return the total and the page."""
     keys: list[int] | None = None
     if open_now:
         rings, open_hours = [0] * len(RINGS), set()
@@ -105,7 +105,7 @@ async def _search(
 
 
 def _narrow(search: Search, rings: Sequence[int], most: int) -> Search:
-    """Return the search by place within the smallest circle that has as many hits as are needed."""
+    """Return the search within the smallest circle that has enough hits."""
     if search.circle is None or search.text_query is not None:
         return search
     known = accumulate(rings)
@@ -114,7 +114,7 @@ def _narrow(search: Search, rings: Sequence[int], most: int) -> Search:
 
 
 def _render(hit: Hit, now_ms: int, openings: Openings) -> msgspec.Raw:
-    """Return a DiscoveredStore: its card with what depends on the hour, on what is sold out and on who asks."""
+    """Return a DiscoveredStore: its card with its status, sold-out items and distance."""
     _, chord, paused_until, card, timezone, spans, sold_out = hit
     status = _PAUSED if paused_until > now_ms else _OPEN if openings.is_open(timezone, spans) else _CLOSED
     items = as_json(sorted(str(UUID(item)) for item in sold_out.split(","))) if sold_out else b"[]"

@@ -1,9 +1,9 @@
-"""The SQL of searches, put together from parts: one statement for each shape of a search, made once.
+"""The SQL of searches, composed from parts: one statement for each shape of a search, built once.
 
-Three ways lead to the hits. By place: an index of cells that holds everything a search looks at; cells that are all
-inside the circle are counted as they are, and a page is looked for in the smallest circle that fills it. By words: the
-full-text index, joined with the rows only for what it doesn't know. By name: over another index that holds
-everything, with a count that is added up from the opening hours.
+Hits are found in three ways. By location: a covering index of cells; hits in cells completely inside the circle are
+counted without a distance, and the page is searched in the smallest circle that fills it. By words: the full-text
+index, joined with the rows only for other conditions. By name: another covering index, with a total that is summed
+from the opening hours.
 """
 
 from functools import cache
@@ -17,9 +17,9 @@ from mercato.db.statements import prepared
 
 
 class Shape(NamedTuple):
-    """What kinds of conditions a search has; `mode` is the column of the fulfilment type.
+    """The kinds of conditions of a search; `mode` is the column of the fulfilment type.
 
-    `marks` are in the full-text index as words are, but alone they order nothing: then it is by name.
+    `marks` are in the full-text index like words, but alone they give no order: hits are then ordered by name.
     """
 
     dialect: Dialect
@@ -31,29 +31,29 @@ class Shape(NamedTuple):
 
     @property
     def indexed(self) -> bool:
-        """Tell whether the full-text index is asked."""
+        """Whether the search uses the full-text index."""
         return self.words or self.marks
 
     @property
     def by_cells(self) -> bool:
-        """Tell whether the index of cells is asked."""
+        """Whether the search uses the index of cells."""
         return self.place and not self.indexed
 
     @property
     def counted(self) -> bool:
-        """Tell whether a search is counted before its page is asked for."""
+        """Whether the hits are counted before the page is read."""
         return self.open_now or self.by_cells
 
     @property
     def by_name(self) -> bool:
-        """Tell whether all stores are gone through, in order of their names."""
+        """Whether the search reads all stores in the order of their names."""
         return not (self.place or self.indexed)
 
 
 _DISTANCE: Final = "((s.x - :x) * (s.x - :x) + (s.y - :y) * (s.y - :y) + (s.z - :z) * (s.z - :z))"
 
-# The stores of each range, looked up range by range: a CROSS JOIN is SQLite's word for "in this order", OFFSET 0 is
-# PostgreSQL's, which otherwise takes the ranges for so many that it walks the whole index in parallel.
+# The stores of each range, looked up range by range: CROSS JOIN fixes the order on SQLite, OFFSET 0 on
+# PostgreSQL, which otherwise overestimates the ranges and scans the whole index in parallel.
 _IN_RANGE: Final = {
     "sqlite": "CROSS JOIN store_search s ON s.cell BETWEEN r.low AND r.high",
     "postgresql": "CROSS JOIN LATERAL (SELECT number, x, y, z, pickup, delivery, hours_key, paused_until "
@@ -75,7 +75,7 @@ _BY_WORDS: Final = {
 }
 _WORDS_ONLY: Final = {"sqlite": "store_words w", "postgresql": "store_search s"}
 _NUMBER: Final = {"sqlite": "w.rowid", "postgresql": "s.number"}
-# FTS5 finds in this order. PostgreSQL must not walk by it, with a look into every store's words.
+# FTS5 returns this order. PostgreSQL must not scan by it, which would test every store's words.
 _IN_ORDER: Final = {"sqlite": "w.rowid", "postgresql": "s.number + 0"}
 _MATCHES: Final = {
     "sqlite": "w.store_words MATCH {}",
@@ -83,7 +83,7 @@ _MATCHES: Final = {
 }
 _NOT_PAUSED: Final = "s.paused_until <= :now"
 _OPEN: Final = {
-    # The sign keeps SQLite from walking by this column.
+    # The sign prevents SQLite from using this column's index.
     "sqlite": f"{_NOT_PAUSED} AND +s.hours_key IN (SELECT value FROM json_each(:keys))",  # noqa: S608  # no input
     "postgresql": f"{_NOT_PAUSED} AND s.hours_key = ANY(:keys)",
 }
@@ -113,7 +113,7 @@ _TYPES: Final[dict[str, TypeEngine[Any]]] = {
 def page(shape: Shape) -> TextClause:
     """Return rows of (total, chord, paused_until, card, timezone, spans, sold_out) in order.
 
-    `total` is null where it is known already. Where it is not there is always a row, of nulls but for it.
+    `total` is null if the search was counted before. Otherwise there is always a row, with nulls besides the total.
     """
     total = "SELECT CAST(NULL AS BIGINT) AS total" if shape.counted else _total(shape)
     order = _order(shape)
@@ -137,7 +137,7 @@ def page(shape: Shape) -> TextClause:
 
 @cache
 def rings(shape: Shape) -> TextClause:
-    """Return rows of (ring, stores): how many hits by place there are in zones of that ring."""
+    """Return rows of (ring, stores): the number of hits in the zones of that ring."""
     mode = f" AND s.{shape.mode}" if shape.mode else ""
     counts = (
         f"SELECT r.ring, (SELECT count(*) FROM store_search s WHERE s.cell BETWEEN r.low AND r.high{more}{mode}) AS n "  # noqa: S608  # parts of this module
@@ -186,7 +186,7 @@ def hours(shape: Shape) -> TextClause:
 
 
 def _streams(shape: Shape) -> bool:
-    """Tell whether a page is made without all hits: they come in order, or are counted already."""
+    """Return whether a page doesn't need all hits: they are ordered, or already counted."""
     return shape.by_cells or (not shape.place and (shape.words or shape.by_name))
 
 
@@ -210,7 +210,7 @@ def _page(shape: Shape) -> str:
     if shape.by_name or shape.by_cells:
         by = f"{_DISTANCE} AS chord" if shape.place else "NULL AS chord, s.name_key"
         return f"SELECT * FROM (SELECT s.number, {by} {_from(shape)}) p"  # noqa: S608  # parts of this module
-    # First the stores that are called so, then those that have it elsewhere; of either as many as can be needed.
+    # First the stores with the words in their name, then the others; of each at most as many as the page needs.
     best, rest = (
         f"SELECT * FROM (SELECT {_NUMBER[shape.dialect]} AS number, {tier} AS tier, NULL AS chord "  # noqa: S608  # parts of this module
         f"{_from(shape, words=words)} ORDER BY {_IN_ORDER[shape.dialect]} LIMIT :top) {name}"
@@ -225,7 +225,7 @@ def _hits(shape: Shape) -> str:
 
 
 def _from(shape: Shape, *more: str, words: str = ":words") -> str:
-    """Return where hits come from, and all conditions of the search."""
+    """Return the FROM and WHERE clauses of the hits."""
     source = _BY_WORDS if shape.indexed else _BY_PLACE if shape.place else {shape.dialect: "store_search s"}
     if _streams(shape) and shape.words and not shape.open_now and not more:
         source = _WORDS_ONLY
@@ -248,5 +248,5 @@ def _statement(shape: Shape, sql: str) -> TextClause:
     made = text(sql)
     keys: TypeEngine[Any] = ARRAY(BigInteger()) if shape.dialect == "postgresql" else Text()
     types = _TYPES | {"keys": keys}
-    named = made.compile().params  # which of the parts' parameters it has
+    named = made.compile().params  # the parameters in these parts
     return prepared(made.bindparams(*(bindparam(name, type_=types.get(name, Text())) for name in named)))

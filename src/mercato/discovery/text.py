@@ -1,8 +1,8 @@
-"""The index's words for one store, and a request's question to the index, the same on both databases.
+"""A store's words in the full-text index, and a request's query to it, for both databases.
 
-Beside words there are marks: a word of the store's own name, a category, how orders don't reach the customer, and the
-place in two coarse grids. They begin with a character that no word has, so that one index answers "ramen, delivered,
-of this category, within these cells" without looking at a single row.
+Besides words the index has marks: a word of the store's name, a category, a fulfilment type that the store lacks, and
+its cells in two coarse grids. They begin with a character that no word has, so that one index finds "ramen, delivered,
+of this category, within these cells" without reading a row.
 """
 
 import unicodedata
@@ -18,20 +18,20 @@ from mercato.stores.model import StoreRow
 _NAME: Final = "\ue000n"
 _CATEGORY: Final = "\ue000c"
 _MODE_MISSING: Final = {"pickup": "\ue000x", "delivery": "\ue000y"}
-"""Marked is the exception, because nearly every store has both."""
+"""Marks of what is missing, because nearly every store has both."""
 
 _GRIDS: Final = (("\ue000f", 25), ("\ue000g", 250))
-"""Cells of a grid's cell along each side: half a degree, and five."""
+"""Each grid's mark and its cells' width in cells of `places`: half a degree, and five degrees."""
 
 _PREFIX: Final = "\ue000p"
-"""The first letters of a word, where an index can't look them up by itself."""
+"""The mark of a word's first letters, for PostgreSQL's index."""
 
 MAX_CELLS: Final = 64
-"""Cells of a coarse grid that one question names; a circle that covers more takes the next one, or none."""
+"""Cells of a coarse grid that one question names; a circle that covers more uses the coarser grid, or none."""
 
 
 class TextQuery(NamedTuple):
-    """What the index is asked: every term, one mark of each group, and not the mark that `excluded` names."""
+    """A full-text query: every term, at least one mark of each group, and not the mark `excluded`."""
 
     terms: tuple[Term, ...]
     marks: tuple[tuple[str, ...], ...]
@@ -39,19 +39,19 @@ class TextQuery(NamedTuple):
 
     @property
     def best(self) -> "TextQuery":
-        """The same of stores that have every term in their name."""
+        """The same query for stores that have every term in their name."""
         named = tuple(term._replace(text=_NAME + term.text) for term in self.terms)
         return self._replace(terms=named)
 
 
 def category_of(text: str) -> str:
-    """Return the mark of a category: case, width and blanks make no difference."""
+    """Return the mark of a category, which ignores case, width and blanks."""
     plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return _CATEGORY + blake2b(plain.encode(), digest_size=8).hexdigest()
 
 
 def document_of(row: StoreRow, catalog: Iterable[str], dialect: Dialect) -> list[str]:
-    """Return all words and marks of a store that sells what has these words, each once."""
+    """Return the distinct words and marks of a store; `catalog` are the words of its catalog."""
     named = words_of([row.name])
     found = dict.fromkeys((*named, *words_of([row.description or "", *row.categories]), *catalog))
     if dialect == "postgresql":
@@ -75,7 +75,7 @@ def document_of(row: StoreRow, catalog: Iterable[str], dialect: Dialect) -> list
 def text_query_of(
     query: str | None, categories: Sequence[str], *, mode: str | None, circle: Circle | None
 ) -> TextQuery | None:
-    """Return what to ask; None when neither words nor categories are asked for."""
+    """Return the query, or None without words and categories."""
     terms = terms_of(query or "")
     marks = [tuple(dict.fromkeys(map(category_of, categories)))] if categories else []
     if not terms and not marks:
@@ -87,15 +87,15 @@ def text_query_of(
 
 
 def render_query(dialect: Dialect, text_query: TextQuery) -> str:
-    """Return the text_query as FTS5 or PostgreSQL reads it.
+    """Return the query in the syntax of FTS5 or PostgreSQL.
 
-    Nothing of a request can be syntax: its words are letters and digits.
+    A request can't inject syntax: its words are letters and digits.
     """
     return _fts5_query(text_query) if dialect == "sqlite" else _tsquery(text_query)
 
 
 def exclude(dialect: Dialect, text_query: str, other: str) -> str:
-    """Return what is found by one text_query and not by another."""
+    """Return a query for what the first finds and the second doesn't."""
     return f"({text_query}) NOT ({other})" if dialect == "sqlite" else f"({text_query}) & !({other})"
 
 

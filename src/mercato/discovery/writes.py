@@ -1,4 +1,4 @@
-"""The SQL that keeps a store's entry for searches."""
+"""The SQL that writes a store's search entry."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -22,7 +22,7 @@ _SET_WORDS: Final = text(
 
 
 class Hours(NamedTuple):
-    """Opening hours, and the number of those that are alike."""
+    """Opening hours and their key."""
 
     key: int
     timezone: str
@@ -30,7 +30,7 @@ class Hours(NamedTuple):
 
 
 class Entry(Struct, frozen=True):
-    """What searches know of a store: `columns` of store_search but for its hours' key."""
+    """A store's search entry: `columns` of store_search without the key of its hours."""
 
     store_id: UUID
     columns: Mapping[str, Any]
@@ -40,12 +40,12 @@ class Entry(Struct, frozen=True):
 
 
 async def lock_store(tx: Write, store_id: UUID) -> bool:
-    """Hold the store's row until the transaction ends; False when there is none."""
+    """Lock the store's row until the transaction ends; return whether it exists."""
     return await tx.first(select(stores.c.id).where(stores.c.id == store_id).with_for_update()) is not None
 
 
 async def put(tx: Write, entry: Entry) -> None:
-    """Write the entry, in place of an older one."""
+    """Insert the entry or replace an older one."""
     old = await _find(tx, entry.store_id)
     await _count(tx, old, entry)
     values = {**entry.columns, "hours_key": entry.hours.key}
@@ -87,14 +87,14 @@ async def _write_words(tx: Write, number: int, words: Sequence[str]) -> None:
 
 
 async def _count(tx: Write, old: AnyRow | None, entry: Entry) -> None:
-    """Move the store from the opening hours it had to those it has."""
+    """Move the store's count from its old opening hours to its new ones."""
     changes: dict[int, list[int]] = {}
     if old is not None:
         changes[old.hours_key] = [-1, -int(old.pickup), -int(old.delivery)]
     now = changes.setdefault(entry.hours.key, [0, 0, 0])
     for at, more in enumerate((1, entry.columns["pickup"], entry.columns["delivery"])):
         now[at] += int(more)
-    # In order, so that two transactions that exchange their hours don't wait for each other.
+    # In the order of keys, so that two transactions that swap hours don't deadlock.
     for key, change in sorted(changes.items()):
         if any(change):
             await _add(tx, entry.hours if key == entry.hours.key else None, key, *change)

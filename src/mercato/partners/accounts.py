@@ -1,4 +1,4 @@
-"""Partners and their secrets: made, read and replaced. Their keys are in `credentials`.
+"""Create, read and change partners and their signing secrets. Their keys are in `credentials`.
 
 Every function takes the caller's transaction. A change is announced under `TOPIC`, so that it holds in this
 process once the transaction is committed and everywhere within a second.
@@ -44,7 +44,7 @@ MAX_NAME: Final = 200
 
 @redacted("signing_secret")
 class NewPartner(Struct, frozen=True):
-    """A partner that was just made, with all that it needs to begin."""
+    """A new partner with its keys and signing secret in plain text."""
 
     id: UUID
     keys: tuple[NewKey, ...]
@@ -83,7 +83,7 @@ async def create_partner(
     now: Clock = clock.now,
     new_id: MakeId = clock.new_id,
 ) -> NewPartner:
-    """Make a partner with a key for each surface of its kind and a signing secret. Raises AccountError.
+    """Create a partner with a key for each surface of its kind and a signing secret. Raises AccountError.
 
     The token is bound to `webhook_origin`, a URL, or else to the origin of the first webhookUrl that it registers.
     """
@@ -134,21 +134,21 @@ async def rename_partner(tx: Write, partner_id: UUID, name: str) -> None:
 
 
 async def set_suspended(tx: Write, partner_id: UUID, at: datetime | None) -> None:
-    """Let the partner's keys open nothing from now on, or with None what they opened. Raises AccountError."""
+    """Suspend the partner, so that its keys are refused, or resume it with None. Raises AccountError."""
     if not await queries.update_partner(tx, partner_id, suspended_at=at):
         raise _unknown_partner(partner_id)
     await _record_change(tx, partner_id, "suspended")
 
 
 async def delete_partner(tx: Write, partner_id: UUID) -> None:
-    """Delete the partner with its keys, secrets and token. What else it has must be gone or stay without it."""
+    """Delete the partner with its keys, secrets and token. Its other rows must be deleted before."""
     await queries.delete_partner(tx, partner_id)
     await audit(tx, "partner", partner_id, partner_id=partner_id, detail={"deleted": True})
     await announce(tx, TOPIC, str(partner_id))
 
 
 async def set_limits(tx: Write, partner_id: UUID, limits: Limits) -> None:
-    """Give the partner requests a minute of its own; None takes the deployment's. Raises AccountError."""
+    """Set the partner's requests a minute; None is the deployment's default. Raises AccountError."""
     if not await queries.update_partner(tx, partner_id, limits=_checked_limits(limits)):
         raise _unknown_partner(partner_id)
     await _record_change(tx, partner_id, "limits")
@@ -173,8 +173,8 @@ async def rotate_signing_secret(
     now: Clock = clock.now,
     new_id: MakeId = clock.new_id,
 ) -> str:
-    """Return a new secret; the one before it signs beside it for the overlap. Raises UnknownAccountError."""
-    # Two rotations at once would leave two secrets without an end.
+    """Return a new secret; the previous one also signs during the overlap. Raises UnknownAccountError."""
+    # Two concurrent rotations would leave two secrets that never expire.
     _require(await queries.lock_partner(tx, partner_id), partner_id)
     await queries.expire_signing_secret(tx, partner_id, until=now() + checked_overlap(overlap))
     secret = await _insert_secret(tx, vault, partner_id, now=now, new_id=new_id)
@@ -192,7 +192,7 @@ async def get_signing_secrets(
 async def get_ending_secrets(
     tx: Read, vault: Vault, partner_id: UUID, *, now: Clock = clock.now
 ) -> list[tuple[str, datetime | None]]:
-    """Return the secrets that sign now, each with the instant at which it ends, for who keeps them."""
+    """Return the secrets that sign now, each with its expiry, for callers that cache them."""
     rows = await queries.list_secrets(tx, partner_id, now=now())
     return [
         (vault.open(sealed, context=secret_context(secret.id)), secret.expires_at) for secret, sealed in rows
@@ -200,7 +200,7 @@ async def get_ending_secrets(
 
 
 async def open_vault(tx: Read, encryption_keys: str | None, data_dir: Path | None) -> Vault:
-    """Return the vault that all processes on this database use, in a new one with a new key. Raises VaultError."""
+    """Return the vault that all processes on this database share; a new database gets a new key. Raises VaultError."""
     found = await queries.find_newest_secret(tx)
     vault = Vault(load_keys(encryption_keys, data_dir, sealed=None if found is None else found[1]))
     await check_vault(tx, vault)
@@ -208,9 +208,9 @@ async def open_vault(tx: Read, encryption_keys: str | None, data_dir: Path | Non
 
 
 async def check_vault(tx: Read, vault: Vault) -> None:
-    """Return if the vault opens what others have sealed in this database. Raises VaultError.
+    """Raise VaultError unless the vault opens what other processes have sealed in this database.
 
-    For a process about to seal: with a key of its own it would write secrets that no other can open.
+    Call it before sealing: with another key, a process would write secrets that the others can't open.
     """
     found = await queries.find_newest_secret(tx)
     if found is not None:
@@ -219,7 +219,7 @@ async def check_vault(tx: Read, vault: Vault) -> None:
 
 
 async def list_signing_secrets(tx: Read, partner_id: UUID, *, now: Clock = clock.now) -> list[SigningSecret]:
-    """Return what may be listed of the secrets that sign now, the newest first."""
+    """Return the secrets that sign now without their text, the newest first."""
     return [secret for secret, _ in await queries.list_secrets(tx, partner_id, now=now())]
 
 
@@ -251,14 +251,14 @@ def _unknown_partner(partner_id: UUID) -> UnknownAccountError:
 
 @contextmanager
 def _refuse_taken_name(name: str) -> Iterator[None]:
-    """Turn the refusal of a name that is taken into AccountError."""
+    """Raise AccountError for a name that another partner has."""
     try:
         yield
     except IntegrityError as error:
         if not is_unique_violation(error, partners_one_for_each_name):
             raise
         raise AccountError(
-            f"There is a partner called {name} already. Choose another name, or make one more key for that "
+            f"There is a partner called {name} already. Choose another name, or create another key for that "
             f"partner: mercato key create {shlex.quote(name)}"
         ) from None
 
@@ -277,7 +277,7 @@ def _checked_limits(limits: Limits) -> Limits:
 
 
 def _checked_event_url(url: str | None, kind: PartnerKind) -> str | None:
-    """Refuse what is no address at all; whether it may be called is judged when it is."""
+    """Check the form of the URL; each call checks whether its address is allowed."""
     if url is None:
         return None
     if Surface.MARKETFRONT not in kind.surfaces:
@@ -290,5 +290,5 @@ def _checked_event_url(url: str | None, kind: PartnerKind) -> str | None:
 
 
 def secret_context(secret_id: UUID) -> str:
-    """Return what a signing secret is bound to."""
+    """Return the context that a signing secret is sealed with."""
     return f"signing-secret:{secret_id}"

@@ -1,4 +1,4 @@
-"""Who sends a key or an access token: answered from memory when the key is known, and only while it is good."""
+"""Find the caller of a key or an access token, from memory when the key is cached and still valid."""
 
 import asyncio
 from collections import OrderedDict
@@ -29,34 +29,34 @@ from mercato.telemetry import Lookups
 log = structlog.get_logger("mercato.partners")
 
 MAX_CALLERS: Final = 20_000
-"""Callers held, the least recently used out: about half a kilobyte each."""
+"""Cached callers, about half a kilobyte each; the least recently used is evicted."""
 
 MAX_REFUSED: Final = 10_000
-"""Refusals held, the oldest out."""
+"""Cached refusals; the oldest is evicted."""
 
 REFUSED_SECONDS: Final = 10.0
 """How long a wrong key is refused from memory."""
 
 MAX_READS: Final = 4
-"""Look-ups at one time: a flood of invented keys takes no more of the database than these."""
+"""Concurrent lookups: the most that a flood of invented keys takes of the database."""
 
 READ_SECONDS: Final = 5.0
-"""How long a look-up may take, with the wait for its turn."""
+"""Timeout of a lookup, including its wait for a free slot."""
 
 TRUST_SECONDS: Final = 60.0
-"""Without news of revocations for so long, memory is not believed and the database is asked."""
+"""When the change feed is older than this, lookups go to the database."""
 
 USE_SECONDS: Final = 5.0
-"""Seconds between looks at which keys were used; of each it is written down once a minute at most."""
+"""Seconds between writes of key uses; each key is written at most once a minute."""
 
 USES_PER_STATEMENT: Final = 500
-"""Keys that one statement notes."""
+"""Keys in one update of last uses."""
 
 READ_ATTEMPTS: Final = 3
-"""Readings of one key that changes may overtake before the last is answered without being kept."""
+"""Reads of a key that a change may interrupt; the result of the last one is used but not cached."""
 
 
-_SUSPENDED: Final = "This partner is suspended: its keys open nothing. Ask whoever runs this service."
+_SUSPENDED: Final = "This partner is suspended: its keys are refused. Ask the operator of this service."
 
 
 class _CachedKey(Struct):
@@ -71,10 +71,10 @@ _LookUp = Callable[[Read], Awaitable[KeyWithPartner | None]]
 
 
 class Callers:
-    """Callers by the hash of their key, and by the key's id for who sends access tokens.
+    """Callers by the hash of their key, and by the key's id for access tokens.
 
-    A token is verified by itself; whether its key still is good is known as for the key. So the database is
-    asked once for each key, however many tokens come of it, and not at all where the token was made.
+    A token's signature is verified without the database; its key must still be valid, which is cached like a key. So
+    the database is read once for each key, however many tokens it has, and not at all in the process that issued one.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class Callers:
         self._now = now
         self._max_callers = max_callers
         self._entries: OrderedDict[bytes, _CachedKey] = OrderedDict()
-        # Why a key is refused, and until when memory says so.
+        # Why a key is refused, and until when that is cached.
         self._refused: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
-        # Bumped at every change: what was read before a change must not be kept after it.
+        # Incremented by every change: a row read before a change must not be cached after it.
         self._changes = 0
         self.lookups = Lookups()
         self._reads = asyncio.Semaphore(MAX_READS)
@@ -102,7 +102,7 @@ class Callers:
         feed.subscribe(TOPIC, self._forget)
 
     def cached(self, token: bytes) -> Caller | None:
-        """Return the caller of a key or token if memory has it and may be believed; no database, no waiting."""
+        """Return the caller of a key or token if it is cached and the change feed is fresh. Never waits."""
         entry = self._find(self._handle(token) if keys.looks_like_token(token) else keys.digest(token))
         if entry is None or entry.suspended:
             self.lookups.misses += 1
@@ -111,10 +111,9 @@ class Callers:
         return entry.caller
 
     async def get(self, token: bytes) -> Caller:
-        """Return the caller of a key or token. Raises Unauthenticated, with what helps its owner and never the key.
+        """Return the caller of a key or token. Raises Unauthenticated, with advice but never the key.
 
-        Raises Forbidden while the partner is suspended; DatabaseAway, or what the database raises, when it has to
-        ask and gets no answer.
+        Raises Forbidden while the partner is suspended; DatabaseAway, or the database's error, when a read fails.
         """
         entry = await (
             self._entry_of_token(token) if keys.looks_like_token(token) else self._entry_of_key(token)
@@ -122,13 +121,13 @@ class Callers:
         return entry.caller
 
     async def issue(self, client_id: UUID, key: bytes, *, suspect: bool = False) -> AccessToken:
-        """Return an access token of the marketfront key, which dies with it.
+        """Return an access token of the marketfront key, valid as long as the key is.
 
-        The attempts that are `suspect`, after too many failures, are looked up one after the other: a right key still
-        opens, and wrong ones keep one connection of the database busy at most.
+        `suspect` attempts, after too many failures, are looked up one at a time: a valid key still works, and
+        wrong ones keep at most one database connection busy.
 
         Raises Unauthenticated when this is not the key of that id, Forbidden when it is a Commerce key, and
-        what `get` raises. A token is no key: it cannot be exchanged for another.
+        what `get` raises. A token can't be exchanged for another.
         """
         entry = await self._entry_of_key(key, self._suspect_reads if suspect else self._reads)
         caller = entry.caller
@@ -138,7 +137,7 @@ class Callers:
             )
         if caller.surface is not Surface.MARKETFRONT:
             raise Forbidden(
-                "Access tokens are made from marketfront keys only. Send a Commerce key as it is."
+                "Access tokens are issued for marketfront keys only. Send a Commerce key as it is."
             )
         now = self._now()
         life = LIFETIME if entry.expires_at is None else min(LIFETIME, entry.expires_at - now)
@@ -148,7 +147,7 @@ class Callers:
         return AccessToken(self._tokens.sign(claims), int(life.total_seconds()))
 
     def _handle(self, token: bytes) -> bytes | None:
-        """Return under what memory has the key of a good token (16 bytes); keys themselves stand there in 32."""
+        """Return the cache key of a valid token: its key's id (16 bytes). Keys are cached under 32 bytes."""
         claims = self._tokens.find(token)
         return claims.key_id.bytes if claims is not None and not self._has_expired(claims) else None
 
@@ -159,7 +158,7 @@ class Callers:
         claims = self._tokens.find(token)
         if claims is None:
             raise Unauthenticated(
-                "The access token was not made by this service, or is not complete. "
+                "The access token was not issued by this service, or is not complete. "
                 "Get one with POST /v1/oauth/token.",
                 sent=True,
             )
@@ -170,7 +169,7 @@ class Callers:
         return await self._get(
             claims.key_id.bytes,
             lambda tx: queries.find_caller_by_key_id(tx, claims.key_id, claims.partner_id),
-            unknown="There is no key any more that this access token was made from.",
+            unknown="The key of this access token no longer exists.",
         )
 
     async def _entry_of_key(self, token: bytes, reads: asyncio.Semaphore | None = None) -> _CachedKey:
@@ -180,7 +179,7 @@ class Callers:
         return await self._get(
             digest,
             lambda tx: queries.find_caller_by_digest(tx, digest),
-            unknown=f"There is no key {keys.prefix(token.decode())}. Check where it is from.",
+            unknown=f"There is no key {keys.prefix(token.decode())}. Check where you copied it from.",
             reads=reads,
         )
 
@@ -193,7 +192,7 @@ class Callers:
         self._raise_cached_refusal(handle)
         try:
             async with asyncio.timeout(READ_SECONDS), reads or self._reads:
-                # Only now: of a hundred requests with one new key the first few read, and the others find.
+                # Checked again after the wait: of a hundred requests with one new key, only the first few read.
                 entry = self._find(handle)
                 if entry is None:
                     self._raise_cached_refusal(handle)
@@ -205,19 +204,19 @@ class Callers:
         return entry
 
     async def run(self) -> None:
-        """Note every few seconds which keys were used, until cancelled. The last notes may be lost with the process."""
+        """Record key uses every few seconds until cancelled. A crash loses the last ones."""
         while True:
             await asyncio.sleep(USE_SECONDS)
             try:
                 await self.record_uses()
-            except Exception as error:  # told; the next note says nearly the same
+            except Exception as error:  # logged; the next run records nearly the same
                 if is_unavailable(error):
                     log.warning("key uses wait for the database", error=type(error).__name__)
                 else:
                     log.exception("bug in noting key uses")
 
     async def record_uses(self) -> None:
-        """Write down that keys used since the last time were in use now; what is in steady use, once a minute."""
+        """Record the keys that were used since the last call; a key in steady use once a minute."""
         now = self._now()
         used = [
             entry
@@ -286,7 +285,7 @@ class Callers:
         if partner is None:
             self._entries.clear()
             return
-        # Changes of partners are rare: looking through all callers is cheaper than an index kept for them.
+        # Changes of partners are rare: a scan of all callers is cheaper than an index.
         gone = UUID(partner)
         for handle in [h for h, entry in self._entries.items() if entry.caller.partner_id == gone]:
             del self._entries[handle]
@@ -295,14 +294,14 @@ class Callers:
 def _malformed_reason(token: bytes) -> str:
     if not keys.looks_like_key(token):
         return (
-            "The token is not a key of this service: those begin with mk_commerce_ or mk_marketfront_, "
+            "The token is not a key of this service: keys begin with mk_commerce_ or mk_marketfront_, "
             "and access tokens with mt_."
         )
-    return "The key is not complete, or a character of it is wrong: copy it once more from where it is kept."
+    return "The key is not complete, or a character of it is wrong. Copy it again from where it is stored."
 
 
 def _inactive_reason(key: ApiKey, now: datetime) -> str:
     state = key.state(now)
     when = key.revoked_at if state is KeyState.REVOKED else key.expires_at
     assert when is not None
-    return f"The key {key.prefix} is {state} since {rfc3339(when)}. Use the partner's present key."
+    return f"The key {key.prefix} has been {state} since {rfc3339(when)}. Use the partner's current key."

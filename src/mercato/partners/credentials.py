@@ -1,4 +1,4 @@
-"""API keys: made, found again, rolled over and revoked. See `accounts` for how a change is announced."""
+"""Create, find, roll and revoke API keys. See `accounts` for how a change is announced."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -19,17 +19,17 @@ TOPIC: Final = "partner"
 """The topic under which a change of a partner or of its credentials is announced, with the partner's id."""
 
 OVERLAP: Final = timedelta(hours=24)
-"""How long an old key or secret stays valid beside the new one, unless it is said."""
+"""How long an old key or secret stays valid beside the new one, by default."""
 
 MAX_OVERLAP: Final = timedelta(days=90)
-"""An old credential that outlives its successor for longer was forgotten and not rolled."""
+"""A longer overlap isn't a rotation."""
 
 MAX_DESCRIPTION: Final = 200
 
 
 @redacted("text")
 class NewKey(Struct, frozen=True):
-    """A key that was just made: the only time its text is known. No repr shows it."""
+    """A new key with its text, which is never shown again. Its repr redacts it."""
 
     id: UUID
     surface: Surface
@@ -47,11 +47,11 @@ async def create_key(
     now: Clock = clock.now,
     new_id: MakeId = clock.new_id,
 ) -> NewKey:
-    """Make one more key. Raises AccountError if the partner has no such surface."""
+    """Raises AccountError if the partner doesn't have this surface."""
     if surface not in partner.kind.surfaces:
         raise AccountError(f"{partner.name} is a {partner.kind} partner and can have no {surface} key.")
     if expires_at is not None and expires_at <= now():
-        raise AccountError("The key would have expired before its first use.")
+        raise AccountError("The key's expiry is in the past: it would have expired before its first use.")
     if description is not None and (len(description) > MAX_DESCRIPTION or not description.isprintable()):
         raise AccountError(f"A key's description has at most {MAX_DESCRIPTION} printable characters.")
     made = await insert_key(
@@ -62,7 +62,7 @@ async def create_key(
 
 
 async def get_key(tx: Read, name: str) -> ApiKey:
-    """Return the key of an id, of a prefix as lists show it, or of its whole text. Raises UnknownAccountError."""
+    """Return the key with this id, listed prefix or text. Raises UnknownAccountError."""
     token = name.encode(errors="replace")
     if (key_id := parse_uuid(name)) is not None:
         key = await queries.find_key(tx, key_id)
@@ -84,14 +84,14 @@ async def roll_key(
     now: Clock = clock.now,
     new_id: MakeId = clock.new_id,
 ) -> NewKey:
-    """Make a key in place of an active one, which stays valid for the overlap and no longer.
+    """Create a key that replaces an active one, which expires after the overlap.
 
-    A key that was to expire is followed by one with as long a life. Raises AccountError if it is not active.
+    The new key has the lifetime of the old one. Raises AccountError if that isn't active.
     """
     at = now()
     if not await queries.set_key_expiry(tx, key.id, at=at + checked_overlap(overlap), now=at):
         raise AccountError(
-            f"The key {key.prefix} is {key.state(at)} and cannot be rolled. Make a new one with: "
+            f"The key {key.prefix} is {key.state(at)} and cannot be rolled. Create a new one with: "
             f"mercato key create {key.partner_id} --surface {key.surface}"
         )
     await announce(tx, TOPIC, str(key.partner_id))
@@ -110,11 +110,11 @@ async def roll_key(
 
 
 async def revoke_key(tx: Write, key: ApiKey, *, now: Clock = clock.now) -> bool:
-    """End a key for good, here at once and everywhere within a second; return whether it was not revoked before."""
+    """Revoke a key, here at once and everywhere within a second; return whether it wasn't revoked before."""
     revoked = await queries.set_key_revoked(tx, key.id, now=now())
     if revoked:
         await audit(tx, "key", key.id, partner_id=key.partner_id, detail={"revoked": True})
-    # Announced even so: who revokes twice may doubt that the first word was heard.
+    # Announced even when nothing changed: a second revocation may follow a lost announcement.
     await announce(tx, TOPIC, str(key.partner_id))
     return revoked
 

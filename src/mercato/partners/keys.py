@@ -1,4 +1,4 @@
-"""The text of API keys and signing secrets: made, recognised, and reduced to what is stored."""
+"""The text of API keys and signing secrets: generate, recognise and hash it."""
 
 import hashlib
 import re
@@ -20,13 +20,13 @@ CHECKSUM_LENGTH: Final = 6
 """Characters of the checksum: 32 bits in base 62."""
 
 PREFIX_LENGTH: Final = 6
-"""Random characters that lists show, enough to tell an organisation's keys apart."""
+"""Random characters that lists show, enough to distinguish an organisation's keys."""
 
 PATTERN: Final = rf"mk_({'|'.join(Surface)})_([0-9A-Za-z]{{{RANDOM_LENGTH + CHECKSUM_LENGTH}}})"
-"""What scanners for leaked secrets look for; `is_whole` sorts out what only looks like it."""
+"""The pattern for secret scanners; `is_whole` also verifies the checksum."""
 
 ACCESS_BEGIN: Final = "mt_"
-"""What every access token begins with, and no key."""
+"""The prefix of access tokens; no key begins with it."""
 
 _KEY: Final = re.compile(PATTERN.encode())
 _ACCESS_BEGIN: Final = ACCESS_BEGIN.encode()
@@ -34,7 +34,7 @@ _BEGIN: Final = re.compile(rf"mk_({'|'.join(Surface)})_".encode())
 
 
 try:
-    # Python's own code: OpenSSL's looks its method up each time, which takes longer than the hash of so short a text.
+    # Python's own implementation: OpenSSL's method lookup takes longer than the hash of so short a text.
     from _sha2 import sha256 as _sha256  # type: ignore[import-not-found]
 except ImportError:
     try:
@@ -50,17 +50,15 @@ def new_key(surface: Surface) -> str:
 
 
 def looks_like_key(token: bytes) -> bool:
-    """Tell whether the token begins as keys do."""
     return _BEGIN.match(token) is not None
 
 
 def looks_like_token(token: bytes) -> bool:
-    """Tell whether this begins as access tokens do."""
     return token.startswith(_ACCESS_BEGIN)
 
 
 def is_whole(token: bytes) -> bool:
-    """Tell whether the token is a key to the last character: a mistyped or truncated one has a wrong checksum."""
+    """Return whether the token has a key's form and checksum: a mistyped or truncated one hasn't."""
     if _KEY.fullmatch(token) is None:
         return False
     text = token.decode()
@@ -74,11 +72,10 @@ def prefix(key: str) -> str:
 
 
 def digest(key: bytes) -> bytes:
-    """Return what is stored of a key.
+    """Return the hash that is stored of a key.
 
-    SHA-256 and no slow password hash: with 202 random bits there is nothing to guess, and every cold request
-    pays for it. Nor is a comparison in constant time needed: who times the look-up of a hash learns about
-    the hash, from which no key can be worked out.
+    SHA-256 rather than a slow password hash: 202 random bits can't be guessed, and every cold request computes it.
+    The comparison needn't take constant time: timing the lookup reveals bits of the hash, not of the key.
     """
     digested: bytes = _sha256(key).digest()
     return digested
@@ -90,7 +87,7 @@ def new_signing_secret() -> str:
 
 
 def _checksum(text: str) -> str:
-    """CRC-32: it is there to catch slips and false alarms, not forgers."""
+    """CRC-32: it catches typing errors and false alarms, not forgeries."""
     number, characters = zlib.crc32(text.encode()), ""
     for _ in range(CHECKSUM_LENGTH):
         number, digit = divmod(number, len(ALPHABET))

@@ -12,27 +12,27 @@ from mercato.clock import Clock, now
 from mercato.partners.model import Caller
 
 WINDOW: Final = 60
-"""Seconds: all partners' windows begin with the minute, so that turning the page forgets everybody at once."""
+"""Seconds. All partners' windows begin with the minute, so that one reset clears every counter."""
 
 MAX_PARTNERS: Final = 100_000
-"""Counters held of one kind. Past it those of the minute start anew: too generous for once, never too much memory."""
+"""Counters of one kind. Beyond it they are reset within the minute: limits are then too generous once."""
 
 
 MAX_FAILURES: Final = 10
-"""Failed attempts a minute to sign in as one client: people correct a configuration slower."""
+"""Failed attempts a minute to sign in as one client; a person correcting a configuration makes fewer."""
 
 MAX_FAILURES_AT: Final = 60
 """Failed attempts a minute from one address, which a whole office may share."""
 
 MAX_FAILED: Final = 10_000
-"""Clients, and addresses, whose failures are counted. Past it counting starts anew, as above."""
+"""Clients, and addresses, whose failures are counted. Beyond it the counters are reset, as above."""
 
 
 _Subject = TypeVar("_Subject", int, str)
 
 
 class Quota(msgspec.Struct, frozen=True, gc=False):
-    """What is left to a partner in this window. `wait` seconds, if not None, refuse the request."""
+    """What a partner has left in this window. A request with a `wait` (seconds) is refused."""
 
     limit: int
     remaining: int
@@ -43,7 +43,7 @@ class Quota(msgspec.Struct, frozen=True, gc=False):
 class Limiter:
     """Counts one process's requests; its share is the limit divided by the processes that serve.
 
-    What it shows is the whole limit, and of the rest only the share that this process can promise.
+    `limit` is the whole limit; `remaining` counts only this process's share.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Limiter:
     ) -> None:
         self._limits: dict[str, int] = {"reads": reads, "writes": writes, "discovery": discovery}
         self._workers = workers
-        # Whole seconds will do: the usual clock's datetime would cost twice what the counting does.
+        # Whole seconds suffice: a datetime of the default clock would cost twice as much as the count.
         self._seconds: Callable[[], float] = time.time if clock is now else lambda: clock().timestamp()
         self._minute = 0
         # By the UUID's integer: a UUID hashes and compares in Python, an integer does not.
@@ -93,7 +93,7 @@ class Limiter:
 
 
 class Failures:
-    """Counts one process's failed attempts to sign in, by client and by address; a success counts nowhere."""
+    """Counts one process's failed attempts to sign in, by client and by address."""
 
     def __init__(self, clock: Clock = now) -> None:
         self._clock = clock
@@ -110,7 +110,6 @@ class Failures:
         return (self._minute + 1) * WINDOW - second
 
     def record(self, client: UUID | None, address: str) -> None:
-        """Count one failure."""
         self._current_second()
         if client is not None:
             _count(self._clients, client.int)
@@ -132,7 +131,7 @@ def _count(counts: dict[_Subject, int], subject: _Subject) -> None:
 
 
 def network_of(address: str) -> str:
-    """Return the address as one that can be counted: a customer of IPv6 has 2 to the 64 of them."""
+    """Return the address to count by: of IPv6 the /64 network, which one customer has for itself."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

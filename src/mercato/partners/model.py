@@ -1,4 +1,4 @@
-"""Partners and their callers: who is asking, through which surface, and how often they may."""
+"""Partners, their keys and limits, and the caller of a request."""
 
 import re
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Surface(StrEnum):
 
 
 class PartnerKind(StrEnum):
-    """What an organisation does here."""
+    """Which surfaces an organisation uses."""
 
     COMMERCE = "commerce"
     MARKETFRONT = "marketfront"
@@ -39,12 +39,11 @@ class PartnerKind(StrEnum):
 
     @property
     def surfaces(self) -> tuple[Surface, ...]:
-        """Return the surfaces whose keys an organisation of this kind may have."""
         return tuple(Surface) if self is PartnerKind.BOTH else (Surface(self.value),)
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """A partner's own requests a minute; None takes the deployment's."""
+    """A partner's own requests a minute; None is the deployment's default."""
 
     reads: int | None = None
     writes: int | None = None
@@ -53,7 +52,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request: every query that a partner can reach takes one."""
+    """The partner and key of a request: every query that a partner can reach takes one."""
 
     partner_id: UUID
     key_id: UUID
@@ -75,7 +74,7 @@ class Partner(Struct, frozen=True, kw_only=True):
 
 
 class KeyState(StrEnum):
-    """Whether a key opens anything."""
+    """Whether a key is accepted."""
 
     ACTIVE = "active"
     EXPIRED = "expired"
@@ -83,7 +82,7 @@ class KeyState(StrEnum):
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
-    """What is kept of a key: all but the key."""
+    """A stored key without its text."""
 
     id: UUID
     partner_id: UUID
@@ -104,7 +103,7 @@ class ApiKey(Struct, frozen=True, kw_only=True):
 
 
 class SigningSecret(Struct, frozen=True, kw_only=True):
-    """What may be listed of a signing secret."""
+    """A signing secret without its text."""
 
     id: UUID
     created_at: datetime
@@ -112,8 +111,8 @@ class SigningSecret(Struct, frozen=True, kw_only=True):
 
 
 class AccountError(ValueError):
-    """The wish cannot be granted; the message says why and what to do."""
+    """The request can't be granted; the message says why and what to do."""
 
 
 class UnknownAccountError(AccountError):
-    """There is no such partner or key."""
+    """The partner or key doesn't exist."""

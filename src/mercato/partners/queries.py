@@ -56,7 +56,7 @@ async def find_partner(tx: Read, partner_id: UUID) -> Partner | None:
 
 
 async def lock_partner(tx: Write, partner_id: UUID) -> Partner | None:
-    """Return the partner, and keep others from changing it until this transaction ends."""
+    """Return the partner and lock its row until the transaction ends."""
     row = await tx.first(_PARTNER.where(partners.c.id == partner_id).with_for_update(of=partners))
     return None if row is None else _partner(row)
 
@@ -77,13 +77,12 @@ _EVENT_URL = prepared(select(partners.c.event_url).where(partners.c.id == bindpa
 
 
 async def find_event_url(tx: Read, partner_id: UUID) -> str | None:
-    """Return where the partner's order events go."""
     url: str | None = await tx.scalar(_EVENT_URL, {"its_id": partner_id})
     return url
 
 
 async def lock_active_partner(tx: Write, partner_id: UUID) -> bool:
-    """Return whether the partner may act, and keep it from being suspended until this transaction ends."""
+    """Return whether the partner isn't suspended, and lock it against suspension until the transaction ends."""
     free = select(partners.c.id).where(partners.c.id == partner_id, partners.c.suspended_at.is_(None))
     return await tx.first(free.with_for_update(read=True)) is not None
 
@@ -97,7 +96,7 @@ async def delete_partner(tx: Write, partner_id: UUID) -> None:
 
 
 async def update_partner(tx: Write, partner_id: UUID, **values: Any) -> bool:
-    """Set columns; return whether there is such a partner."""
+    """Set columns; return whether the partner exists."""
     if "limits" in values:
         values["limits"] = _json(values["limits"])
     result = await tx.execute(update(partners).where(partners.c.id == partner_id).values(**values))
@@ -123,7 +122,7 @@ async def insert_key(tx: Write, key: ApiKey, *, digest: bytes) -> None:
 
 
 class KeyWithPartner(NamedTuple):
-    """A key, in whatever state, with what its partner may do."""
+    """A key in any state, with its partner's limits."""
 
     key: ApiKey
     limits: Limits
@@ -131,12 +130,10 @@ class KeyWithPartner(NamedTuple):
 
 
 async def find_caller_by_digest(tx: Read, digest: bytes) -> KeyWithPartner | None:
-    """Return the key of this hash."""
     return await _with_partner(tx, api_keys.c.hash == digest)
 
 
 async def find_caller_by_key_id(tx: Read, key_id: UUID, partner_id: UUID) -> KeyWithPartner | None:
-    """Return the partner's key of this id."""
     return await _with_partner(tx, and_(api_keys.c.id == key_id, api_keys.c.partner_id == partner_id))
 
 
@@ -161,7 +158,7 @@ async def find_key_by_digest(tx: Read, digest: bytes) -> ApiKey | None:
 
 
 async def find_key_by_prefix(tx: Read, prefix: str) -> ApiKey | None:
-    """Return the key that lists show so; None also if there are several, which the prefix's 36 bits make rare."""
+    """Return the key with this listed prefix; None if several have it, which 36 bits make rare."""
     return await _only(tx, api_keys.c.prefix == prefix)
 
 
@@ -183,7 +180,7 @@ async def list_keys(
 
 
 async def set_key_expiry(tx: Write, key_id: UUID, *, at: datetime, now: datetime) -> bool:
-    """Let an active key expire at the instant, or earlier if it would have; return whether it was active."""
+    """Move an active key's expiry forward to the instant at the latest; return whether it was active."""
     sooner = api_keys.c.expires_at < at
     result = await tx.execute(
         update(api_keys)
@@ -194,7 +191,7 @@ async def set_key_expiry(tx: Write, key_id: UUID, *, at: datetime, now: datetime
 
 
 async def set_key_revoked(tx: Write, key_id: UUID, *, now: datetime) -> bool:
-    """Revoke a key that is not revoked yet; return whether it was so."""
+    """Return whether the key wasn't revoked before."""
     result = await tx.execute(
         update(api_keys)
         .where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
@@ -204,7 +201,7 @@ async def set_key_revoked(tx: Write, key_id: UUID, *, now: datetime) -> bool:
 
 
 async def record_key_uses(tx: Write, key_ids: Sequence[UUID], *, now: datetime) -> None:
-    """Note that the keys were in use just now; rows that another process is noting are left to it."""
+    """Record a use of the keys; rows that another process is writing are skipped."""
     known = or_(api_keys.c.last_used_at.is_(None), api_keys.c.last_used_at <= now - USE_STEP)
     wanted = select(api_keys.c.id).where(api_keys.c.id.in_(key_ids), known)
     await tx.execute(
@@ -235,12 +232,12 @@ async def insert_secret(tx: Write, partner_id: UUID, secret: SigningSecret, *, s
 
 
 async def list_secrets(tx: Read, partner_id: UUID, *, now: datetime) -> list[tuple[SigningSecret, bytes]]:
-    """Return those valid now, the newest first, each with its sealed text: two at most."""
+    """Return the secrets that are valid now, at most two, the newest first, each with its sealed text."""
     unexpired = or_(signing_secrets.c.expires_at.is_(None), signing_secrets.c.expires_at > now)
     rows = await tx.all(
         select(signing_secrets)
         .where(signing_secrets.c.partner_id == partner_id, unexpired)
-        # The one in use has no end: that, and no clock, makes it the newest.
+        # The current one never expires: that makes it the newest, whatever the clocks say.
         .order_by(signing_secrets.c.expires_at.is_(None).desc(), signing_secrets.c.created_at.desc())
     )
     return [
@@ -250,14 +247,14 @@ async def list_secrets(tx: Read, partner_id: UUID, *, now: datetime) -> list[tup
 
 
 async def find_newest_secret(tx: Read) -> tuple[UUID, bytes] | None:
-    """Return id and sealed text of the secret that was made last, whoever's it is."""
+    """Return id and sealed text of the newest secret of all partners."""
     newest = select(signing_secrets).order_by(signing_secrets.c.id.desc()).limit(1)
     row = await tx.first(newest)
     return None if row is None else (row.id, row.secret)
 
 
 async def expire_signing_secret(tx: Write, partner_id: UUID, *, until: datetime) -> None:
-    """Let the secret in use end at the instant, and erase the one before it: two are valid, never three."""
+    """Set the current secret's expiry and delete the previous one, so that at most two are valid."""
     mine = signing_secrets.c.partner_id == partner_id
     await tx.execute(delete(signing_secrets).where(mine, signing_secrets.c.expires_at.is_not(None)))
     await tx.execute(update(signing_secrets).where(mine).values(expires_at=until))

@@ -1,4 +1,4 @@
-"""Replacing the encryption key: what older keys have sealed is sealed anew with the first, and they can go."""
+"""Replace the encryption key: reseal with the first key what older keys have sealed, so that those can be removed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from mercato.partners.webhook_tokens import token_context
 
 @dataclass(frozen=True, slots=True)
 class Resealed:
-    """What one step did. `last`: the partner it ended with; None when there are no more."""
+    """The result of one step. `last` is the partner to continue after; None at the end."""
 
     count: int
     last: UUID | None
 
 
 async def reseal(tx: Write, vault: Vault, *, after: UUID | None, limit: int) -> Resealed:
-    """Seal the secrets of some partners anew where an older key has sealed them. Raises VaultError.
+    """Reseal the secrets of the next partners that an older key has sealed. Raises VaultError.
 
-    Whoever rotates one in the same moment has the last word: each is replaced only if it is still the same.
+    A concurrent rotation wins: a secret is replaced only if it hasn't changed.
     """
     query = select(partners.c.id).order_by(partners.c.id).limit(limit)
     owners = await tx.all(query if after is None else query.where(partners.c.id > after))
@@ -75,7 +75,7 @@ async def _secrets(tx: Write, vault: Vault, owners: Iterable[UUID]) -> int:
 
 
 async def count_unreadable(tx: Read, vault: Vault, *, limit: int) -> int:
-    """Return how many of the newest secrets and tokens, at most so many of each, none of the keys opens."""
+    """Return how many of the newest secrets and tokens (`limit` of each) no key opens."""
     secrets = await tx.all(
         select(signing_secrets.c.id, signing_secrets.c.secret)
         .order_by(signing_secrets.c.id.desc())
@@ -84,7 +84,7 @@ async def count_unreadable(tx: Read, vault: Vault, *, limit: int) -> int:
     tokens = await tx.all(select(webhook_tokens).order_by(webhook_tokens.c.partner_id.desc()).limit(limit))
     sealed = [(row.secret, secret_context(row.id)) for row in secrets]
     sealed += [(row.token, token_context(row.partner_id, row.origin)) for row in tokens]
-    return sum(not _opens(vault, one, context) for one, context in sealed)
+    return sum(not _opens(vault, secret, context) for secret, context in sealed)
 
 
 def _opens(vault: Vault, sealed: bytes, context: str) -> bool:

@@ -1,7 +1,7 @@
 """Requests a minute, counted by all servers together: in Redis or Valkey, one round trip for each request.
 
-What counts must not stop what is counted: without an answer in time a server counts its own share by itself, and
-tries in the background to reach the others' counts again.
+Counting must not stop requests: when the server doesn't answer in time, each process counts its own share, and
+reconnects in the background.
 """
 
 import asyncio
@@ -22,25 +22,25 @@ from mercato.settings import SettingsError
 log = structlog.get_logger("mercato.partners")
 
 COUNT_TIMEOUT: Final = 0.05
-"""How long a request waits to be counted."""
+"""How long a request waits for its count, in seconds."""
 
 CONNECT_TIMEOUT: Final = 2.0
-"""How long a connection may take, for which no request waits."""
+"""Timeout of a connection, which no request waits for."""
 
 RETRY_SECONDS: Final = 1.0
-"""Between two tries to reach it again."""
+"""Between two attempts to reconnect."""
 
 CONNECTIONS: Final = 16
-"""Of one process: with a round trip of 1 ms they count 16,000 requests a second."""
+"""Connections of one process: with a round trip of 1 ms they count 16,000 requests a second."""
 
 _UNAVAILABLE: Final = (RedisError, OSError, TimeoutError)
 
 
 class SharedLimiter:
-    """Counts the requests of all servers that are given the same address; `own` is what one counts without it."""
+    """Counts the requests of all servers with the same address; without it, `local` counts."""
 
     def __init__(self, url: str, local: Limiter, clock: Clock) -> None:
-        """Raises SettingsError for an address that is none."""
+        """Raises SettingsError for a malformed address."""
         try:
             pool = BlockingConnectionPool.from_url(
                 url,
@@ -51,9 +51,9 @@ class SharedLimiter:
                 retry=Retry(NoBackoff(), 0),
             )
         except ValueError:
-            # It may hold a password: it is not repeated.
+            # The address may hold a password: the message doesn't repeat it.
             raise SettingsError(
-                "MERCATO_REDIS_URL is no address of a server: redis://host:6379/0, rediss:// or unix://"
+                "MERCATO_REDIS_URL isn't the address of a server: use redis://host:6379/0, rediss:// or unix://"
             ) from None
         self._redis: Redis = Redis.from_pool(pool)
         self._local = local
@@ -66,7 +66,7 @@ class SharedLimiter:
         return self._reconnecting is None
 
     async def start(self) -> None:
-        """Connect; if that fails, say so and go on trying."""
+        """Connect; if that fails, log it and keep trying."""
         try:
             await self._ping()
         except _UNAVAILABLE as error:
@@ -91,15 +91,14 @@ class SharedLimiter:
         return Quota(limit, limit - taken, reset)
 
     async def close(self) -> None:
-        """Stop trying, and disconnect."""
         if self._reconnecting is not None:
             self._reconnecting.cancel()
             await asyncio.gather(self._reconnecting, return_exceptions=True)
         await self._redis.aclose(close_connection_pool=True)
 
     async def _count(self, key: str) -> int:
-        # For a time and not until an instant: its clock may be another. Not one transaction, which would cost more:
-        # both are sent at once, and the next request of the minute says it again.
+        # A duration rather than an instant: the server's clock may differ. A transaction would cost more; both commands
+        # are sent at once, and the next request of the minute repeats the expiry.
         async with self._redis.pipeline(transaction=False) as pipe:
             pipe.incr(key)
             pipe.expire(key, 2 * WINDOW)
@@ -113,8 +112,8 @@ class SharedLimiter:
 
     async def _reconnect(self) -> None:
         while True:
-            # First of all: one that says it is there may still be too slow to count, or refuse to, and every request
-            # would find that out anew.
+            # Wait first: a server that answers a ping may still be too slow to count, or refuse to, and every request
+            # would wait for that.
             await asyncio.sleep(RETRY_SECONDS)
             with suppress(*_UNAVAILABLE):
                 await self._ping()

@@ -1,6 +1,6 @@
-"""How much a partner may store in a day (UTC), counted in the transaction that stores: for any number of processes.
+"""How much a partner may store in a day (UTC), counted in the transaction that stores, over all processes.
 
-What is deleted later doesn't give anything back before the next day.
+Deleting data doesn't reduce the day's count.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -18,10 +18,10 @@ from mercato.db.statements import prepared
 from mercato.db.tables import stored_bytes
 
 ORDER_BYTES: Final = 12_000
-"""What an order stores beside its content in its whole life: rows, indices, events. `benchmarks.stored` measures it."""
+"""What an order stores besides its content: rows, indices, events. Measured by `benchmarks.stored`."""
 
 VALIDATION_BYTES: Final = 1_000
-"""What the log of a validation that wasn't answered takes beside its body."""
+"""What the log of an unanswered validation stores besides its body."""
 
 _DAY: Final = timedelta(days=1)
 _COLUMNS: Final = tuple(stored_bytes.c.keys())
@@ -49,14 +49,14 @@ _FIND: Final = prepared(
 
 
 class StorageQuota(Struct, frozen=True):
-    """The bytes that each partner may store in a day; 0 is without a bound, and counts nothing."""
+    """The bytes that each partner may store in a day; 0 means no limit and no count."""
 
     per_day: int
 
     async def take(self, tx: Write, partner_id: UUID, size: int, *, now: datetime) -> None:
         """Count bytes that this transaction stores for the partner. Raises RateLimited if its quota is used up.
 
-        The last that is taken may go beyond the quota.
+        The last call that succeeds may exceed the quota.
         """
         if not self.per_day:
             return
@@ -77,13 +77,13 @@ class StorageQuota(Struct, frozen=True):
         seconds = -int((now - midnight) // timedelta(seconds=1))
         return errors.RateLimited(
             f"You have stored all of the {self.per_day:,} bytes that a partner may store in a day. The next day begins "
-            f"at 00:00 UTC, in {seconds:,} seconds. Whoever runs this service can raise MERCATO_STORED_BYTES_PER_DAY.",
+            f"at 00:00 UTC, in {seconds:,} seconds. The operator can raise MERCATO_STORED_BYTES_PER_DAY.",
             retry_after=seconds,
         )
 
 
 async def prune(tx: Write, *, now: datetime, limit: int) -> int:
-    """Delete at most `limit` counts of days that are over; return how many."""
+    """Delete at most `limit` counts of past days; return how many."""
     some = select(*_KEY).where(stored_bytes.c.day < _day_of(now) - 1).limit(limit)
     rows = await tx.all(some)
     for row in rows:

@@ -1,4 +1,4 @@
-"""Access tokens: signed, so that who made one is known without asking anybody. See `callers` for what they open."""
+"""Signed access tokens, verified without a database. See `callers` for how they are used."""
 
 import base64
 import hmac
@@ -18,19 +18,19 @@ from mercato.wire import redacted
 LIFETIME: Final = timedelta(hours=1)
 
 PURPOSE: Final = "mercato access token"
-"""What the signing keys are derived for: nothing signed for another end is taken for a token."""
+"""The purpose of the derived signing keys: what is signed for another purpose isn't a valid token."""
 
 _VERSION: Final = 1
 _CLAIMS: Final = struct.Struct(">B16s16sI")
 _SIGNATURE: Final = 32
-# 69 bytes are 92 characters without a bit to spare: every token has one spelling, and no other is read.
+# 69 bytes fill 92 characters exactly: every token has one spelling.
 _TOKEN: Final = re.compile(
     rf"{ACCESS_BEGIN}([0-9A-Za-z_-]{{{(_CLAIMS.size + _SIGNATURE) * 4 // 3}}})".encode()
 )
 
 
 class Claims(Struct, frozen=True):
-    """What a token says: the key it was made from, whose that is, and the Unix second from which it is dead."""
+    """A token's content: its key, the key's partner, and the Unix second at which it expires."""
 
     key_id: UUID
     partner_id: UUID
@@ -39,14 +39,14 @@ class Claims(Struct, frozen=True):
 
 @redacted("text")
 class AccessToken(Struct, frozen=True):
-    """A token that was just made, and how many seconds it is good for. No repr shows it."""
+    """A new token and its lifetime in seconds. Its repr redacts the text."""
 
     text: str
     seconds: int
 
 
 class Tokens:
-    """Signs with its first key and verifies with any, so that keys can be replaced one after the other."""
+    """Signs with the first key and verifies with any, so that keys can be rotated."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._keys = tuple(keys)
@@ -58,7 +58,7 @@ class Tokens:
         return ACCESS_BEGIN + base64.urlsafe_b64encode(packed + signature).decode()
 
     def find(self, token: bytes) -> Claims | None:
-        """Return what a token says, if it was signed here. Whether it has expired is for the reader to see."""
+        """Return a token's claims if its signature is valid. It may have expired."""
         match = _TOKEN.fullmatch(token)
         if match is None:
             return None

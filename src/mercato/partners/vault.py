@@ -1,4 +1,4 @@
-"""Secrets at rest: sealed with AES-256-GCM, each under the key of the day and bound to its place."""
+"""Secrets at rest: sealed with AES-256-GCM under the first key and bound to their row."""
 
 import base64
 import binascii
@@ -23,17 +23,17 @@ _HEAD: Final = len(_VERSION) + _ID
 
 
 class VaultError(Exception):
-    """A secret cannot be opened, or there is no key to seal with; the message says what to do."""
+    """A secret can't be opened, or no key is available; the message says what to do."""
 
 
 class Vault:
-    """Seals with its first key and opens with any, so that keys can be replaced one after the other."""
+    """Seals with the first key and opens with any, so that keys can be rotated."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         if not keys or any(len(key) != KEY_BYTES for key in keys):
             raise VaultError(f"An encryption key has {KEY_BYTES} bytes, and at least one is needed.")
         self._roots = tuple(keys)
-        # Were two keys ever to share an id, the first that opens is the right one.
+        # If two keys share an id, the first that opens the secret is used.
         self._keys = [(hashlib.sha256(key).digest()[:_ID], AESGCM(key)) for key in keys]
 
     def __repr__(self) -> str:
@@ -42,7 +42,7 @@ class Vault:
     def derive(self, purpose: str) -> list[bytes]:
         """Return a key for the purpose from each encryption key, in their order.
 
-        HKDF (RFC 5869): who learns one of them learns nothing of the encryption key or of another purpose's.
+        HKDF (RFC 5869): a derived key reveals nothing about the encryption key or another purpose's key.
         """
         return [
             HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=purpose.encode()).derive(root)
@@ -52,7 +52,7 @@ class Vault:
     def seal(self, text: str, *, context: str) -> bytes:
         """Return the text encrypted: version, key id, nonce, ciphertext.
 
-        It opens only with the same context, so that a row copied over another is worth nothing there.
+        It opens only with the same context, so that a secret copied to another row is useless.
         """
         key_id, cipher = self._keys[0]
         head, nonce = _VERSION + key_id, os.urandom(_NONCE)
@@ -70,19 +70,19 @@ class Vault:
         raise VaultError(self._complaint(head))
 
     def is_current(self, sealed: bytes) -> bool:
-        """Tell whether the first key has sealed it."""
+        """Return whether the first key has sealed it."""
         return sealed[:_HEAD] == _VERSION + self._keys[0][0]
 
     def _complaint(self, head: bytes) -> str:
         if head[len(_VERSION) :] in {key_id for key_id, _ in self._keys}:
-            return "A stored secret was changed or moved: it does not open. Rotate it to have a new one."
+            return "A stored secret was changed or moved: it does not open. Rotate it to get a new one."
         return _key_is_missing(head)
 
 
 def _key_is_missing(sealed: bytes) -> str:
     wanted = sealed[len(_VERSION) : _HEAD]
     return (
-        f"A stored secret was encrypted with a key (id {wanted.hex()}) that is not among the present ones. "
+        f"A stored secret was encrypted with a key (id {wanted.hex()}) that is not among the configured ones. "
         f"Add that key to MERCATO_ENCRYPTION_KEYS, or restore the file {FILE} of the data directory."
     )
 
@@ -90,17 +90,17 @@ def _key_is_missing(sealed: bytes) -> str:
 def load_keys(
     settings_value: str | None, data_dir: Path | None, *, sealed: bytes | None = None
 ) -> list[bytes]:
-    """Return the encryption keys: of the settings, else of the data directory, where a missing one is made.
+    """Return the encryption keys from the settings, else from the data directory, where a missing one is created.
 
-    None is made where something is `sealed` already: it would lie where the lost one has to be put back. Raises
-    VaultError then, and if a key is unreadable or there is no place to keep one.
+    No key is created when something is `sealed` already: the lost key must be restored in that file. Raises
+    VaultError then, and if a key is unreadable or there is no data directory.
     """
     if settings_value:
         return _parse(settings_value.split(","), "MERCATO_ENCRYPTION_KEYS")
     if data_dir is None:
         raise VaultError(
             "Secrets are encrypted at rest, and with a database server the key must be given: set "
-            f"MERCATO_ENCRYPTION_KEYS to {KEY_BYTES} random bytes in base64url, for all processes the same. Make "
+            f"MERCATO_ENCRYPTION_KEYS to {KEY_BYTES} random bytes in base64url, the same for all processes. Create "
             "one with: python -c 'import base64, os; print(base64.urlsafe_b64encode(os.urandom(32)).decode())'"
         )
     path = data_dir / FILE
@@ -120,7 +120,8 @@ def _parse(texts: Sequence[str], source: str) -> list[bytes]:
     good = [key for key in keys if key is not None and len(key) == KEY_BYTES]
     if not good or len(good) != len(keys):
         raise VaultError(
-            f"{source} does not hold what it should: keys of {KEY_BYTES} bytes in base64url, the newest first."
+            f"{source} holds a malformed key or none. It must hold keys of {KEY_BYTES} bytes in base64url, "
+            "the newest first."
         )
     return good
 
@@ -134,10 +135,10 @@ def _decoded(text: str) -> bytes | None:
 
 
 def _create(path: Path) -> None:
-    """Put a new key there, whole or not at all; if another process was faster, its key stays.
+    """Create the key file atomically; if another process was faster, its key stays.
 
-    The finished file is linked to its name, which fails when the name is taken; a file created empty under
-    that name could be read before it is written, or stay empty after a crash.
+    The finished file is linked to its name, which fails if the name exists. A file created empty under that name
+    could be read before it is written, or stay empty after a crash.
     """
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -156,7 +157,7 @@ def _claim(unfinished: Path, path: Path) -> None:
         path.hardlink_to(unfinished)
     except FileExistsError:
         return
-    # Without this a power cut could keep the rows that were sealed and lose the name of the key.
+    # Without this, a power cut could lose the key's file name but keep rows sealed with it.
     directory = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(directory)

@@ -1,8 +1,8 @@
 """The tokens that webhooks carry to a partner's stores. Each goes to one origin (scheme, host and port) only.
 
-A store's URL can be changed with a Commerce key. Were the token sent wherever the URL leads, a stolen key would be
-enough to read it. So a token is bound to the origin that it was given for. One that is given before there is an
-origin is bound to that of the first webhookUrl; every other origin needs the token in the request that names it.
+A Commerce key can change a store's URL. If the token followed the URL, a stolen key would be enough to read it. So a
+token is bound to the origin that it was given for. A token given without an origin is bound to that of the first
+webhookUrl; every other origin needs the token in the request that sets its URL.
 """
 
 from collections.abc import Collection
@@ -29,14 +29,14 @@ from mercato.partners.model import (
 from mercato.partners.vault import Vault
 
 UNBOUND: Final = ""
-"""The origin of a token that is not bound yet: it is sent nowhere."""
+"""The origin of a token that isn't bound yet and never sent."""
 
 MAX_ORIGINS: Final = 100
-"""Origins of one partner that have a token: all of them are held in memory."""
+"""Origins of one partner that have a token; all of them are cached."""
 
 
 class TooManyOriginsError(AccountError):
-    """The partner has tokens for as many origins as it may have."""
+    """The partner has tokens for the maximum number of origins."""
 
 
 async def get_webhook_tokens(tx: Read, vault: Vault, partner_id: UUID) -> dict[str, str]:
@@ -46,7 +46,7 @@ async def get_webhook_tokens(tx: Read, vault: Vault, partner_id: UUID) -> dict[s
 
 
 async def list_token_origins(tx: Read, partner_id: UUID) -> list[str]:
-    """Return the origins that the partner has a token for; `UNBOUND` among them while one is not bound."""
+    """Return the origins that the partner has a token for, with `UNBOUND` for an unbound one."""
     rows = await tx.all(
         select(webhook_tokens.c.origin)
         .where(webhook_tokens.c.partner_id == partner_id)
@@ -56,9 +56,9 @@ async def list_token_origins(tx: Read, partner_id: UUID) -> list[str]:
 
 
 async def bind_token(tx: Write, vault: Vault, partner_id: UUID, url: str, *, token: str | None) -> None:
-    """Bind a token to the origin of a webhookUrl that the partner names: `token`, or the one not bound yet.
+    """Bind a token to the origin of a webhookUrl that the partner sets: `token`, or the unbound one.
 
-    Without either, calls to that origin carry a token only if it has one already. Raises TooManyOriginsError.
+    Without either, only an origin that already has a token gets one. Raises TooManyOriginsError.
     """
     origin = origin_of(url)
     if origin is None:
@@ -79,10 +79,10 @@ async def set_webhook_token(
     url: str | None = None,
     used: Collection[str] = (),
 ) -> None:
-    """Give a token for the origin of `url`, or take it away with None. Raises AccountError.
+    """Set the token of the origin of `url`, or remove it with None. Raises AccountError.
 
-    Without `url`: for every origin that has a token; if none has, for the one origin among `used`, the URLs of the
-    partner's stores. A partner without stores gets one that the first registration binds.
+    Without `url`: of every origin that has a token, else of the only origin among `used`, the URLs of the partner's
+    stores. A partner without stores gets an unbound token, which the first registration binds.
     """
     partner = await queries.lock_partner(tx, partner_id)
     if partner is None:
@@ -124,18 +124,18 @@ async def insert_token(tx: Write, vault: Vault, partner_id: UUID, token: str, *,
 
 
 def token_context(partner_id: UUID, origin: str) -> str:
-    """Return what a sealed token is bound to."""
+    """Return the context that a token is sealed with."""
     return f"webhook-token:{partner_id}:{origin}"
 
 
 async def _upsert(tx: Write, vault: Vault, partner_id: UUID, origin: str, token: str) -> None:
-    """Store a token for an origin. One that was not bound goes: it must not follow a later change of a URL."""
+    """Store a token for an origin. An unbound one is deleted: it must not follow a later URL."""
     if (fault := webhook_token_fault(token)) is not None:
         raise AccountError(fault)
     others = [known for known in await list_token_origins(tx, partner_id) if known not in (UNBOUND, origin)]
     if len(others) >= MAX_ORIGINS:
         raise TooManyOriginsError(
-            f"The partner has tokens for {MAX_ORIGINS} origins already, the most there can be. "
+            f"The partner has tokens for {MAX_ORIGINS} origins, which is the maximum. "
             "Serve more stores below one host, or leave the token out."
         )
     if origin != UNBOUND:
@@ -155,7 +155,7 @@ async def _bind_unbound(tx: Write, vault: Vault, partner_id: UUID, origin: str) 
     if sealed is None:
         return False
     token = vault.open(sealed, context=token_context(partner_id, UNBOUND))
-    # Of two registrations at once the first one binds it.
+    # Of two concurrent registrations the first one binds it.
     bound = await tx.execute(
         update(webhook_tokens)
         .where(_row(partner_id, UNBOUND))
@@ -182,6 +182,6 @@ def _single_origin(urls: Collection[str]) -> list[str]:
     if len(origins) > 1:
         raise AccountError(
             f"The partner's stores use {len(origins)} origins: {', '.join(origins[:5])}. "
-            "Say which one gets the token: --webhook-origin"
+            "Name the one that gets the token with --webhook-origin"
         )
     return origins

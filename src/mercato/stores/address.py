@@ -1,4 +1,4 @@
-"""Where a store is: addresses as they are sent, kept and answered."""
+"""Addresses of stores, as they are sent, stored and returned."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ class Coordinates(Wire):
 
 
 class AddressRequest(Wire):
-    """An address as it is sent. Every member is optional; `address1` is read as `street`."""
+    """An address as it is sent. Every member is optional; `address1` means the same as `street`."""
 
     street: Text255 | None = None
     address1: Text255 | None = None
@@ -32,7 +32,7 @@ class AddressRequest(Wire):
 
 
 class Address(Wire):
-    """An address as it is answered: the members that were sent."""
+    """An address as it is returned: the members that were sent."""
 
     street: str | UnsetType = UNSET
     address2: str | UnsetType = UNSET
@@ -44,7 +44,6 @@ class Address(Wire):
 
 
 def address_of(sent: AddressRequest) -> Address:
-    """Return the address as it is kept."""
     return Address(
         street=sent.street or sent.address1 or UNSET,
         address2=sent.address2 or UNSET,

@@ -26,7 +26,7 @@ NULL: Final = Raw(b"null")
 
 
 class StoreStatusUpdate(Wire):
-    """`online` or `paused` in any case; the other two mean something only when pausing."""
+    """`online` or `paused` in any case; the other two apply only to a pause."""
 
     status: Annotated[str, Meta(min_length=1)]
     pause_reason: Annotated[Any, Meta(extra_json_schema={"type": ["string", "null"]})] = None
@@ -49,7 +49,7 @@ _read_status: Final = msgspec.json.Decoder(_SentStatus).decode
 
 
 def read_status_update(body: bytes) -> StoreStatusUpdate:
-    """Decode like msgspec, but read no more of a list or an object that stands for a text than that it is one.
+    """Decode like msgspec, but of a list or an object in place of a text read only its type.
 
     With `online` these members may hold anything, and msgspec takes a second for 1 MiB of floats.
     """
@@ -107,7 +107,7 @@ class ItemAvailabilityResponse(Wire):
 
 
 class SoldOut(Struct, frozen=True):
-    """An item that can't be had until an instant, or until further notice."""
+    """An item that is sold out until an instant, or until further notice."""
 
     item_id: UUID
     until: datetime | None

@@ -1,6 +1,6 @@
-"""Stores in memory: read once, forgotten at every change, in this process at once and in others within a second.
+"""Stores in memory: read once, evicted at every change, in this process at once and in others within a second.
 
-Carts and catalog reads take a store as it is here. What must not be late takes it `in_force`.
+Carts and catalog reads use the cached store. Orders and merchants need every committed change: `in_force`.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from mercato.stores.model import StoreRow
 from mercato.telemetry import Lookups
 
 TOPIC: Final = "store"
-"""The topic under which a change of a store, or of the set it serves, is announced."""
+"""The change feed's topic for a change of a store or of its current set."""
 
 MAX_STORES: Final = 50_000
-"""Stores held, least recently used out: a few kilobytes each."""
+"""Cached stores, a few kilobytes each; the least recently used is evicted."""
 
 
 class StoreCache:
@@ -35,10 +35,10 @@ class StoreCache:
         self._db = db
         self._max_stores = max_stores
         self._versions = _Versions(db)
-        # By the UUID's integer: a UUID hashes and compares in Python, an integer does not.
+        # By the UUID's integer: a UUID hashes and compares in Python, an integer in C.
         self._rows: OrderedDict[int, StoreRow] = OrderedDict()
         self.lookups = Lookups()
-        # Bumped at every change: a row that was read before a change must not be kept after it.
+        # Incremented by every change: a row read before a change must not be cached after it.
         self._changes = 0
         feed.subscribe(TOPIC, self._forget)
 
@@ -51,13 +51,13 @@ class StoreCache:
         return row
 
     async def find(self, store_id: UUID) -> StoreRow | None:
-        """Return the store, whoever's it is; another process's change may be missing for half a second."""
+        """Return a store of any partner; another process's change may be missing for half a second."""
         return self.cached(store_id) or await self._read(store_id)
 
     async def find_in_force(self, store_id: UUID) -> StoreRow | None:
-        """Return the store, whoever's it is, with every change that any process had committed before this call.
+        """Return a store of any partner with every change that any process had committed before this call.
 
-        That takes one read of its version, on the primary, if the store is in memory and has not changed.
+        For a cached store that hasn't changed, this costs one read of its version on the primary.
         """
         row = self.cached(store_id)
         if row is None:
@@ -69,7 +69,7 @@ class StoreCache:
         return await self._read(store_id)
 
     async def get_own(self, caller: Caller, store_id: UUID) -> StoreRow:
-        """Return the caller's store as it is in force. Raises StoreNotFound, also for another partner's."""
+        """Return the caller's store with every committed change. Raises StoreNotFound, also for another partner's."""
         row = await self.find_in_force(store_id)
         if row is None or row.partner_id != caller.partner_id:
             raise errors.StoreNotFound(store_id)
@@ -134,14 +134,14 @@ class _Versions:
 
 
 class Menus(Struct, frozen=True):
-    """Stores with their current CatalogSets, from memory when warm."""
+    """Stores with their current CatalogSets, from memory when cached."""
 
     db: Database
     cache: StoreCache
     compiled: CompiledCatalogs
 
     def cached(self, store_id: UUID, catalog_set_id: UUID) -> tuple[StoreRow, CompiledCatalog] | None:
-        """Return the store and its current set if both are in memory, and it is the set that was named."""
+        """Return the store and its current set if both are cached and `catalog_set_id` is that set."""
         store = self.cache.cached(store_id)
         if store is None or store.catalog_set_id.int != catalog_set_id.int:
             return None
@@ -151,10 +151,10 @@ class Menus(Struct, frozen=True):
     async def get(
         self, store_id: UUID, catalog_set_id: UUID, *, in_force: bool = False
     ) -> tuple[StoreRow, CompiledCatalog]:
-        """Return the store and its current set, whichever of the store's sets was named.
+        """Return the store and its current set; `catalog_set_id` may be an older one of the store's sets.
 
         `in_force`: with every change that any process had committed before this call.
-        Raises StoreNotFound, and CatalogSetNotFound for a set that never was the store's.
+        Raises StoreNotFound, and CatalogSetNotFound for a set that was never the store's.
         """
         store = await (self.cache.find_in_force(store_id) if in_force else self.cache.find(store_id))
         if store is None:

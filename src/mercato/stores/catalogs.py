@@ -1,4 +1,4 @@
-"""CatalogSets as storefronts read them: the bytes that were compressed at ingest, immutable under their id."""
+"""Served catalogs: the bytes that were compressed at ingest, immutable under their id."""
 
 from collections import OrderedDict
 from time import monotonic
@@ -16,16 +16,16 @@ from mercato.stores import queries
 from mercato.telemetry import Lookups
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of bodies in memory, least recently used out."""
+"""Bytes of cached bodies; the least recently used is evicted."""
 
 TTL_SECONDS: Final = 600.0
-"""Seconds in which a body is served from memory, until the set is looked up again: it may have been pruned."""
+"""Seconds for which a body is cached; then the set is looked up again, because it may have been pruned."""
 
 IDENTITY: Final = "identity"
 
 
 class Body(Struct, frozen=True):
-    """A set's bytes in one coding. `tag` is the strong ETag of exactly these bytes; `until` in monotonic seconds.
+    """A set's bytes in one coding. `tag` is the strong ETag of exactly these bytes; `expires_at` in monotonic seconds.
 
     `partner_id` is the merchant's.
     """
@@ -44,13 +44,13 @@ class CatalogBodies:
     def __init__(self, db: Database, *, max_bytes: int = MAX_BYTES) -> None:
         self._db = db
         self._max_bytes = max_bytes
-        # By the UUID's integer: a UUID hashes and compares in Python, an integer does not.
+        # By the UUID's integer: a UUID hashes and compares in Python, an integer in C.
         self._bodies: OrderedDict[tuple[int, str], Body] = OrderedDict()
         self._bytes = 0
         self.lookups = Lookups()
 
     def cached(self, set_id: UUID, coding: str) -> Body | None:
-        """Return the set's bytes if they are in memory and may be believed."""
+        """Return the set's bytes if they are cached and haven't expired."""
         key = set_id.int, coding
         body = self._bodies.get(key)
         if body is None or body.expires_at <= monotonic():
@@ -60,9 +60,9 @@ class CatalogBodies:
         return body
 
     async def get(self, set_id: UUID, coding: str) -> Body:
-        """Return the set's bytes in a coding of CODINGS, or as they are. Raises CatalogSetNotFound.
+        """Return the set's bytes in a coding of CODINGS or IDENTITY. Raises CatalogSetNotFound.
 
-        Only sets of live stores are found: what an onboarding has pulled is nobody else's business yet.
+        Only sets of live stores are found: a set of an onboarding isn't public yet.
         """
         body = self.cached(set_id, coding)
         if body is not None:
@@ -79,7 +79,7 @@ class CatalogBodies:
         return self._store(set_id, coding, content, live)
 
     async def get_own(self, caller: Caller, set_id: UUID, coding: str) -> Body:
-        """Return the bytes of one of the caller's own sets. Raises CatalogSetNotFound, also for another partner's."""
+        """Return the bytes of a set of the caller. Raises CatalogSetNotFound, also for another partner's."""
         body = await self.get(set_id, coding)
         if body.partner_id != caller.partner_id:
             raise errors.CatalogSetNotFound(set_id)
@@ -110,7 +110,7 @@ class CatalogBodies:
 
 
 async def _find(tx: Read, set_id: UUID, coding: str) -> tuple[queries.LiveSet, bytes] | None:
-    """Return what is known of a live store's set, and its bytes."""
+    """Return a live store's set and its bytes."""
     live = await queries.find_live_set(tx, set_id)
     content = await catalogs.find_body(tx, set_id, coding) if live is not None else None
     return None if content is None or live is None else (live, content)

@@ -1,8 +1,8 @@
-"""A store has changed: it gets a new version, caches forget it, and what is kept of it elsewhere is written anew.
+"""Publish a change of a store: increment its version, invalidate caches, update its search entry.
 
-All of that in the transaction of the change, and nowhere else: whoever changes a store, its current set or its
-sold-out items calls one of these. What was acknowledged is then in force in every process: an order is stored only
-for the version that it was checked against, and a validation reads the version first.
+Every change of a store, its current set or its sold-out items calls one of these in its own transaction. An
+acknowledged change then applies in every process: an order is stored only for the version that it was checked
+against, and a validation reads the version first.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,17 +14,17 @@ from mercato.stores import queries
 from mercato.stores.cache import TOPIC
 
 OnChange = Callable[[Write, UUID], Awaitable[None]]
-"""Called with a store that is new, was changed, or serves another set; it may not be there yet."""
+"""Called for a store that was created or changed or has a new current set; it may not exist yet."""
 
 
 async def publish_change(tx: Write, store_id: UUID, on_change: OnChange) -> None:
-    """Tell everybody. What was written before is seen by those who listen in this transaction."""
-    # The store's row is locked first by whoever changes it, so that two of them never wait for each other.
+    """Call this after all writes of the change: `on_change` reads them in the same transaction."""
+    # Every change locks the store's row first, so that two changes never deadlock.
     await invalidate(tx, store_id)
     await on_change(tx, store_id)
 
 
 async def invalidate(tx: Write, store_id: UUID) -> None:
-    """Give the store its next version, and make caches forget it: for a change that nothing else depends on."""
+    """Increment the store's version and evict it from caches: for a change that no search entry depends on."""
     await queries.increment_version(tx, store_id)
     await announce(tx, TOPIC, str(store_id))

@@ -1,4 +1,4 @@
-"""What follows from the webhookUrl that a store gets: the token for its origin, and the event that it changed."""
+"""A store's webhookUrl: the token for its origin, and the event about a new origin."""
 
 from datetime import datetime
 from uuid import UUID
@@ -27,7 +27,7 @@ async def bind_token(tx: Write, vault: Vault, partner_id: UUID, url: str, *, tok
 async def announce_webhook_url(
     tx: Write, *, before: StoreRow, after: StoreRow, now: datetime, new_id: MakeId, trace: str
 ) -> None:
-    """Tell the partner that a store's webhookUrl leads to another origin now."""
+    """Notify the partner when a store's webhookUrl has a new origin."""
     if not origin_changed(before.webhook_url, after.webhook_url):
         return
     origin = None if after.webhook_url is None else origin_of(after.webhook_url)

@@ -1,4 +1,4 @@
-"""What follows from the end of a catalog run, in the transaction that ends it: fresh caches, and the event."""
+"""Publish the end of a catalog run in its transaction: the store's change, and the event."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ class StoreEvents(Struct, frozen=True):
     on_change: OnChange
 
     async def finished(self, tx: Write, finished: Finished) -> None:
-        """Announce the store, and push the event when the partner asked for the run and gave a webhookUrl."""
+        """Publish the store's change; push the event if the partner requested the run and has a webhookUrl."""
         run = finished.run
         if finished.built is not None:
             await publish_change(tx, run.owner.store_id, self.on_change)

@@ -1,4 +1,4 @@
-"""Which id each item and modifier group of a merchant's document is served under."""
+"""The served ids of the items and modifier groups in a merchant's document."""
 
 import asyncio
 from collections import OrderedDict
@@ -12,11 +12,11 @@ from mercato.settings import MiB
 from mercato.wire import as_json
 
 MAX_BYTES: Final = 8 * MiB
-"""Bytes of mappings held in memory, least recently used out; the largest one always is."""
+"""Bytes of cached mappings; the least recently used is evicted, but one is always kept."""
 
 
 class IdMappings:
-    """The mappings of CatalogSets as JSON. A set never changes, so each is written once."""
+    """The mappings of CatalogSets as JSON. A set never changes, so each is encoded once."""
 
     def __init__(self, compiled: CompiledCatalogs, *, max_bytes: int = MAX_BYTES) -> None:
         self._compiled = compiled

@@ -1,4 +1,4 @@
-"""Onboardings and stores: what is sent and received, and the rules that need neither database nor network."""
+"""Onboardings and stores: requests, responses and rows."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -45,7 +45,7 @@ TimeZone = Annotated[str, Meta(max_length=64, extra=validator(timezone_fault))]
 
 
 class OnboardingState(StrEnum):
-    """Where an onboarding is. It is derived from the newest run and the activation, so there is one truth."""
+    """The state of an onboarding, derived from its newest run and its activation."""
 
     PENDING_CATALOG = "pending_catalog"
     CATALOG_INGESTING = "catalog_ingesting"
@@ -65,7 +65,7 @@ STATE_OF_RUN: Final = {
 
 @redacted("webhook_token")
 class OnboardingRequest(Wire):
-    """What registers a store. The service pulls the catalog from `catalogCallbackUrl` at once."""
+    """The registration of a store. The service pulls the catalog from `catalogCallbackUrl` at once."""
 
     partner_store_id: Text255
     name: Text255
@@ -77,13 +77,13 @@ class OnboardingRequest(Wire):
 
 
 class RetryRequest(Wire):
-    """An optional new place to pull the catalog from."""
+    """An optional new URL to pull the catalog from."""
 
     catalog_callback_url: Uri | None = None
 
 
 class OnboardingStatus(Wire, kw_only=True):
-    """Where an onboarding is; `error` and `errors` say what is wrong with the catalog."""
+    """The state of an onboarding; `error` and `errors` say what is wrong with the catalog."""
 
     onboarding_id: UUID
     partner_store_id: str
@@ -134,9 +134,9 @@ def state_of(onboarding: Onboarding, newest: Run) -> OnboardingState:
 
 
 def first_error(faults: tuple[CatalogFault, ...]) -> str:
-    """Return the first message and how many more there are."""
+    """Return the first message and the number of others."""
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return f"{faults[0].message}{more}" if faults else "The catalog could not be taken."
+    return f"{faults[0].message}{more}" if faults else "The catalog could not be ingested."
 
 
 # --- stores ---------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class StorePage(Wire):
 
 
 def _minimum_fault(text: str) -> str | None:
-    """Return what is wrong with it in any currency; what the store's own says comes when the store is known."""
+    """Return what is wrong in any currency; the store's own currency is checked later."""
     fault = decimal_fault(text)
     if fault is not None:
         return f"minimumOrderAmount: {fault}"
@@ -189,7 +189,7 @@ Minimum = Annotated[str, Meta(max_length=40, extra=validator(_minimum_fault))]
 
 @redacted("webhook_token")
 class StoreUpdate(Wire):
-    """What changes of a store: only members that are present. Null clears those that may be empty."""
+    """The members of a store to change. Null clears the optional ones."""
 
     name: Text255 | UnsetType | None = UNSET
     phone: Annotated[str, Meta(max_length=64)] | UnsetType | None = UNSET
@@ -206,9 +206,9 @@ class StoreUpdate(Wire):
 
 
 class StoreRow(Struct, frozen=True):
-    """A store as it is stored, with its current set: the small pointer that caches hold.
+    """A store as it is stored, with its current set.
 
-    Nothing in it is older than `version`; a store that has another version by now has changed since.
+    Nothing in it is older than `version`: a store with another version has changed since.
     """
 
     id: UUID
@@ -242,13 +242,13 @@ class StoreRow(Struct, frozen=True):
 
     @property
     def minimum_text(self) -> str | None:
-        """The minimum order as a decimal at its own currency's scale, if there is one."""
+        """The minimum order as a decimal at its own currency's scale."""
         if self.minimum_order_amount is None or self.minimum_order_currency is None:
             return None
         return to_text(self.minimum_order_amount, self.minimum_order_currency)
 
     def paused_at(self, now: datetime) -> bool:
-        """Tell whether the store is paused: a pause that has expired is online because the clock says so."""
+        """Return whether the store is paused: an expired pause counts as online."""
         return self.paused and (self.resume_at is None or self.resume_at > now)
 
     def unavailable_at(self, now: datetime) -> tuple[UUID, ...]:

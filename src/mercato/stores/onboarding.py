@@ -1,4 +1,4 @@
-"""Self-service onboarding: register, let the catalog be pulled, watch, activate (specification §3.1)."""
+"""Self-service onboarding: register, pull the catalog, poll, activate (specification §3.1)."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -42,7 +42,7 @@ PATH: Final = "/v1/commerce/onboarding/stores"
 
 
 class Onboardings(Struct, frozen=True):
-    """What a merchant's system does with onboardings."""
+    """The operations on onboardings."""
 
     db: Database
     clock: Clock
@@ -68,7 +68,7 @@ class Onboardings(Struct, frozen=True):
         return _status(onboarding, run, onboarding)
 
     async def get(self, caller: Caller, onboarding_id: UUID) -> OnboardingStatus:
-        """Return where the onboarding is. Raises OnboardingNotFound."""
+        """Raises OnboardingNotFound."""
         async with self.db.read() as tx:
             onboarding = await _get(tx, caller, onboarding_id)
             [status] = await _statuses(tx, [onboarding])
@@ -85,7 +85,7 @@ class Onboardings(Struct, frozen=True):
         return OnboardingPage(onboardings=statuses, next_cursor=cursor)
 
     async def cancel(self, caller: Caller, onboarding_id: UUID) -> None:
-        """Make the onboarding vanish; a running pull is abandoned. Raises OnboardingActive."""
+        """Cancel the onboarding and abandon its pull. Raises OnboardingNotFound, OnboardingActive."""
         now = self.clock()
         async with self.db.write() as tx:
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
@@ -102,8 +102,8 @@ class Onboardings(Struct, frozen=True):
         """Pull the catalog of a failed onboarding again. Raises OnboardingNotFailed, StoreAlreadyRegistered."""
         if callback_url is not None:
             refuse([("/catalogCallbackUrl", uri_fault(callback_url, "catalogCallbackUrl"))])
-        async with self.db.read() as look:
-            named = await _get(look, caller, onboarding_id)
+        async with self.db.read() as tx:
+            named = await _get(tx, caller, onboarding_id)
         async with self._claim_name(named) as tx:
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
             failed = await _newest(tx, onboarding)
@@ -121,11 +121,11 @@ class Onboardings(Struct, frozen=True):
         return _status(onboarding, run, onboarding)
 
     async def activate(self, caller: Caller, onboarding_id: UUID) -> StoreRow:
-        """Make the onboarding's store, serving the catalog that was validated. Raises OnboardingNotReady."""
+        """Create the onboarding's store with the validated catalog. Raises OnboardingNotReady."""
         now = self.clock()
         async with self.db.write() as tx:
             if not await lock_active_partner(tx, caller.partner_id):
-                raise errors.Forbidden("This partner is suspended. Ask whoever runs this service.")
+                raise errors.Forbidden("This partner is suspended. Ask the operator of this service.")
             onboarding = await _get(tx, caller, onboarding_id, lock=True)
             state = state_of(onboarding, await _newest(tx, onboarding))
             if state is not OnboardingState.READY_TO_ACTIVATE:
@@ -163,18 +163,18 @@ class Onboardings(Struct, frozen=True):
 
     @asynccontextmanager
     async def _claim_name(self, onboarding: Onboarding) -> AsyncIterator[Write]:
-        """Open a transaction in which the onboarding takes its name. Raises StoreAlreadyRegistered."""
+        """Open a transaction in which the onboarding takes its partnerStoreId. Raises StoreAlreadyRegistered."""
         try:
             async with self.db.write() as tx:
                 yield tx
         except Exception as error:
             if not is_unique_violation(error, onboardings_one_for_each_name):
                 raise
-            # Somebody took the name between our look and our write: theirs is the one.
+            # A concurrent request has taken the name between our read and our write.
             raise await self._already_registered(onboarding) from None
 
     async def _release_failed_name(self, tx: Write, onboarding: Onboarding) -> None:
-        """Take the name from a failed onboarding; refuse when the one that holds it is alive."""
+        """Release a failed onboarding's name. Raises StoreAlreadyRegistered if its holder hasn't failed."""
         holder = await onboarding_queries.find_name_holder(
             tx, onboarding.partner_id, onboarding.partner_store_id
         )
@@ -193,7 +193,7 @@ class Onboardings(Struct, frozen=True):
         url: str | None = None,
         after: Run | None = None,
     ) -> Run:
-        # The newest run says where the onboarding is, and the clock of who wrote the last one may be ahead of ours.
+        # The newest run determines the state, and the clock of the last run's process may be ahead of ours.
         run_id = self.new_id()
         if after is not None and run_id <= after.id:
             run_id = UUID(int=after.id.int + 1)
@@ -216,7 +216,7 @@ class Onboardings(Struct, frozen=True):
 
 
 def _status(onboarding: Onboarding, newest: Run, place: Onboarding | StoreRow) -> OnboardingStatus:
-    """Return the status; `place` is the store once there is one, whose address may have changed."""
+    """Return the status; `place` is the store once it exists, whose address may have changed."""
     state = state_of(onboarding, newest)
     failed = state is OnboardingState.CATALOG_FAILED
     return OnboardingStatus(

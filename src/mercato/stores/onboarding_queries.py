@@ -24,7 +24,7 @@ _address: Final = msgspec.json.Decoder(Address)
 
 
 async def insert_onboarding(tx: Write, onboarding: Onboarding) -> None:
-    """Store a registration. The unique index refuses a second one that holds the same partnerStoreId."""
+    """The unique index refuses a second onboarding that holds the same partnerStoreId."""
     values = {name: getattr(onboarding, name) for name in Onboarding.__struct_fields__}
     values["address"] = msgspec.json.encode(onboarding.address).decode()
     await tx.execute(insert(onboardings).values(values))
@@ -33,7 +33,7 @@ async def insert_onboarding(tx: Write, onboarding: Onboarding) -> None:
 async def find_onboarding(
     tx: Read, partner_id: UUID, onboarding_id: UUID, *, lock: bool = False
 ) -> Onboarding | None:
-    """Return the partner's onboarding unless it was cancelled; `lock` holds it until the transaction ends."""
+    """Return the partner's onboarding unless it is cancelled; `lock` locks its row until the transaction ends."""
     query = select(onboardings).where(
         onboardings.c.id == onboarding_id,
         onboardings.c.partner_id == partner_id,
@@ -44,7 +44,7 @@ async def find_onboarding(
 
 
 async def find_name_holder(tx: Read, partner_id: UUID, partner_store_id: str) -> Onboarding | None:
-    """Return the onboarding that holds the partner's own store id, and hold it until the transaction ends."""
+    """Return the onboarding that holds this partnerStoreId, and lock its row until the transaction ends."""
     row = await tx.first(
         select(onboardings)
         .where(
@@ -70,7 +70,7 @@ async def list_onboardings(
 
 
 async def update_onboarding(tx: Write, onboarding_id: UUID, **values: Any) -> bool:
-    """Change an onboarding that is neither active nor cancelled; False when it is."""
+    """Change an onboarding that is neither active nor cancelled; return False for others."""
     moved = await tx.execute(
         update(onboardings)
         .where(
@@ -84,7 +84,7 @@ async def update_onboarding(tx: Write, onboarding_id: UUID, **values: Any) -> bo
 
 
 async def find_onboarding_by_id(tx: Read, onboarding_id: UUID) -> Onboarding | None:
-    """Return the onboarding for background work, whoever's it is."""
+    """Return an onboarding of any partner, for background work."""
     row = await tx.first(select(onboardings).where(onboardings.c.id == onboarding_id))
     return None if row is None else _onboarding(row)
 
@@ -103,7 +103,7 @@ async def delete_onboardings(tx: Write, partner_id: UUID, *, limit: int) -> Sequ
         return gone
     await tx.execute(delete(sold_out_items).where(sold_out_items.c.store_id.in_(gone)))
     await tx.execute(delete(stores).where(stores.c.id.in_(gone)))
-    # The owner first: a run that is about to switch holds it, and is waited for, or finds it gone.
+    # The owner first: a run that is about to switch has locked it, or doesn't find it afterwards.
     await tx.execute(delete(catalog_owners).where(catalog_owners.c.id.in_(owners)))
     sets = select(catalog_sets.c.id).where(catalog_sets.c.owner_id.in_(owners))
     await tx.execute(delete(catalog_bodies).where(catalog_bodies.c.set_id.in_(sets)))

@@ -1,7 +1,7 @@
-"""Where a store is: coordinates and time zone of its address, and what to tell its merchant when they are unknown.
+"""Coordinates and time zone of a store's address, and the warnings to its merchant when they are unknown.
 
 An address is looked up at once, in data that ships with the package. The time zone at coordinates that a merchant
-sends comes from a map of borders that takes 30 MB of memory, so that is background work.
+sends comes from a map of borders that takes 30 MB of memory, so a background job looks it up.
 """
 
 import asyncio
@@ -30,31 +30,31 @@ TIMEZONE_ASSUMED: Final = "TIMEZONE_ASSUMED"
 
 
 class OnboardingTimezoneJob(Wire):
-    """The onboarding whose time zone is to be looked up."""
+    """The onboarding whose time zone the job looks up."""
 
     onboarding_id: UUID
 
 
 class StoreTimezoneJob(Wire):
-    """The store that has new coordinates."""
+    """The store whose new coordinates the job looks up."""
 
     store_id: UUID
 
 
 async def find(address: Address) -> Location:
-    """Return what is known of an address. It reads a file, so it runs in a thread."""
+    """Look an address up in a thread, because that reads a file."""
     return await asyncio.to_thread(locate, _words(address))
 
 
 async def enqueue_for_onboarding(tx: Write, onboarding: Onboarding) -> None:
-    """Have the time zone looked up in the background when the merchant sent coordinates without one."""
+    """Enqueue the lookup of the time zone if the merchant sent coordinates without one."""
     if _needs_timezone(onboarding):
         payload = OnboardingTimezoneJob(onboarding_id=onboarding.id)
         await jobs.enqueue(tx, ONBOARDING_TIMEZONE, payload, ordering_key=f"place:{onboarding.id}")
 
 
 async def enqueue_for_store(tx: Write, store: StoreRow) -> None:
-    """The same for a store whose address was changed."""
+    """Enqueue the same for a store whose address has changed."""
     if _needs_timezone(store):
         payload = StoreTimezoneJob(store_id=store.id)
         await jobs.enqueue(tx, STORE_TIMEZONE, payload, ordering_key=f"place:{store.onboarding_id}")
@@ -67,7 +67,7 @@ class TimezoneLookup(Struct, frozen=True):
     on_change: OnChange
 
     async def set_onboarding_timezone(self, job: Job[OnboardingTimezoneJob]) -> Outcome:
-        """Set the time zone of an onboarding, and of its store if it is one already."""
+        """Set the time zone of an onboarding, and of its store if it exists."""
         async with self.db.read() as tx:
             onboarding = await onboarding_queries.find_onboarding_by_id(tx, job.payload.onboarding_id)
         if onboarding is None or not _needs_timezone(onboarding):
@@ -80,7 +80,7 @@ class TimezoneLookup(Struct, frozen=True):
         return Done()
 
     async def set_store_timezone(self, job: Job[StoreTimezoneJob]) -> Outcome:
-        """Set the time zone of a store at its new coordinates. One that has changed again has another job."""
+        """Set the time zone of a store at its new coordinates. A store that has changed again has another job."""
         async with self.db.read() as tx:
             store = await queries.find_store(tx, job.payload.store_id)
         if store is None or not _needs_timezone(store):
@@ -101,9 +101,9 @@ def timezone_at(latitude: float, longitude: float) -> str:
 
 
 def warnings_of(place: Onboarding | StoreRow) -> tuple[PartnerWarning, ...]:
-    """Return what the merchant should know of a place that could not be found.
+    """Return the warnings about an address that could not be located.
 
-    Looked up anew, so that nothing has to be stored: it is rare, and takes a fraction of a millisecond.
+    They aren't stored but looked up again: that is rare and takes a fraction of a millisecond.
     """
     if place.latitude is not None:
         return ()
@@ -136,8 +136,9 @@ def _location_unknown(address: Address, *, country_known: bool) -> PartnerWarnin
 def _timezone_assumed(timezone: str) -> PartnerWarning:
     return PartnerWarning(
         code=TIMEZONE_ASSUMED,
-        message=f"The time zone is assumed to be {timezone}: none was sent, and the address doesn't tell it. Opening "
-        "hours are read in it. Send timezone (an IANA name like Europe/Berlin), at registration or with Update Store.",
+        message=f"The time zone is assumed to be {timezone}: none was sent, and the address doesn't determine it. "
+        "Opening hours are read in it. "
+        "Send timezone (an IANA name like Europe/Berlin), at registration or with Update Store.",
         pointer="/timezone",
     )
 

@@ -1,4 +1,4 @@
-"""The only SQL of stores. What a partner can reach takes the caller's partner id: another's row looks like none."""
+"""The SQL of stores. What a partner can reach takes the caller's partner id: another's row isn't found."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -43,7 +43,7 @@ _STORE: Final = (
     select(*stores.c, owners.c.current_set_id, sets.c.currency)
     .join(owners, owners.c.id == stores.c.onboarding_id)
     .join(sets, sets.c.id == owners.c.current_set_id)
-    # The stores of a suspended partner are hidden from everybody.
+    # The stores of a suspended partner are hidden.
     .join(partners, partners.c.id == stores.c.partner_id, isouter=True)
     .where(partners.c.suspended_at.is_(None))
 )
@@ -56,7 +56,7 @@ _VERSION: Final = prepared(select(stores.c.version).where(stores.c.id == bindpar
 
 
 async def insert_store(tx: Write, onboarding: Onboarding, *, now: datetime) -> None:
-    """Make the onboarding's store: online, delivering and for pick-up until the merchant says otherwise."""
+    """Create the onboarding's store: online, with delivery and pickup."""
     await tx.execute(
         insert(stores).values(
             id=onboarding.store_id,
@@ -82,17 +82,17 @@ async def insert_store(tx: Write, onboarding: Onboarding, *, now: datetime) -> N
 
 
 async def find_store(tx: Read, store_id: UUID) -> StoreRow | None:
-    """Return the store with its current set and what is sold out, whoever's it is: callers check the partner."""
+    """Return a store of any partner with its current set and sold-out items: callers check the partner."""
     row = await tx.first(_STORE.where(stores.c.id == store_id))
     if row is None:
         return None
-    # After the version, never before it: a change in between is noticed by who compares versions.
+    # Read after the version: a comparison of versions then detects a change in between.
     sold_out = await _sold_out(tx, [store_id])
     return _store(row, sold_out.get(store_id, ()))
 
 
 async def find_versions(tx: Read, *, store_ids: Sequence[UUID]) -> dict[UUID, int]:
-    """Return the versions of those stores that are there, as they are committed now."""
+    """Return the committed versions of the stores that exist."""
     if tx.dialect == "postgresql":
         return {row.id: row.version for row in await tx.all(_VERSIONS, {"store_ids": store_ids})}
     found = {store_id: await tx.scalar(_VERSION, {"store_id": store_id}) for store_id in store_ids}
@@ -100,17 +100,17 @@ async def find_versions(tx: Read, *, store_ids: Sequence[UUID]) -> dict[UUID, in
 
 
 async def increment_version(tx: Write, store_id: UUID) -> None:
-    """Make every plan that was made for the store before this transaction invalid. It may not be there yet."""
+    """Invalidate every earlier plan for the store. It may not exist yet."""
     await tx.execute(update(stores).where(stores.c.id == store_id).values(version=stores.c.version + 1))
 
 
 async def list_stores_by_id(tx: Read, store_ids: Sequence[UUID]) -> list[StoreRow]:
-    """Return stores for what their rows say of their place; what is sold out is left out."""
+    """Return the stores without their sold-out items."""
     return [_store(row, ()) for row in await tx.all(_STORE.where(stores.c.id.in_(store_ids)))]
 
 
 class LiveSet(Struct, frozen=True):
-    """A CatalogSet of a live store, and the merchant whose store it is."""
+    """A CatalogSet of a live store, with the merchant's id."""
 
     content_hash: str
     partner_id: UUID
@@ -160,7 +160,7 @@ async def list_store_ids(tx: Read, partner_id: UUID, *, after: UUID | None, limi
 
 
 async def update_store(tx: Write, partner_id: UUID, store_id: UUID, **values: Any) -> bool:
-    """Change the partner's store; False when it is not there."""
+    """Change the partner's store; return whether it exists."""
     moved = await tx.execute(
         update(stores).where(stores.c.id == store_id, stores.c.partner_id == partner_id).values(**values)
     )
@@ -168,7 +168,7 @@ async def update_store(tx: Write, partner_id: UUID, store_id: UUID, **values: An
 
 
 async def list_webhook_urls(tx: Read, partner_id: UUID) -> list[str]:
-    """Return the URLs that the partner's stores and onboardings are called at, each once."""
+    """Return the distinct webhook URLs of the partner's stores and onboardings."""
     of_stores = select(stores.c.webhook_url).where(
         stores.c.partner_id == partner_id, stores.c.webhook_url.is_not(None)
     )
@@ -182,14 +182,14 @@ async def list_webhook_urls(tx: Read, partner_id: UUID) -> list[str]:
 
 
 async def set_onboarding_timezone(tx: Write, onboarding: Onboarding, timezone: str) -> bool:
-    """Set the time zone that was found; True if its store is there too, still as registered."""
+    """Set the onboarding's time zone, and its store's if it has the registered address; return whether it has."""
     await tx.execute(update(onboardings).where(onboardings.c.id == onboarding.id).values(timezone=timezone))
     of_onboarding = stores.c.onboarding_id == onboarding.id
     return await _set_timezone(tx, of_onboarding, onboarding, timezone)
 
 
 async def set_store_timezone(tx: Write, row: StoreRow, timezone: str) -> bool:
-    """Set the time zone that was found; False when the store's address or time zone has changed since."""
+    """Set the store's time zone; return False if its address or time zone has changed since."""
     return await _set_timezone(tx, stores.c.id == row.id, row, timezone)
 
 
@@ -210,7 +210,7 @@ async def _set_timezone(
 
 
 async def lock_store(tx: Write, partner_id: UUID, store_id: UUID) -> StoreRow | None:
-    """Return the partner's store, and hold its row until the transaction ends."""
+    """Return the partner's store and lock its row until the transaction ends."""
     held = await tx.first(
         select(stores.c.id)
         .where(stores.c.id == store_id, stores.c.partner_id == partner_id)
@@ -238,7 +238,7 @@ async def replace_sold_out(
 
 
 async def prune_sold_out(tx: Write, *, before: datetime, limit: int) -> int:
-    """Forget at most `limit` entries whose time has passed; return how many went."""
+    """Delete at most `limit` expired entries; return how many."""
     key = (sold_out_items.c.store_id, sold_out_items.c.item_id)
     over = select(*key).where(sold_out_items.c.until < before).limit(limit)
     gone = await tx.execute(delete(sold_out_items).where(tuple_(*key).in_(over)))
@@ -254,8 +254,8 @@ async def _sold_out(tx: Read, store_ids: list[UUID]) -> dict[UUID, tuple[SoldOut
         .order_by(sold_out_items.c.store_id, sold_out_items.c.item_id)
     )
     return {
-        store_id: tuple(SoldOut(row.item_id, row.until) for row in its)
-        for store_id, its in groupby(rows, key=attrgetter("store_id"))
+        store_id: tuple(SoldOut(row.item_id, row.until) for row in group)
+        for store_id, group in groupby(rows, key=attrgetter("store_id"))
     }
 
 

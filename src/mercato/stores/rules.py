@@ -1,4 +1,4 @@
-"""What a request changes of a store, worked out without database or network: columns to set, or every fault."""
+"""The columns that a request changes of a store, or all its faults, without database or network."""
 
 from datetime import datetime
 from typing import Any, Final
@@ -27,13 +27,13 @@ from mercato.wire.decode import refusal
 from mercato.wire.walk import FieldFault
 
 CLEARABLE: Final = ("phone", "logo_url", "description", "webhook_url", "minimum_order_amount")
-"""Members of a StoreUpdate that null clears; null on any other is the same as absent."""
+"""Members of a StoreUpdate that null clears; for any other, null is the same as absent."""
 
 REASON_LENGTH: Final = 1000
 
 
 def update_values(request: StoreUpdate, row: StoreRow, *, found: Location) -> dict[str, Any]:
-    """Return the columns to change; `found` is where the address of the request is.
+    """Return the columns to change; `found` is the location of the request's address.
 
     Raises ValidationFailed for every value that is not allowed.
     """
@@ -60,9 +60,9 @@ def update_values(request: StoreUpdate, row: StoreRow, *, found: Location) -> di
 
 
 def _address_columns(sent: AddressRequest, row: StoreRow, found: Location) -> dict[str, Any]:
-    """Return the columns of an address: the coordinates that were sent, else those that were found if it is new.
+    """Return the columns of an address: with the coordinates that were sent, else, if it is new, those found.
 
-    The time zone follows, unless the merchant named one. It stays when the address doesn't tell it.
+    The time zone follows, unless the merchant set one or the address doesn't determine it.
     """
     address = address_of(sent)
     columns: dict[str, Any] = {"address": msgspec.json.encode(address).decode()}
@@ -77,7 +77,7 @@ def _address_columns(sent: AddressRequest, row: StoreRow, found: Location) -> di
 
 
 def token_fault(token: str | UnsetType | None, url: str | None) -> str | None:
-    """Return why the token can't be taken with this webhookUrl, or None."""
+    """Return why the token isn't valid with this webhookUrl, or None."""
     if token is UNSET or token is None:
         return None
     return webhook_token_fault(token) or ("webhookToken needs a webhookUrl." if url is None else None)
@@ -108,7 +108,7 @@ def _minimum_fault(text: str, currency: str) -> str | None:
 
 
 def status_values(request: StoreStatusUpdate, now: datetime) -> dict[str, Any]:
-    """Return the columns to set. With `online` the other members are ignored, whatever they hold."""
+    """Return the columns to set. With `online` the other members are ignored."""
     wanted = request.status.lower()
     if wanted == StoreStatusValue.ONLINE.value:
         return {"paused": False, "pause_reason": None, "resume_at": None}
@@ -128,7 +128,7 @@ def status_values(request: StoreStatusUpdate, now: datetime) -> dict[str, Any]:
 
 
 def _type_faults(name: str, value: Any) -> list[FieldFault]:
-    """Return what the decoder would have found, had the other member not decided whether this one is read."""
+    """Return the faults that the decoder would find if `status` didn't decide whether the member is read."""
     fits = value is None or isinstance(value, str)
     return [] if fits else [FieldFault(f"/{name}", f"{name} must be a string or null.", form=True)]
 
@@ -172,7 +172,7 @@ def availability_changes(
             faults.append((f"/items/{index}/{name}", message))
         until = parse_instant(entry.until) if entry.until is not None else None
         faults.append((f"/items/{index}/until", _until_fault(entry, until, now)))
-        # The last word on an item counts.
+        # The last entry of an item counts.
         sold_out.pop(item_id, None)
         available.discard(item_id)
         if entry.available:
@@ -184,7 +184,7 @@ def availability_changes(
 
 
 def _check_references(request: ItemAvailabilityRequest) -> None:
-    """Raise the refusal of all entries that don't name one item."""
+    """Raise a refusal of all entries that don't name exactly one item."""
     found = []
     for index, entry in enumerate(request.items):
         fault = item_name_fault({"itemId": entry.item_id, "partnerItemId": entry.partner_item_id})
@@ -196,14 +196,14 @@ def _check_references(request: ItemAvailabilityRequest) -> None:
 
 
 def _item_reference(entry: ItemAvailabilityEntry) -> tuple[str, str]:
-    """Return by which member the entry names its item, and how."""
+    """Return the member that names the item, and its value."""
     if entry.item_id is not None:
         return "itemId", entry.item_id
     return "partnerItemId", entry.partner_item_id or ""
 
 
 def _item_id(text: str, row: StoreRow) -> UUID:
-    """Return the id under which the item is served: a partner's own id that is no UUID has become one."""
+    """Return the served id: derived from a partner's own id that isn't a UUID."""
     return parse_uuid(text) or uuid5(row.onboarding_id, text)
 
 

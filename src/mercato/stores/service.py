@@ -1,4 +1,4 @@
-"""What a merchant's system does with its live stores: read, change, pause, mark items as sold out, notify."""
+"""The operations on live stores: read, change, pause, mark items as sold out, notify."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -53,7 +53,7 @@ class Stores(Struct, frozen=True):
     quota: StorageQuota
 
     async def get(self, caller: Caller, store_id: UUID) -> Store:
-        """Return the caller's store. Raises StoreNotFound."""
+        """Raises StoreNotFound."""
         return store_of(await self.cache.get_own(caller, store_id), self.clock())
 
     async def list(
@@ -92,7 +92,7 @@ class Stores(Struct, frozen=True):
             values = rules.update_values(request, row, found=found)
             await queries.update_store(tx, caller.partner_id, store_id, **values, updated_at=now)
             if values.get("webhook_url"):
-                # A new address, or the same one given again: either way it is to be called from now on.
+                # A new URL, or the same one again: either way deliveries to it are enabled.
                 await enable_below(tx, caller.partner_id, values["webhook_url"])
             after = await queries.find_store(tx, store_id)
             assert after is not None
@@ -104,13 +104,13 @@ class Stores(Struct, frozen=True):
             await endpoints.announce_webhook_url(
                 tx, before=row, after=after, now=now, new_id=self.new_id, trace=trace
             )
-            what = sorted(values) if token is None else [*sorted(values), "webhook_token"]
-            await audit(tx, "store", store_id, detail={"changed": what} | _origin_detail(row, after))
+            members = sorted(values) if token is None else [*sorted(values), "webhook_token"]
+            await audit(tx, "store", store_id, detail={"changed": members} | _origin_detail(row, after))
             await publish_change(tx, store_id, self.on_change)
         return store_of(after, now)
 
     async def get_status(self, caller: Caller, store_id: UUID) -> StoreStatusResponse:
-        """Return whether the store accepts orders now. Raises StoreNotFound."""
+        """Raises StoreNotFound."""
         return status_of(await self.cache.get_own(caller, store_id), self.clock())
 
     async def set_status(
@@ -131,7 +131,7 @@ class Stores(Struct, frozen=True):
     async def set_items(
         self, caller: Caller, store_id: UUID, request: ItemAvailabilityRequest
     ) -> tuple[UUID, ...]:
-        """Mark items as sold out or to be had; return all that are sold out now. Unknown items are refused."""
+        """Mark items as sold out or available; return all that are sold out now. Raises ValidationFailed."""
         now = self.clock()
         known = await self.cache.get_own(caller, store_id)
         catalog = await self.compiled.get(known.catalog_set_id)
@@ -186,7 +186,7 @@ class Stores(Struct, frozen=True):
     async def list_runs(
         self, caller: Caller, store_id: UUID, *, before: UUID | None, limit: int
     ) -> tuple[Sequence[Run], str | None]:
-        """Return the runs that the partner asked for, newest first, and the next cursor."""
+        """Return the runs that the partner requested, newest first, and the next cursor."""
         store = await self.cache.get_own(caller, store_id)
         async with self.db.read() as tx:
             rows = await catalogs.list_notified(tx, store.onboarding_id, before=before, limit=limit + 1)
@@ -195,14 +195,14 @@ class Stores(Struct, frozen=True):
 
 
 def _with_store_warnings(run: Run, store: StoreRow) -> Run:
-    """Return an ended run with what is to be said of the store's place before its own warnings."""
+    """Return an ended run with the warnings about the store's address before its own."""
     if run.status in OPEN:
         return run
     return structs.replace(run, warnings=(*places.warnings_of(store), *run.warnings))
 
 
 def status_of(row: StoreRow, now: datetime) -> StoreStatusResponse:
-    """Return what is told of a store's availability at an instant."""
+    """Return a store's status at an instant."""
     if not row.paused_at(now):
         return StoreStatusResponse(status=StoreStatusValue.ONLINE, pause_reason=None, resume_at=None)
     return StoreStatusResponse(
@@ -240,7 +240,7 @@ def store_of(row: StoreRow, now: datetime) -> Store:
 
 
 def _origin_detail(before: StoreRow, after: StoreRow) -> dict[str, str | None]:
-    """Return what the audit entry says of a webhookUrl that leads to another origin; the rest may grant access."""
+    """Return a webhookUrl's new origin for the audit log; the rest of the URL may grant access."""
     if not origin_changed(before.webhook_url, after.webhook_url):
         return {}
     return {"webhookOrigin": None if after.webhook_url is None else origin_of(after.webhook_url)}

@@ -1,4 +1,4 @@
-"""A store as storefronts see it: who and where it is, and whether it is open, and why."""
+"""A store as storefronts see it, and whether it is open."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -31,7 +31,7 @@ class AvailabilityWindow(Wire):
 
 
 class PostalAddress(Wire):
-    """An address of shape B: every member is there, null where it was not given."""
+    """An address with every member; null where it was not given."""
 
     address1: str | None
     address2: str | None
@@ -70,7 +70,7 @@ class AvailabilityReason(StrEnum):
 
 
 class StoreAvailability(Wire):
-    """Whether a store is open at an instant, and why. `localTime` is what the clock on its wall shows."""
+    """Whether a store is open at an instant, and why. `localTime` is in its time zone, without an offset."""
 
     at: Instant
     is_open: bool
@@ -102,7 +102,7 @@ def storefront_of(row: StoreRow, catalog: CompiledCatalog, now: datetime) -> Mar
 
 
 def reason_at(row: StoreRow, catalog: CompiledCatalog, at: datetime) -> AvailabilityReason:
-    """Return whether the store is open at an instant, and why not."""
+    """Return whether the store is open at an instant, or why not."""
     if row.paused_at(at):
         return AvailabilityReason.PAUSED
     if catalog.is_open(at.astimezone(zone(row.timezone))):
@@ -111,7 +111,7 @@ def reason_at(row: StoreRow, catalog: CompiledCatalog, at: datetime) -> Availabi
 
 
 def availability_of(row: StoreRow, catalog: CompiledCatalog, at: datetime) -> StoreAvailability:
-    """Return the same with words for people."""
+    """Return the same with a text for people."""
     reason = reason_at(row, catalog, at)
     local = at.astimezone(zone(row.timezone))
     resumes = f" until {instant(row.resume_at)}" if row.resume_at is not None else " until it is resumed"
@@ -131,7 +131,7 @@ def availability_of(row: StoreRow, catalog: CompiledCatalog, at: datetime) -> St
 
 
 def windows_of(catalog: CompiledCatalog) -> tuple[AvailabilityWindow, ...]:
-    """Return when some catalog of the set is available: day by day, without overlaps."""
+    """Return when at least one catalog of the set is available, by day and without overlaps."""
     spans: list[tuple[int, int]] = [] if catalog.catalogs else list(WEEK)
     for hours in catalog.catalogs:
         spans += WEEK if hours.windows is None else hours.windows
@@ -157,7 +157,7 @@ def _clock(second: int) -> str:
 
 
 def address_shown(row: StoreRow) -> PostalAddress:
-    """Return the address in shape B, with where the store is."""
+    """Return the address with the store's coordinates."""
     place = None
     if row.latitude is not None and row.longitude is not None:
         place = Coordinates(lat=row.latitude, lng=row.longitude)
@@ -173,7 +173,7 @@ def address_shown(row: StoreRow) -> PostalAddress:
 
 
 def modes_of(row: StoreRow) -> tuple[FulfillmentMode, ...]:
-    """Return how orders of the store reach their customers."""
+    """Return the fulfilment types that the store allows."""
     allowed = (
         (FulfillmentMode.PICKUP, row.pickup_allowed),
         (FulfillmentMode.DELIVERY_BY_MERCHANT, row.delivery_allowed),
