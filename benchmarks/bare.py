@@ -11,7 +11,7 @@ import msgspec
 import uvloop
 from msgspec import UNSET, UnsetType
 
-from mercato.web.server import serving
+from mercato.http.server import serving
 
 Answer = Callable[[bytes], Awaitable[bytes]]
 """Makes the body of an answer of the body of a request."""

@@ -26,10 +26,10 @@ import mercato
 from benchmarks import menus
 from benchmarks.load import Server, bare, encoded, environment
 from benchmarks.trade import CARTS, PLACE, VALIDATE, YES, Trade, storefront
-from mercato.db.migrate import migrate
-from mercato.db.url import database_url
-from mercato.settings import load
-from mercato.web.local import local_service
+from mercato.http.local import local_service
+from mercato.kernel.db.migrate import migrate
+from mercato.kernel.db.url import database_url
+from mercato.kernel.settings import load
 
 ROOT = str(Path(mercato.__file__).parent)
 REQUESTS = 20

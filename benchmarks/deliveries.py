@@ -24,22 +24,22 @@ from sqlalchemy import func, select
 from benchmarks.alternated import met
 from benchmarks.load import bare, encoded, environment
 from benchmarks.report import row
-from mercato import settings
 from mercato.cli.start import NEW_OBJECTS
-from mercato.clock import new_id, now
-from mercato.db.engine import Write
-from mercato.db.migrate import migrate
-from mercato.db.tables import deliveries
-from mercato.db.url import database_url
-from mercato.jobs import Worker
-from mercato.partners.accounts import create_partner
-from mercato.partners.model import PartnerKind, Surface
+from mercato.domain.partners.accounts import create_partner
+from mercato.domain.partners.model import PartnerKind, Surface
+from mercato.domain.webhooks.credentials import WebhookCredentials
+from mercato.domain.webhooks.deliveries import push
+from mercato.domain.webhooks.model import KIND
+from mercato.domain.webhooks.sender import Sender
+from mercato.kernel import settings
+from mercato.kernel.clock import new_id, now
+from mercato.kernel.db.engine import Write
+from mercato.kernel.db.migrate import migrate
+from mercato.kernel.db.tables import deliveries
+from mercato.kernel.db.url import database_url
+from mercato.kernel.jobs import Worker
+from mercato.kernel.telemetry import Metrics, configure_logs
 from mercato.runtime import Runtime, running
-from mercato.telemetry import Metrics, configure_logs
-from mercato.webhooks.credentials import WebhookCredentials
-from mercato.webhooks.deliveries import push
-from mercato.webhooks.model import KIND
-from mercato.webhooks.sender import Sender
 
 GOAL = 0.4
 ROUNDS = 5

@@ -30,10 +30,10 @@ from benchmarks import fill
 from benchmarks.load import LENGTH, environment, started
 from benchmarks.report import row
 from benchmarks.towns import KINDS, Network
-from mercato import clock
-from mercato.db.clock import Dialect
-from mercato.discovery.model import DiscoverRequest
-from mercato.discovery.service import Discovery
+from mercato.domain.discovery.model import DiscoverRequest
+from mercato.domain.discovery.service import Discovery
+from mercato.kernel import clock
+from mercato.kernel.db.clock import Dialect
 
 STORES, LARGE = 100_000, 1_000_000
 GOAL, LARGE_GOAL = 2.0, 3.0

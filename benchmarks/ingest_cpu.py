@@ -18,11 +18,11 @@ import msgspec
 
 from benchmarks import menus
 from benchmarks.report import row
-from mercato.catalog.building.build import build, pack_search
-from mercato.catalog.building.compress import CODINGS, compress_as
-from mercato.catalog.building.model import BuildFailed, BuildRequest, Built, Unchanged
-from mercato.catalog.building.packed import unpack
-from mercato.catalog.validation.validate import validate
+from mercato.domain.catalog.building.build import build, pack_search
+from mercato.domain.catalog.building.compress import CODINGS, compress_as
+from mercato.domain.catalog.building.model import BuildFailed, BuildRequest, Built, Unchanged
+from mercato.domain.catalog.building.packed import unpack
+from mercato.domain.catalog.validation.validate import validate
 
 ROUNDS: Final = 21
 CPU_GOAL: Final = 4.0

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from uuid import UUID
 
-from mercato.catalog.search import SetSearch
-from mercato.catalog.words import words_of
-from mercato.db.clock import Dialect
-from mercato.discovery.index import entry_of
-from mercato.discovery.writes import Entry
-from mercato.stores.address import Address
-from mercato.stores.model import StoreRow
+from mercato.domain.catalog.search import SetSearch
+from mercato.domain.catalog.words import words_of
+from mercato.domain.discovery.index import entry_of
+from mercato.domain.discovery.writes import Entry
+from mercato.domain.stores.address import Address
+from mercato.domain.stores.model import StoreRow
+from mercato.kernel.db.clock import Dialect
 
 TOWNS = 400
 MENUS = 3_000

@@ -16,9 +16,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from mercato.db import postgresql
-from mercato.db.engine import Database
-from mercato.db.migrate import migrate
+from mercato.kernel.db import postgresql
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.migrate import migrate
 
 KINDS = ("sqlite", "postgresql")
 

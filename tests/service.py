@@ -11,14 +11,14 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from mercato import clock
-from mercato.clock import Clock
-from mercato.partners.accounts import NewPartner
-from mercato.partners.model import PartnerKind
-from mercato.settings import Secret, Settings
+from mercato.domain.partners.accounts import NewPartner
+from mercato.domain.partners.model import PartnerKind
+from mercato.http.local import LocalService, local_service
+from mercato.kernel import clock
+from mercato.kernel.clock import Clock
+from mercato.kernel.settings import Secret, Settings
 from mercato.testing.caller import Answer, Caller
 from mercato.testing.server import app_of, listening
-from mercato.web.local import LocalService, local_service
 
 ITEM = "0190f5fe-7e3b-7ccc-8000-00000000000a"
 CATALOG = {

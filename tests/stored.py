@@ -4,9 +4,9 @@ from typing import Any
 
 from sqlalchemy import Table, select
 
-from mercato.db.compression import decompress
-from mercato.db.engine import Read
-from mercato.db.tables import deliveries, idempotency_keys, orders
+from mercato.kernel.db.compression import decompress
+from mercato.kernel.db.engine import Read
+from mercato.kernel.db.tables import deliveries, idempotency_keys, orders
 
 
 async def text_of(tx: Read, *tables: Table) -> str:

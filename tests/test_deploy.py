@@ -14,9 +14,9 @@ import yaml  # type: ignore[import-untyped]  # its types are a package of their 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from mercato.cli.commands import app
-from mercato.settings import PREFIX, Settings
-from mercato.telemetry import Metrics
-from mercato.telemetry.metrics import Depth
+from mercato.kernel.settings import PREFIX, Settings
+from mercato.kernel.telemetry import Metrics
+from mercato.kernel.telemetry.metrics import Depth
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 DASHBOARD = DEPLOY / "grafana/dashboard.json"

@@ -4,7 +4,7 @@ import hmac
 
 import pytest
 
-from mercato import mac
+from mercato.kernel import mac
 
 
 @pytest.mark.parametrize("key", [b"", b"k", b"k" * 32, b"k" * 64, b"k" * 65, b"k" * 1000])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mercato.plurals import count_of
+from mercato.kernel.plurals import count_of
 
 
 @pytest.mark.parametrize(

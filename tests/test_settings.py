@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mercato.settings import Secret, Settings, SettingsError, load
+from mercato.kernel.settings import Secret, Settings, SettingsError, load
 
 
 def test_without_variables_the_defaults_hold():

@@ -8,11 +8,11 @@ from time import monotonic
 
 import pytest
 
-from mercato.telemetry import tracing
+from mercato.kernel.telemetry import tracing
 
 SCRIPT = """
 import structlog
-from mercato.telemetry import configure_logs
+from mercato.kernel.telemetry import configure_logs
 configure_logs(level="info", form=%r)
 def fail(key):
     local = key
@@ -36,9 +36,9 @@ def test_a_logged_traceback_shows_no_local_variable(form: str):
 def test_a_log_that_cannot_be_written_ends_nothing():
     script = """
 import asyncio
-from mercato.db.changes import ChangeFeed
-from mercato.db.engine import Database
-from mercato.telemetry import configure_logs
+from mercato.kernel.db.changes import ChangeFeed
+from mercato.kernel.db.engine import Database
+from mercato.kernel.telemetry import configure_logs
 
 configure_logs(level="info", form="json")
 

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import inspect as info
 from tests.api.table import BODIES
 
-from mercato.settings import MiB
-from mercato.web.operations import Operation
-from mercato.wire.kinds import alternatives
+from mercato.http.operations import Operation
+from mercato.kernel.settings import MiB
+from mercato.kernel.wire.kinds import alternatives
 
 UNITS: Final = {
     "integers": b"1",

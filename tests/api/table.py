@@ -6,8 +6,8 @@ from uuid import uuid4
 
 from tests.service import CATALOG, ITEM, Client, Reply
 
-from mercato.web.app import operations
-from mercato.web.operations import Access, Operation
+from mercato.http.app import operations
+from mercato.http.operations import Access, Operation
 
 GUARDED = [operation for operation in operations() if operation.access is not Access.PUBLIC]
 

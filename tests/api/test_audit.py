@@ -8,10 +8,10 @@ from tests.api.test_every_operation import World, ids_for, world
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Service
 
-from mercato import clock
-from mercato.db.audit import Entry, list_entries, prune
-from mercato.partners.callers import Callers
-from mercato.web.operations import Access, Operation, Rate
+from mercato.domain.partners.callers import Callers
+from mercato.http.operations import Access, Operation, Rate
+from mercato.kernel import clock
+from mercato.kernel.db.audit import Entry, list_entries, prune
 
 __all__ = ["world"]
 

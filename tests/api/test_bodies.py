@@ -10,7 +10,7 @@ import pytest
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Service, service
 
-from mercato.partners.model import PartnerKind
+from mercato.domain.partners.model import PartnerKind
 
 pytestmark = only_sqlite  # none of this comes near a database
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from mercato.errors import RateLimited, ServiceUnavailable
-from mercato.web.body import Body, BodyBudget
-from mercato.web.head import Head
+from mercato.http.body import Body, BodyBudget
+from mercato.http.head import Head
+from mercato.kernel.errors import RateLimited, ServiceUnavailable
 
 LENGTH = (b"content-length", b"4")
 CHUNKED = (b"transfer-encoding", b"chunked")

@@ -11,8 +11,8 @@ import pytest
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Service, service
 
-from mercato.partners.model import PartnerKind
-from mercato.web.body import SHARES
+from mercato.domain.partners.model import PartnerKind
+from mercato.http.body import SHARES
 
 pytestmark = only_sqlite  # none of this comes near a database
 

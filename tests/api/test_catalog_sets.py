@@ -11,9 +11,9 @@ import pytest
 from backports import zstd
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
-from mercato.catalog.compiled import CompiledCatalogs
-from mercato.partners.model import PartnerKind
-from mercato.web.api.catalogs import best_coding
+from mercato.domain.catalog.compiled import CompiledCatalogs
+from mercato.domain.partners.model import PartnerKind
+from mercato.http.api.catalogs import best_coding
 
 PATH = "/v1/marketfront/catalog-sets"
 OPEN = {"zstd": zstd.decompress, "br": brotli.decompress, "gzip": gzip.decompress, "identity": bytes}
@@ -76,7 +76,7 @@ async def test_what_an_onboarding_has_pulled_is_not_readable_before_it_is_activa
     status = await mercato.onboard(pos, shop.host(CATALOG))
     from sqlalchemy import select
 
-    from mercato.db.tables import catalog_sets
+    from mercato.kernel.db.tables import catalog_sets
 
     async with mercato.app.db.read() as tx:
         set_id = await tx.scalar(select(catalog_sets.c.id))

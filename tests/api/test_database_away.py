@@ -16,10 +16,10 @@ from tests.api.trade import tea, trade
 from tests.databases import only_postgresql, only_sqlite, run
 from tests.service import CATALOG, Client, Merchant, Reply, service
 
-from mercato.db import postgresql
-from mercato.db.engine import Database
-from mercato.partners import callers
-from mercato.web.operations import Access
+from mercato.domain.partners import callers
+from mercato.http.operations import Access
+from mercato.kernel.db import postgresql
+from mercato.kernel.db.engine import Database
 
 STORES = "/v1/commerce/stores"
 # Of this test's own database: the server is shared by tests that run beside it.

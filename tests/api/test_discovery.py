@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.service import CATALOG, ITEM, Client, Merchant, Service, service
 
-from mercato.partners.model import PartnerKind
+from mercato.domain.partners.model import PartnerKind
 
 DISCOVER = "/v1/marketfront/stores/discover"
 

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 import pytest
 from tests.service import CATALOG, Client, Merchant, Service, service
 
-from mercato.partners.model import PartnerKind
+from mercato.domain.partners.model import PartnerKind
 
 STORES = "/v1/commerce/stores"
 JSON = {"Content-Type": "application/json"}

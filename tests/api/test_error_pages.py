@@ -17,8 +17,8 @@ from tests.api.trade import Trade, trade
 from tests.databases import only_sqlite, sqlite_template
 from tests.service import Merchant, Service, merchant, service
 
-from mercato import errors
-from mercato.web.error_pages import PLACEHOLDERS, error_page
+from mercato.http.error_pages import PLACEHOLDERS, error_page
+from mercato.kernel import errors
 
 PAGES = {kind.code: error_page(kind.code) for kind in errors.all_problems()}
 ARRANGED = [code for code, page in PAGES.items() if page.arranged]
@@ -92,7 +92,7 @@ async def test_a_fault_of_ours_is_told_as_the_page_says(
 
 
 def test_every_code_has_one_page_and_every_example_is_run():
-    folder = resources.files("mercato.web.error_pages")
+    folder = resources.files("mercato.http.error_pages")
     pages = {
         file.name.removesuffix(".md"): file.read_text()
         for file in folder.iterdir()

@@ -14,12 +14,12 @@ from tests.api.table import GUARDED, body_for, call, headers_for, owned, takes_s
 from tests.databases import only_sqlite
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
-from mercato.clock import new_id, now
-from mercato.partners.model import PartnerKind, Surface
-from mercato.web.app import document, operations
-from mercato.web.operations import Access, Operation
-from mercato.web.routing import PATH_PARAMETERS
-from mercato.webhooks.deliveries import push
+from mercato.domain.partners.model import PartnerKind, Surface
+from mercato.domain.webhooks.deliveries import push
+from mercato.http.app import document, operations
+from mercato.http.operations import Access, Operation
+from mercato.http.routing import PATH_PARAMETERS
+from mercato.kernel.clock import new_id, now
 
 
 @dataclass

@@ -8,11 +8,11 @@ from standardwebhooks import Webhook
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, Reply, Service
 
-from mercato.outbound.signing import webhook_headers
-from mercato.partners import accounts
-from mercato.partners.accounts import NewPartner
-from mercato.partners.credentials import OVERLAP
-from mercato.partners.model import PartnerKind
+from mercato.domain.partners import accounts
+from mercato.domain.partners.accounts import NewPartner
+from mercato.domain.partners.credentials import OVERLAP
+from mercato.domain.partners.model import PartnerKind
+from mercato.kernel.outbound.signing import webhook_headers
 
 PATH = "/v1/webhooks/explain"
 STRANGE = "whsec_" + base64.b64encode(b"s" * 32).decode()

@@ -11,16 +11,16 @@ from msgspec import inspect as info
 from tests.api.hostile_bodies import shapes
 from tests.api.table import BODIES
 
-from mercato.catalog.check import callback_url
-from mercato.errors import Problem
-from mercato.orders import payment
-from mercato.orders.request import MOST_BYTES
-from mercato.settings import MiB
-from mercato.web.api import oauth
-from mercato.web.app import operations
-from mercato.web.operations import Operation
-from mercato.wire import decode, walk
-from mercato.wire.kinds import alternatives
+from mercato.domain.catalog.check import callback_url
+from mercato.domain.orders import payment
+from mercato.domain.orders.request import MOST_BYTES
+from mercato.http.api import oauth
+from mercato.http.app import operations
+from mercato.http.operations import Operation
+from mercato.kernel.errors import Problem
+from mercato.kernel.settings import MiB
+from mercato.kernel.wire import decode, walk
+from mercato.kernel.wire.kinds import alternatives
 
 MOST_SECONDS: Final = 0.050
 TRIES: Final = 5

@@ -12,10 +12,10 @@ from tests.databases import only_sqlite
 from tests.processes.test_serve import MERCATO, environment
 from tests.service import CATALOG, Client, Merchant, Service
 
-from mercato.jobs import maintenance
-from mercato.telemetry import Metrics
-from mercato.telemetry.exposition import exposed
-from mercato.telemetry.metrics import Depth
+from mercato.kernel.jobs import maintenance
+from mercato.kernel.telemetry import Metrics
+from mercato.kernel.telemetry.exposition import exposed
+from mercato.kernel.telemetry.metrics import Depth
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-")
 

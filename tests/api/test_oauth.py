@@ -13,11 +13,11 @@ import pytest
 from tests.databases import only_sqlite
 from tests.service import Client, Merchant, Reply, Service, service
 
-from mercato.clock import new_id
-from mercato.partners import credentials, limits, queries
-from mercato.partners.credentials import NewKey
-from mercato.partners.keys import new_key
-from mercato.partners.model import PartnerKind, Surface
+from mercato.domain.partners import credentials, limits, queries
+from mercato.domain.partners.credentials import NewKey
+from mercato.domain.partners.keys import new_key
+from mercato.domain.partners.model import PartnerKind, Surface
+from mercato.kernel.clock import new_id
 
 PATH = "/v1/oauth/token"
 GUARDED = "/v1/marketfront/webhook-deliveries"

@@ -9,10 +9,11 @@ from sqlalchemy import func, select
 from tests.api.trade import ORDERS, VALIDATE, Trade, trade
 from tests.service import Client, Merchant, Service, service
 
-from mercato import clock, offboarding
-from mercato.db import tables
-from mercato.partners import accounts
-from mercato.partners.model import AccountError, PartnerKind
+from mercato.domain import offboarding
+from mercato.domain.partners import accounts
+from mercato.domain.partners.model import AccountError, PartnerKind
+from mercato.kernel import clock
+from mercato.kernel.db import tables
 
 DISCOVER = "/v1/marketfront/stores/discover"
 STORES = "/v1/commerce/stores"

@@ -8,8 +8,8 @@ from aiohttp import web
 from sqlalchemy import update
 from tests.service import CATALOG, Client, Merchant, Service
 
-from mercato import clock
-from mercato.db import tables
+from mercato.kernel import clock
+from mercato.kernel.db import tables
 
 PATH = "/v1/commerce/onboarding/stores"
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from openapi_spec_validator import validate
 
-from mercato import errors
-from mercato.web.app import document, operations
-from mercato.web.operations import Access
+from mercato.http.app import document, operations
+from mercato.http.operations import Access
+from mercato.kernel import errors
 
 SPECIFIED = {
     ("POST", "/v1/commerce/onboarding/stores", 201),

@@ -13,12 +13,12 @@ from tests.catalog.documents import STORE, built, cafe, outcome
 from tests.databases import only_sqlite
 from tests.service import ITEM, Service
 
-from mercato import errors
-from mercato.catalog.building.model import Built
-from mercato.discovery.catalogs import CatalogSet
-from mercato.web.app import document, operations
-from mercato.web.openapi.examples import EXAMPLES
-from mercato.wire import Decoder
+from mercato.domain.catalog.building.model import Built
+from mercato.domain.discovery.catalogs import CatalogSet
+from mercato.http.app import document, operations
+from mercato.http.openapi.examples import EXAMPLES
+from mercato.kernel import errors
+from mercato.kernel.wire import Decoder
 
 DOCUMENT: Any = json.loads(document())
 SCHEMAS: Any = DOCUMENT["components"]["schemas"]

@@ -15,11 +15,11 @@ from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, PLACE, Time, Trade, line
 from tests.catalog.documents import CAKE
 from tests.service import Merchant, Reply, service
 
-from mercato.db.tables import idempotency_keys
-from mercato.errors import RequestInProgress
-from mercato.orders import idempotency
-from mercato.partners.model import PartnerKind
-from mercato.upkeep import Upkeep
+from mercato.domain.orders import idempotency
+from mercato.domain.partners.model import PartnerKind
+from mercato.domain.upkeep import Upkeep
+from mercato.kernel.db.tables import idempotency_keys
+from mercato.kernel.errors import RequestInProgress
 
 CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}
 

@@ -13,7 +13,7 @@ from tests.api.trade import MERCHANT, Time, Trade, tea, trade
 from tests.catalog.documents import CATALOG, NOWHERE, TEA
 from tests.service import Merchant, service
 
-from mercato.db.tables import idempotency_keys
+from mercato.kernel.db.tables import idempotency_keys
 
 STORE = "/v1/commerce/stores/{}"
 

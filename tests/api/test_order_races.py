@@ -16,8 +16,8 @@ from tests.catalog.documents import TEA, cafe
 from tests.databases import only_postgresql
 from tests.service import Client, Merchant, Reply, service
 
-from mercato.clock import rfc3339
-from mercato.orders import queries
+from mercato.domain.orders import queries
+from mercato.kernel.clock import rfc3339
 
 MANY = 50
 

@@ -18,11 +18,11 @@ from tests.databases import only_sqlite
 from tests.service import Merchant, Service, service
 from tests.stored import text_of
 
-from mercato.db.engine import Write
-from mercato.db.tables import metadata, order_submissions
-from mercato.orders import queries
-from mercato.orders.record import OrderRow
-from mercato.telemetry import configure_logs
+from mercato.domain.orders import queries
+from mercato.domain.orders.record import OrderRow
+from mercato.kernel.db.engine import Write
+from mercato.kernel.db.tables import metadata, order_submissions
+from mercato.kernel.telemetry import configure_logs
 
 TOKEN = "tok_visa_4242/secret+1"
 CARD = {

@@ -15,9 +15,9 @@ from sqlalchemy import select, update
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
 from tests.service import Merchant, Reply, service
 
-from mercato.db.tables import jobs, order_submissions
-from mercato.orders import placement, resend, submission
-from mercato.orders.forgetting import forget_customer
+from mercato.domain.orders import placement, resend, submission
+from mercato.domain.orders.forgetting import forget_customer
+from mercato.kernel.db.tables import jobs, order_submissions
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "stripe"}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mercato.settings import SettingsError, load
-from mercato.web.head import TrustedProxies
+from mercato.http.head import TrustedProxies
+from mercato.kernel.settings import SettingsError, load
 
 PROXIES = TrustedProxies("10.0.0.0/8, 2001:db8::1")
 

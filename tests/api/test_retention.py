@@ -20,16 +20,16 @@ from tests.databases import only_sqlite
 from tests.service import Merchant, Service, service
 from tests.stored import text_of
 
-import mercato.upkeep
-from mercato import clock
-from mercato.catalog import queries as catalogs
-from mercato.db import sqlite, tables
-from mercato.db.audit import list_entries
-from mercato.db.backup import backup
-from mercato.db.compression import decompress
-from mercato.db.errors import DatabaseAway
-from mercato.orders.forgetting import forget_customer, forget_validations
-from mercato.upkeep import Upkeep
+import mercato.domain.upkeep
+from mercato.domain.catalog import queries as catalogs
+from mercato.domain.orders.forgetting import forget_customer, forget_validations
+from mercato.domain.upkeep import Upkeep
+from mercato.kernel import clock
+from mercato.kernel.db import sqlite, tables
+from mercato.kernel.db.audit import list_entries
+from mercato.kernel.db.backup import backup
+from mercato.kernel.db.compression import decompress
+from mercato.kernel.db.errors import DatabaseAway
 
 DELIVERY = {
     "mode": "DELIVERY_BY_MERCHANT",
@@ -121,8 +121,8 @@ async def test_what_cannot_be_deleted_keeps_nothing_else_from_being_deleted_and_
         raise fault
 
     monkeypatch.setattr(catalogs, "prune_sets", stumble)
-    monkeypatch.setattr(mercato.upkeep, "FIRST_SECONDS", 0.01)
-    monkeypatch.setattr(mercato.upkeep, "EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(mercato.domain.upkeep, "FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(mercato.domain.upkeep, "EVERY_SECONDS", 0.01)
     await here.placed()
     await settled(here)
     running = asyncio.create_task(upkeep(here, 90.1).run())
@@ -291,8 +291,8 @@ async def test_what_is_kept_too_long_goes_though_something_went_wrong_before(
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(Upkeep, "once", once)
-    monkeypatch.setattr("mercato.upkeep.FIRST_SECONDS", 0.0)
-    monkeypatch.setattr("mercato.upkeep.EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("mercato.domain.upkeep.FIRST_SECONDS", 0.0)
+    monkeypatch.setattr("mercato.domain.upkeep.EVERY_SECONDS", 0.0)
     task = asyncio.create_task(upkeep(here, 0).run())
     with capture_logs() as logs:
         async with asyncio.timeout(5):

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from mercato.web.app import operations
-from mercato.web.operations import Operation
-from mercato.web.routing import Routes
+from mercato.http.app import operations
+from mercato.http.operations import Operation
+from mercato.http.routing import Routes
 
 ID = "0190f5fe-7e3b-7ccc-8000-abcdef012345"
 

@@ -13,10 +13,10 @@ import pytest
 from sqlalchemy import func, select
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
-from mercato.db import tables
-from mercato.stores import onboarding_queries, places, queries
-from mercato.stores.availability import SoldOut
-from mercato.stores.model import Onboarding, StoreRow
+from mercato.domain.stores import onboarding_queries, places, queries
+from mercato.domain.stores.availability import SoldOut
+from mercato.domain.stores.model import Onboarding, StoreRow
+from mercato.kernel.db import tables
 
 ONBOARDINGS = "/v1/commerce/onboarding/stores"
 STORES = "/v1/commerce/stores"

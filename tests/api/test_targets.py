@@ -10,8 +10,8 @@ from tests.databases import only_sqlite
 from tests.security.exchange import LAST, answers, exchange
 from tests.service import Client, Merchant, Service, service
 
-from mercato.partners.model import PartnerKind
-from mercato.web.head import MOST_HOSTS
+from mercato.domain.partners.model import PartnerKind
+from mercato.http.head import MOST_HOSTS
 
 pytestmark = only_sqlite  # none of this comes near a database
 

@@ -16,9 +16,9 @@ from tests.api.table import GUARDED, call
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Merchant, Service, service
 
-from mercato.partners.model import PartnerKind
-from mercato.telemetry import configure_logs, tracing
-from mercato.telemetry.tracing import TracingUnavailableError, exported
+from mercato.domain.partners.model import PartnerKind
+from mercato.kernel.telemetry import configure_logs, tracing
+from mercato.kernel.telemetry.tracing import TracingUnavailableError, exported
 
 NOTIFY = "/v1/commerce/catalogset-notification?storeId="
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -133,7 +133,7 @@ def test_without_an_address_nothing_of_it_is_imported_and_nothing_is_measured():
     with tracing.span("x", parent=None, kind="CLIENT") as span:
         assert span is None
     script = (
-        "import sys; import mercato.web.app, mercato.runtime; "
+        "import sys; import mercato.http.app, mercato.runtime; "
         "print([name for name in sys.modules if 'opentelemetry' in name])"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -10,7 +10,7 @@ import pytest
 from tests.api.trade import Trade, trade
 from tests.service import Client, Merchant, Reply, merchant, service
 
-from mercato.partners.model import PartnerKind
+from mercato.domain.partners.model import PartnerKind
 
 STORES = "/v1/commerce/stores"
 REGISTER = "/v1/commerce/onboarding/stores"

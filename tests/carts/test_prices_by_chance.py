@@ -14,10 +14,10 @@ from tests.carts.chance import Chance, count
 from tests.carts.slow import verdict
 from tests.catalog.documents import compiled
 
-from mercato.carts.changes import Menu, add_item, remove_item
-from mercato.carts.model import AddCartItemRequest, Cart, LineItem, PricedCart, RemoveCartItemRequest
-from mercato.carts.pricing import MOST_FAULTS, price
-from mercato.clock import new_id
+from mercato.domain.carts.changes import Menu, add_item, remove_item
+from mercato.domain.carts.model import AddCartItemRequest, Cart, LineItem, PricedCart, RemoveCartItemRequest
+from mercato.domain.carts.pricing import MOST_FAULTS, price
+from mercato.kernel.clock import new_id
 
 STORE, SET = uuid4(), uuid4()
 QUICK = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck), database=None)

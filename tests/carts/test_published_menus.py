@@ -14,12 +14,12 @@ from tests.carts.chance import Chance
 from tests.carts.slow import verdict
 from tests.catalog.documents import outcome
 
-from mercato.carts.model import LineItem
-from mercato.carts.pricing import price
-from mercato.catalog.building.model import Built
-from mercato.catalog.building.packed import unpack
-from mercato.catalog.money import scaled
-from mercato.clock import new_id
+from mercato.domain.carts.model import LineItem
+from mercato.domain.carts.pricing import price
+from mercato.domain.catalog.building.model import Built
+from mercato.domain.catalog.building.packed import unpack
+from mercato.domain.catalog.money import scaled
+from mercato.kernel.clock import new_id
 
 MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
 

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, NOWHERE, TEA, cafe, compiled
 
-from mercato.carts.changes import Menu, add_item, get_catalog_ref, remove_item, update_item
-from mercato.carts.model import AddCartItemRequest, RemoveCartItemRequest, UpdateCartItemRequest
-from mercato.clock import new_id
-from mercato.errors import (
+from mercato.domain.carts.changes import Menu, add_item, get_catalog_ref, remove_item, update_item
+from mercato.domain.carts.model import AddCartItemRequest, RemoveCartItemRequest, UpdateCartItemRequest
+from mercato.kernel.clock import new_id
+from mercato.kernel.errors import (
     CatalogSetRequired,
     ItemUnavailable,
     LineItemNotFound,

@@ -23,11 +23,11 @@ from tests.catalog.documents import (
     outcome,
 )
 
-from mercato.catalog.building.packed import unpack
-from mercato.catalog.diff import diff
-from mercato.catalog.model import CompiledCatalog, CompiledItem
-from mercato.catalog.search import unpack_search
-from mercato.catalog.words import MOST_WORDS
+from mercato.domain.catalog.building.packed import unpack
+from mercato.domain.catalog.diff import diff
+from mercato.domain.catalog.model import CompiledCatalog, CompiledItem
+from mercato.domain.catalog.search import unpack_search
+from mercato.domain.catalog.words import MOST_WORDS
 
 NOON = datetime.fromisoformat("2026-01-05 12:00:00")  # a Monday
 NIGHT = datetime.fromisoformat("2026-01-05 23:00:00")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.catalog.documents import outcome
 from tests.catalog.hostile import documents
 
-from mercato.catalog.building.model import BuildFailed, Built
+from mercato.domain.catalog.building.model import BuildFailed, Built
 
 MOST = 20_000
 """Bytes of a document that is worked on: chance finds its way in small ones."""

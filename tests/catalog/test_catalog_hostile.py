@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.catalog.documents import built, compiled, faults, outcome
 
-from mercato.catalog.building.model import BuildFailed
+from mercato.domain.catalog.building.model import BuildFailed
 
 MODULUS = 2**61 - 1
 """Integers that differ by it hash alike."""

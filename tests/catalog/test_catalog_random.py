@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.catalog.documents import cafe, faults, outcome
 
-from mercato.catalog.building.model import BuildFailed, Built, Unchanged
-from mercato.catalog.building.packed import unpack
-from mercato.catalog.diff import diff
+from mercato.domain.catalog.building.model import BuildFailed, Built, Unchanged
+from mercato.domain.catalog.building.packed import unpack
+from mercato.domain.catalog.diff import diff
 
 NAMES = st.text(min_size=1, max_size=8)
 IDS = st.text(max_size=6) | st.uuids().map(str)

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.catalog.documents import EXTRAS, TEA, cafe
 
-from mercato.catalog.validation.scan import Position, locate, scan
+from mercato.domain.catalog.validation.scan import Position, locate, scan
 
 TEXT = """{
   "items": {

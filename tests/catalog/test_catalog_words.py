@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.catalog.words import MOST_LETTERS, words_of
+from mercato.domain.catalog.words import MOST_LETTERS, words_of
 
 NAMES = st.lists(
     st.one_of(

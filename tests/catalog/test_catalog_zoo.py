@@ -11,10 +11,10 @@ import pytest
 from tests.catalog.documents import outcome
 from tests.catalog.hostile import documents
 
-from mercato.catalog.building.builder import SMALL
-from mercato.catalog.building.compress import compress
-from mercato.catalog.building.model import BuildFailed, Built
-from mercato.catalog.building.packed import unpack
+from mercato.domain.catalog.building.builder import SMALL
+from mercato.domain.catalog.building.compress import compress
+from mercato.domain.catalog.building.model import BuildFailed, Built
+from mercato.domain.catalog.building.packed import unpack
 
 SECONDS: Final = 4.0
 """Processor time that any of them may take."""

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect as info
 
-from mercato.catalog.imports.convert import FORMATS, Imported, UnknownCurrencyError, convert
-from mercato.catalog.imports.hours import windows
-from mercato.catalog.imports.losses import Losses
-from mercato.catalog.imports.source import ImportOptions
-from mercato.catalog.lint import lint
-from mercato.errors import Problem
+from mercato.domain.catalog.imports.convert import FORMATS, Imported, UnknownCurrencyError, convert
+from mercato.domain.catalog.imports.hours import windows
+from mercato.domain.catalog.imports.losses import Losses
+from mercato.domain.catalog.imports.source import ImportOptions
+from mercato.domain.catalog.lint import lint
+from mercato.kernel.errors import Problem
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ASKED = ImportOptions(default_currency="USD", now=NOW)

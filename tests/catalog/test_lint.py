@@ -22,9 +22,9 @@ from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, NOWHERE, TEA, caf
 from tests.catalog.test_catalog_published import MENUS
 
 from mercato import cli
-from mercato.catalog.building.model import BuildFailed
-from mercato.catalog.lint import LintReport, lint
-from mercato.catalog.validation.rules import Rule
+from mercato.domain.catalog.building.model import BuildFailed
+from mercato.domain.catalog.lint import LintReport, lint
+from mercato.domain.catalog.validation.rules import Rule
 
 
 def linted(document: bytes) -> LintReport:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.catalog import money
-from mercato.catalog.money import SCALES, MoneyError, number_to_minor, to_minor, to_text
+from mercato.domain.catalog import money
+from mercato.domain.catalog.money import SCALES, MoneyError, number_to_minor, to_minor, to_text
 
 
 @pytest.mark.parametrize(

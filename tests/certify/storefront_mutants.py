@@ -12,10 +12,10 @@ from tests.certify.mutants import Mutants
 from tests.certify.receiver_mutants import MUTANTS as RECEIVER_MUTANTS
 from tests.certify.receiver_mutants import Verifying
 
-from mercato.certify.storefront.drivers import PurchaseEnd
-from mercato.certify.storefront.proxy import FaultProxy
-from mercato.certify.storefront.scenarios import UNKNOWN
-from mercato.certify.storefront.stores import SET, UNAVAILABLE
+from mercato.devtools.certify.storefront.drivers import PurchaseEnd
+from mercato.devtools.certify.storefront.proxy import FaultProxy
+from mercato.devtools.certify.storefront.scenarios import UNKNOWN
+from mercato.devtools.certify.storefront.stores import SET, UNAVAILABLE
 from mercato.testing import Received, Reply, StorefrontDouble
 from mercato.testing.acts import Act
 from mercato.testing.caller import Answer, ServiceError

@@ -11,14 +11,14 @@ from tests.certify.merchant_mutants import MUTANTS, CorrectMerchant
 from tests.certify.mutants import ids
 from tests.certify.receiver_mutants import SECRET
 
-from mercato.certify.merchant.certification import MERCHANT, certify_merchant
-from mercato.certify.merchant.context import MerchantOptions
-from mercato.certify.report import Outcome, Verdict
-from mercato.certify.suite import UnusableTargetError
-from mercato.outbound.signing import new_secret
+from mercato.devtools.certify.merchant.certification import MERCHANT, certify_merchant
+from mercato.devtools.certify.merchant.context import MerchantOptions
+from mercato.devtools.certify.report import Outcome, Verdict
+from mercato.devtools.certify.suite import UnusableTargetError
+from mercato.kernel.outbound.signing import new_secret
+from mercato.kernel.wire import as_json
 from mercato.testing import DECLINED_CARD, Received, Reply
 from mercato.testing.acts import Act
-from mercato.wire import as_json
 
 _LONG_LIMITS = {
     "declined_card": DECLINED_CARD,
@@ -87,7 +87,7 @@ async def test_without_a_catalog_the_orders_are_made_from_an_example():
 
 
 async def test_http_beyond_this_machine_fails(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mercato.certify.receiver_checks.LOOPBACK", ())
+    monkeypatch.setattr("mercato.devtools.certify.receiver_checks.LOOPBACK", ())
     async with CorrectMerchant(secret=SECRET, catalog=menu()) as merchant:
         outcomes = await certified(merchant, ["transport.https"])
     assert outcomes["merchant.transport.https"].verdict is Verdict.FAIL

@@ -11,11 +11,15 @@ from tests.certify.mutants import ids
 from tests.certify.receiver_mutants import SECRET
 from tests.certify.storefront_mutants import MUTANTS, CorrectStorefront, InProcess
 
-from mercato.certify.report import Outcome, Verdict
-from mercato.certify.storefront.certification import STOREFRONT, StorefrontOptions, certify_storefront
-from mercato.certify.storefront.drivers import CommandDriver, ManualDriver, PurchaseEnd
-from mercato.certify.storefront.proxy import FaultProxy
-from mercato.certify.storefront.service import Service
+from mercato.devtools.certify.report import Outcome, Verdict
+from mercato.devtools.certify.storefront.certification import (
+    STOREFRONT,
+    StorefrontOptions,
+    certify_storefront,
+)
+from mercato.devtools.certify.storefront.drivers import CommandDriver, ManualDriver, PurchaseEnd
+from mercato.devtools.certify.storefront.proxy import FaultProxy
+from mercato.devtools.certify.storefront.service import Service
 from mercato.testing.caller import Answer
 
 KEY = "mk_marketfront_of_a_storefront_under_test"

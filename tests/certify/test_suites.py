@@ -7,9 +7,9 @@ import pytest
 from tests.certify import merchant_mutants, storefront_mutants
 from tests.certify.receiver_mutants import UNMUTATED
 
-from mercato.certify.merchant.certification import MERCHANT
-from mercato.certify.storefront.certification import STOREFRONT
-from mercato.certify.suite import Suite
+from mercato.devtools.certify.merchant.certification import MERCHANT
+from mercato.devtools.certify.storefront.certification import STOREFRONT
+from mercato.devtools.certify.suite import Suite
 
 SUITES: dict[str, tuple[Suite[Any], Mapping[str, Any]]] = {
     "merchant": (MERCHANT, merchant_mutants.MUTANTS),

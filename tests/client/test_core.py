@@ -12,9 +12,9 @@ from mercato.client.core import Core, core_of
 from mercato.client.errors import problem_of
 from mercato.client.exchange import Pause, Reply, Script, Send
 from mercato.client.waiting import CommerceWaits
-from mercato.settings import load
-from mercato.wire import as_json
-from mercato.wire.base import parse_retry_after
+from mercato.kernel.settings import load
+from mercato.kernel.wire import as_json
+from mercato.kernel.wire.base import parse_retry_after
 
 ONBOARDING = "0190f5fe-7e3b-7ccc-8000-000000000001"
 STORE = "0190f5fe-7e3b-7ccc-8000-000000000002"

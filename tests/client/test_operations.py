@@ -13,9 +13,9 @@ import pytest
 from mercato.client import AsyncClient, Client
 from mercato.client.clients import Surfaces
 from mercato.client.operation import Each, Flow, Operation
-from mercato.web.app import operations
-from mercato.web.operations import Access
-from mercato.web.operations import Operation as Declared
+from mercato.http.app import operations
+from mercato.http.operations import Access
+from mercato.http.operations import Operation as Declared
 
 SERVED = {one.id: one for one in operations() if one.access is not Access.PUBLIC}
 IDS = {"".join("_" + c.lower() if c.isupper() else c for c in name): one for name, one in SERVED.items()}
@@ -94,11 +94,11 @@ def test_importing_the_client_loads_nothing_of_the_service():
     )
     ours = (
         "mercato.db",
-        "mercato.web",
+        "mercato.http",
         "mercato.runtime",
-        "mercato.jobs",
-        "mercato.settings",
-        "mercato.telemetry",
+        "mercato.kernel.jobs",
+        "mercato.kernel.settings",
+        "mercato.kernel.telemetry",
     )
     code = f"import sys, mercato.client; print(sorted(set(sys.modules) & set({heavy + ours})))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

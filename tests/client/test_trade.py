@@ -12,7 +12,7 @@ from tests.databases import only_sqlite
 from tests.service import Merchant, Service, merchant, service
 
 from mercato.client import AsyncClient, Client, as_cart, errors, to_place, types, verify_webhook
-from mercato.partners.model import PartnerKind
+from mercato.domain.partners.model import PartnerKind
 
 pytestmark = [only_sqlite, pytest.mark.parametrize("kind", KINDS)]
 

@@ -10,9 +10,9 @@ import pytest
 from standardwebhooks import Webhook
 
 from mercato.client import Receiver, UnknownData, UnreadableWebhookError, WebhookError, types, verify_webhook
-from mercato.outbound.signing import webhook_headers
-from mercato.webhooks.explain import Secret, Whose, explain
-from mercato.webhooks.explain import Webhook as Received
+from mercato.domain.webhooks.explain import Secret, Whose, explain
+from mercato.domain.webhooks.explain import Webhook as Received
+from mercato.kernel.outbound.signing import webhook_headers
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 OTHER = "whsec_" + base64.b64encode(bytes(32)).decode()

@@ -10,7 +10,7 @@ import pytest
 from tests.clients.programs import run
 from tests.databases import only_sqlite
 
-from mercato.web.app import document
+from mercato.http.app import document
 
 HERE = Path(__file__).with_name("typescript")
 TOOLS = HERE / "node_modules/.bin"

@@ -11,9 +11,9 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary, MetaData, Table, Text, Uuid
 from sqlalchemy.types import TypeEngine
 
-from mercato.db.migrate import HEAD
-from mercato.db.tables import metadata
-from mercato.db.types import Id, Instant, Json, Serial
+from mercato.kernel.db.migrate import HEAD
+from mercato.kernel.db.tables import metadata
+from mercato.kernel.db.types import Id, Instant, Json, Serial
 
 HERE: Final = Path(__file__).parent / "released"
 

@@ -14,9 +14,9 @@ import pytest
 from sqlalchemy import Column, Executable, Integer, MetaData, Table, bindparam, exc, insert, select, text
 from tests.databases import only_postgresql, only_sqlite
 
-from mercato.db import sqlite
-from mercato.db.engine import Database
-from mercato.db.statements import prepared
+from mercato.kernel.db import sqlite
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.statements import prepared
 
 numbers = Table("numbers", MetaData(), Column("number", Integer, primary_key=True))
 put = prepared(insert(numbers).values(number=bindparam("its_number")))

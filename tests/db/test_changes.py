@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import Executable, func, select, text, update
 from tests.databases import only_postgresql
 
-from mercato.db import changes as module
-from mercato.db.changes import BATCH, FORGET_ALL_AFTER, RETENTION, ChangeFeed, announce
-from mercato.db.clock import now_ms
-from mercato.db.engine import Database, Read
-from mercato.db.tables import changes
+from mercato.kernel.db import changes as module
+from mercato.kernel.db.changes import BATCH, FORGET_ALL_AFTER, RETENTION, ChangeFeed, announce
+from mercato.kernel.db.clock import now_ms
+from mercato.kernel.db.engine import Database, Read
+from mercato.kernel.db.tables import changes
 
 ALL = None
 

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import Index, exc, select, text
 from tests.databases import only_postgresql, only_sqlite
 
-from mercato.db import sqlite
-from mercato.db.engine import Database, Write
-from mercato.db.errors import DatabaseAway, is_unavailable, is_unique_violation
-from mercato.db.migrate import migrate
-from mercato.db.tables import jobs, jobs_dedup, jobs_one_running_per_key
+from mercato.kernel.db import sqlite
+from mercato.kernel.db.engine import Database, Write
+from mercato.kernel.db.errors import DatabaseAway, is_unavailable, is_unique_violation
+from mercato.kernel.db.migrate import migrate
+from mercato.kernel.db.tables import jobs, jobs_dedup, jobs_one_running_per_key
 
 
 async def add(tx: Write, **values: object) -> None:

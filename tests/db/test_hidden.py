@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import insert
 from sqlalchemy.exc import IntegrityError
 
-from mercato.db.engine import Database
-from mercato.db.tables import changes
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.tables import changes
 
 
 async def test_a_database_errors_text_holds_no_value_of_a_row(db: Database):

@@ -14,11 +14,11 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 from tests import databases
 
-from mercato.db import migrate as module
-from mercato.db.engine import Database
-from mercato.db.migrate import HEAD, SchemaIsNewer, migrate, run_in_transaction
-from mercato.db.tables import metadata
-from mercato.db.tables.discovery import WORDS_OBJECTS
+from mercato.kernel.db import migrate as module
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.migrate import HEAD, SchemaIsNewer, migrate, run_in_transaction
+from mercato.kernel.db.tables import metadata
+from mercato.kernel.db.tables.discovery import WORDS_OBJECTS
 
 _numbers = count()
 

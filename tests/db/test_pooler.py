@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from tests.databases import only_postgresql
 
-from mercato.db.errors import UnusableUrl
-from mercato.db.migrate import migrate
-from mercato.db.pooler import refuse_pooler
-from mercato.db.postgresql import driver_url
-from mercato.db.url import refuse_pooled_replica
-from mercato.settings import Secret, Settings
+from mercato.kernel.db.errors import UnusableUrl
+from mercato.kernel.db.migrate import migrate
+from mercato.kernel.db.pooler import refuse_pooler
+from mercato.kernel.db.postgresql import driver_url
+from mercato.kernel.db.url import refuse_pooled_replica
+from mercato.kernel.settings import Secret, Settings
 
 pytestmark = only_postgresql
 

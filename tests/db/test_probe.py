@@ -9,10 +9,10 @@ from sqlalchemy import func, select, text
 from tests.databases import only_postgresql, only_sqlite
 from tests.service import service
 
-from mercato.db.engine import Database
-from mercato.db.errors import DatabaseAway
-from mercato.db.probe import WriteProbe
-from mercato.db.tables import write_probes
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.errors import DatabaseAway
+from mercato.kernel.db.probe import WriteProbe
+from mercato.kernel.db.tables import write_probes
 
 
 async def rows(db: Database) -> Any:

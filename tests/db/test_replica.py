@@ -16,11 +16,11 @@ from tests.databases import only_postgresql, postgresql_server, run, with_databa
 from tests.own_postgres import REPLICATED, OwnPostgres, own_postgres
 from tests.service import Merchant, merchant, service
 
-from mercato.catalog.compiled import CompiledCatalogs
-from mercato.db import replica as module
-from mercato.db.engine import Database, Read
-from mercato.db.errors import UnusableUrl
-from mercato.settings import Secret
+from mercato.domain.catalog.compiled import CompiledCatalogs
+from mercato.kernel.db import replica as module
+from mercato.kernel.db.engine import Database, Read
+from mercato.kernel.db.errors import UnusableUrl
+from mercato.kernel.settings import Secret
 
 WITHIN = 1.0
 """Seconds within which a write is seen everywhere."""

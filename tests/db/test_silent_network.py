@@ -10,8 +10,8 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from tests.databases import only_postgresql
 
-from mercato.db import postgresql
-from mercato.db.engine import Database
+from mercato.kernel.db import postgresql
+from mercato.kernel.db.engine import Database
 
 
 class Network:

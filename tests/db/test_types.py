@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Column, MetaData, Table, insert, select, text
 
-from mercato.clock import new_id, truncated
-from mercato.db.clock import now_ms
-from mercato.db.engine import Database
-from mercato.db.types import Id, Instant, Json, from_ms, to_ms
+from mercato.kernel.clock import new_id, truncated
+from mercato.kernel.db.clock import now_ms
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.types import Id, Instant, Json, from_ms, to_ms
 
 from_1_to_9999 = st.datetimes(timezones=st.timezones())
 

@@ -5,9 +5,9 @@ import pytest
 from sqlalchemy import make_url, text
 from tests.databases import only_postgresql
 
-from mercato.db import postgresql
-from mercato.db.engine import Database
-from mercato.db.errors import UnusableUrl
+from mercato.kernel.db import postgresql
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.errors import UnusableUrl
 
 
 @pytest.mark.parametrize("url", ["mysql://somewhere/x", "http:///x"])

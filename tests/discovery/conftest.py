@@ -1,7 +1,7 @@
 import pytest
 from tests.discovery.shelf import Shelf
 
-from mercato.db.engine import Database
+from mercato.kernel.db.engine import Database
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from mercato.catalog.search import WEEK, SetSearch
-from mercato.catalog.words import words_of
-from mercato.db.engine import Database
-from mercato.discovery import writes
-from mercato.discovery.index import entry_of
-from mercato.discovery.model import DiscoverRequest
-from mercato.discovery.service import Discovery
-from mercato.stores.address import Address
-from mercato.stores.model import StoreRow
+from mercato.domain.catalog.search import WEEK, SetSearch
+from mercato.domain.catalog.words import words_of
+from mercato.domain.discovery import writes
+from mercato.domain.discovery.index import entry_of
+from mercato.domain.discovery.model import DiscoverRequest
+from mercato.domain.discovery.service import Discovery
+from mercato.domain.stores.address import Address
+from mercato.domain.stores.model import StoreRow
+from mercato.kernel.db.engine import Database
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import select
 from tests.discovery.shelf import NOW, Shelf
 
-from mercato.db.engine import Database
-from mercato.db.tables import opening_hours
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.tables import opening_hours
 
 HOUR = 3600
 DAY = 24 * HOUR

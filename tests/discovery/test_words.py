@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.discovery.shelf import Shelf
 
-from mercato.catalog.words import MOST_BYTES, MOST_LETTERS, MOST_WORDS, pieces_of, terms_of, words_of
+from mercato.domain.catalog.words import MOST_BYTES, MOST_LETTERS, MOST_WORDS, pieces_of, terms_of, words_of
 
 STORES = {
     "Joe's Café": ["Crème brûlée", "Smørrebrød", "Coca-Cola 0.5l"],

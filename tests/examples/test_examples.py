@@ -16,7 +16,7 @@ from tests.servers import free_port
 from tests.service import Service, service
 
 from mercato.client import AsyncClient, types
-from mercato.partners.model import PartnerKind
+from mercato.domain.partners.model import PartnerKind
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mercato.geo.gazetteer import Location, Words, fold, locate
+from mercato.kernel.geo.gazetteer import Location, Words, fold, locate
 
 PARIS = (48.85341, 2.3488)
 MUNICH = (48.13743, 11.57549)

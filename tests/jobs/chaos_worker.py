@@ -14,8 +14,8 @@ from datetime import timedelta
 import msgspec
 from sqlalchemy import text
 
-from mercato.db.engine import Database
-from mercato.jobs import Done, Handler, Job, Outcome, Worker, fence
+from mercato.kernel.db.engine import Database
+from mercato.kernel.jobs import Done, Handler, Job, Outcome, Worker, fence
 
 KIND = "chaos"
 LEASE = timedelta(seconds=1)

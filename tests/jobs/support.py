@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 from sqlalchemy import select
 
-from mercato.db.engine import AnyRow, Database
-from mercato.db.tables import jobs
-from mercato.jobs import Done, Handler, Handlers, Job, Outcome, Worker, enqueue
-from mercato.jobs.claim import Claimed, Rotation, claim
+from mercato.kernel.db.engine import AnyRow, Database
+from mercato.kernel.db.tables import jobs
+from mercato.kernel.jobs import Done, Handler, Handlers, Job, Outcome, Worker, enqueue
+from mercato.kernel.jobs.claim import Claimed, Rotation, claim
 
 PATIENCE = 30.0
 """Seconds after which a test gives up waiting; nothing here takes as long."""

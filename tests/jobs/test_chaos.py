@@ -19,8 +19,8 @@ from tests.jobs import chaos_worker
 from tests.jobs.chaos_worker import GRACE, KIND, LEASE, Step
 from tests.jobs.support import rows, states, until, until_empty
 
-from mercato.db.engine import AnyRow, Database
-from mercato.jobs import enqueue
+from mercato.kernel.db.engine import AnyRow, Database
+from mercato.kernel.jobs import enqueue
 
 ROOT = Path(__file__).parents[2]
 

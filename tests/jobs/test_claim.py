@@ -8,12 +8,12 @@ from sqlalchemy import BigInteger, insert, type_coerce, update
 from tests.databases import only_postgresql
 from tests.jobs.support import Log, Note, handler, job_of, nothing, put, rows, states, take, texts, working
 
-from mercato import clock
-from mercato.db.clock import now_ms
-from mercato.db.engine import Database, Write
-from mercato.db.tables import jobs
-from mercato.jobs import Job, JobLost, Outcome, fence, finish, maintenance, put_back, settle
-from mercato.jobs.claim import Claimed, Rotation
+from mercato.kernel import clock
+from mercato.kernel.db.clock import now_ms
+from mercato.kernel.db.engine import Database, Write
+from mercato.kernel.db.tables import jobs
+from mercato.kernel.jobs import Job, JobLost, Outcome, fence, finish, maintenance, put_back, settle
+from mercato.kernel.jobs.claim import Claimed, Rotation
 
 MANY = 20_000
 

@@ -20,10 +20,10 @@ from tests.jobs.support import (
     working,
 )
 
-from mercato.db.engine import Database
-from mercato.db.tables import jobs
-from mercato.jobs import Done, Job, JobLost, Outcome, Settled, enqueue, finish, put_back
-from mercato.jobs.maintenance import move_orphans
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.tables import jobs
+from mercato.kernel.jobs import Done, Job, JobLost, Outcome, Settled, enqueue, finish, put_back
+from mercato.kernel.jobs.maintenance import move_orphans
 
 COALESCING = handler(nothing, coalesces=True)
 

@@ -8,9 +8,9 @@ from msgspec import Struct
 from sqlalchemy import select, update
 from tests.partners.test_commands import Shell, fresh, shell
 
-from mercato.db.engine import Database
-from mercato.db.tables import jobs
-from mercato.jobs import enqueue
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.tables import jobs
+from mercato.kernel.jobs import enqueue
 
 __all__ = ["fresh", "shell"]
 

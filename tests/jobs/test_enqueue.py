@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import text
 from tests.jobs.support import Log, Note, handler, put, rows, states, take, texts, working
 
-from mercato.db import postgresql
-from mercato.db.engine import Database
-from mercato.jobs import Done, Job, Outcome, Worker, enqueue, queue
+from mercato.kernel.db import postgresql
+from mercato.kernel.db.engine import Database
+from mercato.kernel.jobs import Done, Job, Outcome, Worker, enqueue, queue
 
 
 async def test_a_transaction_that_rolls_back_takes_the_job_with_it(db: Database) -> None:

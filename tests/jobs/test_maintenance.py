@@ -4,10 +4,10 @@ from datetime import timedelta
 from sqlalchemy import text
 from tests.jobs.support import Log, handler, job_of, put, rows, states, take, working
 
-from mercato.db.engine import Database
-from mercato.jobs import Gauge, list_dead, list_gauges, revive
-from mercato.jobs.maintenance import prune
-from mercato.jobs.settle import settle_dead
+from mercato.kernel.db.engine import Database
+from mercato.kernel.jobs import Gauge, list_dead, list_gauges, revive
+from mercato.kernel.jobs.maintenance import prune
+from mercato.kernel.jobs.settle import settle_dead
 
 
 async def kill(db: Database, count: int = 1) -> None:

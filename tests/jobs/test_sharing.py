@@ -6,11 +6,11 @@ import pytest
 from sqlalchemy import insert
 from tests.jobs.support import handler, job_of, nothing, put, take, texts
 
-from mercato.db.clock import now_ms
-from mercato.db.engine import Database
-from mercato.db.tables import jobs
-from mercato.jobs import finish
-from mercato.jobs.claim import Claimed, Rotation
+from mercato.kernel.db.clock import now_ms
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.tables import jobs
+from mercato.kernel.jobs import finish
+from mercato.kernel.jobs.claim import Claimed, Rotation
 
 
 async def backlog(db: Database, group: str, *, lanes: int, each: int = 1) -> None:

@@ -25,13 +25,13 @@ from tests.jobs.support import (
     working,
 )
 
-from mercato.db import sqlite
-from mercato.db.engine import Database
-from mercato.db.errors import DatabaseAway
-from mercato.db.tables import jobs
-from mercato.jobs import Done, Job, Outcome, Worker
-from mercato.jobs.ownership import Ownership
-from mercato.jobs.settle import MAX_POSTPONED
+from mercato.kernel.db import sqlite
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.errors import DatabaseAway
+from mercato.kernel.db.tables import jobs
+from mercato.kernel.jobs import Done, Job, Outcome, Worker
+from mercato.kernel.jobs.ownership import Ownership
+from mercato.kernel.jobs.settle import MAX_POSTPONED
 
 
 @asynccontextmanager

@@ -20,8 +20,8 @@ from tests.jobs.support import (
     working,
 )
 
-from mercato.db.engine import Database, Write
-from mercato.jobs import Again, Dead, Done, Job, JobLost, Outcome, fence
+from mercato.kernel.db.engine import Database, Write
+from mercato.kernel.jobs import Again, Dead, Done, Job, JobLost, Outcome, fence
 
 AT_ONCE = {"backoff": lambda _failures: timedelta(milliseconds=10)}
 

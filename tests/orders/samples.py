@@ -8,13 +8,13 @@ import msgspec
 from msgspec.structs import replace
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, SET, STORE, TEA, cafe, compiled
 
-from mercato.clock import new_id
-from mercato.errors import OrderError
-from mercato.orders.request import OrderCore, PlaceOrderRequest
-from mercato.orders.review import Review, review
-from mercato.stores.address import Address
-from mercato.stores.model import StoreRow
-from mercato.wire import Decoder
+from mercato.domain.orders.request import OrderCore, PlaceOrderRequest
+from mercato.domain.orders.review import Review, review
+from mercato.domain.stores.address import Address
+from mercato.domain.stores.model import StoreRow
+from mercato.kernel.clock import new_id
+from mercato.kernel.errors import OrderError
+from mercato.kernel.wire import Decoder
 
 Json = dict[str, Any]
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
-from mercato.catalog.money import MOST, decimal_to_minor, scaled
-from mercato.errors import ValidationFailed
-from mercato.orders.amounts import (
+from mercato.domain.catalog.money import MOST, decimal_to_minor, scaled
+from mercato.domain.orders.amounts import (
     MOST_WORDS,
     Detail,
     Extras,
@@ -24,6 +23,7 @@ from mercato.orders.amounts import (
     remark,
     wire,
 )
+from mercato.kernel.errors import ValidationFailed
 
 EIGHT = Sums("USD", 2, 800, tip=100)
 

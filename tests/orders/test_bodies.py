@@ -8,12 +8,12 @@ from msgspec import UNSET
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, TEA
 from tests.orders.samples import HOME, NOW, PARTNER, SHOP, STORE, STOREFRONT, core, delivery, order, reviewed
 
-from mercato.orders.amounts import wire
-from mercato.orders.model import OrderState, OrderStatus
-from mercato.orders.plan import Checked
-from mercato.orders.record import OrderRow, StoreAnswer, cancelled_data, event_data, place_body
-from mercato.orders.validation import validate_body
-from mercato.wire import as_json
+from mercato.domain.orders.amounts import wire
+from mercato.domain.orders.model import OrderState, OrderStatus
+from mercato.domain.orders.plan import Checked
+from mercato.domain.orders.record import OrderRow, StoreAnswer, cancelled_data, event_data, place_body
+from mercato.domain.orders.validation import validate_body
+from mercato.kernel.wire import as_json
 
 ORDER = PARTNER
 CUSTOMER = {"email": "a@example.com", "firstName": "A", "lastName": "B", "phone": "+1", "partnerUserId": None}

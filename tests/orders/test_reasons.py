@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from mercato import errors
-from mercato.errors import OrderError
-from mercato.orders.reasons import ORDER_REASONS, refusal
-from mercato.wire.problem import Context, members_of
+from mercato.domain.orders.reasons import ORDER_REASONS, refusal
+from mercato.kernel import errors
+from mercato.kernel.errors import OrderError
+from mercato.kernel.wire.problem import Context, members_of
 
 HERE = Context(base_url="https://x.example", request_id="r", trace_id="0" * 32, accept=b"")
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.errors import OrderError
-from mercato.orders.amounts import Detail, Sums
-from mercato.orders.replies import (
+from mercato.domain.orders.amounts import Detail, Sums
+from mercato.domain.orders.replies import (
     Agreed,
     Fault,
     PlaceSaid,
@@ -22,6 +21,7 @@ from mercato.orders.replies import (
     read_place,
     read_validate,
 )
+from mercato.kernel.errors import OrderError
 
 SUMS = Sums("USD", 2, 800)
 

@@ -29,14 +29,14 @@ from tests.orders.samples import (
     shop,
 )
 
-from mercato.catalog.building.compile import MOST_NAME
-from mercato.clock import new_id
-from mercato.errors import InvalidRequest, Problem, ValidationFailed
-from mercato.orders.amounts import Sums
-from mercato.orders.request import OrderCore
-from mercato.orders.review import Review, review
-from mercato.stores.availability import SoldOut
-from mercato.wire import Decoder
+from mercato.domain.catalog.building.compile import MOST_NAME
+from mercato.domain.orders.amounts import Sums
+from mercato.domain.orders.request import OrderCore
+from mercato.domain.orders.review import Review, review
+from mercato.domain.stores.availability import SoldOut
+from mercato.kernel.clock import new_id
+from mercato.kernel.errors import InvalidRequest, Problem, ValidationFailed
+from mercato.kernel.wire import Decoder
 
 LUNCH = [{"dayOfWeek": "Wednesday", "start": "11:00:00", "end": "14:00:00"}]
 PICKUP = {"mode": "PICKUP", "scheduleType": "ASAP"}

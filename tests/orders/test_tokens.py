@@ -32,15 +32,15 @@ from tests.orders.samples import (
     reviewed,
 )
 
-from mercato.carts.lines import choice_of
-from mercato.carts.model import LineItem
-from mercato.clock import new_id
-from mercato.errors import OrderTokenInvalid
-from mercato.orders.amounts import MOST_DETAILS, MOST_WORDS, Detail, Extras, Sums
-from mercato.orders.replies import Agreed
-from mercato.orders.request import PickupFulfillment, ScheduleType
-from mercato.orders.tokens import MOST_LENGTH, PURPOSE, Digest, Seal, digest, digest_of
-from mercato.partners.vault import Vault
+from mercato.domain.carts.lines import choice_of
+from mercato.domain.carts.model import LineItem
+from mercato.domain.orders.amounts import MOST_DETAILS, MOST_WORDS, Detail, Extras, Sums
+from mercato.domain.orders.replies import Agreed
+from mercato.domain.orders.request import PickupFulfillment, ScheduleType
+from mercato.domain.orders.tokens import MOST_LENGTH, PURPOSE, Digest, Seal, digest, digest_of
+from mercato.domain.partners.vault import Vault
+from mercato.kernel.clock import new_id
+from mercato.kernel.errors import OrderTokenInvalid
 
 SUMS = Sums("USD", 2, 920, Extras(fees=(Detail(100, "Bag"),), adjustments=(Detail(-5, "Ründung"),)), tip=50)
 READY = NOW + timedelta(minutes=20)

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.errors import InvalidStatusTransition, OrderClosed, Problem, ValidationFailed
-from mercato.orders.model import OrderState, OrderStatus, OrderStatusUpdate
-from mercato.orders.transitions import (
+from mercato.domain.orders.model import OrderState, OrderStatus, OrderStatusUpdate
+from mercato.domain.orders.transitions import (
     PICKUP_PATH,
     STATE_TRANSITIONS,
     STATUS_TRANSITIONS,
@@ -20,7 +19,8 @@ from mercato.orders.transitions import (
     Progress,
     change,
 )
-from mercato.wire import instant
+from mercato.kernel.errors import InvalidStatusTransition, OrderClosed, Problem, ValidationFailed
+from mercato.kernel.wire import instant
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 SOON = NOW + timedelta(minutes=20)

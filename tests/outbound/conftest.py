@@ -4,8 +4,8 @@ from ipaddress import ip_network
 import pytest
 from tests.servers import StubDns
 
-from mercato.outbound.addresses import AddressPolicy
-from mercato.outbound.client import Outbound
+from mercato.kernel.outbound.addresses import AddressPolicy
+from mercato.kernel.outbound.client import Outbound
 
 # 127.0.0.1 stands for the public internet, 127.0.0.2 for internal networks.
 PUBLIC = AddressPolicy(extra_public=frozenset({ip_network("127.0.0.1/32")}))

@@ -9,7 +9,7 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.outbound.body import MAX_PARTS, STEP, BodyFault, BodyReader, BodyRefused, coding_of
+from mercato.kernel.outbound.body import MAX_PARTS, STEP, BodyFault, BodyReader, BodyRefused, coding_of
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "identity": bytes,

@@ -25,11 +25,11 @@ from tests.servers import (
     serve,
 )
 
-from mercato.outbound import USER_AGENT
-from mercato.outbound.addresses import AddressPolicy
-from mercato.outbound.client import Outbound
-from mercato.outbound.results import Fault, Reply, RequestFailed
-from mercato.outbound.signing import target, webhook_headers
+from mercato.kernel.outbound import USER_AGENT
+from mercato.kernel.outbound.addresses import AddressPolicy
+from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.results import Fault, Reply, RequestFailed
+from mercato.kernel.outbound.signing import target, webhook_headers
 
 SECRET = "whsec_" + "YWFh" * 11
 DEVELOPMENT = AddressPolicy(allow_private=True)

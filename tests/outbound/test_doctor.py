@@ -29,10 +29,10 @@ from tests.servers import (
 
 from mercato import cli
 from mercato.cli.url import _print, diagnose
-from mercato.outbound.addresses import AddressPolicy
-from mercato.outbound.doctor import Level, UrlDoctor, UrlFinding
-from mercato.outbound.results import PullLimits
-from mercato.settings import load
+from mercato.kernel.outbound.addresses import AddressPolicy
+from mercato.kernel.outbound.doctor import Level, UrlDoctor, UrlFinding
+from mercato.kernel.outbound.results import PullLimits
+from mercato.kernel.settings import load
 
 MERCATO = str(Path(sys.executable).with_name("mercato"))
 MENU = json.dumps({"items": {"a": {"name": "Tea", "basePrice": "1.00"}}}).encode()

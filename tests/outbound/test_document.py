@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from mercato.outbound.document import IN_MEMORY, Document, DocumentSpace
+from mercato.kernel.outbound.document import IN_MEMORY, Document, DocumentSpace
 
 PIECE = b"0123456789abcdef" * 4096
 

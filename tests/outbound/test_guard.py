@@ -9,10 +9,10 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from tests.outbound.conftest import PUBLIC
 from tests.servers import StubDns, reply, serve
 
-from mercato.outbound.addresses import AddressPolicy, Verdict
-from mercato.outbound.client import Outbound
-from mercato.outbound.guard import AddressRefused, GuardedResolver, SystemResolver, socket_factory
-from mercato.outbound.results import Fault, Pulled, RequestFailed
+from mercato.kernel.outbound.addresses import AddressPolicy, Verdict
+from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.guard import AddressRefused, GuardedResolver, SystemResolver, socket_factory
+from mercato.kernel.outbound.results import Fault, Pulled, RequestFailed
 
 OPEN = "93.184.215.14"
 

@@ -27,10 +27,10 @@ from tests.servers import (
     serve,
 )
 
-from mercato.outbound import USER_AGENT
-from mercato.outbound.addresses import Address, AddressPolicy, Verdict
-from mercato.outbound.client import Outbound
-from mercato.outbound.results import Fault, NotModified, Pulled, PullLimits, RequestFailed
+from mercato.kernel.outbound import USER_AGENT
+from mercato.kernel.outbound.addresses import Address, AddressPolicy, Verdict
+from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.results import Fault, NotModified, Pulled, PullLimits, RequestFailed
 
 MENU = b'{"items": {}}'
 

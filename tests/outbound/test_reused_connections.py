@@ -20,9 +20,9 @@ from tests.servers import (
     serve,
 )
 
-from mercato.outbound.addresses import AddressPolicy
-from mercato.outbound.client import Outbound
-from mercato.outbound.results import Reply, RequestFailed
+from mercato.kernel.outbound.addresses import AddressPolicy
+from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.results import Reply, RequestFailed
 
 LIMIT = 1024
 FIRST = reply(200, b"first")

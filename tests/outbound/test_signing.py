@@ -9,8 +9,8 @@ import svix.webhooks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.outbound import USER_AGENT
-from mercato.outbound.signing import PREFIX, new_secret, sign, signing_key, target, webhook_headers
+from mercato.kernel.outbound import USER_AGENT
+from mercato.kernel.outbound.signing import PREFIX, new_secret, sign, signing_key, target, webhook_headers
 
 OLD = "whsec_" + base64.b64encode(b"o" * 32).decode()
 NEW = "whsec_" + base64.b64encode(b"n" * 32).decode()

@@ -14,16 +14,16 @@ from cyclopts import App
 from sqlalchemy import update
 from tests.partners.test_commands import Shell, fresh, shell
 
-from mercato import clock
 from mercato.cli.commands import app
-from mercato.clock import first_id
-from mercato.db import tables
-from mercato.db.audit import audit
-from mercato.db.engine import Database
-from mercato.partners import accounts
-from mercato.partners.vault import FILE
-from mercato.telemetry.acting import Acting, act_as
-from mercato.webhooks import health
+from mercato.domain.partners import accounts
+from mercato.domain.partners.vault import FILE
+from mercato.domain.webhooks import health
+from mercato.kernel import clock
+from mercato.kernel.clock import first_id
+from mercato.kernel.db import tables
+from mercato.kernel.db.audit import audit
+from mercato.kernel.db.engine import Database
+from mercato.kernel.telemetry.acting import Acting, act_as
 
 __all__ = ["fresh", "shell"]
 

@@ -11,17 +11,17 @@ import pytest
 import structlog
 from tests.partners.support import HOUR, SECOND, TOKENS, HandClock, make_partner
 
-from mercato.db.changes import ChangeFeed
-from mercato.db.engine import Database, Read
-from mercato.db.errors import DatabaseAway
-from mercato.errors import Forbidden, Unauthenticated
-from mercato.partners import accounts, credentials, queries
-from mercato.partners import callers as module
-from mercato.partners.accounts import NewPartner
-from mercato.partners.callers import Callers
-from mercato.partners.keys import new_key, prefix
-from mercato.partners.model import Caller, Limits, Surface
-from mercato.partners.tokens import Claims, Tokens
+from mercato.domain.partners import accounts, credentials, queries
+from mercato.domain.partners import callers as module
+from mercato.domain.partners.accounts import NewPartner
+from mercato.domain.partners.callers import Callers
+from mercato.domain.partners.keys import new_key, prefix
+from mercato.domain.partners.model import Caller, Limits, Surface
+from mercato.domain.partners.tokens import Claims, Tokens
+from mercato.kernel.db.changes import ChangeFeed
+from mercato.kernel.db.engine import Database, Read
+from mercato.kernel.db.errors import DatabaseAway
+from mercato.kernel.errors import Forbidden, Unauthenticated
 
 
 @pytest.fixture

@@ -14,14 +14,14 @@ import structlog
 from tests.databases import only_postgresql, only_sqlite, with_database
 
 from mercato.cli import run
-from mercato.db.changes import ChangeFeed
-from mercato.db.engine import Database
-from mercato.partners import accounts
-from mercato.partners.callers import Callers
-from mercato.partners.keys import is_whole
-from mercato.partners.tokens import Tokens
-from mercato.partners.vault import FILE, Vault, load_keys
-from mercato.partners.webhook_tokens import get_webhook_tokens
+from mercato.domain.partners import accounts
+from mercato.domain.partners.callers import Callers
+from mercato.domain.partners.keys import is_whole
+from mercato.domain.partners.tokens import Tokens
+from mercato.domain.partners.vault import FILE, Vault, load_keys
+from mercato.domain.partners.webhook_tokens import get_webhook_tokens
+from mercato.kernel.db.changes import ChangeFeed
+from mercato.kernel.db.engine import Database
 
 MERCATO = Path(sys.executable).with_name("mercato")
 

@@ -5,13 +5,20 @@ from datetime import timedelta
 import pytest
 from tests.partners.support import HOUR, SECOND, HandClock, make_partner
 
-from mercato.clock import new_id
-from mercato.db.changes import ChangeFeed
-from mercato.db.engine import Database
-from mercato.partners import accounts, credentials, queries
-from mercato.partners.credentials import TOPIC, NewKey
-from mercato.partners.keys import digest, prefix
-from mercato.partners.model import AccountError, ApiKey, KeyState, PartnerKind, Surface, UnknownAccountError
+from mercato.domain.partners import accounts, credentials, queries
+from mercato.domain.partners.credentials import TOPIC, NewKey
+from mercato.domain.partners.keys import digest, prefix
+from mercato.domain.partners.model import (
+    AccountError,
+    ApiKey,
+    KeyState,
+    PartnerKind,
+    Surface,
+    UnknownAccountError,
+)
+from mercato.kernel.clock import new_id
+from mercato.kernel.db.changes import ChangeFeed
+from mercato.kernel.db.engine import Database
 
 DAY = timedelta(days=1)
 

@@ -6,11 +6,11 @@ from uuid import UUID
 import pytest
 from tests.partners.support import HandClock
 
-from mercato import clock
-from mercato.clock import new_id
-from mercato.partners import limits as module
-from mercato.partners.limits import Failures, Limiter, Quota
-from mercato.partners.model import Caller, Limits, Surface
+from mercato.domain.partners import limits as module
+from mercato.domain.partners.limits import Failures, Limiter, Quota
+from mercato.domain.partners.model import Caller, Limits, Surface
+from mercato.kernel import clock
+from mercato.kernel.clock import new_id
 
 MINUTE = timedelta(minutes=1)
 

@@ -4,12 +4,12 @@ import os
 
 import pytest
 
-from mercato.db.engine import Database
-from mercato.partners import accounts
-from mercato.partners.model import PartnerKind
-from mercato.partners.resealing import reseal
-from mercato.partners.vault import Vault, VaultError
-from mercato.partners.webhook_tokens import UNBOUND, get_webhook_tokens
+from mercato.domain.partners import accounts
+from mercato.domain.partners.model import PartnerKind
+from mercato.domain.partners.resealing import reseal
+from mercato.domain.partners.vault import Vault, VaultError
+from mercato.domain.partners.webhook_tokens import UNBOUND, get_webhook_tokens
+from mercato.kernel.db.engine import Database
 
 OLD, NEW = os.urandom(32), os.urandom(32)
 

@@ -14,12 +14,12 @@ from fakeredis import TcpFakeServer
 from tests.partners.support import HandClock
 from tests.service import service
 
-from mercato.clock import new_id
-from mercato.partners import shared_limits as module
-from mercato.partners.limits import Limiter
-from mercato.partners.model import Caller, Limits, Surface
-from mercato.partners.shared_limits import SharedLimiter
-from mercato.settings import Secret, SettingsError
+from mercato.domain.partners import shared_limits as module
+from mercato.domain.partners.limits import Limiter
+from mercato.domain.partners.model import Caller, Limits, Surface
+from mercato.domain.partners.shared_limits import SharedLimiter
+from mercato.kernel.clock import new_id
+from mercato.kernel.settings import Secret, SettingsError
 
 
 @contextmanager

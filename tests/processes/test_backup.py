@@ -70,7 +70,7 @@ async def test_a_backup_that_is_told_to_end_leaves_no_half_of_a_copy_behind(tmp_
     script = f"""
 import os, sys
 from mercato import cli
-from mercato.db import backup
+from mercato.kernel.db import backup
 backup._check = lambda *_: os.kill(os.getpid(), {number})
 sys.exit(cli.run(["backup", {str(copies / "copy.db")!r}, "--data-dir", {str(data)!r}]))
 """

@@ -18,12 +18,12 @@ from tests.partners.test_commands import MERCATO, Shell, fresh, shell
 from tests.partners.test_shared_limits import redis
 from tests.processes.test_serve import environment
 
-from mercato import clock
 from mercato.cli import checks, start
-from mercato.db import health, tables
-from mercato.db.engine import Database, Read
-from mercato.jobs.worker import Worker
-from mercato.partners.vault import FILE
+from mercato.domain.partners.vault import FILE
+from mercato.kernel import clock
+from mercato.kernel.db import health, tables
+from mercato.kernel.db.engine import Database, Read
+from mercato.kernel.jobs.worker import Worker
 from mercato.runtime import GRACE
 
 __all__ = ["fresh", "shell"]
@@ -222,7 +222,7 @@ def test_clocks_that_differ_are_told(
 def test_a_schema_of_another_version_is_unusable_and_nothing_of_it_is_read(
     shell: Shell, database_url: str
 ) -> None:
-    from mercato.db.migrate import _VERSION
+    from mercato.kernel.db.migrate import _VERSION
 
     asyncio.run(write(database_url, update(_VERSION).values(version_num="9999")))
     found = report(shell, code=2)

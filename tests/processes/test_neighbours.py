@@ -24,15 +24,15 @@ from tests.api.trade import Trade, trade
 from tests.catalog.documents import cafe
 from tests.service import Client, Merchant, Service, merchant, service
 
-from mercato.clock import new_id
-from mercato.db.engine import Write
-from mercato.db.tables import stores
-from mercato.orders import queries
-from mercato.orders.model import OrderState, OrderStatus
-from mercato.orders.record import OrderRow, StoreAnswer, place_body
-from mercato.orders.submission import schedule, submission_of
-from mercato.partners.model import Surface
-from mercato.webhooks import deliveries
+from mercato.domain.orders import queries
+from mercato.domain.orders.model import OrderState, OrderStatus
+from mercato.domain.orders.record import OrderRow, StoreAnswer, place_body
+from mercato.domain.orders.submission import schedule, submission_of
+from mercato.domain.partners.model import Surface
+from mercato.domain.webhooks import deliveries
+from mercato.kernel.clock import new_id
+from mercato.kernel.db.engine import Write
+from mercato.kernel.db.tables import stores
 
 STORES = 1_000
 SAMPLES = 40

@@ -18,7 +18,7 @@ from tests.databases import only_postgresql, only_sqlite
 from tests.processes.test_serve import mercato, serving, until_status
 from tests.service import Client, Merchant, Reply, merchant
 
-from mercato.crash import VARIABLE
+from mercato.kernel.crash import VARIABLE
 
 DURING_THE_CALL = "store.called"
 """Not a point in the service: there the store itself has the process killed."""

@@ -16,7 +16,7 @@ from aiohttp import web
 from tests.databases import only_sqlite
 from tests.service import CATALOG, Client, Merchant, merchant
 
-from mercato.db.migrate import HEAD
+from mercato.kernel.db.migrate import HEAD
 
 MERCATO = Path(sys.executable).with_name("mercato")
 

@@ -35,6 +35,6 @@ def test_a_start_imports_nothing_that_only_later_work_or_another_database_needs(
             timeout=60,
         )
     imported = set(started.stdout.split())
-    assert "mercato.web.server" in imported
+    assert "mercato.http.server" in imported
     # Each of them costs a start 15 to 100 ms: import it in the function that needs it, or name types in another module.
     assert imported.isdisjoint({"aiohttp", "alembic", "asyncpg", "sqlalchemy.orm"})

@@ -12,7 +12,7 @@ from tests.api.trade import PLACE
 from tests.databases import only_sqlite
 from tests.processes.test_placement_killed import opened
 
-from mercato.web import server
+from mercato.http import server
 
 
 @only_sqlite

@@ -15,8 +15,8 @@ from tests.prove import round as rounds
 from tests.prove.round import PROGRAMS, Plan, Result
 from tests.prove.state import State, load, save, table
 
-from mercato.db import postgresql
-from mercato.plurals import count_of
+from mercato.kernel.db import postgresql
+from mercato.kernel.plurals import count_of
 
 BROKEN: Final = 1
 

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from mercato import crash
-from mercato.processes import exit_with_parent
+from mercato.kernel import crash
+from mercato.kernel.processes import exit_with_parent
 
 START_SECONDS: Final = 60.0
 """How long a process may take until it says that it is there, on a machine that is busy otherwise."""

@@ -7,8 +7,8 @@ from tests.prove.books import ServiceBook, ServiceOrder, ServiceRun, Shop
 from tests.prove.calls import Partner
 from tests.prove.documents import version_of
 
-from mercato.db.engine import Database, Read
-from mercato.db.tables import (
+from mercato.kernel.db.engine import Database, Read
+from mercato.kernel.db.tables import (
     catalog_runs,
     deliveries,
     idempotency_keys,

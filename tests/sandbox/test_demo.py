@@ -12,14 +12,14 @@ import aiohttp
 import pytest
 
 from mercato.cli.demo import demo
-from mercato.sandbox import merchant
-from mercato.sandbox.merchant import end_of_pause
-from mercato.sandbox.proofs import ProofFailed, Proofs
-from mercato.sandbox.scene import Scene
-from mercato.sandbox.story import CHAPTERS
+from mercato.devtools.sandbox import merchant
+from mercato.devtools.sandbox.merchant import end_of_pause
+from mercato.devtools.sandbox.proofs import ProofFailed, Proofs
+from mercato.devtools.sandbox.scene import Scene
+from mercato.devtools.sandbox.story import CHAPTERS
+from mercato.kernel.wire import instant, parse_instant
 from mercato.testing import MerchantDouble
 from mercato.testing.caller import Caller
-from mercato.wire import instant, parse_instant
 
 MERCATO = Path(sys.executable).with_name("mercato")
 
@@ -188,7 +188,7 @@ def test_a_claim_of_the_storefronts_half_that_does_not_hold_ends_it_with_1_too(
 def test_an_unexpected_answer_is_a_claim_that_does_not_hold(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("mercato.sandbox.merchant.ONBOARDING", "/v1/nowhere")
+    monkeypatch.setattr("mercato.devtools.sandbox.merchant.ONBOARDING", "/v1/nowhere")
     assert demo() == 1
     assert "Not proved: A store is registered: 404" in capsys.readouterr().out
 
@@ -199,13 +199,13 @@ def test_a_chapter_that_breaks_off_counts_as_not_proved(
     async def stumble(_scene: Scene) -> None:
         raise KeyError("storeId")
 
-    monkeypatch.setattr("mercato.sandbox.story.CHAPTERS", [("A day", stumble)])
+    monkeypatch.setattr("mercato.devtools.sandbox.story.CHAPTERS", [("A day", stumble)])
     assert demo() == 1
     assert "Not proved: A day: broke off: KeyError: 'storeId'" in capsys.readouterr().out
 
 
 async def test_what_does_not_come_in_time_is_a_proof_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mercato.sandbox.proofs.PATIENCE", 0.05)
+    monkeypatch.setattr("mercato.devtools.sandbox.proofs.PATIENCE", 0.05)
     proofs = Proofs()
 
     async def look() -> str:

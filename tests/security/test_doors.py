@@ -10,11 +10,11 @@ from tests.databases import only_sqlite
 from tests.service import service
 
 import mercato as package
-from mercato.settings import Secret
-from mercato.telemetry.exposition import exposed
-from mercato.telemetry.metrics import Metrics
-from mercato.web.app import operations
-from mercato.web.operations import Access
+from mercato.http.app import operations
+from mercato.http.operations import Access
+from mercato.kernel.settings import Secret
+from mercato.kernel.telemetry.exposition import exposed
+from mercato.kernel.telemetry.metrics import Metrics
 
 OPEN = {
     "getAccessToken", "getOpenapi", "getLlms", "healthz", "readyz", "metrics", "docs", "docsAsset", "errorPage",

@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from mercato.web import server
+from mercato.http import server
 
 
 @pytest.mark.parametrize(

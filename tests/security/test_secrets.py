@@ -17,48 +17,48 @@ from tests.databases import only_sqlite
 from tests.service import Merchant, Service
 
 import mercato as package
-from mercato.partners import accounts, credentials
-from mercato.partners.keys import PATTERN
-from mercato.partners.model import PartnerKind
-from mercato.settings import Secret
-from mercato.telemetry import configure_logs
-from mercato.web.app import document
+from mercato.domain.partners import accounts, credentials
+from mercato.domain.partners.keys import PATTERN
+from mercato.domain.partners.model import PartnerKind
+from mercato.http.app import document
+from mercato.kernel.settings import Secret
+from mercato.kernel.telemetry import configure_logs
 
 SECRET = re.compile(r"(?:\w+_)?(?:keys?|tokens?|secrets?|payment|authorization|headers|password|body)")
 """Names of members that may hold what is secret; `…_id`, `has_…` and the like don't match or are told below."""
 
 HARMLESS = {
-    "catalog.building.model.Built.body": "a catalog, as it is served to everybody",
-    "catalog.validation.scan._Frame.keys": "names of a document's members",
-    "certify.report.Signature.public_key": "the public half of a key",
+    "domain.catalog.building.model.Built.body": "a catalog, as it is served to everybody",
+    "domain.catalog.validation.scan._Frame.keys": "names of a document's members",
+    "devtools.certify.report.Signature.public_key": "the public half of a key",
     "cli.inputs.Document.body": "a catalog's file",
     "cli.keys.Entries.keys": "entries without the keys",
     "cli.partners.Deletion.keys": "how many there are",
-    "geo.gazetteer.Header.keys": "of the index of places: how many there are",
-    "offboarding.Holdings.keys": "the same",
+    "kernel.geo.gazetteer.Header.keys": "of the index of places: how many there are",
+    "domain.offboarding.Holdings.keys": "the same",
     "cli.partners.Entry.has_webhook_token": "yes or no",
     "cli.secrets.Entries.secrets": "entries, which hide their own",
-    "orders.idempotency.Claim.key": "an Idempotency-Key opens nothing",
-    "orders.idempotency.KeyedRequest.key": "the same",
-    "jobs.claim.Place.key": "an ordering key",
-    "jobs.claim.Rotation.keys": "ordering keys",
-    "jobs.maintenance.DeadJob.ordering_key": "an ordering key",
-    "outbound.results.Reply.body": "what a partner's server answered",
-    "partners.accounts.NewPartner.keys": "keys, which hide their own text",
-    "partners.model.Partner.has_webhook_token": "yes or no",
-    "web.openapi.events.Event.body": "a type",
-    "web.operations.Answer.headers": "of the answer, which has no credentials",
-    "web.operations.Operation.request_headers": "names",
-    "web.operations.Operation.reply_headers": "names",
-    "web.operations.Operation.body_limit": "a number of bytes",
-    "web.operations.Operation.raw_body": "yes or no",
-    "web.operations.Operation.streams_body": "yes or no",
-    "webhooks.model.StoreCall.carries_payment": "yes or no",
-    "webhooks.trials.Match.key": "a Key, of which the secret is hidden",
-    "webhooks.wire.WebhookDeliveryDetail.body": "what its partner may read, without a payment",
+    "domain.orders.idempotency.Claim.key": "an Idempotency-Key opens nothing",
+    "domain.orders.idempotency.KeyedRequest.key": "the same",
+    "kernel.jobs.claim.Place.key": "an ordering key",
+    "kernel.jobs.claim.Rotation.keys": "ordering keys",
+    "kernel.jobs.maintenance.DeadJob.ordering_key": "an ordering key",
+    "kernel.outbound.results.Reply.body": "what a partner's server answered",
+    "domain.partners.accounts.NewPartner.keys": "keys, which hide their own text",
+    "domain.partners.model.Partner.has_webhook_token": "yes or no",
+    "http.openapi.events.Event.body": "a type",
+    "http.operations.Answer.headers": "of the answer, which has no credentials",
+    "http.operations.Operation.request_headers": "names",
+    "http.operations.Operation.reply_headers": "names",
+    "http.operations.Operation.body_limit": "a number of bytes",
+    "http.operations.Operation.raw_body": "yes or no",
+    "http.operations.Operation.streams_body": "yes or no",
+    "domain.webhooks.model.StoreCall.carries_payment": "yes or no",
+    "domain.webhooks.trials.Match.key": "a Key, of which the secret is hidden",
+    "domain.webhooks.wire.WebhookDeliveryDetail.body": "what its partner may read, without a payment",
 }
 
-NOT_SERVED = ("mercato.sandbox", "mercato.testing", "mercato.db.migrations")
+NOT_SERVED = ("mercato.devtools.sandbox", "mercato.testing", "mercato.kernel.db.migrations")
 
 
 def kinds() -> Iterator[type[Any]]:
@@ -189,7 +189,7 @@ async def a_day(here: Trade) -> list[str]:
 
 async def rows(here: Trade) -> list[Any]:
     """Return every value that the database holds."""
-    from mercato.db.tables import metadata
+    from mercato.kernel.db.tables import metadata
 
     found: list[Any] = []
     async with here.mercato.app.db.read() as tx:

@@ -11,7 +11,7 @@ from tests.databases import only_sqlite
 from tests.security.exchange import LAST, answers, connect, exchange, statuses
 from tests.service import Service, service
 
-from mercato.web import server
+from mercato.http import server
 
 HEAD = b"POST /v1/oauth/token HTTP/1.1\r\nHost: x\r\n"
 IDLE = 1_200

@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 
-from mercato.outbound.signing import new_secret, webhook_headers
+from mercato.kernel.outbound.signing import new_secret, webhook_headers
 from mercato.testing import menus
 
 SECRET = new_secret(lambda count: b"\x07" * count)

@@ -19,7 +19,7 @@ from tests.testing.calls import ORDER, SECRET, tell
 
 from mercato import cli
 from mercato.cli import sandbox_work
-from mercato.partners.model import PartnerKind
+from mercato.domain.partners.model import PartnerKind
 from mercato.testing import MerchantDouble, StorefrontDouble
 
 MERCATO = Path(sys.executable).with_name("mercato")

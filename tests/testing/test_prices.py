@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalog.documents import ONBOARDING, built
 
-from mercato.carts.model import LineItem
-from mercato.carts.pricing import price
-from mercato.catalog.building.packed import unpack
-from mercato.catalog.ids import served_id
-from mercato.clock import new_id
+from mercato.domain.carts.model import LineItem
+from mercato.domain.carts.pricing import price
+from mercato.domain.catalog.building.packed import unpack
+from mercato.domain.catalog.ids import served_id
+from mercato.kernel.clock import new_id
 from mercato.testing import menus, shopper
 from mercato.testing.prices import (
     Menu,

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from mercato.catalog.validation.findings import Findings
-from mercato.catalog.validation.validate import Valid, validate
-from mercato.sandbox.merchant import BROKEN_PLACE
+from mercato.devtools.sandbox.merchant import BROKEN_PLACE
+from mercato.domain.catalog.validation.findings import Findings
+from mercato.domain.catalog.validation.validate import Valid, validate
 from mercato.testing import menus
 
 ONBOARDING = UUID("0190f5fe-7e3b-7ccc-8000-000000000001")

@@ -15,7 +15,7 @@ from tests.databases import only_sqlite
 from tests.service import Service, service
 
 from mercato.cli import sandbox_work
-from mercato.partners.model import PartnerKind
+from mercato.domain.partners.model import PartnerKind
 from mercato.testing import MerchantDouble, Outcome, StorefrontDouble, order_simulator
 from mercato.testing.caller import Answer, Caller, NoAnswerError, RefusedError, ServiceError
 from mercato.testing.opening import Opening

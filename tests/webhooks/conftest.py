@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.webhooks.house import House, living
 
-from mercato.db.engine import Database
+from mercato.kernel.db.engine import Database
 
 
 @pytest.fixture

@@ -11,29 +11,29 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import select, update
 
-from mercato import clock
-from mercato.clock import new_id
-from mercato.db.changes import ChangeFeed
-from mercato.db.engine import AnyRow, Database, Write
-from mercato.db.tables import deliveries as delivery_rows
-from mercato.db.tables import jobs
-from mercato.jobs import Job
-from mercato.jobs.claim import Claimed, Rotation, claim
-from mercato.jobs.run import Run
-from mercato.jobs.settle import settle
-from mercato.outbound.addresses import AddressPolicy
-from mercato.outbound.client import Outbound
-from mercato.partners import accounts
-from mercato.partners.accounts import NewPartner
-from mercato.partners.model import Caller, Limits, PartnerKind, Surface
-from mercato.partners.vault import Vault
-from mercato.partners.webhook_tokens import bind_token
-from mercato.webhooks import deliveries
-from mercato.webhooks.credentials import WebhookCredentials
-from mercato.webhooks.deliveries import push
-from mercato.webhooks.model import KIND, DeliverJob
-from mercato.webhooks.sender import Sender
-from mercato.webhooks.wire import WebhookDeliveryDetail
+from mercato.domain.partners import accounts
+from mercato.domain.partners.accounts import NewPartner
+from mercato.domain.partners.model import Caller, Limits, PartnerKind, Surface
+from mercato.domain.partners.vault import Vault
+from mercato.domain.partners.webhook_tokens import bind_token
+from mercato.domain.webhooks import deliveries
+from mercato.domain.webhooks.credentials import WebhookCredentials
+from mercato.domain.webhooks.deliveries import push
+from mercato.domain.webhooks.model import KIND, DeliverJob
+from mercato.domain.webhooks.sender import Sender
+from mercato.domain.webhooks.wire import WebhookDeliveryDetail
+from mercato.kernel import clock
+from mercato.kernel.clock import new_id
+from mercato.kernel.db.changes import ChangeFeed
+from mercato.kernel.db.engine import AnyRow, Database, Write
+from mercato.kernel.db.tables import deliveries as delivery_rows
+from mercato.kernel.db.tables import jobs
+from mercato.kernel.jobs import Job
+from mercato.kernel.jobs.claim import Claimed, Rotation, claim
+from mercato.kernel.jobs.run import Run
+from mercato.kernel.jobs.settle import settle
+from mercato.kernel.outbound.addresses import AddressPolicy
+from mercato.kernel.outbound.client import Outbound
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TOKEN = "tk_what-the-partner-gave-us"

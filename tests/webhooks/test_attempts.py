@@ -11,13 +11,13 @@ from sqlalchemy import delete, update
 from tests.servers import Peer, Request, hang, head, receiving, reply
 from tests.webhooks.house import TOKEN, TRACE, House, living
 
-from mercato.clock import new_id
-from mercato.db.engine import Database
-from mercato.db.tables import deliveries, jobs
-from mercato.partners import accounts
-from mercato.partners.model import Surface
-from mercato.partners.webhook_tokens import set_webhook_token
-from mercato.webhooks.model import DeliveryStatus
+from mercato.domain.partners import accounts
+from mercato.domain.partners.model import Surface
+from mercato.domain.partners.webhook_tokens import set_webhook_token
+from mercato.domain.webhooks.model import DeliveryStatus
+from mercato.kernel.clock import new_id
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.tables import deliveries, jobs
 
 
 async def test_a_delivery_is_posted_at_once_with_the_headers_of_the_contract(house: House) -> None:

@@ -13,17 +13,17 @@ from sqlalchemy import BigInteger, select, type_coerce, update
 from tests.servers import Peer, Request, hang, receiving, reply
 from tests.webhooks.house import House
 
-from mercato.clock import new_id
-from mercato.db.engine import Write
-from mercato.db.tables import deliveries as delivery_rows
-from mercato.db.tables import delivery_attempts, jobs
-from mercato.jobs import Worker
-from mercato.jobs.maintenance import move_orphans, move_stranded
-from mercato.jobs.run import MAX_LOSSES
-from mercato.outbound.signing import target
-from mercato.webhooks import attempts, deliveries, health, sender
-from mercato.webhooks.attempts import LARGE
-from mercato.webhooks.model import KIND, PARTITIONS, DeliveryStatus, partition_of
+from mercato.domain.webhooks import attempts, deliveries, health, sender
+from mercato.domain.webhooks.attempts import LARGE
+from mercato.domain.webhooks.model import KIND, PARTITIONS, DeliveryStatus, partition_of
+from mercato.kernel.clock import new_id
+from mercato.kernel.db.engine import Write
+from mercato.kernel.db.tables import deliveries as delivery_rows
+from mercato.kernel.db.tables import delivery_attempts, jobs
+from mercato.kernel.jobs import Worker
+from mercato.kernel.jobs.maintenance import move_orphans, move_stranded
+from mercato.kernel.jobs.run import MAX_LOSSES
+from mercato.kernel.outbound.signing import target
 
 
 @asynccontextmanager

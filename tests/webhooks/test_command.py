@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import insert, select
 
 from mercato import cli
-from mercato.db.engine import Database
-from mercato.db.migrate import migrate
-from mercato.db.tables import endpoints
-from mercato.partners import accounts
-from mercato.partners.model import PartnerKind
-from mercato.partners.vault import Vault, load_keys
+from mercato.domain.partners import accounts
+from mercato.domain.partners.model import PartnerKind
+from mercato.domain.partners.vault import Vault, load_keys
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.migrate import migrate
+from mercato.kernel.db.tables import endpoints
 
 URL = "https://pos.example/hooks"
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

@@ -9,16 +9,16 @@ import pytest
 from sqlalchemy import insert, select, update
 from tests.partners.test_commands import Shell, fresh, shell
 
-from mercato import clock
-from mercato.clock import first_id, new_id
-from mercato.db.compression import decompress
-from mercato.db.engine import Database
-from mercato.db.tables import deliveries, delivery_attempts, endpoints, jobs
-from mercato.partners.model import Surface
-from mercato.webhooks import health
-from mercato.webhooks.deliveries import push, record
-from mercato.webhooks.event_types import EventType
-from mercato.webhooks.model import Called, DeliveryStatus
+from mercato.domain.partners.model import Surface
+from mercato.domain.webhooks import health
+from mercato.domain.webhooks.deliveries import push, record
+from mercato.domain.webhooks.event_types import EventType
+from mercato.domain.webhooks.model import Called, DeliveryStatus
+from mercato.kernel import clock
+from mercato.kernel.clock import first_id, new_id
+from mercato.kernel.db.compression import decompress
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.tables import deliveries, delivery_attempts, endpoints, jobs
 
 __all__ = ["fresh", "shell"]
 
@@ -211,7 +211,7 @@ def test_a_replay_counts_first_and_does_it_with_yes(shell: Shell, sent: Sent) ->
 def test_a_replay_of_many_pages_sends_each_once(
     shell: Shell, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mercato.webhooks.operators._AT_ONCE", 2)
+    monkeypatch.setattr("mercato.domain.webhooks.operators._AT_ONCE", 2)
     more = [sent.push(status="failed") for _ in range(4)]
     told = shell("webhooks", "replay", "--since", "1h", "--partner", "Acme", "--type", "catalog", "--yes")
     assert ("failed" in told, "5 sent again" in shell.err) == (True, True)

@@ -9,14 +9,14 @@ from sqlalchemy import func, select, update
 from tests.servers import Peer, Request, receiving, reply
 from tests.webhooks.house import House, job_of
 
-from mercato.clock import new_id
-from mercato.db.tables import deliveries as delivery_rows
-from mercato.db.tables import endpoints
-from mercato.jobs import Job, JobLost, Outcome, Worker
-from mercato.jobs.maintenance import move_orphans
-from mercato.webhooks import deliveries
-from mercato.webhooks.deliveries import enable_below, enable_endpoint
-from mercato.webhooks.model import KIND, MAX_FAULTS, DeliverJob, DeliveryStatus
+from mercato.domain.webhooks import deliveries
+from mercato.domain.webhooks.deliveries import enable_below, enable_endpoint
+from mercato.domain.webhooks.model import KIND, MAX_FAULTS, DeliverJob, DeliveryStatus
+from mercato.kernel.clock import new_id
+from mercato.kernel.db.tables import deliveries as delivery_rows
+from mercato.kernel.db.tables import endpoints
+from mercato.kernel.jobs import Job, JobLost, Outcome, Worker
+from mercato.kernel.jobs.maintenance import move_orphans
 
 NOWHERE = "http://127.0.0.1:9/hooks"
 

@@ -2,9 +2,9 @@
 
 from typing import get_args, get_type_hints
 
-from mercato.events import PAYLOADS
-from mercato.web.openapi.events import EVENTS
-from mercato.webhooks.event_types import EventType
+from mercato.domain.events import PAYLOADS
+from mercato.domain.webhooks.event_types import EventType
+from mercato.http.openapi.events import EVENTS
 
 
 def test_every_type_of_webhook_has_a_payload():

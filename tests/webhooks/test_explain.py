@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from standardwebhooks import Webhook as Verifier
 
-from mercato.outbound.signing import new_secret, sign
-from mercato.webhooks.bodies import difference, forerunners
-from mercato.webhooks.explain import Secret, Sent, SignatureExplanation, Webhook, Whose, explain
-from mercato.wire import as_json
+from mercato.domain.webhooks.bodies import difference, forerunners
+from mercato.domain.webhooks.explain import Secret, Sent, SignatureExplanation, Webhook, Whose, explain
+from mercato.kernel.outbound.signing import new_secret, sign
+from mercato.kernel.wire import as_json
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECONDS = int(NOW.timestamp())

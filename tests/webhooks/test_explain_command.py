@@ -14,15 +14,15 @@ from uuid import UUID
 import pytest
 
 from mercato import cli
-from mercato.clock import new_id, now
-from mercato.db.compression import compress
-from mercato.db.engine import Database
-from mercato.db.migrate import migrate
-from mercato.outbound.signing import new_secret, webhook_headers
-from mercato.partners import accounts
-from mercato.partners.model import PartnerKind, Surface
-from mercato.partners.vault import Vault, load_keys
-from mercato.webhooks import queries
+from mercato.domain.partners import accounts
+from mercato.domain.partners.model import PartnerKind, Surface
+from mercato.domain.partners.vault import Vault, load_keys
+from mercato.domain.webhooks import queries
+from mercato.kernel.clock import new_id, now
+from mercato.kernel.db.compression import compress
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.migrate import migrate
+from mercato.kernel.outbound.signing import new_secret, webhook_headers
 
 SECRET = new_secret(b"\xfb".__mul__)
 STRANGE = new_secret(b"\x07".__mul__)

@@ -10,16 +10,16 @@ from sqlalchemy import func, select, update
 from tests.servers import receiving, reply
 from tests.webhooks.house import TOKEN, House, job_of
 
-from mercato import errors
-from mercato.clock import new_id
-from mercato.db.tables import deliveries as delivery_rows
-from mercato.db.tables import delivery_attempts, jobs
-from mercato.partners.model import Surface
-from mercato.webhooks import attempts, deliveries
-from mercato.webhooks.model import DeliveryStatus, Outcome
-from mercato.webhooks.removal import delete_of_orders, prune
-from mercato.webhooks.wire import WebhookDeliveryPage
-from mercato.wire import as_json
+from mercato.domain.partners.model import Surface
+from mercato.domain.webhooks import attempts, deliveries
+from mercato.domain.webhooks.model import DeliveryStatus, Outcome
+from mercato.domain.webhooks.removal import delete_of_orders, prune
+from mercato.domain.webhooks.wire import WebhookDeliveryPage
+from mercato.kernel import errors
+from mercato.kernel.clock import new_id
+from mercato.kernel.db.tables import deliveries as delivery_rows
+from mercato.kernel.db.tables import delivery_attempts, jobs
+from mercato.kernel.wire import as_json
 
 NOWHERE = "http://127.0.0.1:9/hooks"
 

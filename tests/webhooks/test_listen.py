@@ -25,11 +25,11 @@ from mercato import cli
 from mercato.cli import listener as listening_module
 from mercato.cli.listen import Screen, lines_of
 from mercato.cli.listener import MOST_BODY, Listener, ReceivedWebhook, below, receiving
-from mercato.clock import new_id
-from mercato.outbound.addresses import AddressPolicy
-from mercato.outbound.client import Outbound
-from mercato.outbound.signing import new_secret, webhook_headers
-from mercato.webhooks.explain import Secret, Whose
+from mercato.domain.webhooks.explain import Secret, Whose
+from mercato.kernel.clock import new_id
+from mercato.kernel.outbound.addresses import AddressPolicy
+from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.signing import new_secret, webhook_headers
 
 __all__ = ["shell"]
 

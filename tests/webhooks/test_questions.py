@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from tests.servers import receiving, reply
 from tests.webhooks.house import TRACE, House
 
-from mercato import errors
-from mercato.clock import new_id
-from mercato.webhooks import deliveries
-from mercato.webhooks.event_types import EventType
-from mercato.webhooks.model import Called, DeliveryStatus
-from mercato.wire import as_json
+from mercato.domain.webhooks import deliveries
+from mercato.domain.webhooks.event_types import EventType
+from mercato.domain.webhooks.model import Called, DeliveryStatus
+from mercato.kernel import errors
+from mercato.kernel.clock import new_id
+from mercato.kernel.wire import as_json
 
 URL = "https://store.example/hooks/place"
 BODY = b'{"type":"order.place","data":{}}'

@@ -27,14 +27,14 @@ from tests.servers import (
 )
 from tests.webhooks.house import TOKEN, TRACE, House
 
-from mercato import clock
-from mercato.clock import new_id
-from mercato.db.changes import ChangeFeed
-from mercato.partners import accounts
-from mercato.telemetry import Metrics, configure_logs
-from mercato.webhooks.calls import Called, StoreCall, StoreCalls
-from mercato.webhooks.credentials import WebhookCredentials
-from mercato.webhooks.turns import Turns
+from mercato.domain.partners import accounts
+from mercato.domain.webhooks.calls import Called, StoreCall, StoreCalls
+from mercato.domain.webhooks.credentials import WebhookCredentials
+from mercato.domain.webhooks.turns import Turns
+from mercato.kernel import clock
+from mercato.kernel.clock import new_id
+from mercato.kernel.db.changes import ChangeFeed
+from mercato.kernel.telemetry import Metrics, configure_logs
 
 pytestmark = (
     only_sqlite  # the database only holds the credentials, and test_webhook_credentials reads them from both

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.webhooks.turns import Line, LineFull, Share, Turns
+from mercato.domain.webhooks.turns import Line, LineFull, Share, Turns
 
 LONG = 60.0
 

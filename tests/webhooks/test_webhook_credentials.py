@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from tests.webhooks.house import TOKEN, House
 
-from mercato.clock import new_id
-from mercato.db.changes import ChangeFeed
-from mercato.db.engine import Database
-from mercato.db.errors import DatabaseAway
-from mercato.partners import accounts
-from mercato.partners.credentials import TOPIC
-from mercato.partners.webhook_tokens import UNBOUND, set_webhook_token
-from mercato.webhooks import credentials
-from mercato.webhooks.credentials import Credentials, WebhookCredentials
+from mercato.domain.partners import accounts
+from mercato.domain.partners.credentials import TOPIC
+from mercato.domain.partners.webhook_tokens import UNBOUND, set_webhook_token
+from mercato.domain.webhooks import credentials
+from mercato.domain.webhooks.credentials import Credentials, WebhookCredentials
+from mercato.kernel.clock import new_id
+from mercato.kernel.db.changes import ChangeFeed
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.errors import DatabaseAway
 
 
 def known(house: House, *, most: int = 10) -> WebhookCredentials:

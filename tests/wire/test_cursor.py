@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato import errors
-from mercato.wire.cursor import cursor_of, page_of, read_cursor
+from mercato.kernel import errors
+from mercato.kernel.wire.cursor import cursor_of, page_of, read_cursor
 
 
 @given(st.uuids())

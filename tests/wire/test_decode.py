@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from mercato import errors
-from mercato.wire import Decoder, QueryDecoder, Wire, parse_instant, parse_uuid
-from mercato.wire.checks import Objection, validator
+from mercato.kernel import errors
+from mercato.kernel.wire import Decoder, QueryDecoder, Wire, parse_instant, parse_uuid
+from mercato.kernel.wire.checks import Objection, validator
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 

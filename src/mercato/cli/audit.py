@@ -3,12 +3,12 @@
 from typing import Any, Final
 from uuid import UUID
 
-from mercato import clock
 from mercato.cli.options import DataDir, Duration, Json, Limit, OnlyPartner
 from mercato.cli.output import Column, note, print_json, print_objects, view
 from mercato.cli.session import opened
-from mercato.db.audit import Entry, list_entries
-from mercato.wire import Instant, Wire
+from mercato.kernel import clock
+from mercato.kernel.db.audit import Entry, list_entries
+from mercato.kernel.wire import Instant, Wire
 
 PAGE: Final = 50
 

@@ -12,13 +12,13 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.options import DataDir
 from mercato.cli.output import note
 from mercato.cli.session import opened
-from mercato.db import backup as copies
-from mercato.db.audit import audit
-from mercato.db.migrate import HEAD, find_revision
-from mercato.db.postgresql import is_url
-from mercato.db.url import database_url
-from mercato.partners.vault import FILE
-from mercato.settings import Settings, load
+from mercato.domain.partners.vault import FILE
+from mercato.kernel.db import backup as copies
+from mercato.kernel.db.audit import audit
+from mercato.kernel.db.migrate import HEAD, find_revision
+from mercato.kernel.db.postgresql import is_url
+from mercato.kernel.db.url import database_url
+from mercato.kernel.settings import Settings, load
 
 
 def backup(file: Path, /, *, data_dir: DataDir = None) -> None:

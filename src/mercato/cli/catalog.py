@@ -8,12 +8,6 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from mercato.catalog.building.model import Built
-from mercato.catalog.building.packed import unpack
-from mercato.catalog.ids import NOWHERE
-from mercato.catalog.lint import LintFinding, LintReport, refused
-from mercato.catalog.lint import lint as lint_document
-from mercato.catalog.validation.rules import Rule
 from mercato.cli import FAILED
 from mercato.cli.catalog_diff import Difference, compare_carts, print_difference
 from mercato.cli.catalog_tree import tree
@@ -21,8 +15,14 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import Document, RefusedError, read_document, read_valid_document, settings
 from mercato.cli.options import Json, Source, group
 from mercato.cli.output import note, print_json, sanitize, say, wrap
-from mercato.plurals import count_of
-from mercato.settings import Settings
+from mercato.domain.catalog.building.model import Built
+from mercato.domain.catalog.building.packed import unpack
+from mercato.domain.catalog.ids import NOWHERE
+from mercato.domain.catalog.lint import LintFinding, LintReport, refused
+from mercato.domain.catalog.lint import lint as lint_document
+from mercato.domain.catalog.validation.rules import Rule
+from mercato.kernel.plurals import count_of
+from mercato.kernel.settings import Settings
 
 MOST_ALIKE: Final = 10
 """Warnings of one rule that people are shown."""
@@ -105,7 +105,7 @@ def diff(
         raise UnusableError("Standard input holds one document. Name a file for the other one.")
     bounds = settings()
     before, after = (unpack(_build(name, bounds, onboarding)[1].compiled) for name in (old, new))
-    from mercato.catalog.diff import diff as compare
+    from mercato.domain.catalog.diff import diff as compare
 
     found = Difference(catalog=compare(before, after), carts=compare_carts(cart or (), before, after))
     if json:

@@ -3,18 +3,18 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from mercato.carts.lines import check_bounds
-from mercato.carts.model import LineItem
-from mercato.carts.pricing import price
-from mercato.catalog.model import CatalogDiff, CompiledCatalog, DiffList
-from mercato.catalog.money import scaled
 from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import read_file
 from mercato.cli.output import sanitize, say, wrap
-from mercato.clock import new_id
-from mercato.errors import OrderError, Problem
-from mercato.settings import MiB
-from mercato.wire import Decoder, Wire
+from mercato.domain.carts.lines import check_bounds
+from mercato.domain.carts.model import LineItem
+from mercato.domain.carts.pricing import price
+from mercato.domain.catalog.model import CatalogDiff, CompiledCatalog, DiffList
+from mercato.domain.catalog.money import scaled
+from mercato.kernel.clock import new_id
+from mercato.kernel.errors import OrderError, Problem
+from mercato.kernel.settings import MiB
+from mercato.kernel.wire import Decoder, Wire
 
 
 class SampleCart(Wire):

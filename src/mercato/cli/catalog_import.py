@@ -8,18 +8,18 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from mercato import clock
-from mercato.catalog.imports.convert import Imported, UnknownCurrencyError, convert
-from mercato.catalog.imports.source import ImportOptions
-from mercato.catalog.lint import lint
 from mercato.cli import FAILED
 from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import STANDARD_INPUT, read_valid_document, settings, why_not
 from mercato.cli.options import Source
 from mercato.cli.output import note, sanitize, wrap
-from mercato.errors import Problem
-from mercato.plurals import count_of
-from mercato.wire import as_json
+from mercato.domain.catalog.imports.convert import Imported, UnknownCurrencyError, convert
+from mercato.domain.catalog.imports.source import ImportOptions
+from mercato.domain.catalog.lint import lint
+from mercato.kernel import clock
+from mercato.kernel.errors import Problem
+from mercato.kernel.plurals import count_of
+from mercato.kernel.wire import as_json
 
 SHOWN: Final = 3
 """Places that people are shown of what was lost in many."""

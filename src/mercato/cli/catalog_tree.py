@@ -10,14 +10,14 @@ from uuid import UUID
 
 import msgspec
 
-from mercato.catalog.building.model import Built
-from mercato.catalog.building.packed import unpack
-from mercato.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, Windows
-from mercato.catalog.money import scaled
-from mercato.catalog.validation.hours import DAY_SECONDS, DAYS
 from mercato.cli.output import cells, sanitize, truncate, width
-from mercato.plurals import count_of
-from mercato.wire import Wire
+from mercato.domain.catalog.building.model import Built
+from mercato.domain.catalog.building.packed import unpack
+from mercato.domain.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, Windows
+from mercato.domain.catalog.money import scaled
+from mercato.domain.catalog.validation.hours import DAY_SECONDS, DAYS
+from mercato.kernel.plurals import count_of
+from mercato.kernel.wire import Wire
 
 MOST_DEPTH: Final = 16
 """Levels that are drawn: there is no room for more in 80 columns."""

@@ -9,27 +9,27 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from mercato import clock
-from mercato.catalog.ids import NOWHERE
-from mercato.certify.merchant.certification import MERCHANT, certify_merchant
-from mercato.certify.merchant.context import MerchantOptions
-from mercato.certify.redaction import without_credentials
-from mercato.certify.report import Outcome, sign
-from mercato.certify.storefront.certification import (
-    SECONDS,
-    STOREFRONT,
-    StorefrontOptions,
-    certify_storefront,
-)
-from mercato.certify.storefront.drivers import CommandDriver, Driver, ManualDriver
-from mercato.certify.suite import Check, Suite, UnusableTargetError
 from mercato.cli import FAILED, UNUSABLE
 from mercato.cli.certify_report import Screen, check_writable, print_checks, report_of, vault_of, write_report
 from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import read_valid_document, settings
 from mercato.cli.options import BearerToken, DataDir, Json, between, check_secrets, group, read_secret
 from mercato.cli.output import note, print_json, say, wrap
-from mercato.wire.checks import timezone_fault, uri_fault
+from mercato.devtools.certify.merchant.certification import MERCHANT, certify_merchant
+from mercato.devtools.certify.merchant.context import MerchantOptions
+from mercato.devtools.certify.redaction import without_credentials
+from mercato.devtools.certify.report import Outcome, sign
+from mercato.devtools.certify.storefront.certification import (
+    SECONDS,
+    STOREFRONT,
+    StorefrontOptions,
+    certify_storefront,
+)
+from mercato.devtools.certify.storefront.drivers import CommandDriver, Driver, ManualDriver
+from mercato.devtools.certify.suite import Check, Suite, UnusableTargetError
+from mercato.domain.catalog.ids import NOWHERE
+from mercato.kernel import clock
+from mercato.kernel.wire.checks import timezone_fault, uri_fault
 
 KEY: Final = "mk_marketfront_certify"
 """Grants access to this command's own service alone."""
@@ -176,7 +176,7 @@ def storefront(
     targets = ["the requests of its command"] if command is not None else []
     targets += ["the requests to this port"] if listen is not None else []
     targets += [without_credentials(event_url)] if event_url is not None else []
-    from mercato.telemetry import configure_logs
+    from mercato.kernel.telemetry import configure_logs
 
     # The service that runs in this process logs nothing unless it fails.
     configure_logs(level="error", form="console")

@@ -10,8 +10,12 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
-from mercato import clock
-from mercato.certify.report import (
+from mercato.cli import FAILED
+from mercato.cli.failures import UnusableError
+from mercato.cli.inputs import read_file
+from mercato.cli.options import DataDir
+from mercato.cli.output import finding, indented, print_json, sanitize, say, truncate, view, width, wrap
+from mercato.devtools.certify.report import (
     MAX_BYTES,
     Counts,
     Exchange,
@@ -23,21 +27,17 @@ from mercato.certify.report import (
     count,
     public_keys,
 )
-from mercato.certify.report import verify as verify_report
-from mercato.certify.suite import Check, Suite
-from mercato.cli import FAILED
-from mercato.cli.failures import UnusableError
-from mercato.cli.inputs import read_file
-from mercato.cli.options import DataDir
-from mercato.cli.output import finding, indented, print_json, sanitize, say, truncate, view, width, wrap
-from mercato.db.migrate import find_revision
-from mercato.db.url import FILE as DATABASE
-from mercato.db.url import open_database
-from mercato.partners.queries import find_newest_secret
-from mercato.partners.vault import FILE, Vault, load_keys
-from mercato.plurals import count_of
-from mercato.settings import Settings, load
-from mercato.wire import Wire, instant
+from mercato.devtools.certify.report import verify as verify_report
+from mercato.devtools.certify.suite import Check, Suite
+from mercato.domain.partners.queries import find_newest_secret
+from mercato.domain.partners.vault import FILE, Vault, load_keys
+from mercato.kernel import clock
+from mercato.kernel.db.migrate import find_revision
+from mercato.kernel.db.url import FILE as DATABASE
+from mercato.kernel.db.url import open_database
+from mercato.kernel.plurals import count_of
+from mercato.kernel.settings import Settings, load
+from mercato.kernel.wire import Wire, instant
 
 MOST_LINES: Final = 14
 """Lines of a message that are shown; reports have all of it."""

@@ -9,27 +9,27 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 from sqlalchemy.exc import SQLAlchemyError
 
-from mercato import clock
 from mercato.cli.start import WANTED_FILES, max_open_files
-from mercato.db import health
-from mercato.db.engine import Database, Read
-from mercato.db.errors import DatabaseAway
-from mercato.db.migrate import HEAD, find_revision
-from mercato.db.replica import ANSWER_SECONDS, EVERY, MOST_BEHIND
-from mercato.db.url import open_database
-from mercato.jobs import list_gauges
-from mercato.jobs.maintenance import Gauge
-from mercato.jobs.ownership import is_owned
-from mercato.jobs.queue import CHANNEL
-from mercato.orders.queries import find_unanswered
-from mercato.partners.limits import Limiter
-from mercato.partners.queries import find_newest_secret
-from mercato.partners.resealing import count_unreadable
-from mercato.partners.vault import FILE, Vault, VaultError, load_keys
-from mercato.plurals import count_of
-from mercato.settings import MiB, Settings
-from mercato.webhooks.health import count_disabled, count_failing, list_unreached
-from mercato.wire import Wire
+from mercato.domain.orders.queries import find_unanswered
+from mercato.domain.partners.limits import Limiter
+from mercato.domain.partners.queries import find_newest_secret
+from mercato.domain.partners.resealing import count_unreadable
+from mercato.domain.partners.vault import FILE, Vault, VaultError, load_keys
+from mercato.domain.webhooks.health import count_disabled, count_failing, list_unreached
+from mercato.kernel import clock
+from mercato.kernel.db import health
+from mercato.kernel.db.engine import Database, Read
+from mercato.kernel.db.errors import DatabaseAway
+from mercato.kernel.db.migrate import HEAD, find_revision
+from mercato.kernel.db.replica import ANSWER_SECONDS, EVERY, MOST_BEHIND
+from mercato.kernel.db.url import open_database
+from mercato.kernel.jobs import list_gauges
+from mercato.kernel.jobs.maintenance import Gauge
+from mercato.kernel.jobs.ownership import is_owned
+from mercato.kernel.jobs.queue import CHANNEL
+from mercato.kernel.plurals import count_of
+from mercato.kernel.settings import MiB, Settings
+from mercato.kernel.wire import Wire
 
 LEAST_FREE: Final = 512 * MiB
 """Bytes free beside an embedded database: a backup and the log of a busy hour."""
@@ -173,7 +173,7 @@ def _files() -> Check:
 
 async def _limits(settings: Settings, url: str) -> Check:
     try:
-        from mercato.partners.shared_limits import SharedLimiter
+        from mercato.domain.partners.shared_limits import SharedLimiter
     except ImportError:
         advice = "Install it: pip install 'mercato[redis]'"
         return _check("rate limits", "Redis can't be reached.", advice, State.UNUSABLE)

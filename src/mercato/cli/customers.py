@@ -9,14 +9,14 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.options import DataDir, Json, group
 from mercato.cli.output import note, print_json, print_table
 from mercato.cli.session import opened
-from mercato.db.engine import Database
-from mercato.orders.forgetting import (
+from mercato.domain.orders.forgetting import (
     find_orders,
     find_validations,
     forget_customer,
     forget_validations,
 )
-from mercato.plurals import count_of
+from mercato.kernel.db.engine import Database
+from mercato.kernel.plurals import count_of
 
 customer = group("customer", "Customers: erase.")
 

@@ -9,13 +9,13 @@ import msgspec
 from sqlalchemy import Row
 
 from mercato.cli.output import format_instant, sanitize, say, view, wrap
-from mercato.outbound import USER_AGENT
-from mercato.partners.model import Surface
-from mercato.plurals import count_of
-from mercato.webhooks import queries
-from mercato.webhooks.event_types import QUESTIONS
-from mercato.webhooks.model import DeliveryStatus
-from mercato.wire import Instant, Wire, redacted
+from mercato.domain.partners.model import Surface
+from mercato.domain.webhooks import queries
+from mercato.domain.webhooks.event_types import QUESTIONS
+from mercato.domain.webhooks.model import DeliveryStatus
+from mercato.kernel.outbound import USER_AGENT
+from mercato.kernel.plurals import count_of
+from mercato.kernel.wire import Instant, Wire, redacted
 
 HIDDEN: Final = "***"
 

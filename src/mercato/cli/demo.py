@@ -12,10 +12,10 @@ import aiohttp
 
 from mercato.cli import FAILED, INTERRUPTED
 from mercato.cli.output import Screen
-from mercato.partners.model import PartnerKind
-from mercato.sandbox.proofs import ProofFailed
-from mercato.sandbox.scene import Scene
-from mercato.sandbox.story import tell
+from mercato.devtools.sandbox.proofs import ProofFailed
+from mercato.devtools.sandbox.scene import Scene
+from mercato.devtools.sandbox.story import tell
+from mercato.domain.partners.model import PartnerKind
 from mercato.testing.caller import Caller
 from mercato.testing.merchant import MerchantDouble
 from mercato.testing.order_simulator import OrderSimulator
@@ -94,8 +94,8 @@ async def _tell(screen: Screen, *, keep: bool) -> int:
 @asynccontextmanager
 async def _scene(screen: Screen) -> AsyncIterator[Scene]:
     """Run everything on free ports of loopback until the block ends; nothing of the environment is read."""
-    from mercato.telemetry import configure_logs
-    from mercato.web.local import temporary_service
+    from mercato.http.local import temporary_service
+    from mercato.kernel.telemetry import configure_logs
 
     configure_logs(level="error", form="console")
     async with (

@@ -10,7 +10,7 @@ from mercato.cli.failures import explain
 from mercato.cli.options import DataDir, Json
 from mercato.cli.output import finding, print_json, say
 from mercato.cli.session import opened
-from mercato.settings import SettingsError, load
+from mercato.kernel.settings import SettingsError, load
 
 _CODES: Final = {State.OK: 0, State.NOTE: 0, State.WRONG: FAILED, State.UNUSABLE: UNUSABLE}
 

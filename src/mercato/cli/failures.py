@@ -10,13 +10,13 @@ import asyncpg
 
 from mercato.cli import FAILED, UNUSABLE
 from mercato.cli.workers import WorkerFailedError
-from mercato.db.backup import BackupError
-from mercato.db.errors import UnusableUrl, is_unavailable
-from mercato.db.migrate import SchemaIsNewer
-from mercato.partners.model import AccountError
-from mercato.partners.vault import VaultError
-from mercato.settings import SettingsError
-from mercato.telemetry.tracing import TracingUnavailableError
+from mercato.domain.partners.model import AccountError
+from mercato.domain.partners.vault import VaultError
+from mercato.kernel.db.backup import BackupError
+from mercato.kernel.db.errors import UnusableUrl, is_unavailable
+from mercato.kernel.db.migrate import SchemaIsNewer
+from mercato.kernel.settings import SettingsError
+from mercato.kernel.telemetry.tracing import TracingUnavailableError
 
 _AWAY: Final = "The database is busy or unavailable, and nothing was changed. Is it running? Then try again."
 _OLD: Final = "The database does not have the tables of this version. Make them with: mercato migrate"

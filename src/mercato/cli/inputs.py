@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import quote
 
-from mercato.catalog.validation.rules import Rule
 from mercato.cli.failures import UnusableError
-from mercato.outbound.addresses import AddressPolicy
-from mercato.outbound.client import Outbound
-from mercato.outbound.results import NotModified, PullLimits, RequestFailed
-from mercato.settings import Settings, load
-from mercato.wire.checks import uri_fault
+from mercato.domain.catalog.validation.rules import Rule
+from mercato.kernel.outbound.addresses import AddressPolicy
+from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.results import NotModified, PullLimits, RequestFailed
+from mercato.kernel.settings import Settings, load
+from mercato.kernel.wire.checks import uri_fault
 
 STANDARD_INPUT: Final = "-"
 _CHUNK: Final = 1 << 20

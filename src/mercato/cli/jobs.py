@@ -8,12 +8,12 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.options import MAX_LISTED, DataDir, Json, Limit, group
 from mercato.cli.output import format_instant, note, print_json, print_objects, sanitize, say, view, wrap
 from mercato.cli.session import Session, opened
-from mercato.db.audit import audit
-from mercato.db.errors import is_unique_violation
-from mercato.db.tables import jobs_dedup
-from mercato.jobs import DeadJob, list_dead, list_gauges, revive
-from mercato.plurals import count_of
-from mercato.wire import Instant, Wire
+from mercato.kernel.db.audit import audit
+from mercato.kernel.db.errors import is_unique_violation
+from mercato.kernel.db.tables import jobs_dedup
+from mercato.kernel.jobs import DeadJob, list_dead, list_gauges, revive
+from mercato.kernel.plurals import count_of
+from mercato.kernel.wire import Instant, Wire
 
 job = group("job", "Background work: list, revive.")
 

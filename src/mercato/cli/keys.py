@@ -4,16 +4,16 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from mercato import clock
 from mercato.cli.failures import UnusableError
 from mercato.cli.options import After, DataDir, Duration, Json, KeyName, OnlyPartner, PartnerName, group
 from mercato.cli.output import Column, note, print_json, print_objects, view
 from mercato.cli.secret_file import OutFile, SecretFile, secret_file
 from mercato.cli.session import opened
-from mercato.partners import accounts, credentials, queries
-from mercato.partners.credentials import OVERLAP, NewKey
-from mercato.partners.model import ApiKey, KeyState, Partner, Surface
-from mercato.wire import Instant, Wire, instant, redacted
+from mercato.domain.partners import accounts, credentials, queries
+from mercato.domain.partners.credentials import OVERLAP, NewKey
+from mercato.domain.partners.model import ApiKey, KeyState, Partner, Surface
+from mercato.kernel import clock
+from mercato.kernel.wire import Instant, Wire, instant, redacted
 
 key = group("key", "API keys: what partners send to be known.")
 

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mercato import clock
 from mercato.cli import FAILED
 from mercato.cli.failures import UnusableError, cannot_listen
 from mercato.cli.options import DataDir, Json, Port, Secrets, check_secrets, read_secrets
 from mercato.cli.output import finding, note, sanitize, say, truncate, view, width, wrap
 from mercato.cli.session import opened
-from mercato.outbound.addresses import AddressPolicy
-from mercato.outbound.client import Outbound
-from mercato.outbound.urls import UrlRefused, check_url
-from mercato.partners import accounts
-from mercato.webhooks.clinic import own_secrets
-from mercato.webhooks.explain import Secret, Whose
-from mercato.webhooks.findings import ERROR
-from mercato.wire import Instant, Wire, redacted
+from mercato.domain.partners import accounts
+from mercato.domain.webhooks.clinic import own_secrets
+from mercato.domain.webhooks.explain import Secret, Whose
+from mercato.domain.webhooks.findings import ERROR
+from mercato.kernel import clock
+from mercato.kernel.outbound.addresses import AddressPolicy
+from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.urls import UrlRefused, check_url
+from mercato.kernel.wire import Instant, Wire, redacted
 
 if TYPE_CHECKING:
     from mercato.cli.listener import ReceivedWebhook

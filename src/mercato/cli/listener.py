@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import hdrs, web
 
-from mercato import clock
-from mercato.outbound.client import Outbound
-from mercato.outbound.results import Fault, RequestFailed
+from mercato.domain.webhooks.explain import Secret, SignatureExplanation, Webhook, explain
+from mercato.kernel import clock
+from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.results import Fault, RequestFailed
 from mercato.testing.server import listening
-from mercato.webhooks.explain import Secret, SignatureExplanation, Webhook, explain
 
 MOST_BODY: Final = 1 << 20
 MOST_REPLY: Final = 1 << 20

@@ -10,12 +10,12 @@ from uuid import UUID
 
 from cyclopts import App, Parameter, Token
 
-from mercato import clock
 from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import read_file
-from mercato.outbound.signing import signing_key
-from mercato.webhooks.wire import MOST_SECRETS
-from mercato.wire import parse_instant
+from mercato.domain.webhooks.wire import MOST_SECRETS
+from mercato.kernel import clock
+from mercato.kernel.outbound.signing import signing_key
+from mercato.kernel.wire import parse_instant
 
 MAX_LISTED: Final = 1000
 """Greatest `--limit`: a longer list, cut short in silence, would pass for all."""

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 from msgspec import UnsetType
 
-from mercato.wire import Wire, instant
+from mercato.kernel.wire import Wire, instant
 
 if TYPE_CHECKING:
-    from mercato.sandbox.scene import Watch
+    from mercato.devtools.sandbox.scene import Watch
 
 W = TypeVar("W", bound=Wire)
 

@@ -5,23 +5,24 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
-from mercato import clock, offboarding
 from mercato.cli.failures import UnusableError
 from mercato.cli.options import After, DataDir, Json, PartnerName, WebhookOrigin, WebhookToken, group
 from mercato.cli.output import Column, note, print_facts, print_json, print_objects, view
 from mercato.cli.secret_file import OutFile, secret_file
 from mercato.cli.session import opened
-from mercato.db.engine import Write
-from mercato.outbound.urls import origin_of
-from mercato.partners import accounts, queries
-from mercato.partners.accounts import NewPartner
-from mercato.partners.model import Limits, Partner, PartnerKind
-from mercato.partners.webhook_tokens import list_token_origins, set_webhook_token
-from mercato.stores.queries import list_webhook_urls
-from mercato.telemetry import tracing
-from mercato.webhooks.endpoints import announce_change, origin_changed
-from mercato.webhooks.wire import Endpoint, EndpointChangedData
-from mercato.wire import Instant, Wire, redacted
+from mercato.domain import offboarding
+from mercato.domain.partners import accounts, queries
+from mercato.domain.partners.accounts import NewPartner
+from mercato.domain.partners.model import Limits, Partner, PartnerKind
+from mercato.domain.partners.webhook_tokens import list_token_origins, set_webhook_token
+from mercato.domain.stores.queries import list_webhook_urls
+from mercato.domain.webhooks.endpoints import announce_change, origin_changed
+from mercato.domain.webhooks.wire import Endpoint, EndpointChangedData
+from mercato.kernel import clock
+from mercato.kernel.db.engine import Write
+from mercato.kernel.outbound.urls import origin_of
+from mercato.kernel.telemetry import tracing
+from mercato.kernel.wire import Instant, Wire, redacted
 
 partner = group("partner", "Partners: organisations that use the network.")
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from mercato.cli.failures import UnusableError
 from mercato.cli.output import indented, note, print_facts, print_json
-from mercato.wire import Wire
+from mercato.kernel.wire import Wire
 
 OutFile = Annotated[
     Path | None,

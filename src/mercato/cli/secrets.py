@@ -7,10 +7,10 @@ from mercato.cli.options import DataDir, Duration, Json, PartnerName, group
 from mercato.cli.output import note, print_json, print_table, view
 from mercato.cli.secret_file import OutFile, secret_file
 from mercato.cli.session import opened
-from mercato.partners import accounts
-from mercato.partners.credentials import OVERLAP
-from mercato.partners.resealing import reseal as reseal_batch
-from mercato.wire import Instant, Wire, redacted
+from mercato.domain.partners import accounts
+from mercato.domain.partners.credentials import OVERLAP
+from mercato.domain.partners.resealing import reseal as reseal_batch
+from mercato.kernel.wire import Instant, Wire, redacted
 
 BATCH: Final = 100
 """Partners whose secrets one transaction encrypts again."""

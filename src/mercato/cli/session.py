@@ -11,15 +11,15 @@ from uuid import UUID
 
 from mercato.cli import command_name
 from mercato.cli.failures import UnusableError, no_data_dir
-from mercato.db.engine import Database, Read
-from mercato.db.errors import DatabaseAway
-from mercato.db.migrate import migrate
-from mercato.db.url import database_url
-from mercato.partners import accounts
-from mercato.partners.vault import Vault
-from mercato.settings import Settings, load
-from mercato.telemetry import configure_logs
-from mercato.telemetry.acting import Acting, act_as
+from mercato.domain.partners import accounts
+from mercato.domain.partners.vault import Vault
+from mercato.kernel.db.engine import Database, Read
+from mercato.kernel.db.errors import DatabaseAway
+from mercato.kernel.db.migrate import migrate
+from mercato.kernel.db.url import database_url
+from mercato.kernel.settings import Settings, load
+from mercato.kernel.telemetry import configure_logs
+from mercato.kernel.telemetry.acting import Acting, act_as
 
 
 @dataclass(frozen=True)

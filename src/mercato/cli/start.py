@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from mercato.processes import return_memory
-from mercato.settings import Settings, load
+from mercato.kernel.processes import return_memory
+from mercato.kernel.settings import Settings, load
 
 WANTED_FILES: Final = 4096
 """Open files: connections of partners, 1,024 webhook calls under way, pulls, and the database, with room to spare."""
@@ -34,8 +34,8 @@ def serve(**given: Any) -> int:
 
 def serve_one(handle: int, parent: int, place: int) -> int:
     """Be one of the processes of `mercato serve --workers`, which starts it and dies with it."""
-    from mercato.processes import exit_with_parent
-    from mercato.telemetry import multiprocess
+    from mercato.kernel.processes import exit_with_parent
+    from mercato.kernel.telemetry import multiprocess
 
     exit_with_parent(parent)
     multiprocess.join(place)
@@ -59,7 +59,7 @@ def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], *
     return_memory()
     import uvloop
 
-    from mercato.telemetry import configure_logs
+    from mercato.kernel.telemetry import configure_logs
 
     settings = load(os.environ, **overrides)
     # Most shells begin with 1,024.
@@ -98,7 +98,7 @@ _PRIVATE: Final = (
 
 
 async def _serve(settings: Settings, stop: asyncio.Event) -> None:
-    from mercato.web.server import listen, url_of
+    from mercato.http.server import listen, url_of
 
     await _migrate(settings)
     if settings.allow_private_networks:
@@ -106,7 +106,7 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
     with listen(settings.host, settings.port) as listener:
         if settings.workers > 1:
             from mercato.cli.workers import Workers
-            from mercato.telemetry.multiprocess import metrics_directory
+            from mercato.kernel.telemetry.multiprocess import metrics_directory
 
             with metrics_directory() as directory:
                 await Workers(settings, listener, directory).run(stop)
@@ -131,9 +131,9 @@ async def _serve_one(settings: Settings, stop: asyncio.Event, *, handle: int) ->
 
 async def _serve_on(listener: socket.socket, settings: Settings, stop: asyncio.Event, *, ready: str) -> None:
     """Serve on the socket and do the background work until asked to stop; say when it begins."""
+    from mercato.http.app import application
+    from mercato.http.server import serving
     from mercato.runtime import GRACE, running
-    from mercato.web.app import application
-    from mercato.web.server import serving
 
     async with running(settings) as app:
         async with serving(application(app), listener=listener):
@@ -174,7 +174,7 @@ async def _work(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _migrate_alone(settings: Settings, _stop: asyncio.Event) -> None:
-    from mercato.db.migrate import HEAD
+    from mercato.kernel.db.migrate import HEAD
 
     before = await _migrate(settings)
     if before is None:
@@ -189,8 +189,8 @@ async def _migrate_alone(settings: Settings, _stop: asyncio.Event) -> None:
 
 async def _migrate(settings: Settings) -> str | None:
     """Bring the database to this version's schema; return the revision it was at, None if it is new."""
-    from mercato.db.migrate import migrate as migrate_database
-    from mercato.db.url import database_url, refuse_pooled_replica
+    from mercato.kernel.db.migrate import migrate as migrate_database
+    from mercato.kernel.db.url import database_url, refuse_pooled_replica
 
     await refuse_pooled_replica(settings)
     if settings.database_url is None:

@@ -5,18 +5,18 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from mercato.catalog.lint import lint
-from mercato.catalog.validation.rules import Rule
 from mercato.cli import FAILED
 from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import pull_limits, settings
 from mercato.cli.options import Json, group
 from mercato.cli.output import finding, print_json, say
-from mercato.outbound.addresses import AddressPolicy
-from mercato.outbound.doctor import Level, UrlDoctor, UrlFinding, shown
-from mercato.plurals import count_of
-from mercato.settings import Settings
-from mercato.wire.checks import uri_fault
+from mercato.domain.catalog.lint import lint
+from mercato.domain.catalog.validation.rules import Rule
+from mercato.kernel.outbound.addresses import AddressPolicy
+from mercato.kernel.outbound.doctor import Level, UrlDoctor, UrlFinding, shown
+from mercato.kernel.plurals import count_of
+from mercato.kernel.settings import Settings
+from mercato.kernel.wire.checks import uri_fault
 
 url = group("url", "URLs: doctor.")
 

@@ -6,23 +6,23 @@ from typing import Final
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from mercato import clock, errors
 from mercato.cli import FAILED
 from mercato.cli.delivery import detail_of, listed_of, print_detail, print_listed
 from mercato.cli.failures import UnusableError
 from mercato.cli.options import DataDir, EventType, Json, Limit, OnlyPartner, PartnerName, Since, group
 from mercato.cli.output import note, print_json, print_table, view
 from mercato.cli.session import Session, opened
-from mercato.db.audit import audit
-from mercato.outbound.urls import origin_of
-from mercato.partners import accounts
-from mercato.partners.model import UnknownAccountError
-from mercato.partners.webhook_tokens import list_token_origins
-from mercato.webhooks import operators, queries
-from mercato.webhooks.deliveries import enable_below, enable_endpoint
-from mercato.webhooks.model import DeliveryStatus
-from mercato.webhooks.operators import Wanted
-from mercato.wire import Wire
+from mercato.domain.partners import accounts
+from mercato.domain.partners.model import UnknownAccountError
+from mercato.domain.partners.webhook_tokens import list_token_origins
+from mercato.domain.webhooks import operators, queries
+from mercato.domain.webhooks.deliveries import enable_below, enable_endpoint
+from mercato.domain.webhooks.model import DeliveryStatus
+from mercato.domain.webhooks.operators import Wanted
+from mercato.kernel import clock, errors
+from mercato.kernel.db.audit import audit
+from mercato.kernel.outbound.urls import origin_of
+from mercato.kernel.wire import Wire
 
 webhooks = group("webhooks", "Webhooks: list, show, replay; explain a signature, enable an address.")
 webhooks.command("mercato.cli.webhooks_explain:explain", name="explain")

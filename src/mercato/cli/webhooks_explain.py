@@ -8,7 +8,6 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from mercato import clock
 from mercato.cli import FAILED
 from mercato.cli.failures import UnusableError
 from mercato.cli.failures import explain as failure_of
@@ -16,14 +15,15 @@ from mercato.cli.inputs import STANDARD_INPUT, read_file
 from mercato.cli.options import DataDir, Json, Secrets, read_secrets
 from mercato.cli.output import finding, print_json, say, wrap
 from mercato.cli.session import opened
-from mercato.partners import accounts
-from mercato.partners.model import Caller
-from mercato.webhooks.clinic import copies_of, own_secrets
-from mercato.webhooks.explain import Secret, Sent, SignatureExplanation, Webhook, Whose
-from mercato.webhooks.explain import explain as explain_signature
-from mercato.webhooks.findings import ERROR
-from mercato.webhooks.wire import MOST_BODY, MOST_HEADERS
-from mercato.wire import parse_instant
+from mercato.domain.partners import accounts
+from mercato.domain.partners.model import Caller
+from mercato.domain.webhooks.clinic import copies_of, own_secrets
+from mercato.domain.webhooks.explain import Secret, Sent, SignatureExplanation, Webhook, Whose
+from mercato.domain.webhooks.explain import explain as explain_signature
+from mercato.domain.webhooks.findings import ERROR
+from mercato.domain.webhooks.wire import MOST_BODY, MOST_HEADERS
+from mercato.kernel import clock
+from mercato.kernel.wire import parse_instant
 
 _MOST_HEAD: Final = 64 * 1024
 _START: Final = re.compile(rb"(?:[A-Z]{3,10} \S+ HTTP/\d(?:\.\d)?|HTTP/\d(?:\.\d)? \d{3}.*)\r?\n")

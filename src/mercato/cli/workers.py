@@ -11,8 +11,8 @@ from typing import Final
 
 import structlog
 
-from mercato.settings import Settings
-from mercato.telemetry import multiprocess
+from mercato.kernel.settings import Settings
+from mercato.kernel.telemetry import multiprocess
 
 log = structlog.get_logger("mercato.workers")
 
@@ -47,7 +47,7 @@ class Workers:
 
         Raises WorkerFailedError if one of them cannot even start.
         """
-        from mercato.web.server import url_of
+        from mercato.http.server import url_of
 
         places = range(self.settings.workers)
         first = await asyncio.gather(*map(self._start, places))

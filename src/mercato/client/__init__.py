@@ -22,7 +22,7 @@ from mercato.client.webhooks import (
     WebhookError,
     verify_webhook,
 )
-from mercato.wire import as_json, instant, parse_instant
+from mercato.kernel.wire import as_json, instant, parse_instant
 
 __all__ = [
     "NEVER",

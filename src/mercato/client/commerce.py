@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import Any, Final
 
-from mercato.catalog.wire import (
+from mercato.client.exchange import Id, Sent
+from mercato.client.operation import Each, operation
+from mercato.domain.catalog.wire import (
     CatalogIngestAccepted,
     CatalogIngestPage,
     CatalogIngestStatusResponse,
@@ -12,10 +14,8 @@ from mercato.catalog.wire import (
     CatalogValidation,
     StoreIds,
 )
-from mercato.client.exchange import Id, Sent
-from mercato.client.operation import Each, operation
-from mercato.discovery.catalogs import CatalogSet
-from mercato.orders.model import (
+from mercato.domain.discovery.catalogs import CatalogSet
+from mercato.domain.orders.model import (
     CommerceOrder,
     OrderPage,
     OrderState,
@@ -23,7 +23,7 @@ from mercato.orders.model import (
     OrderStatusUpdate,
     OrderTimeline,
 )
-from mercato.stores.availability import (
+from mercato.domain.stores.availability import (
     ItemAvailabilityEntry,
     ItemAvailabilityRequest,
     ItemAvailabilityResponse,
@@ -31,7 +31,7 @@ from mercato.stores.availability import (
     StoreStatusUpdate,
     StoreStatusValue,
 )
-from mercato.stores.model import (
+from mercato.domain.stores.model import (
     OnboardingPage,
     OnboardingRequest,
     OnboardingStatus,
@@ -40,8 +40,8 @@ from mercato.stores.model import (
     StorePage,
     StoreUpdate,
 )
-from mercato.webhooks.model import DeliveryStatus
-from mercato.webhooks.wire import WebhookDeliveryDetail, WebhookDeliveryPage
+from mercato.domain.webhooks.model import DeliveryStatus
+from mercato.domain.webhooks.wire import WebhookDeliveryDetail, WebhookDeliveryPage
 
 ONBOARDING: Final = "/v1/commerce/onboarding/stores"
 STORES: Final = "/v1/commerce/stores"

@@ -6,7 +6,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from mercato.errors import OrderError
+from mercato.kernel.errors import OrderError
 
 S = TypeVar("S")
 

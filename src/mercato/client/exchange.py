@@ -18,10 +18,10 @@ from uuid import UUID
 
 import msgspec
 
-from mercato import clock
 from mercato.client.errors import MercatoError, UnreadableError, problem_of
-from mercato.wire import as_json
-from mercato.wire.base import parse_retry_after
+from mercato.kernel import clock
+from mercato.kernel.wire import as_json
+from mercato.kernel.wire.base import parse_retry_after
 
 R = TypeVar("R")
 

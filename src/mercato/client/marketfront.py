@@ -9,24 +9,24 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from mercato.carts.model import (
+from mercato.client.exchange import Id, Request, Sent
+from mercato.client.operation import Each, operation
+from mercato.domain.carts.model import (
     AddCartItemRequest,
     Cart,
     PricedCart,
     RemoveCartItemRequest,
     UpdateCartItemRequest,
 )
-from mercato.client.exchange import Id, Request, Sent
-from mercato.client.operation import Each, operation
-from mercato.discovery.catalogs import CatalogSet
-from mercato.discovery.model import DiscoverRequest, DiscoverResponse
-from mercato.orders.model import CommerceCart, Order, OrderCart, OrderTimeline, ValidateOrderResponse
-from mercato.orders.request import OrderCore, PlaceAmounts, PlaceOrderRequest
-from mercato.stores.storefront import MarketfrontStore, StoreAvailability
-from mercato.webhooks.findings import SignatureExplanation
-from mercato.webhooks.model import DeliveryStatus
-from mercato.webhooks.wire import ExplainSignatureRequest, WebhookDeliveryDetail, WebhookDeliveryPage
-from mercato.wire import as_json
+from mercato.domain.discovery.catalogs import CatalogSet
+from mercato.domain.discovery.model import DiscoverRequest, DiscoverResponse
+from mercato.domain.orders.model import CommerceCart, Order, OrderCart, OrderTimeline, ValidateOrderResponse
+from mercato.domain.orders.request import OrderCore, PlaceAmounts, PlaceOrderRequest
+from mercato.domain.stores.storefront import MarketfrontStore, StoreAvailability
+from mercato.domain.webhooks.findings import SignatureExplanation
+from mercato.domain.webhooks.model import DeliveryStatus
+from mercato.domain.webhooks.wire import ExplainSignatureRequest, WebhookDeliveryDetail, WebhookDeliveryPage
+from mercato.kernel.wire import as_json
 
 STORES: Final = "/v1/marketfront/stores"
 CARTS: Final = "/v1/marketfront/carts"

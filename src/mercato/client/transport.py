@@ -229,7 +229,7 @@ class AsyncTransport:
     def _opened(self) -> "ClientSession":
         import aiohttp
 
-        from mercato.outbound.pool import ConnectionPool
+        from mercato.kernel.outbound.pool import ConnectionPool
 
         if self._session is None:
             self._session = aiohttp.ClientSession(

@@ -7,9 +7,6 @@ from uuid import UUID
 
 from msgspec import UnsetType
 
-from mercato.catalog.model import CatalogFault
-from mercato.catalog.runs import RunStatus
-from mercato.catalog.wire import CatalogIngestStatusResponse
 from mercato.client.commerce import Commerce
 from mercato.client.core import Core
 from mercato.client.errors import (
@@ -23,8 +20,11 @@ from mercato.client.errors import (
 from mercato.client.exchange import Id, Request, Script, pause
 from mercato.client.marketfront import Marketfront
 from mercato.client.operation import Flow
-from mercato.orders.model import Order, OrderState
-from mercato.stores.model import OnboardingState, OnboardingStatus, Store
+from mercato.domain.catalog.model import CatalogFault
+from mercato.domain.catalog.runs import RunStatus
+from mercato.domain.catalog.wire import CatalogIngestStatusResponse
+from mercato.domain.orders.model import Order, OrderState
+from mercato.domain.stores.model import OnboardingState, OnboardingStatus, Store
 
 S = TypeVar("S")
 

@@ -8,16 +8,16 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from mercato import clock
 from mercato.client.errors import MercatoError
-from mercato.events import PAYLOADS, Payload
-from mercato.orders.wire import PlaceData, PlaceReply, ValidateData, ValidateReply
-from mercato.webhooks import signatures
-from mercato.webhooks.explain import Secret, Webhook, Whose, explain
-from mercato.webhooks.findings import ERROR, SignatureExplanation
-from mercato.webhooks.trials import Message, find_right
-from mercato.webhooks.words import TOLERANCE
-from mercato.wire import Wire, as_json
+from mercato.domain.events import PAYLOADS, Payload
+from mercato.domain.orders.wire import PlaceData, PlaceReply, ValidateData, ValidateReply
+from mercato.domain.webhooks import signatures
+from mercato.domain.webhooks.explain import Secret, Webhook, Whose, explain
+from mercato.domain.webhooks.findings import ERROR, SignatureExplanation
+from mercato.domain.webhooks.trials import Message, find_right
+from mercato.domain.webhooks.words import TOLERANCE
+from mercato.kernel import clock
+from mercato.kernel.wire import Wire, as_json
 
 
 class UnknownData(Wire):

@@ -10,23 +10,23 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from mercato import clock
-from mercato.catalog.building.builder import Builder
-from mercato.clock import Clock
-from mercato.db.changes import ChangeFeed
-from mercato.db.url import open_database
-from mercato.jobs import Worker
-from mercato.jobs.maintenance import read_queue
-from mercato.outbound.addresses import AddressPolicy
-from mercato.outbound.client import Outbound
-from mercato.outbound.document import DocumentSpace
-from mercato.partners.accounts import open_vault
-from mercato.processes import trim_memory
+from mercato.domain.catalog.building.builder import Builder
+from mercato.domain.partners.accounts import open_vault
+from mercato.domain.upkeep import Upkeep
+from mercato.kernel import clock
+from mercato.kernel.clock import Clock
+from mercato.kernel.db.changes import ChangeFeed
+from mercato.kernel.db.url import open_database
+from mercato.kernel.jobs import Worker
+from mercato.kernel.jobs.maintenance import read_queue
+from mercato.kernel.outbound.addresses import AddressPolicy
+from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.document import DocumentSpace
+from mercato.kernel.processes import trim_memory
+from mercato.kernel.settings import Secret, Settings
+from mercato.kernel.telemetry import multiprocess, tracing
+from mercato.kernel.telemetry.exposition import exposed
 from mercato.runtime.wiring import Runtime, wired
-from mercato.settings import Secret, Settings
-from mercato.telemetry import multiprocess, tracing
-from mercato.telemetry.exposition import exposed
-from mercato.upkeep import Upkeep
 
 __all__ = ["GRACE", "Runtime", "running"]
 

@@ -9,56 +9,56 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from sqlalchemy import text
 
-from mercato import clock
-from mercato.catalog import ingest as catalog_ingest
-from mercato.catalog.building.builder import Builder
-from mercato.catalog.check import Checker
-from mercato.catalog.compiled import CompiledCatalogs
-from mercato.catalog.ingest import Ingest, IngestJob
-from mercato.clock import Clock, MakeId
-from mercato.db.changes import ChangeFeed
-from mercato.db.engine import Database
-from mercato.db.errors import DatabaseAway
-from mercato.db.probe import WriteProbe
-from mercato.discovery.index import refresh
-from mercato.discovery.service import Discovery
-from mercato.jobs import Handler, Handlers, Worker
-from mercato.orders import plan, submission
-from mercato.orders import tokens as order_tokens
-from mercato.orders.changes import Changes
-from mercato.orders.placement import Placements
-from mercato.orders.plan import OrderChecker, Planner
-from mercato.orders.resend import Resender
-from mercato.orders.service import Orders
-from mercato.orders.submission import Submitter
-from mercato.orders.tokens import Seal
-from mercato.orders.validation import Validations
-from mercato.outbound.client import Outbound
-from mercato.outbound.document import NewDocument
-from mercato.outbound.results import PullLimits
-from mercato.partners.callers import Callers
-from mercato.partners.limits import Failures, Limiter
-from mercato.partners.storage import StorageQuota
-from mercato.partners.tokens import PURPOSE, Tokens
-from mercato.partners.vault import Vault
-from mercato.settings import Settings, SettingsError
-from mercato.stores import places
-from mercato.stores.cache import Menus, StoreCache
-from mercato.stores.catalogs import CatalogBodies
-from mercato.stores.events import StoreEvents
-from mercato.stores.ids import IdMappings
-from mercato.stores.onboarding import Onboardings
-from mercato.stores.places import OnboardingTimezoneJob, StoreTimezoneJob, TimezoneLookup
-from mercato.stores.service import Stores
-from mercato.telemetry import Metrics
-from mercato.webhooks import model as webhooks
-from mercato.webhooks.calls import StoreCalls
-from mercato.webhooks.credentials import WebhookCredentials
-from mercato.webhooks.sender import Sender
+from mercato.domain.catalog import ingest as catalog_ingest
+from mercato.domain.catalog.building.builder import Builder
+from mercato.domain.catalog.check import Checker
+from mercato.domain.catalog.compiled import CompiledCatalogs
+from mercato.domain.catalog.ingest import Ingest, IngestJob
+from mercato.domain.discovery.index import refresh
+from mercato.domain.discovery.service import Discovery
+from mercato.domain.orders import plan, submission
+from mercato.domain.orders import tokens as order_tokens
+from mercato.domain.orders.changes import Changes
+from mercato.domain.orders.placement import Placements
+from mercato.domain.orders.plan import OrderChecker, Planner
+from mercato.domain.orders.resend import Resender
+from mercato.domain.orders.service import Orders
+from mercato.domain.orders.submission import Submitter
+from mercato.domain.orders.tokens import Seal
+from mercato.domain.orders.validation import Validations
+from mercato.domain.partners.callers import Callers
+from mercato.domain.partners.limits import Failures, Limiter
+from mercato.domain.partners.storage import StorageQuota
+from mercato.domain.partners.tokens import PURPOSE, Tokens
+from mercato.domain.partners.vault import Vault
+from mercato.domain.stores import places
+from mercato.domain.stores.cache import Menus, StoreCache
+from mercato.domain.stores.catalogs import CatalogBodies
+from mercato.domain.stores.events import StoreEvents
+from mercato.domain.stores.ids import IdMappings
+from mercato.domain.stores.onboarding import Onboardings
+from mercato.domain.stores.places import OnboardingTimezoneJob, StoreTimezoneJob, TimezoneLookup
+from mercato.domain.stores.service import Stores
+from mercato.domain.webhooks import model as webhooks
+from mercato.domain.webhooks.calls import StoreCalls
+from mercato.domain.webhooks.credentials import WebhookCredentials
+from mercato.domain.webhooks.sender import Sender
+from mercato.kernel import clock
+from mercato.kernel.clock import Clock, MakeId
+from mercato.kernel.db.changes import ChangeFeed
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.errors import DatabaseAway
+from mercato.kernel.db.probe import WriteProbe
+from mercato.kernel.jobs import Handler, Handlers, Worker
+from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.document import NewDocument
+from mercato.kernel.outbound.results import PullLimits
+from mercato.kernel.settings import Settings, SettingsError
+from mercato.kernel.telemetry import Metrics
 
 if TYPE_CHECKING:
     # Only where it is set: it imports what is installed on request.
-    from mercato.partners.shared_limits import SharedLimiter
+    from mercato.domain.partners.shared_limits import SharedLimiter
 
 READY_SECONDS: Final = 2.0
 
@@ -291,7 +291,7 @@ def _shared_limiter(settings: Settings, now: Clock, own: Limiter | None) -> "Sha
     if settings.redis_url is None or own is None:
         return None
     try:
-        from mercato.partners.shared_limits import SharedLimiter
+        from mercato.domain.partners.shared_limits import SharedLimiter
     except ImportError:
         raise SettingsError("MERCATO_REDIS_URL needs an extra: pip install 'mercato[redis]'") from None
     return SharedLimiter(settings.redis_url.reveal(), own, now)

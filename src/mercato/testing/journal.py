@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from mercato import clock
+from mercato.kernel import clock
+from mercato.kernel.wire import Wire
 from mercato.testing.caller import Answer
-from mercato.wire import Wire
 
 MOST_KEPT: Final = 1000
 """Calls that are kept; the oldest are dropped."""

@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Final
 
 from aiohttp import web
 
-from mercato.orders.reasons import words_for
+from mercato.domain.orders.reasons import words_for
+from mercato.domain.webhooks.event_types import EventType
 from mercato.testing import acts, prices
 from mercato.testing.acts import Act, Script
 from mercato.testing.catalog_host import CATALOG, CatalogHost
@@ -22,7 +23,6 @@ from mercato.testing.journal import MOST_KEPT
 from mercato.testing.page import add_pages
 from mercato.testing.prices import UnknownItemError, items_of
 from mercato.testing.server import HOST
-from mercato.webhooks.event_types import EventType
 
 DECLINED_CARD: Final = "tok_sandbox_declined"
 """The card token that the bank declines."""

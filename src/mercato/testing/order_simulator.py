@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
-from mercato.orders.model import OrderState
-from mercato.orders.transitions import PICKUP_PATH
+from mercato.domain.orders.model import OrderState
+from mercato.domain.orders.transitions import PICKUP_PATH
 from mercato.testing import acts
 from mercato.testing.acts import Act
 from mercato.testing.caller import Answer, Caller, ServiceError

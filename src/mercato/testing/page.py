@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from mercato.plurals import count_of
+from mercato.kernel.plurals import count_of
 from mercato.testing.journal import VALID, Seen, line_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
 
-from mercato.catalog.ids import is_uuid
+from mercato.domain.catalog.ids import is_uuid
 
 TAX: Final = Decimal("0.05")
 TAX_NAME: Final = "Sales tax, 5 %"

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any, ClassVar, Final
 from uuid import uuid4
 
-from mercato.orders.reasons import ORDER_REASONS
+from mercato.domain.orders.reasons import ORDER_REASONS
 from mercato.testing import acts, prices
 from mercato.testing.acts import Act
 from mercato.testing.browsing import MOST_ATTEMPTS, SURFACE, Browsing

@@ -1,0 +1,170 @@
+"""What a check of a merchant works with: webhooks about sample orders, and what the merchant answers to them."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
+
+from mercato.devtools.certify.receiver import Change, Message, Receiver, ReceiverContext, Reply
+from mercato.devtools.certify.sample_store import PricedOrder, SampleStore
+from mercato.devtools.certify.suite import Failed
+from mercato.domain.catalog.ids import NOWHERE
+from mercato.domain.orders.amounts import Sums
+from mercato.domain.orders.replies import Agreed, Fault, PlaceSaid, Refused, agree, read_place, read_validate
+from mercato.domain.orders.wire import PlaceData, ValidateData
+from mercato.domain.webhooks.event_types import EventType
+from mercato.kernel import clock
+from mercato.kernel.outbound.results import Pulled
+from mercato.kernel.wire import as_json
+
+VALIDATE: Final = "validate"
+PLACE: Final = "place"
+CARD: Final = "tok_certify_4242"
+"""A card token without value."""
+
+SECONDS: Final = 55.0
+"""The time limit of all checks together."""
+
+A = TypeVar("A", bound=Agreed | PlaceSaid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MerchantOptions:
+    """What is known of the merchant. `document` is its catalog, if it is given as a file and not as a URL."""
+
+    webhook_url: str
+    secret: str = field(repr=False)
+    token: str | None = field(default=None, repr=False)
+    catalog_url: str | None = None
+    document: bytes | None = None
+    partner_store_id: str = "certify-1"
+    store_id: UUID = field(default_factory=clock.new_id)
+    onboarding_id: UUID = NOWHERE
+    timezone: str = "UTC"
+    sold_out: tuple[UUID, ...] = ()
+    declined_card: str | None = field(default=None, repr=False)
+    validate_seconds: float = 5.0
+    place_seconds: float = 15.0
+    seconds: float = SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merchant:
+    """The merchant that is certified. `pulled` has the catalog once a check has pulled it."""
+
+    receiver: Receiver
+    sample: SampleStore
+    options: MerchantOptions
+    pulled: list[Pulled] = field(default_factory=list)
+
+
+class MerchantContext(ReceiverContext):
+    """What one check works with."""
+
+    def __init__(self, merchant: Merchant) -> None:
+        super().__init__(merchant.receiver)
+        self.merchant = merchant
+        self.store = merchant.sample.store
+
+    def sample(self) -> Message:
+        return self.validate_message(self.order())
+
+    def accepted(self, reply: Reply) -> str:
+        answered(read_agreement(self.order(), reply))
+        return f"answered {reply.status}"
+
+    def seconds_for(self, suffix: str) -> float:
+        return self.merchant.options.validate_seconds if suffix == VALIDATE else self.receiver.seconds
+
+    def order(self, *lines: Any, **options: Any) -> PricedOrder:
+        """Return an order of the lines, by default one unit of one item for pickup."""
+        return self.merchant.sample.order(lines, **options)
+
+    def validate_message(self, order: PricedOrder, change: Change | None = None) -> Message:
+        data = ValidateData(
+            store_id=self.store.id, partner_store_id=self.store.partner_store_id, order=order.order
+        )
+        return self.message(VALIDATE, EventType.ORDER_VALIDATE, data, change=change)
+
+    async def validate(self, order: PricedOrder, change: Change | None = None) -> Agreed | Refused | Fault:
+        """Send an `order.validate` and return the answer."""
+        return read_agreement(order, await self.send(self.validate_message(order, change)))
+
+    async def agree(self, order: PricedOrder, change: Change | None = None) -> Sums:
+        """Return the amounts that the merchant agrees to. Raises Failed when it doesn't agree."""
+        return approved(await self.validate(order, change)).sums
+
+    async def agreed_order(self, order: PricedOrder | None = None) -> PricedOrder:
+        """Return an order at the amounts that the merchant agrees to. Raises Failed when it doesn't agree."""
+        order = order or self.order()
+        return order.at(await self.agree(order))
+
+    async def place_message(
+        self, order: PricedOrder | None = None, *, payment: Any = UNSET, change: Change | None = None
+    ) -> Message:
+        """Return an `order.place` of an order that the merchant has just agreed to."""
+        order_id, agreed = clock.new_id(), await self.agreed_order(order)
+        data = PlaceData(
+            order_id=order_id,
+            store_id=self.store.id,
+            partner_store_id=self.store.partner_store_id,
+            order=agreed.order,
+            payment=UNSET if payment is UNSET else msgspec.Raw(as_json(payment)),
+        )
+        return self.message(PLACE, EventType.ORDER_PLACE, data, webhook_id=order_id, change=change)
+
+    async def place(self, message: Message) -> PlaceSaid | Refused | Fault:
+        """Send an `order.place` and return the answer."""
+        return read_placement(await self.send(message))
+
+
+# --- answers ---------------------------------------------------------------------------------------
+
+
+def read_agreement(order: PricedOrder, reply: Reply) -> Agreed | Refused | Fault:
+    """Return the answer to `order.validate` as the service reads it."""
+    answer = read_validate(reply.status, reply.body)
+    return answer if isinstance(answer, Refused | Fault) else agree(order.sums, answer)
+
+
+def read_placement(reply: Reply) -> PlaceSaid | Refused | Fault:
+    """Return the answer to `order.place` as the service reads it."""
+    return read_place(reply.status, reply.body)
+
+
+def approved(answer: A | Refused | Fault) -> A:
+    """Return a yes. Raises Failed for anything else."""
+    match answer:
+        case Refused():
+            raise Failed(f"It refused a correct order: {codes(answer)}.")
+        case Fault(words=words):
+            raise Failed(words)
+    return answer
+
+
+def refused(answer: Agreed | PlaceSaid | Refused | Fault, what: str, code: str = "") -> str:
+    """Return the codes of a no, or the one that it must have. Raises Failed for anything else."""
+    match answer:
+        case Refused(errors=errors):
+            if code and all(error.code != code for error in errors):
+                raise Failed(f"It refused {what}, but with {codes(answer)}, not with {code}.")
+            return f"refused: {code or codes(answer)}"
+        case Fault(words=words):
+            raise Failed(words)
+    raise Failed(f"It took {what}.")
+
+
+def answered(answer: Agreed | PlaceSaid | Refused | Fault) -> str:
+    """Return whether it was a yes or a no. Raises Failed when it was neither."""
+    match answer:
+        case Fault(words=words):
+            raise Failed(words)
+        case Refused():
+            return f"no: {codes(answer)}"
+    return "yes"
+
+
+def codes(answer: Refused) -> str:
+    return ", ".join(error.code for error in answer.errors)

@@ -1,0 +1,84 @@
+"""From a document to what is stored of it. Pure: faults never raise, and the same arguments give the same result."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from mercato.domain.catalog.building.compile import compile_catalog
+from mercato.domain.catalog.building.model import BuildFailed, BuildRequest, Built, Result, Unchanged
+from mercato.domain.catalog.building.served import content_hash, served_pieces
+from mercato.domain.catalog.model import CatalogSummary
+from mercato.domain.catalog.search import WEEK, SetSearch, merge_windows
+from mercato.domain.catalog.validation.findings import Findings
+from mercato.domain.catalog.validation.validate import Valid, validate
+from mercato.domain.catalog.words import words_of
+
+
+def build(document: bytes, request: BuildRequest) -> Result:
+    """Return the result of the document."""
+    # The work is a call of its own, so that all it made is freed before the collector could look at it.
+    with _without_collector():
+        return build_uncollected(document, request)
+
+
+def build_uncollected(document: bytes, request: BuildRequest) -> Result:
+    """Do what `build` does, in a process that runs no collector. A document of which the caller keeps no reference
+    leaves memory as soon as it's validated, and what was read of it before the served bytes are joined.
+    """
+    valid, findings = validate(
+        document, onboarding_id=request.onboarding_id, default_currency=request.default_currency
+    )
+    del document
+    if valid is None:
+        return BuildFailed(findings.faults(), findings.warnings())
+    # White space and escapes are no content: a document that is only laid out anew gives the same bytes.
+    pieces = served_pieces(valid, catalog_set_id=request.catalog_set_id, store_id=request.store_id)
+    digest = content_hash(pieces, valid.source.currency)
+    if digest == request.previous_hash:
+        return Unchanged(digest, findings.warnings())
+    compiled, search, summary = compile_catalog(valid), pack_search(valid), _summary(valid, findings)
+    del valid
+    return Built(
+        content_hash=digest,
+        body=b"".join(pieces),
+        compiled=compiled,
+        summary=summary,
+        warnings=findings.warnings(),
+        search=search,
+    )
+
+
+def pack_search(valid: Valid) -> bytes:
+    """Return the packed SetSearch of a validated document."""
+    source = valid.source
+    words = words_of(source.sections.names() + source.items.names())
+    spans: list[tuple[int, int]] = [] if source.catalogs else list(WEEK)
+    for windows in valid.windows:
+        spans += WEEK if windows is None else windows
+    return msgspec.msgpack.encode(SetSearch(tuple(words), merge_windows(spans)))
+
+
+def _summary(valid: Valid, findings: Findings) -> CatalogSummary:
+    source = valid.source
+    return CatalogSummary(
+        currency=source.currency,
+        catalogs=len(source.catalogs),
+        sections=len(source.sections),
+        items=len(source.items),
+        modifier_groups=len(source.groups),
+        warnings=findings.warning_count,
+    )
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Keep the collector from walking a hundred thousand new objects again and again; none of them is a cycle."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,65 @@
+"""What a document is built for, and what comes of it."""
+
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from mercato.domain.catalog.model import CatalogSummary, Finding
+
+LENGTH: Final = 8
+"""Bytes of the length that stands before a message to the building process, and before its answer."""
+
+NO_MEMORY: Final = 3
+"""The exit code of a process whose document needs more memory than it may take."""
+
+
+class BuildRequest(msgspec.Struct, frozen=True):
+    """What a document is built for. `previous_hash` is that of the set that is served now."""
+
+    onboarding_id: UUID
+    catalog_set_id: UUID
+    store_id: UUID
+    default_currency: str
+    previous_hash: str | None = None
+
+
+class Task(msgspec.Struct, frozen=True):
+    """Stands before a document of `size` bytes. Without `serves` only what a dry run shows is made."""
+
+    size: int
+    request: BuildRequest
+    serves: bool
+
+
+class BuildFailed(msgspec.Struct, frozen=True, tag=True):
+    """The document cannot be served."""
+
+    faults: tuple[Finding, ...]
+    warnings: tuple[Finding, ...]
+
+
+class Unchanged(msgspec.Struct, frozen=True, tag=True):
+    """The document's content is what is served already."""
+
+    content_hash: str
+    warnings: tuple[Finding, ...] = ()
+
+
+class Built(msgspec.Struct, frozen=True, tag=True):
+    """All that is stored of a set. `Builder.compress` returns the bodies; those of a large set are compressed where it
+    is built, and its `body` is empty.
+    """
+
+    content_hash: str
+    body: bytes
+    compiled: bytes
+    summary: CatalogSummary
+    warnings: tuple[Finding, ...]
+    search: bytes
+    """What discovery needs of the set: a packed SetSearch."""
+    bodies: dict[str, bytes] | None = None
+    """The compressed bodies by their coding."""
+
+
+Result = BuildFailed | Unchanged | Built

@@ -1,0 +1,154 @@
+"""The dry run: everything that a run finds out about a document, and nothing that it changes."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, field
+
+from mercato.domain.catalog.building.builder import Builder, BuildOverrunError
+from mercato.domain.catalog.building.model import BuildFailed, BuildRequest, Built, Unchanged
+from mercato.domain.catalog.building.packed import unpack
+from mercato.domain.catalog.compiled import CompiledCatalogs
+from mercato.domain.catalog.diff import diff
+from mercato.domain.catalog.ids import NOWHERE
+from mercato.domain.catalog.model import CatalogFault, CatalogWarning
+from mercato.domain.catalog.wire import CatalogValidation
+from mercato.kernel.errors import RateLimited
+from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.document import Document, NewDocument
+from mercato.kernel.outbound.results import NotModified, PullLimits, RequestFailed
+from mercato.kernel.wire import Decoder, Wire
+from mercato.kernel.wire.checks import refuse, uri_fault
+
+AT_ONCE: Final = 2
+"""Dry runs of one partner at one time: runs of every partner wait for the same building process."""
+
+LONGEST_REQUEST: Final = 1024 * 1024
+"""Bytes up to which a body may name a callbackUrl. A longer one is a document, whatever it holds."""
+
+RETRY_AFTER: Final = 2
+"""Seconds that a partner with too many is told to wait."""
+
+
+class CatalogSource(Wire):
+    """Where the document to be checked is to be pulled from."""
+
+    callback_url: str
+
+
+class _Items(Struct):
+    items: msgspec.Raw | UnsetType = UNSET
+
+
+_read_items: Final = msgspec.json.Decoder(_Items).decode
+"""Skips all other members, of which a body of 32 MiB may have millions."""
+
+_request: Final = Decoder(CatalogSource)
+
+
+Receive = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
+"""Reads a request's body and passes each part of it to the function it is given."""
+
+
+class Subject(Struct, frozen=True):
+    """The store that a document is checked for."""
+
+    onboarding_id: UUID
+    store_id: UUID
+    catalog_set_id: UUID
+
+
+class Checker(Struct, frozen=True):
+    """Checks documents, given or pulled."""
+
+    outbound: Outbound
+    builder: Builder
+    compiled: CompiledCatalogs
+    limits: PullLimits
+    default_currency: str
+    new_document: NewDocument
+    running: Counter[UUID] = field(default_factory=Counter)
+
+    async def check(
+        self, receive: Receive, *, partner_id: UUID, subject: Subject | None
+    ) -> CatalogValidation:
+        """Return what a run would say of the document that `receive` reads, or that it names by its URL.
+
+        Nothing is read before there is a place: a partner whose dry runs are refused sends nothing into memory.
+        Raises what `receive` does, ValidationFailed for a callbackUrl that is none, RateLimited when the partner
+        checks too many at once.
+        """
+        if self.running[partner_id] >= AT_ONCE:
+            raise RateLimited(
+                f"{AT_ONCE} dry runs of this account are under way. Wait for one to end.",
+                retry_after=RETRY_AFTER,
+            )
+        self.running[partner_id] += 1
+        try:
+            with self.new_document() as document:
+                await receive(document.write)
+                return await self._pulled_and_checked(document, subject)
+        finally:
+            self.running[partner_id] -= 1
+            if not self.running[partner_id]:
+                del self.running[partner_id]
+
+    async def _pulled_and_checked(self, document: Document, subject: Subject | None) -> CatalogValidation:
+        url = callback_url(await document.read()) if document.size <= LONGEST_REQUEST else None
+        if url is None:
+            return await self._check(document, subject)
+        refuse([("/callbackUrl", uri_fault(url, "callbackUrl"))])
+        try:
+            pulled = await self.outbound.pull(url, limits=self.limits, etag=None)
+        except RequestFailed as failure:
+            return _invalid(failure.message)
+        assert not isinstance(pulled, NotModified)
+        with pulled.document:
+            return await self._check(pulled.document, subject)
+
+    async def _check(self, document: Document, subject: Subject | None) -> CatalogValidation:
+        owner = (NOWHERE, NOWHERE) if subject is None else (subject.onboarding_id, subject.store_id)
+        request = BuildRequest(owner[0], NOWHERE, owner[1], self.default_currency)
+        try:
+            result = await self.builder.build(document, request, serves=False)
+        except BuildOverrunError as overrun:
+            return _invalid(overrun.message)
+        assert not isinstance(result, Unchanged)
+        faults = result.faults if isinstance(result, BuildFailed) else ()
+        changes = None
+        if isinstance(result, Built) and subject is not None:
+            changes = diff(await self.compiled.get(subject.catalog_set_id), unpack(result.compiled))
+        return CatalogValidation(
+            valid=not faults,
+            errors=tuple(CatalogFault(message=one.message, path=one.path) for one in faults),
+            warnings=tuple(CatalogWarning(message=one.message, path=one.path) for one in result.warnings),
+            summary=result.summary if isinstance(result, Built) else None,
+            diff=changes,
+        )
+
+
+def callback_url(document: bytes) -> str | None:
+    """Return the URL that a request names instead of a document; None when the body is to be checked itself.
+
+    A body that is broken is checked: it may well be a catalog, and the check says where it breaks.
+    Raises InvalidRequest for any other that has neither `items` nor a callbackUrl that is a string.
+    """
+    if b'"items"' in document and b'"callbackUrl"' not in document:
+        return None
+    try:
+        has_items = not isinstance(_read_items(document).items, UnsetType)
+    except msgspec.ValidationError:
+        has_items = False
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        if document.strip():
+            return None
+        has_items = False
+    return None if has_items else _request(document).callback_url
+
+
+def _invalid(message: str) -> CatalogValidation:
+    fault = CatalogFault(message=message, path="")
+    return CatalogValidation(valid=False, errors=(fault,), warnings=(), summary=None, diff=None)

@@ -1,0 +1,60 @@
+"""Compiled catalogs in memory: immutable under their id, bounded by bytes, least recently used out."""
+
+from collections import OrderedDict
+from typing import Final
+from uuid import UUID
+
+from mercato.domain.catalog import queries
+from mercato.domain.catalog.building.packed import unpack
+from mercato.domain.catalog.model import CompiledCatalog
+from mercato.kernel import errors
+from mercato.kernel.db.engine import Database
+from mercato.kernel.telemetry import Lookups
+
+MOST_BYTES: Final = 256 * 1024 * 1024
+"""Bytes of compiled catalogs held, as measured where they are stored; in memory each is a few times that."""
+
+
+class CompiledCatalogs:
+    """The catalogs that pricing reads, by CatalogSet id."""
+
+    def __init__(self, db: Database, *, most_bytes: int = MOST_BYTES) -> None:
+        self._db = db
+        self._most = most_bytes
+        # By the UUID's integer: a UUID hashes and compares in Python, an integer does not.
+        self._held: OrderedDict[int, tuple[int, CompiledCatalog]] = OrderedDict()
+        self._bytes = 0
+        self.lookups = Lookups()
+
+    def cached(self, set_id: UUID) -> CompiledCatalog | None:
+        """Return the catalog if it is in memory."""
+        held = self._held.get(set_id.int)
+        if held is None:
+            return None
+        self.lookups.hits += 1
+        self._held.move_to_end(set_id.int)
+        return held[1]
+
+    async def get(self, set_id: UUID) -> CompiledCatalog:
+        """Return the catalog. Raises CatalogSetNotFound."""
+        catalog = self.cached(set_id)
+        if catalog is not None:
+            return catalog
+        self.lookups.misses += 1
+        body = await self._db.find_immutable(lambda tx: queries.find_body(tx, set_id, queries.COMPILED))
+        if body is None:
+            raise errors.CatalogSetNotFound(set_id)
+        return self._hold(set_id, body)
+
+    def _hold(self, set_id: UUID, body: bytes) -> CompiledCatalog:
+        held = self._held.get(set_id.int)
+        if held is not None:
+            # Another has read it meanwhile. All carts of a store miss at once when it switches.
+            return held[1]
+        catalog = unpack(body)
+        self._held[set_id.int] = (len(body), catalog)
+        self._bytes += len(body)
+        while self._bytes > self._most and len(self._held) > 1:
+            _, (size, _) = self._held.popitem(last=False)
+            self._bytes -= size
+        return catalog

@@ -1,0 +1,302 @@
+"""A catalog's way in: accepted in one transaction, pulled and built with none open, switched in another.
+
+The listener is called inside the transaction that ends a run, so that what follows from it (an event, a search entry)
+is there exactly when the switch is.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+import msgspec
+import structlog
+from msgspec import Struct, field
+
+from mercato.domain.catalog import queries
+from mercato.domain.catalog.building.builder import Builder, BuildOverrunError
+from mercato.domain.catalog.building.model import BuildFailed, BuildRequest, Built, Unchanged
+from mercato.domain.catalog.model import CatalogFault, PartnerWarning
+from mercato.domain.catalog.runs import CurrentSet, NewSet, Owner, Run, RunStatus, partner_warnings
+from mercato.domain.partners.storage import StorageQuota
+from mercato.kernel import crash, errors
+from mercato.kernel.clock import Clock, MakeId
+from mercato.kernel.db.engine import Database, Write
+from mercato.kernel.jobs import Done, Job, JobLost, Outcome, enqueue, fence
+from mercato.kernel.outbound.client import Outbound
+from mercato.kernel.outbound.results import NotModified, Pulled, PullLimits, RequestFailed
+from mercato.kernel.telemetry import Metrics, tracing
+from mercato.kernel.telemetry.acting import act_for
+from mercato.kernel.wire import Wire
+
+log = structlog.get_logger("mercato.catalog")
+
+KIND: Final = "catalog.ingest"
+RETRY_AFTER: Final = 2
+"""Seconds between two looks at a run's status; decided in the specification's decisions."""
+
+PROCESS_SECONDS: Final = 120.0
+"""How long a run may take beyond its pull: to wait for the one building process, build, compress and switch."""
+
+ATTEMPTS: Final = 3
+"""Attempts at a run that fails through a fault of ours, before it ends `failed`."""
+
+_CANCELLED: Final = CatalogFault(message="The onboarding was cancelled.", path="")
+_OURS: Final = CatalogFault(
+    message="The run could not be finished because of a fault on our side. Notify us of the catalog again.",
+    path="",
+)
+
+
+class IngestJob(Wire):
+    """What the queue keeps of a run: everything else stands in its row."""
+
+    run_id: UUID
+
+
+class Finished(Struct, frozen=True):
+    """A run that has just ended. `built` is there when a new set was switched to."""
+
+    run: Run
+    status: RunStatus
+    errors: tuple[CatalogFault, ...]
+    at: datetime
+    warnings: tuple[PartnerWarning, ...] = ()
+    built: Built | None = None
+
+
+Listener = Callable[[Write, Finished], Awaitable[None]]
+"""Called in the transaction that ends a run, whatever its end."""
+
+
+async def accept(
+    tx: Write,
+    owner: Owner,
+    callback_url: str,
+    *,
+    notified: bool,
+    traceparent: str,
+    now: datetime,
+    run_id: UUID,
+) -> Run:
+    """Write down a run and the job that will carry it out, in the caller's transaction."""
+    run = Run(
+        id=run_id,
+        owner=owner,
+        notified=notified,
+        callback_url=callback_url,
+        status=RunStatus.QUEUED,
+        errors=(),
+        warnings=(),
+        set_id=None,
+        traceparent=traceparent,
+        created_at=now,
+        updated_at=now,
+    )
+    await queries.insert_run(tx, run)
+    await enqueue(
+        tx,
+        KIND,
+        IngestJob(run_id=run.id),
+        ordering_key=f"catalog:{owner.id}",
+        group=str(owner.partner_id),
+        dedup=str(run.id),
+    )
+    return run
+
+
+async def accept_notified(
+    tx: Write, owner: Owner, callback_url: str, *, waiting: int, traceparent: str, now: datetime, run_id: UUID
+) -> Run:
+    """Accept a run that a partner asks for. Raises RateLimited when `waiting` runs of the store wait already."""
+    await queries.lock_owner(tx, owner.id)
+    if await queries.count_waiting(tx, owner.id) >= waiting:
+        raise errors.RateLimited(
+            f"{waiting} catalog runs of this store wait already. Each pulls the newest document, so one more "
+            "brings nothing: poll the last one, then notify again.",
+            retry_after=RETRY_AFTER,
+        )
+    return await accept(
+        tx, owner, callback_url, notified=True, traceparent=traceparent, now=now, run_id=run_id
+    )
+
+
+class Ingest(Struct, frozen=True, kw_only=True):
+    """Carries runs out."""
+
+    db: Database
+    outbound: Outbound
+    builder: Builder
+    limits: PullLimits
+    default_currency: str
+    clock: Clock
+    new_id: MakeId
+    on_finished: Listener
+    quota: StorageQuota
+    metrics: Metrics = field(default_factory=Metrics)
+
+    async def handle(self, job: Job[IngestJob]) -> Outcome:
+        """Bring the job's run to its end. A crash at any point leaves the run to be carried out again."""
+        begun = await self._begin(job)
+        if begun is None:
+            return Done()
+        run, current = begun
+        owner = run.owner
+        act_for(partner_id=owner.partner_id, store_id=owner.store_id, traceparent=run.traceparent)
+        with tracing.span("catalog.ingest", parent=run.traceparent, kind="CONSUMER", run_id=run.id):
+            return await self._carry_out(job, run, current)
+
+    async def _carry_out(self, job: Job[IngestJob], run: Run, current: CurrentSet | None) -> Outcome:
+        try:
+            pulled = await self._pull(run, current)
+            if isinstance(pulled, NotModified):
+                return await self._not_modified(job, run)
+            with pulled.document:
+                if not await self._begin_processing(job, run):
+                    return Done()
+                return await self._process(job, run, current, pulled)
+        except (RequestFailed, BuildOverrunError) as failure:
+            message = failure.message
+        except errors.RateLimited as refused:
+            message = refused.detail
+        return await self._fail(job, run, (CatalogFault(message=message, path=""),))
+
+    async def give_up(self, tx: Write, job: Job[IngestJob], reason: str) -> None:
+        """End the run of a job that failed too often: a run never stays in between."""
+        log.error("catalog run given up", run_id=str(job.payload.run_id), reason=reason)
+        run = await queries.find_run(tx, job.payload.run_id)
+        if run is not None:
+            await self._end(tx, Finished(run, RunStatus.FAILED, (_OURS,), self.clock()))
+
+    async def _begin(self, job: Job[IngestJob]) -> tuple[Run, CurrentSet | None] | None:
+        async with self.db.write() as tx:
+            await fence(tx, job)
+            run = await queries.find_run(tx, job.payload.run_id)
+            if run is None or not await queries.move_run(tx, run.id, to=RunStatus.PULLING, now=self.clock()):
+                return None
+            return run, await queries.find_current(tx, run.owner.id)
+
+    async def _pull(self, run: Run, current: CurrentSet | None) -> Pulled | NotModified:
+        # The tag is good for the document it came with: another URL may use the same one for something else.
+        same = current is not None and current.source_url == run.callback_url
+        etag = current.source_etag if current is not None and same else None
+        with self.metrics.stage("pull"):
+            return await self.outbound.pull(run.callback_url, limits=self.limits, etag=etag)
+
+    async def _process(
+        self, job: Job[IngestJob], run: Run, current: CurrentSet | None, pulled: Pulled
+    ) -> Outcome:
+        set_id = self.new_id()
+        previous = None if current is None else current.content_hash
+        request = BuildRequest(run.owner.id, set_id, run.owner.store_id, self.default_currency, previous)
+        with self.metrics.stage("build"):
+            result = await self.builder.build(pulled.document, request)
+        pulled.document.close()
+        if isinstance(result, BuildFailed):
+            faults = tuple(CatalogFault(message=one.message, path=one.path) for one in result.faults)
+            return await self._fail(job, run, faults, partner_warnings(result.warnings))
+        if isinstance(result, Unchanged):
+            assert current is not None
+            async with self.db.write() as tx:
+                await fence(tx, job)
+                await queries.touch_source(tx, current.id, url=run.callback_url, etag=pulled.etag)
+                warnings = partner_warnings(result.warnings)
+                await self._end(
+                    tx, Finished(run, RunStatus.SUCCEEDED, (), self.clock(), warnings), current.id
+                )
+            return Done()
+        with self.metrics.stage("store"):
+            return await self._switch(job, run, current, pulled, set_id, result)
+
+    async def _switch(
+        self,
+        job: Job[IngestJob],
+        run: Run,
+        current: CurrentSet | None,
+        pulled: Pulled,
+        set_id: UUID,
+        built: Built,
+    ) -> Outcome:
+        with self.metrics.stage("compress"):
+            parts = await self.builder.compress(built)
+        parts |= {queries.COMPILED: built.compiled, queries.SEARCH: built.search}
+        crash.point("catalog.built")
+        now, owner = self.clock(), run.owner
+        summary = msgspec.json.encode(built.summary).decode()
+        new = NewSet(
+            id=set_id,
+            owner_id=owner.id,
+            store_id=owner.store_id,
+            partner_id=owner.partner_id,
+            content_hash=built.content_hash,
+            currency=built.summary.currency,
+            summary=summary,
+            source_url=run.callback_url,
+            source_etag=pulled.etag,
+            created_at=now,
+        )
+        async with self.db.write() as tx:
+            await fence(tx, job)
+            if not await queries.lock_owner(tx, run.owner.id):
+                # Cancelled meanwhile: its runs have ended, and what was pulled is discarded.
+                return Done()
+            await queries.insert_set(tx, new, parts)
+            size = sum(map(len, parts.values()))
+            await self.quota.take(tx, run.owner.partner_id, size, now=now)
+            leaves = None if current is None else current.id
+            if not await queries.switch(tx, run.owner.id, leaves=leaves, to=set_id, now=now):
+                raise JobLost("another run switched the owner")
+            finished = Finished(run, RunStatus.SUCCEEDED, (), now, partner_warnings(built.warnings), built)
+            await self._end(tx, finished, set_id)
+            crash.point("catalog.written")
+        crash.point("catalog.switched")
+        return Done()
+
+    async def _begin_processing(self, job: Job[IngestJob], run: Run) -> bool:
+        async with self.db.write() as tx:
+            await fence(tx, job)
+            return await queries.move_run(tx, run.id, to=RunStatus.PROCESSING, now=self.clock())
+
+    async def _fail(
+        self,
+        job: Job[IngestJob],
+        run: Run,
+        faults: tuple[CatalogFault, ...],
+        warnings: tuple[PartnerWarning, ...] = (),
+    ) -> Outcome:
+        async with self.db.write() as tx:
+            await fence(tx, job)
+            await self._end(tx, Finished(run, RunStatus.FAILED, faults, self.clock(), warnings))
+        return Done()
+
+    async def _not_modified(self, job: Job[IngestJob], run: Run) -> Outcome:
+        """End a run whose document is the one of the current set, with that one's warnings."""
+        async with self.db.write() as tx:
+            await fence(tx, job)
+            current = await queries.find_current(tx, run.owner.id)
+            set_id = None if current is None else current.id
+            warnings = () if set_id is None else await queries.find_warnings(tx, run.owner.id, set_id)
+            finished = Finished(run, RunStatus.SUCCEEDED, (), self.clock(), warnings)
+            await self._end(tx, finished, set_id)
+        return Done()
+
+    async def _end(self, tx: Write, finished: Finished, set_id: UUID | None = None) -> None:
+        ended = await queries.end_run(
+            tx,
+            finished.run.id,
+            status=finished.status,
+            errors=finished.errors,
+            warnings=finished.warnings,
+            set_id=set_id,
+            now=finished.at,
+        )
+        if ended:
+            await self.on_finished(tx, finished)
+            tx.after_commit(partial(self.metrics.ingested, finished.status.value))
+
+
+async def abandon(tx: Write, owner_id: UUID, *, now: datetime) -> None:
+    """Close the owner and end its open runs: what a running pull brings is discarded."""
+    await queries.close_owner(tx, owner_id, now=now)
+    await queries.end_open_runs(tx, owner_id, fault=_CANCELLED, now=now)

@@ -1,0 +1,206 @@
+"""What a catalog is once it has been read: faults and warnings, its summary, and the form that pricing reads."""
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from mercato.kernel.wire import Wire
+
+Windows = tuple[tuple[int, int], ...]
+"""Open spans in seconds of the local week, which begins on Sunday 00:00; each holds its start, not its end."""
+
+Key = int
+"""The integer of an id: a UUID hashes and compares in Python, and a cart is hundreds of look-ups."""
+
+DAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+DAY_SECONDS: Final = 86_400
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A fault or a warning of a document: the id of its rule, and where it is (RFC 6901, as fetched)."""
+
+    rule: str
+    message: str
+    path: str
+
+
+class CatalogFault(Wire):
+    """CatalogIngestErrorWire: why a document cannot be served, and where (RFC 6901, as fetched)."""
+
+    message: str
+    path: str
+
+
+class CatalogWarning(Wire):
+    """What is odd in a document that can be served all the same."""
+
+    message: str
+    path: str
+
+
+class PartnerWarning(Wire):
+    """What a partner should look at though nothing failed. `code` is a rule of the catalog's check, or of a place."""
+
+    code: str
+    message: str
+    pointer: str
+
+
+class CatalogSummary(Wire):
+    """What a set holds, counted. `warnings` counts all of them, also those that a bounded list left out."""
+
+    currency: str
+    catalogs: int
+    sections: int
+    items: int
+    modifier_groups: int
+    warnings: int
+
+
+class CompiledItem(msgspec.Struct, frozen=True, gc=False):
+    """An item as pricing needs it. `price` in minor units; `reach` is an index into the catalog's reaches.
+
+    `partner_item_id` is the item's member of that name; `document_id` the id of the item in the merchant's document,
+    None where it is the served one.
+    """
+
+    name: str
+    price: int | None
+    groups: tuple[Key, ...]
+    available: bool
+    maximum_quantity: int | None
+    partner_item_id: str | None
+    reach: int
+    document_id: str | None = None
+
+
+class CompiledGroup(msgspec.Struct, frozen=True):
+    """A modifier group. `choices` in document order: item → what one unit costs here, in minor units.
+
+    `document_id` as of an item.
+    """
+
+    name: str
+    minimum: int
+    maximum: int | None
+    maximum_per_item: int | None
+    free: int
+    choices: dict[Key, int]
+    document_id: str | None = None
+
+
+class CompiledSection(msgspec.Struct, frozen=True, array_like=True):
+    """A section. `checksum` changes when its entries do."""
+
+    name: str
+    checksum: int
+
+
+class CompiledHours(msgspec.Struct, frozen=True, array_like=True):
+    """One catalog of the set. `windows` is None when it is always available."""
+
+    catalog_id: str
+    name: str
+    windows: Windows | None
+    checksum: int
+
+    def open_at(self, second: int) -> bool:
+        """Tell whether the catalog is available at that second of the local week."""
+        return self.windows is None or any(start <= second < end for start, end in self.windows)
+
+
+class CompiledCatalog(msgspec.Struct, frozen=True):
+    """A CatalogSet as pricing reads it: everything by Key, every amount in minor units of the currency.
+
+    `reaches` lists the distinct answers to "through which catalogs can an item be bought?": one bit for each of
+    `catalogs`, the first being the lowest, or None for "at any time" (a set without catalogs or sections).
+    """
+
+    currency: str
+    scale: int
+    items: dict[Key, CompiledItem]
+    reaches: tuple[int | None, ...]
+    groups: dict[Key, CompiledGroup]
+    sections: dict[str, CompiledSection]
+    catalogs: tuple[CompiledHours, ...]
+
+    def is_open(self, local: datetime) -> bool:
+        """Tell whether some catalog is available at the store's local time, or the set has none."""
+        second = second_of_week(local)
+        return not self.catalogs or any(catalog.open_at(second) for catalog in self.catalogs)
+
+    def is_sold(self, item: CompiledItem, local: datetime) -> bool:
+        """Tell whether the item stands in a section reachable from a catalog available at that local time."""
+        reach = self.reaches[item.reach]
+        if reach is None:
+            return True
+        second = second_of_week(local)
+        return any(catalog.open_at(second) for bit, catalog in enumerate(self.catalogs) if reach >> bit & 1)
+
+
+def second_of_week(local: datetime) -> int:
+    """Return the second of the week, Sunday 00:00 being 0, that a local time stands for."""
+    return local.isoweekday() % 7 * DAY_SECONDS + local.hour * 3600 + local.minute * 60 + local.second
+
+
+class DiffEntry(Wire):
+    """An item, group, section or catalog that differs."""
+
+    id: str
+    name: str
+
+
+class DiffList(Wire):
+    """All of one kind of change, counted; the first of them, listed."""
+
+    count: int
+    entries: tuple[DiffEntry, ...]
+
+
+class PriceChange(Wire):
+    """An item at another price: decimal strings, null for an item without one."""
+
+    id: str
+    name: str
+    before: str | None
+    after: str | None
+
+
+class PriceChanges(Wire):
+    """All price changes, counted; the first of them, listed."""
+
+    count: int
+    entries: tuple[PriceChange, ...]
+
+
+class CurrencyChange(Wire):
+    before: str
+    after: str
+
+
+class ItemDiff(Wire):
+    """`reoptioned`: other modifier groups. `changed`: name, availability, maximum or the partner's own id."""
+
+    added: DiffList
+    removed: DiffList
+    repriced: PriceChanges
+    reoptioned: DiffList
+    changed: DiffList
+
+
+class PartDiff(Wire):
+    added: DiffList
+    removed: DiffList
+    changed: DiffList
+
+
+class CatalogDiff(Wire):
+    """What a set changes that pricing or browsing would notice. Texts and images alone make no difference here."""
+
+    identical: bool
+    currency: CurrencyChange | None
+    items: ItemDiff
+    modifier_groups: PartDiff
+    sections: PartDiff
+    catalogs: PartDiff

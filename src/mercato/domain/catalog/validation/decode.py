@@ -1,0 +1,155 @@
+"""From bytes to JSON values, or one sentence about why they can't be read. A library's words are never shown."""
+
+import codecs
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from mercato.domain.catalog.validation.document import Growth, Members
+from mercato.domain.catalog.validation.findings import Findings
+from mercato.domain.catalog.validation.rules import Rule
+from mercato.domain.catalog.validation.scan import BOM, positions, scan
+from mercato.kernel.wire.kinds import json_type
+
+MOST_VALUES: Final = 2_000_000
+"""Values in one document; each costs some hundred bytes while it is checked."""
+
+_COUNTED_FROM: Final = 8 * 1024 * 1024
+"""Bytes up to which a document can't hold enough values to matter."""
+
+_CHUNK: Final = 1 << 16
+
+
+class UnreadableError(Exception):
+    """The bytes aren't a JSON object; the message says why, for the document's author."""
+
+    def __init__(self, rule: Rule, message: str) -> None:
+        super().__init__(message)
+        self.rule = rule
+
+
+def _keep(text: str) -> msgspec.Raw:
+    """Return a number as its own text, which is served as it is."""
+    return msgspec.Raw(text.encode())
+
+
+_decode: Final = msgspec.json.Decoder(float_hook=_keep).decode
+_skim: Final = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def read(document: bytes, findings: Findings) -> Members | None:
+    """Return the document's members, or None if what was noted leaves nothing to check. Raises RecursionError."""
+    if document.startswith(BOM):
+        message = "The document begins with a byte order mark, which JSON has none of."
+        findings.warn(Rule.BYTE_ORDER_MARK, message, "")
+    try:
+        return decode(document.removeprefix(BOM))
+    except UnreadableError as fault:
+        findings.fault(fault.rule, str(fault), "")
+        return None
+
+
+def decode(text: bytes) -> Members:
+    """Return the members of the object that the text is. Raises UnreadableError and RecursionError."""
+    _refuse_obvious(text)
+    try:
+        top = _decode(text)
+    except msgspec.ValidationError:
+        top = _with_long_integers(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise _unreadable(text) from None
+    if not isinstance(top, dict):
+        raise UnreadableError(Rule.WRONG_TYPE, f"The document must be an object, not {json_type(top)}.")
+    return top
+
+
+def _refuse_obvious(text: bytes) -> None:
+    if not text or text.isspace():
+        raise UnreadableError(Rule.EMPTY, "The document is empty.")
+    if text[:200].lstrip().startswith(b"<"):
+        raise UnreadableError(
+            Rule.NOT_JSON,
+            "The document is HTML or XML, not JSON. Does the URL lead to a page that asks to log in?",
+        )
+    if len(text) > _COUNTED_FROM and text.count(b",") > MOST_VALUES:
+        raise UnreadableError(Rule.TOO_LARGE, f"The document holds more than {MOST_VALUES:,} values.")
+
+
+def _with_long_integers(text: bytes) -> Any:
+    """Return what the fast decoder refuses: an integer of thousands of digits is kept as its text too."""
+    try:
+        _skim(text)
+        return json.loads(text.decode(), parse_int=_keep, parse_float=_keep)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise _unreadable(text) from None
+
+
+def _unreadable(text: bytes) -> UnreadableError:
+    at = not_utf8(text)
+    if at is not None:
+        line, column = positions(text, [at])[at]
+        message = (
+            f"The document is not UTF-8: the byte at line {line}, column {column} is not part of a character."
+        )
+        return UnreadableError(Rule.NOT_UTF8, message)
+    found = scan(text)
+    if found.broken is None:
+        return UnreadableError(Rule.NOT_JSON, "The document is not JSON.")
+    line, column = positions(text, [found.broken_at])[found.broken_at]
+    message = f"The document is not JSON: at line {line}, column {column}, {found.broken}."
+    return UnreadableError(Rule.NOT_JSON, message)
+
+
+def not_utf8(text: bytes) -> int | None:
+    """Return the offset of the first byte that is wrong; in pieces, so that no second copy is made."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for start in range(0, len(text), _CHUNK):
+        pending = len(decoder.getstate()[0])
+        try:
+            decoder.decode(text[start : start + _CHUNK], start + _CHUNK >= len(text))
+        except UnicodeDecodeError as fault:
+            return start - pending + fault.start
+    return None
+
+
+# --- repeated keys --------------------------------------------------------------------------------
+#
+# The decoder keeps the last of repeated keys and says nothing. What was read is encoded again, without white space and
+# with the shortest escapes. As long as the document, it lost nothing. Shorter, its colons are counted: texts keep
+# theirs, so the document has more exactly if a member was lost. Only an escaped colon can upset that count; then the
+# document is decoded a second time.
+
+_has_escaped_colon: Final = re.compile(rb"\\u003[aA]").search
+
+
+class _RepeatedKeyError(Exception):
+    pass
+
+
+def repeats_a_key(document: bytes, written: Sequence[bytes], growth: Growth = Growth()) -> bool:  # noqa: B008  # immutable
+    """Tell whether some object of the document repeats a key.
+
+    `written` is what the decoder kept, in pieces, with what was added to it since: `growth`.
+    """
+    if growth.size is not None and sum(map(len, written)) - growth.size == len(document):
+        return False
+    if _has_escaped_colon(document):
+        return _decoded_again(document)
+    return document.count(b":") != sum(piece.count(b":") for piece in written) - growth.members
+
+
+def _decoded_again(document: bytes) -> bool:
+    try:
+        json.loads(document, object_pairs_hook=_refuse_repeated, parse_int=len, parse_float=len)
+    except _RepeatedKeyError:
+        return True
+    return False
+
+
+def _refuse_repeated(pairs: Iterable[tuple[str, Any]]) -> None:
+    listed = list(pairs)
+    if len(dict(listed)) != len(listed):
+        raise _RepeatedKeyError

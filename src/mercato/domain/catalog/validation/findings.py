@@ -1,0 +1,118 @@
+"""What a check finds: faults, of which a bounded number is listed, and warnings, bounded by kind."""
+
+from collections import Counter
+from typing import Final
+from unicodedata import category
+
+from msgspec import Struct, field
+
+from mercato.domain.catalog.model import Finding
+from mercato.domain.catalog.validation.rules import Rule
+
+Kind = tuple[Rule, str]
+"""What warnings are counted by: a rule, and for some what it is about."""
+
+MOST_FAULTS: Final = 100
+"""Faults listed of one document; the last of them says how many more there are."""
+
+MOST_ALIKE: Final = 200
+"""Warnings listed of one kind; a menu without any price would have as many as items."""
+
+_SHOWN: Final = 80
+"""Characters of a name or an id that a message repeats."""
+
+_LONGEST_PATH: Final = 2_000
+"""Characters of a pointer."""
+
+_REPLACED: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Controls, marks of direction and other formats, halves of surrogate pairs, separators of lines and paragraphs."""
+
+_JOINERS: Final = "\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
+"""They make one emoji of several, and shape letters."""
+
+
+class Findings(Struct):
+    """Collects while a document is checked."""
+
+    fault_count: int = 0
+    listed_faults: list[Finding] = field(default_factory=list)
+    listed_warnings: dict[Kind, list[Finding]] = field(default_factory=dict)
+    alike: Counter[Kind] = field(default_factory=Counter)
+
+    def fault(self, rule: Rule, message: str, path: str) -> None:
+        """Note why the document cannot be served."""
+        self.fault_count += 1
+        if len(self.listed_faults) < MOST_FAULTS:
+            self.listed_faults.append(_finding(rule, message, path))
+
+    def warn(self, rule: Rule, message: str, path: str, *, of: str = "") -> None:
+        """Note what is odd. `rule` and `of` group what would be repeated for every item of a menu."""
+        kind = rule, of
+        self.alike[kind] += 1
+        listed = self.listed_warnings.setdefault(kind, [])
+        if len(listed) < MOST_ALIKE:
+            listed.append(_finding(rule, message, path))
+
+    def unlisted(self, count: int) -> None:
+        """Note faults that were counted but not looked at one by one."""
+        self.fault_count += count
+
+    def extend(self, later: "Findings") -> None:
+        """Add what another check found, behind what was found so far."""
+        self.fault_count += later.fault_count
+        self.listed_faults += later.listed_faults[: MOST_FAULTS - len(self.listed_faults)]
+        for kind, found in later.listed_warnings.items():
+            listed = self.listed_warnings.setdefault(kind, [])
+            listed += found[: MOST_ALIKE - len(listed)]
+        self.alike += later.alike
+
+    @property
+    def warning_count(self) -> int:
+        return self.alike.total()
+
+    def faults(self) -> tuple[Finding, ...]:
+        """Return the faults in the order found, at most MOST_FAULTS."""
+        if self.fault_count <= MOST_FAULTS:
+            return tuple(self.listed_faults)
+        kept = self.listed_faults[: MOST_FAULTS - 1]
+        more = f"{self.fault_count - len(kept)} more faults are not listed. Fix these first."
+        return (*kept, _finding(Rule.NOT_LISTED, more, ""))
+
+    def warnings(self) -> tuple[Finding, ...]:
+        """Return the warnings by kind; where a kind has too many, its last one says how many more."""
+        listed: list[Finding] = []
+        for (rule, of), found in self.listed_warnings.items():
+            listed += found
+            if more := self.alike[rule, of] - len(found):
+                listed.append(_finding(rule, f"{more} more warnings like the one before.", ""))
+        return tuple(listed)
+
+
+def _finding(rule: Rule, message: str, path: str) -> Finding:
+    while len(path) > _LONGEST_PATH:
+        # Through keys of absurd length: the pointer ends at the last step that isn't one.
+        path = path.rpartition("/")[0]
+    return Finding(rule.id, clean(message), clean(path))
+
+
+def clipped(text: str) -> str:
+    """Return a foreign id or name for use in a message: a long one is cut."""
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def quoted(text: str) -> str:
+    """Return the same between double quotes."""
+    return f'"{clipped(text)}"'
+
+
+def clean(text: str) -> str:
+    """Return the text without what a text column, a terminal or a log can't show as it is.
+
+    Control characters, halves of surrogate pairs, separators of lines and marks of direction are replaced.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one in _JOINERS or category(one) not in _REPLACED else "\N{REPLACEMENT CHARACTER}"
+        for one in text
+    )

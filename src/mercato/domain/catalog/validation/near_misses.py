@@ -1,0 +1,133 @@
+"""Members and prices that look like something else was meant: "did you mean".
+
+Unknown members are legal and served unchanged, so only a name close to one that means something is worth a warning.
+Names are looked at once each, however many entities have them.
+"""
+
+import re
+from difflib import get_close_matches
+from typing import Any, Final
+
+from mercato.domain.catalog.validation.document import CATALOGS, GROUPS, ITEMS, SECTIONS, Source, Table
+from mercato.domain.catalog.validation.findings import Findings, clipped
+from mercato.domain.catalog.validation.rules import Rule
+from mercato.kernel.wire.walk import escape
+
+MOST_NAMES: Final = 500
+"""Unknown names of one table that are looked at; a document with more of them isn't misspelled."""
+
+MOST_COMPARED: Final = 50
+"""Of these, those that are compared letter by letter: half a millisecond for ten of them."""
+
+MOST_NEAR: Final = 10
+"""Misnamed members of one table that are warned of."""
+
+LONGEST_NAME: Final = 40
+"""Characters of a name that may be a misspelling; the longest known one has 16."""
+
+CLOSE: Final = 0.86
+"""How alike two names are, by difflib's ratio: one letter in eight may differ."""
+
+_LOOKS: Final = {"image": "imageUrl", "photo": "imageUrl", "picture": "imageUrl", "title": "name"}
+_TOP: Final = (
+    "currency",
+    "catalogSetId",
+    "storeId",
+    *(kind.member for kind in (CATALOGS, SECTIONS, ITEMS, GROUPS)),
+)
+_TOP_MEANT: Final = {
+    "menus": "catalogs",
+    "categories": "sections",
+    "products": "items",
+    "modifiers": "modifierGroups",
+    "optiongroups": "modifierGroups",
+    "currencycode": "currency",
+}
+_MEANT: Final[dict[str, dict[str, str]]] = {
+    CATALOGS.member: _LOOKS
+    | {"sections": "sectionIds", "categories": "sectionIds"}
+    | dict.fromkeys(("hours", "openinghours", "schedule", "windows"), "availability"),
+    SECTIONS.member: _LOOKS
+    | dict.fromkeys(("items", "products"), "itemIds")
+    | dict.fromkeys(("sections", "subsections", "children"), "sectionIds"),
+    ITEMS.member: _LOOKS
+    | dict.fromkeys(("price", "unitprice", "amount", "cost"), "basePrice")
+    | dict.fromkeys(("modifiergroups", "modifiers", "optiongroups"), "modifierGroupIds")
+    | dict.fromkeys(("available", "instock"), "isAvailable")
+    | {"maxquantity": "maximumQuantity"},
+    GROUPS.member: _LOOKS
+    | dict.fromkeys(("items", "options", "choices", "modifiers"), "itemIds")
+    | dict.fromkeys(("min", "minimum", "minquantity", "minallowed"), "minimumAllowed")
+    | dict.fromkeys(("max", "maximum", "maxquantity", "maxallowed"), "maximumAllowed")
+    | {"maxperitem": "maximumPerItem", "prices": "priceOverrides", "overrides": "priceOverrides"},
+}
+"""What other formats call a member, folded, by table."""
+
+_AROUND: Final = re.compile(r"[\s\u00a0]|[^\W\d_]+\.?|[$\u00a2-\u00a5\u20a0-\u20cf]")
+"""What is written around an amount: spaces, letters of a currency, its symbol."""
+
+_AMOUNT: Final = re.compile(r"-?\d{1,12}(\.\d{1,4})?", re.ASCII)
+_COMMA: Final = re.compile(r"(-?\d{1,12}),(\d{1,2})", re.ASCII)
+_THOUSANDS: Final = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d{1,4})?", re.ASCII)
+_LONGEST_PRICE: Final = 40
+
+
+def warn_near_misses(source: Source, findings: Findings) -> None:
+    """Warn of members whose names are close to one that means something, where that one is missing."""
+    for name, meant in _near(set(source.top), _TOP, _TOP_MEANT):
+        if source.top.get(meant) is None:
+            findings.warn(Rule.MISNAMED_MEMBER, _message("The document", name, meant), f"/{escape(name)}")
+    for table in source.tables:
+        _warn_table(table, findings)
+
+
+def price_hint(price: str) -> str:
+    """Return what may have been meant by a price that can't be read, as a sentence to add; empty if unknown."""
+    if len(price) > _LONGEST_PRICE:
+        return ""
+    if price.rstrip().endswith("%"):
+        return " A price is an amount, not a percentage."
+    bare = _AROUND.sub("", price)
+    if decimal := _COMMA.fullmatch(bare):
+        bare = f"{decimal[1]}.{decimal[2]}"
+    elif _THOUSANDS.fullmatch(bare):
+        bare = bare.replace(",", "")
+    return f' Did you mean "{bare}"?' if bare != price and _AMOUNT.fullmatch(bare) else ""
+
+
+def _warn_table(table: Table[Any], findings: Findings) -> None:
+    kind = table.kind
+    for name, meant in _near(table.used, (*kind.forms, kind.own_id, "partnerItemId"), _MEANT[kind.member]):
+        rows = [key for key, row in table.members.items() if name in row and row.get(meant) is None]
+        if rows:
+            subject = f"The {kind.noun} {table.label(rows[0])}"
+            others = f" {len(rows):,} {kind.member} have it." if len(rows) > 1 else ""
+            pointer = f"{table.pointer(rows[0])}/{escape(name)}"
+            findings.warn(
+                Rule.MISNAMED_MEMBER, _message(subject, name, meant) + others, pointer, of=kind.member
+            )
+
+
+def _near(used: set[str], known: tuple[str, ...], meant: dict[str, str]) -> list[tuple[str, str]]:
+    """Return names that are close to a known one, and that one, in order."""
+    unknown = [name for name in used.difference(known) if len(name) <= LONGEST_NAME]
+    if len(unknown) > MOST_NAMES:
+        return []
+    folded = {_fold(name): name for name in known}
+    found = []
+    for number, name in enumerate(sorted(unknown)):
+        plain = _fold(name)
+        close = meant.get(plain) or folded.get(plain)
+        if close is None and number < MOST_COMPARED:
+            close = next((folded[one] for one in get_close_matches(plain, folded, n=1, cutoff=CLOSE)), None)
+        if close is not None:
+            found.append((name, close))
+    return found[:MOST_NEAR]
+
+
+def _fold(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _message(subject: str, name: str, meant: str) -> str:
+    return f"{subject} has the member {clipped(name)}, which has no meaning here. Did you mean {meant}?"

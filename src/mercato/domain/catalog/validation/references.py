@@ -1,0 +1,145 @@
+"""Every reference resolves, and is served as the id that its target is served under."""
+
+from collections.abc import Collection
+from itertools import chain
+from typing import Any
+
+from msgspec import Struct
+
+from mercato.domain.catalog import ids
+from mercato.domain.catalog.validation.document import Source, Table
+from mercato.domain.catalog.validation.findings import Findings, clipped
+from mercato.domain.catalog.validation.rules import Rule
+from mercato.domain.catalog.validation.tables import NotAnId
+from mercato.kernel.wire.walk import escape
+
+Lists = dict[str, list[str]]
+"""The ids that an entity lists, by its own id; without the entities that list none."""
+
+
+class References(Struct, frozen=True):
+    """What refers to what, by the ids that are served; one that leads nowhere stays as it was written."""
+
+    catalog_sections: Lists
+    section_sections: Lists
+    section_items: Lists
+    item_groups: Lists
+    group_items: Lists
+    are_all_listed: bool
+    """Whether sections list every item."""
+    overrides: dict[str, dict[str, int]]
+    """The prices of a group's choices in minor units."""
+
+
+def resolve(source: Source, overrides: dict[str, dict[str, int]], findings: Findings) -> References:
+    """Return the references, having noted those that lead nowhere. `overrides` name items as they were written."""
+    resolver = _Resolver(source, findings)
+    catalogs, sections, items, groups = source.tables
+    catalog_sections, _ = resolver.lists(catalogs, "sectionIds", sections)
+    section_sections, _ = resolver.lists(sections, "sectionIds", sections)
+    section_items, listed = resolver.lists(sections, "itemIds", items)
+    item_groups, _ = resolver.lists(items, "modifierGroupIds", groups)
+    group_items, _ = resolver.lists(groups, "itemIds", items)
+    return References(
+        catalog_sections=catalog_sections,
+        section_sections=section_sections,
+        section_items=section_items,
+        are_all_listed=listed == len(items),
+        item_groups=item_groups,
+        group_items=group_items,
+        overrides=resolver.overrides(overrides),
+    )
+
+
+class _Resolver(Struct, frozen=True):
+    source: Source
+    findings: Findings
+
+    def lists(self, table: Table[Any], member: str, target: Table[Any]) -> tuple[Lists, int]:
+        """Return one list of ids of every entity of the table, and how many distinct ids stand in them."""
+        lists: Lists = table.values(member)
+        if not lists or _each_names_one_of(target.members, lists.values()):
+            return lists, sum(map(len, lists.values()))
+        listed = list(chain.from_iterable(lists.values()))
+        distinct = set(listed)
+        if len(distinct) < len(listed):
+            self._warn_repeats(table, member, lists)
+        # A set minus a dictionary uses the hashes that the set has: the fastest of the ways to ask this.
+        if target.is_readable and distinct.difference(target.members):
+            for key, refs in lists.items():
+                if set(refs).difference(target.members):
+                    lists[key] = [
+                        self._resolved(ref, table, key, f"/{member}/{index}", target)
+                        for index, ref in enumerate(refs)
+                    ]
+                    table.change(key, member, lists[key])
+        return lists, len(distinct)
+
+    def overrides(self, prices: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+        """Return the prices by served id; serve them so too."""
+        items = self.source.items
+        if not items.is_readable or not set(chain.from_iterable(prices.values())).difference(items.members):
+            return prices
+        return {key: self._renamed(key, of_group) for key, of_group in prices.items()}
+
+    def _renamed(self, key: str, prices: dict[str, int]) -> dict[str, int]:
+        groups, items = self.source.groups, self.source.items
+        found: dict[str, int] = {}
+        texts, renamed = groups.members[key]["priceOverrides"], {}
+        for ref, price in prices.items():
+            served, at = self._find(ref, items), f"/priceOverrides/{escape(ref)}"
+            if served is None:
+                self._refuse(ref, groups, key, at, items)
+            elif served in found:
+                message = f"priceOverrides of {groups.label(key)} names item {clipped(ref)} twice."
+                self.findings.fault(Rule.DUPLICATE_OVERRIDE, message, groups.pointer(key) + at)
+            else:
+                found[served], renamed[served] = price, texts[ref]
+        groups.change(key, "priceOverrides", renamed)
+        return found
+
+    def _resolved(self, ref: str, table: Table[Any], key: str, at: str, target: Table[Any]) -> str:
+        served = self._find(ref, target)
+        if served is None and not isinstance(ref, NotAnId):
+            self._refuse(ref, table, key, at, target)
+        return ref if served is None else served
+
+    def _find(self, ref: str, target: Table[Any]) -> str | None:
+        if ref in target.members:
+            return ref
+        served = ids.served_id(
+            ref, onboarding_id=self.source.onboarding_id, addressed=target.kind.is_addressed
+        )
+        return served if served in target.members else None
+
+    def _refuse(self, ref: str, table: Table[Any], key: str, at: str, target: Table[Any]) -> None:
+        self.findings.fault(
+            Rule.UNRESOLVED_REFERENCE,
+            f"The {table.kind.noun} {table.label(key)} refers to {target.kind.noun} {clipped(ref)}, "
+            f"which is not in {target.kind.member}.",
+            table.pointer(key) + at,
+        )
+
+    def _warn_repeats(self, table: Table[Any], member: str, lists: Lists) -> None:
+        for key, refs in lists.items():
+            if len(set(refs)) < len(refs):
+                self.findings.warn(
+                    Rule.REPEATED_REFERENCE,
+                    f"The {table.kind.noun} {table.label(key)} lists an id more than once in {member}.",
+                    f"{table.pointer(key)}/{member}",
+                )
+
+
+def _each_names_one_of(targets: Collection[str], lists: Collection[list[str]]) -> bool:
+    """Tell whether all ids of the lists are among the targets, and none of them is listed twice.
+
+    Each is looked up once, by taking it out of a copy: a set of the ids themselves would cost twice that.
+    """
+    count = sum(map(len, lists))
+    if not len(targets) // 2 <= count <= len(targets):
+        return False  # it may well be so, but a copy would cost more
+    if list(chain.from_iterable(lists)) == list(targets):
+        return True  # in the order of the document
+    rest = set(targets)
+    rest.difference_update(*lists)
+    return len(targets) - len(rest) == count

@@ -1,0 +1,140 @@
+"""Suspending and deleting a partner: what becomes of its keys, stores, orders and deliveries.
+
+Each step is a transaction of its own, so that servers go on writing in between. A step that was done stays done:
+whoever is interrupted says the same again.
+"""
+
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+from sqlalchemy import ColumnElement, Table, func, or_, select
+
+from mercato.domain.discovery.index import refresh
+from mercato.domain.discovery.writes import remove
+from mercato.domain.orders.model import OrderState
+from mercato.domain.partners import accounts
+from mercato.domain.partners.model import AccountError
+from mercato.domain.stores import onboarding_queries, queries
+from mercato.domain.stores.cache import TOPIC
+from mercato.domain.stores.changes import publish_change
+from mercato.domain.webhooks import removal as webhooks
+from mercato.domain.webhooks.model import DeliveryStatus
+from mercato.kernel.clock import Clock
+from mercato.kernel.db.changes import announce
+from mercato.kernel.db.engine import Database, Read
+from mercato.kernel.db.tables import api_keys, deliveries, onboardings, orders, stores
+
+STORES: Final = 50
+"""Stores in one transaction."""
+
+DELIVERIES: Final = 500
+"""Deliveries in one transaction."""
+
+
+class Holdings(Struct, frozen=True, kw_only=True):
+    """What a partner has. Orders are counted for both sides: of its stores, or placed by it."""
+
+    keys: int
+    stores: int
+    onboardings: int
+    deliveries: int
+    pending_deliveries: int
+    orders: int
+    open_orders: int
+
+
+async def count_holdings(tx: Read, partner_id: UUID) -> Holdings:
+    """Return what the partner has."""
+    its_orders = or_(orders.c.partner_id == partner_id, orders.c.storefront_id == partner_id)
+    its_deliveries = deliveries.c.partner_id == partner_id
+    return Holdings(
+        keys=await _count(tx, api_keys, api_keys.c.partner_id == partner_id),
+        stores=await _count(tx, stores, stores.c.partner_id == partner_id),
+        onboardings=await _count(tx, onboardings, onboardings.c.partner_id == partner_id),
+        deliveries=await _count(tx, deliveries, its_deliveries),
+        pending_deliveries=await _count(
+            tx, deliveries, its_deliveries, deliveries.c.status == DeliveryStatus.PENDING
+        ),
+        orders=await _count(tx, orders, its_orders),
+        open_orders=await _count_open(tx, partner_id),
+    )
+
+
+async def suspend(db: Database, partner_id: UUID, *, now: Clock) -> None:
+    """Let the partner's keys open nothing, and hide its stores. Raises AccountError.
+
+    What was agreed goes on: orders that wait for a store, and deliveries.
+    """
+    async with db.write() as tx:
+        partner = await accounts.get_partner(tx, partner_id)
+        if partner.suspended_at is None:
+            await accounts.set_suspended(tx, partner_id, now())
+    await _refresh_stores(db, partner_id)
+
+
+async def resume(db: Database, partner_id: UUID) -> None:
+    """Undo `suspend`. Raises AccountError."""
+    async with db.write() as tx:
+        await accounts.set_suspended(tx, partner_id, None)
+    await _refresh_stores(db, partner_id)
+
+
+async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
+    """Delete the partner with all that is its own; orders stay. Raises AccountError while one is open.
+
+    The partner is suspended first, and stays so if an order was placed in the meantime.
+    """
+    async with db.read() as look:
+        await _refuse_open(look, partner_id)
+    await suspend(db, partner_id, now=now)
+    while await _delete_stores(db, partner_id):
+        pass
+    more = True
+    while more:
+        async with db.write() as tx:
+            more = await webhooks.delete_of_partner(tx, partner_id, most=DELIVERIES) == DELIVERIES
+    async with db.write() as tx:
+        await accounts.delete_partner(tx, partner_id)
+
+
+async def _delete_stores(db: Database, partner_id: UUID) -> bool:
+    async with db.write() as tx:
+        await _refuse_open(tx, partner_id)
+        gone = await onboarding_queries.delete_onboardings(tx, partner_id, limit=STORES)
+        for store_id in gone:
+            await remove(tx, store_id)
+            await announce(tx, TOPIC, str(store_id))
+    return bool(gone)
+
+
+async def _refresh_stores(db: Database, partner_id: UUID) -> None:
+    """Show or hide the partner's stores everywhere, as it is suspended or not."""
+    after: UUID | None = None
+    while True:
+        async with db.write() as tx:
+            found = await queries.list_store_ids(tx, partner_id, after=after, limit=STORES)
+            for store_id in found:
+                await publish_change(tx, store_id, refresh)
+        if not found:
+            return
+        after = found[-1]
+
+
+async def _refuse_open(tx: Read, partner_id: UUID) -> None:
+    count = await _count_open(tx, partner_id)
+    if count:
+        raise AccountError(
+            f"The partner has open orders: {count:,}. Deleting it would leave the other side without an answer. "
+            "Complete or cancel them first (mercato partner resume, if it is suspended), then delete it."
+        )
+
+
+async def _count_open(tx: Read, partner_id: UUID) -> int:
+    side = or_(orders.c.partner_id == partner_id, orders.c.storefront_id == partner_id)
+    return await _count(tx, orders, side, orders.c.state == OrderState.OPEN)
+
+
+async def _count(tx: Read, table: Table, *conditions: ColumnElement[bool]) -> int:
+    found: int = await tx.scalar(select(func.count()).select_from(table).where(*conditions))
+    return found

@@ -1,0 +1,164 @@
+"""What changes an order: its row, its history and the event for its storefront move in one transaction."""
+
+from datetime import datetime
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mercato.domain.orders import queries
+from mercato.domain.orders.model import OrderState
+from mercato.domain.orders.record import OrderRow, StoreAnswer, cancelled_data, event_data
+from mercato.domain.orders.replies import PlaceSaid
+from mercato.domain.orders.transitions import STATE_TRANSITIONS, Actor
+from mercato.domain.partners.model import Surface
+from mercato.domain.partners.queries import find_event_url
+from mercato.domain.webhooks.deliveries import ORDER_CANCELLED, push
+from mercato.domain.webhooks.event_types import EventType
+from mercato.kernel.clock import MakeId
+from mercato.kernel.db.audit import audit
+from mercato.kernel.db.engine import Write
+
+STORE_UNREACHABLE: Final = "STORE_UNREACHABLE"
+"""The reason of a cancel when no attempt has reached the store."""
+
+
+class ConcurrentUpdate(Exception):  # noqa: N818  # a verdict: somebody else was quicker
+    """Something has happened to the order since it was stored; nothing was written."""
+
+
+class Changes(Struct, frozen=True):
+    """Writes changes of orders down."""
+
+    new_id: MakeId
+
+    async def change(
+        self,
+        tx: Write,
+        order: OrderRow,
+        *,
+        actor: Actor,
+        entry: str,
+        now: datetime,
+        detail: dict[str, Any] | None = None,
+        notifies: bool = True,
+        untouched: bool = False,
+        **values: Any,
+    ) -> OrderRow:
+        """Return the order changed, with an entry in its history; its storefront gets an event if it `notifies`.
+
+        The transaction must hold the order's row, or with `untouched` have the order as it was stored: raises
+        ConcurrentUpdate if it isn't any more.
+        """
+        state = values.get("state", order.state)
+        assert state is order.state or actor in STATE_TRANSITIONS[order.state][state], (
+            "callers check who may do it"
+        )
+        values |= {"sequence": order.sequence + notifies, "entries": order.entries + 1, "updated_at": now}
+        changed = replace(order, **values)
+        if not await queries.move_order(tx, order.id, untouched=untouched, **values) and untouched:
+            raise ConcurrentUpdate
+        # Read before anything is deferred, so that what is deferred stays together.
+        event_url = await find_event_url(tx, order.storefront_id) if notifies else None
+        await queries.insert_entry(
+            tx, order.id, changed.entries, at=now, actor=actor, type_=entry, detail=detail or {}
+        )
+        if event_url is not None:
+            await self._push(
+                tx,
+                changed,
+                partner_id=order.storefront_id,
+                surface=Surface.MARKETFRONT,
+                base_url=event_url,
+                suffix="",
+                type_=EventType.ORDER_CREATED if changed.sequence == 1 else EventType.ORDER_UPDATED,
+                data=event_data(changed),
+                now=now,
+            )
+        return changed
+
+    async def accept(
+        self,
+        tx: Write,
+        order: OrderRow,
+        said: PlaceSaid,
+        *,
+        actor: Actor,
+        now: datetime,
+        untouched: bool = False,
+    ) -> OrderRow:
+        """Return the order as its store took it. Raises ConcurrentUpdate as `change` does."""
+        values: dict[str, Any] = {"answer": StoreAnswer.ACCEPTED}
+        if said.partner_order_id is not None:
+            values["partner_order_id"] = said.partner_order_id
+        if said.estimated_ready_at is not None:
+            values["estimated_ready_at"] = said.estimated_ready_at
+        return await self.change(
+            tx, order, actor=actor, entry="accepted", now=now, untouched=untouched, **values
+        )
+
+    async def refuse(self, tx: Write, order: OrderRow, *, errors: tuple[Any, ...], now: datetime) -> OrderRow:
+        """Return the order as its store refused it: closed, and its validation token free again.
+
+        A storefront that has not heard of the order yet gets the refusal as the answer of its request alone.
+        """
+        return await self.change(
+            tx,
+            order,
+            actor=Actor.STORE,
+            entry="refused",
+            now=now,
+            detail={"errors": errors},
+            notifies=order.sequence > 0,
+            answer=StoreAnswer.REFUSED,
+            state=OrderState.CANCELLED,
+            cancel_reason=errors[0].code,
+            errors=errors,
+            token_id=None,
+        )
+
+    async def give_up(self, tx: Write, order: OrderRow, *, url: str, now: datetime) -> OrderRow:
+        """Return the order cancelled because its store never answered; both sides get an event."""
+        changed = await self.change(
+            tx,
+            order,
+            actor=Actor.SERVICE,
+            entry="cancelled",
+            now=now,
+            detail={"cancelReason": STORE_UNREACHABLE},
+            answer=StoreAnswer.GIVEN_UP,
+            state=OrderState.CANCELLED,
+            cancel_reason=STORE_UNREACHABLE,
+        )
+        await audit(
+            tx, "order", order.id, partner_id=order.partner_id, detail={"cancelReason": STORE_UNREACHABLE}
+        )
+        await self._push(
+            tx,
+            changed,
+            partner_id=order.partner_id,
+            surface=Surface.COMMERCE,
+            base_url=url,
+            suffix=ORDER_CANCELLED,
+            type_=EventType.ORDER_CANCELLED,
+            data=cancelled_data(changed),
+            now=now,
+        )
+        return changed
+
+    async def _push(
+        self, tx: Write, order: OrderRow, *, type_: EventType, now: datetime, **delivery: Any
+    ) -> None:
+        await push(
+            tx,
+            delivery_id=self.new_id(),
+            webhook_id=self.new_id(),
+            store_id=order.store_id,
+            order_id=order.id,
+            order_content=order.content,
+            type=type_,
+            occurred_at=now,
+            traceparent=order.traceparent,
+            now=now,
+            **delivery,
+        )

@@ -1,0 +1,229 @@
+"""The only SQL of orders. What a partner can reach takes the caller: another's order looks like none."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import asdict
+from sqlalchemy import Row, Select, Update, bindparam, delete, func, insert, literal_column, select
+
+from mercato.domain.orders.model import OrderState, OrderStatus
+from mercato.domain.orders.record import OrderContent, OrderRow, StoreAnswer
+from mercato.domain.orders.request import ClientContext, Customer, Fulfillment
+from mercato.domain.partners.model import Caller, Surface
+from mercato.kernel.db.compression import compress, decompress
+from mercato.kernel.db.engine import Read, Write
+from mercato.kernel.db.statements import prepared, prepared_insert, prepared_update
+from mercato.kernel.db.tables import order_history as history
+from mercato.kernel.db.tables import order_submissions as submissions
+from mercato.kernel.db.tables import orders, stores
+from mercato.kernel.db.types import Instant
+from mercato.kernel.errors import OrderError, OrderNotFound
+from mercato.kernel.wire import as_json
+
+_DOCUMENTS: Final[dict[str, Any]] = {
+    "errors": msgspec.json.Decoder(tuple[OrderError, ...]),
+    "fulfillment": msgspec.json.Decoder(Fulfillment),
+    "customer": msgspec.json.Decoder(Customer | None),
+    "client_context": msgspec.json.Decoder(ClientContext | None),
+}
+"""The columns that hold a document as JSON."""
+
+_content: Final = msgspec.json.Decoder(OrderContent)
+
+_ITS_ID: Final = (orders.c.id == bindparam("its_id"),)
+_UNTOUCHED: Final = (
+    *_ITS_ID,
+    orders.c.entries == literal_column("0"),
+    orders.c.answer == literal_column(f"'{StoreAnswer.WAITING.value}'"),
+    # Nor was its customer forgotten.
+    orders.c.client_context.is_not(None),
+)
+"""Whatever happens to an order leaves an entry in its history, or takes its customer out."""
+
+_INSERT_ORDER: Final = prepared(
+    insert(orders).from_select(
+        orders.c.keys(),
+        select(*(bindparam(column.name, type_=column.type) for column in orders.c)).where(
+            select(stores.c.id)
+            .where(stores.c.id == bindparam("its_store"), stores.c.version == bindparam("its_version"))
+            .exists()
+        ),
+        include_defaults=False,
+    )
+)
+_BY_ID: Final = prepared(select(orders).where(*_ITS_ID))
+_BY_ID_HELD: Final = prepared(_BY_ID.with_for_update())
+_OF_TOKEN: Final = prepared(select(orders.c.id).where(orders.c.token_id == bindparam("its_token")))
+_INSERT_SUBMISSION: Final = prepared_insert(submissions)
+_DELETE_SUBMISSION: Final = prepared(
+    delete(submissions).where(submissions.c.order_id == bindparam("its_order"))
+)
+_INSERT_ENTRY: Final = prepared_insert(history)
+
+_ENUMS: Final = {"state": OrderState, "status": OrderStatus, "answer": StoreAnswer}
+
+
+# --- orders ---------------------------------------------------------------------------------------
+
+
+class StoreChanged(Exception):  # noqa: N818  # a verdict: the order is to be checked anew
+    """The store is not as it was when the order was checked."""
+
+
+async def insert_order(tx: Write, order: OrderRow, *, store_version: int) -> None:
+    """Store an order that was checked against this version of its store. Raises StoreChanged if it has another.
+
+    The version is the one that is committed when the statement begins, so every change that was acknowledged before
+    is seen. One that commits at the same moment comes after the order: for that the row need not be locked, and
+    orders of one store don't wait for each other. The unique index refuses a second order of the same token.
+    """
+    values = _to_columns(asdict(order))
+    values |= {"its_store": order.store_id, "its_version": store_version}
+    if (await tx.execute(_INSERT_ORDER, values)).rowcount != 1:
+        raise StoreChanged
+
+
+async def get_own_order(tx: Read, caller: Caller, order_id: UUID, *, lock: bool = False) -> OrderRow:
+    """Return the caller's order: of its stores, or placed by it. `lock` holds it. Raises OrderNotFound."""
+    query = select(orders).where(orders.c.id == order_id, _side(caller) == caller.partner_id)
+    row = await tx.first(query.with_for_update() if lock else query)
+    if row is None:
+        raise OrderNotFound(order_id)
+    return _order(row)
+
+
+async def get_order(tx: Read, order_id: UUID, *, lock: bool = False) -> OrderRow:
+    """Return the order whoever's it is: for work that was begun for its own partner."""
+    row = await tx.first(_BY_ID_HELD if lock else _BY_ID, {"its_id": order_id})
+    assert row is not None, "orders are never deleted"
+    return _order(row)
+
+
+async def find_order_of_token(tx: Read, token_id: UUID) -> UUID | None:
+    """Return the order that was placed with the token."""
+    found: UUID | None = await tx.scalar(_OF_TOKEN, {"its_token": token_id})
+    return found
+
+
+async def list_orders(
+    tx: Read,
+    caller: Caller,
+    *,
+    store_id: UUID | None,
+    state: OrderState | None,
+    before: UUID | None,
+    limit: int,
+) -> list[OrderRow]:
+    """Return the caller's orders, newest first."""
+    query: Select[Any] = select(orders).where(_side(caller) == caller.partner_id)
+    if store_id is not None:
+        query = query.where(orders.c.store_id == store_id)
+    if state is not None:
+        query = query.where(orders.c.state == state.value)
+    if before is not None:
+        query = query.where(orders.c.id < before)
+    return [_order(row) for row in await tx.all(query.order_by(orders.c.id.desc()).limit(limit))]
+
+
+async def move_order(tx: Write, order_id: UUID, *, untouched: bool = False, **values: Any) -> bool:
+    """Change an order that the transaction holds, or with `untouched` if it is as it was stored; return whether."""
+    statement = _move(tuple(values), untouched=untouched)
+    return (await tx.execute(statement, _to_columns(values) | {"its_id": order_id})).rowcount == 1
+
+
+@cache
+def _move(columns: tuple[str, ...], *, untouched: bool) -> Update:
+    """Return the change of these columns: there are a handful of such sets."""
+    return prepared_update(orders, *columns, where=_UNTOUCHED if untouched else _ITS_ID)
+
+
+def _side(caller: Caller) -> Any:
+    return orders.c.partner_id if caller.surface is Surface.COMMERCE else orders.c.storefront_id
+
+
+def _to_columns(values: dict[str, Any]) -> dict[str, Any]:
+    """Return members of an order as their columns keep them."""
+    for name in _DOCUMENTS.keys() & values.keys():
+        if values[name] is not None:
+            values[name] = as_json(values[name]).decode()
+    if "content" in values:
+        values["content"] = compress(values["content"])
+    return values
+
+
+def _order(row: Row[Any]) -> OrderRow:
+    values = dict(row._asdict())
+    values["content"] = decompress(values["content"])
+    content = _content.decode(values["content"])
+    for name, decoder in _DOCUMENTS.items():
+        if values[name] is not None:
+            values[name] = decoder.decode(values[name])
+    for name, kind in _ENUMS.items():
+        values[name] = kind(values[name])
+    return OrderRow(cart=content.cart, amounts=content.amounts, **values)
+
+
+# --- what waits for a store -----------------------------------------------------------------------
+
+
+async def insert_submission(
+    tx: Write, order_id: UUID, *, url: str, body: bytes, give_up_at: datetime
+) -> None:
+    """Keep what the store is told, sealed, until it has answered or is given up."""
+    row = {"order_id": order_id, "url": url, "body": body, "give_up_at": give_up_at}
+    tx.defer(_INSERT_SUBMISSION, row)
+
+
+async def find_submission(tx: Read, order_id: UUID) -> tuple[str, bytes, datetime] | None:
+    """Return URL, sealed body, and until when to try; None once the store has answered.
+
+    The URL is the store's of today: a merchant who mends it gets the orders that wait.
+    """
+    row = await tx.first(
+        select(
+            func.coalesce(stores.c.webhook_url, submissions.c.url).label("url"),
+            submissions.c.body,
+            submissions.c.give_up_at,
+        )
+        .join(orders, orders.c.id == submissions.c.order_id)
+        .join(stores, stores.c.id == orders.c.store_id)
+        .where(submissions.c.order_id == order_id)
+    )
+    return None if row is None else (row.url, row.body, row.give_up_at)
+
+
+async def find_unanswered(tx: Read) -> tuple[int, datetime | None]:
+    """Return how many orders wait for their store's answer, and when the oldest was placed."""
+    row = await tx.first(
+        select(func.count(), func.min(orders.c.created_at, type_=Instant)).join_from(
+            submissions, orders, orders.c.id == submissions.c.order_id
+        )
+    )
+    return (0, None) if row is None else (row[0], row[1])
+
+
+async def delete_submission(tx: Write, order_id: UUID) -> None:
+    """Forget what the store was told: the card token goes with it."""
+    tx.defer(_DELETE_SUBMISSION, {"its_order": order_id})
+
+
+# --- history --------------------------------------------------------------------------------------
+
+
+async def insert_entry(
+    tx: Write, order_id: UUID, number: int, *, at: datetime, actor: str, type_: str, detail: dict[str, Any]
+) -> None:
+    """Write down what happened to an order."""
+    row = {"order_id": order_id, "number": number, "at": at, "actor": actor, "type": type_}
+    tx.defer(_INSERT_ENTRY, row | {"detail": as_json(detail).decode()})
+
+
+async def list_entries(tx: Read, order_id: UUID, *, limit: int) -> Sequence[Row[Any]]:
+    """Return what happened to an order, oldest first."""
+    return await tx.all(
+        select(history).where(history.c.order_id == order_id).order_by(history.c.number).limit(limit)
+    )

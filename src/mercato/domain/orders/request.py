@@ -1,0 +1,165 @@
+"""Orders as storefronts send them, to be validated and to be placed."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from mercato.domain.carts.model import DECIMAL, Cart
+from mercato.domain.catalog.money import is_negative
+from mercato.domain.stores.storefront import FulfillmentMode
+from mercato.kernel.wire import Wire, redacted
+from mercato.kernel.wire.checks import Objection, validator
+
+MOST_BYTES: Final = 64 * 1024
+"""Bytes of an order as it is sent. One of the most lines that carries all amounts it was answered with has 45 KB."""
+
+NO_OBJECT: Final = "payment must be an object."
+TIP_NEGATIVE: Final = "tip must not be negative."
+TIME_REQUIRED: Final = "scheduledTime is required with SCHEDULED."
+
+Decimal = Annotated[
+    str, Meta(pattern=DECIMAL, max_length=64, description="Decimal in the currency's own scale.")
+]
+Text255 = Annotated[str, Meta(max_length=255)]
+Name = Annotated[str, Meta(max_length=256)]
+Text1000 = Annotated[str, Meta(max_length=1000)]
+DateTime = Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})]
+
+
+def _payment_fault(sent: object) -> Objection | None:
+    return None if isinstance(sent, dict) else Objection(NO_OBJECT, form=True)
+
+
+Payment = Annotated[
+    msgspec.Raw,
+    Meta(
+        extra_json_schema={"anyOf": [{"type": "object"}, {"type": "null"}]},
+        description="For the store, which is the authority: passed on as it was sent, and kept nowhere.",
+        extra=validator(_payment_fault),
+    ),
+]
+
+
+class ScheduleType(StrEnum):
+    """When an order is wanted."""
+
+    ASAP = "ASAP"
+    SCHEDULED = "SCHEDULED"
+
+
+class DeliveryType(StrEnum):
+    """How a delivery is handed over."""
+
+    DOOR_TO_DOOR = "DOOR_TO_DOOR"
+    LEAVE_AT_DOOR = "LEAVE_AT_DOOR"
+
+
+class LatLong(Wire):
+    """A place on earth, in degrees."""
+
+    lat: Annotated[float, Meta(ge=-90, le=90)]
+    lng: Annotated[float, Meta(ge=-180, le=180)]
+
+
+class DeliveryAddress(Wire):
+    """Where a delivery goes. Every member may be missing or null; a `street` is read as `address1`."""
+
+    address1: Text255 | None = None
+    address2: Text255 | None = None
+    city: Text255 | None = None
+    coordinates: LatLong | None = None
+    postal_code: Text255 | None = None
+    state: Text255 | None = None
+    street: Text255 | UnsetType | None = UNSET
+
+
+class PickupFulfillment(Wire, tag_field="mode", tag=FulfillmentMode.PICKUP.value):
+    """The customer fetches the order."""
+
+    schedule_type: ScheduleType
+    scheduled_time: DateTime | None = None
+
+
+class DeliveryFulfillment(Wire, tag_field="mode", tag=FulfillmentMode.DELIVERY_BY_MERCHANT.value):
+    """The merchant brings the order."""
+
+    schedule_type: ScheduleType
+    delivery_type: DeliveryType
+    address: DeliveryAddress | None = None
+    instructions: Text1000 | None = None
+    scheduled_time: DateTime | None = None
+
+
+Fulfillment = PickupFulfillment | DeliveryFulfillment
+
+
+def _schedule_fault(sent: Mapping[str, object]) -> Objection | None:
+    if sent.get("scheduleType") != ScheduleType.SCHEDULED.value or sent.get("scheduledTime") is not None:
+        return None
+    return Objection(TIME_REQUIRED, below="/scheduledTime")
+
+
+class ClientContext(Wire):
+    """Where the request of the customer came from."""
+
+    ip: Annotated[str, Meta(max_length=64)]
+    user_agent: Text1000
+
+
+class Customer(Wire):
+    """Who orders."""
+
+    email: Text255
+    first_name: Name
+    last_name: Name
+    phone: Text255
+    partner_user_id: Text255 | None = None
+
+
+def _tip_fault(text: str) -> str | None:
+    return TIP_NEGATIVE if is_negative(text) else None
+
+
+Tip = Annotated[Decimal, Meta(extra=validator(_tip_fault))]
+
+
+Currency = Annotated[str, Meta(description="ISO 4217. If given, it must be the store's.")]
+
+
+class ValidateAmounts(Wire):
+    """Of the amounts of an order to validate, the tip is read; the currency, if given, must be right."""
+
+    currency: Currency | None = None
+    tip: Tip | None = None
+
+
+class PlaceAmounts(ValidateAmounts):
+    """Of the amounts of an order that is placed, the tip is read; currency and total, if given, must be right."""
+
+    total: Decimal | None = None
+
+
+class OrderCore(Wire, kw_only=True):
+    """An order to be validated."""
+
+    cart: Cart
+    client_context: ClientContext
+    fulfillment: Annotated[Fulfillment, Meta(extra=validator(_schedule_fault))]
+    amounts: ValidateAmounts | None = None
+    customer: Customer | None = None
+
+
+@redacted("validated_order_token", "payment")
+class PlaceOrderRequest(Wire, kw_only=True):
+    """An order to be placed, with the token of its validation, if there was one."""
+
+    cart: Cart
+    client_context: ClientContext
+    fulfillment: Annotated[Fulfillment, Meta(extra=validator(_schedule_fault))]
+    amounts: PlaceAmounts | None = None
+    customer: Customer | None = None
+    validated_order_token: Annotated[str, Meta(max_length=65_536)] | None = None
+    payment: Payment | UnsetType = UNSET

@@ -1,0 +1,158 @@
+"""Following an order: reads for both sides, the merchant's updates, and everything that happened to it."""
+
+from datetime import datetime
+from operator import attrgetter
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from mercato.domain.orders import queries, transitions
+from mercato.domain.orders.changes import Changes
+from mercato.domain.orders.model import (
+    OrderPage,
+    OrderState,
+    OrderStatusResponse,
+    OrderStatusUpdate,
+    OrderTimeline,
+    TimelineEntry,
+)
+from mercato.domain.orders.record import OrderRow, StoreAnswer, commerce_order_of
+from mercato.domain.orders.submission import end_record
+from mercato.domain.orders.transitions import Actor, Progress
+from mercato.domain.partners.model import Caller, Surface
+from mercato.domain.webhooks.queries import OrderAttempt, list_attempts_of_order
+from mercato.kernel import crash
+from mercato.kernel.clock import Clock, rfc3339
+from mercato.kernel.db.audit import audit
+from mercato.kernel.db.engine import Database, Write
+from mercato.kernel.wire.cursor import page_of
+
+MAX_ENTRIES: Final = 500
+"""Entries of one timeline, the oldest first; the merchant's updates are all that has no bound of its own."""
+
+_MEMBERS: Final = {
+    "status": "status",
+    "state": "state",
+    "estimated_ready_at": "estimatedReadyAt",
+    "cancel_reason": "cancelReason",
+}
+"""The members of a Progress, by their names in a timeline."""
+
+
+class Orders(Struct, frozen=True):
+    """Placed orders, for the side that asks."""
+
+    db: Database
+    clock: Clock
+    changes: Changes
+
+    async def get(self, caller: Caller, order_id: UUID) -> OrderRow:
+        """Return the caller's order. Raises OrderNotFound."""
+        async with self.db.read() as tx:
+            return await queries.get_own_order(tx, caller, order_id)
+
+    async def list(
+        self,
+        caller: Caller,
+        *,
+        store_id: UUID | None,
+        state: OrderState | None,
+        before: UUID | None,
+        limit: int,
+    ) -> OrderPage:
+        """Return a page of the merchant's orders, newest first."""
+        async with self.db.read() as tx:
+            rows = await queries.list_orders(
+                tx, caller, store_id=store_id, state=state, before=before, limit=limit + 1
+            )
+        page, cursor = page_of(rows, limit, lambda row: row.id)
+        return OrderPage(orders=[commerce_order_of(row) for row in page], next_cursor=cursor)
+
+    async def update(self, caller: Caller, order_id: UUID, request: OrderStatusUpdate) -> OrderStatusResponse:
+        """Move the merchant's order on. The same again changes nothing.
+
+        Raises OrderNotFound, ValidationFailed, OrderClosed, InvalidStatusTransition.
+        """
+        async with self.db.write() as tx:
+            row = await queries.get_own_order(tx, caller, order_id, lock=True)
+            current = Progress(**{name: getattr(row, name) for name in _MEMBERS})
+            # The clock is read once the order is held: who was waited for came first.
+            change = transitions.change(current, request, self.clock())
+            if change is not None:
+                row = await self._move(tx, row, change)
+                crash.point("order.moved")
+                await audit(tx, "order", row.id, detail={"state": row.state, "status": row.status})
+        return OrderStatusResponse(
+            order_id=row.id, state=row.state, status=row.status, updated_at=rfc3339(row.updated_at)
+        )
+
+    async def _move(self, tx: Write, row: OrderRow, change: transitions.Change) -> OrderRow:
+        values = asdict(change.after)
+        if row.answer is StoreAnswer.WAITING:
+            # Who moves an order on has it: nothing needs to be sent any more.
+            values["answer"] = StoreAnswer.ACCEPTED
+            await queries.delete_submission(tx, row.id)
+            await end_record(tx, row.id, delivered=True, now=change.at)
+        state = change.after.state
+        return await self.changes.change(
+            tx,
+            row,
+            actor=Actor.MERCHANT,
+            entry="updated" if state is OrderState.OPEN else state.value,
+            now=change.at,
+            detail=_detail(change),
+            **values,
+        )
+
+    async def timeline(self, caller: Caller, order_id: UUID) -> OrderTimeline:
+        """Return all that happened to the caller's order, every webhook attempt included. Raises OrderNotFound.
+
+        What happened at one instant stands in the order in which it must have.
+        """
+        async with self.db.read() as tx:
+            row = await queries.get_own_order(tx, caller, order_id)
+            history = await queries.list_entries(tx, order_id, limit=MAX_ENTRIES)
+            attempts = await list_attempts_of_order(tx, order_id, limit=MAX_ENTRIES)
+        total = {"total": row.amounts.total, "currency": row.currency}
+        entries = [
+            TimelineEntry(at=rfc3339(row.created_at), type="placed", actor=Actor.STOREFRONT, detail=total),
+            *(_attempt_entry(attempt, caller) for attempt in attempts),
+            *(
+                TimelineEntry(
+                    at=rfc3339(entry.at),
+                    type=entry.type,
+                    actor=entry.actor,
+                    detail=msgspec.json.decode(entry.detail),
+                )
+                for entry in history
+            ),
+        ]
+        return OrderTimeline(order_id=order_id, entries=sorted(entries, key=attrgetter("at")))
+
+
+def _detail(change: transitions.Change) -> dict[str, Any]:
+    """Return what of the order changed."""
+    before, after = asdict(change.before), asdict(change.after)
+    return {
+        member: rfc3339(value) if isinstance(value, datetime) else value
+        for name, member in _MEMBERS.items()
+        if (value := after[name]) not in (None, before[name])
+    }
+
+
+def _attempt_entry(attempt: OrderAttempt, caller: Caller) -> TimelineEntry:
+    """Return an attempt: its own partner can look the delivery up, the other side sees that it was made."""
+    detail: dict[str, Any] = {
+        "event": attempt.type,
+        "to": "store" if attempt.surface is Surface.COMMERCE else "storefront",
+        "number": attempt.number,
+        "status": attempt.status,
+        "ms": attempt.ms,
+        "succeeded": attempt.error is None,
+    }
+    if attempt.surface is caller.surface:
+        detail |= {"deliveryId": attempt.delivery_id, "error": attempt.error}
+    return TimelineEntry(at=rfc3339(attempt.at), type="webhook.attempt", actor=Actor.SERVICE, detail=detail)

@@ -1,0 +1,125 @@
+"""What stores and storefronts are told about an order by webhooks, and what stores answer.
+
+The replies stand here for those who write them and for readers: what comes is read member by member
+(`orders.replies`).
+"""
+
+from typing import Annotated
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from mercato.domain.orders.model import Amounts, CommerceCart, Order
+from mercato.domain.orders.request import ClientContext, Customer, Fulfillment
+from mercato.kernel.wire import Instant, Wire, redacted
+
+Money = Annotated[str | float, Meta(description="A decimal string, or a number, in the order's currency.")]
+
+
+class OrderTold(Wire, kw_only=True):
+    """An OrderCore as stores get it: priced, with names and the merchant's own ids on its lines."""
+
+    cart: CommerceCart
+    client_context: ClientContext | UnsetType = UNSET
+    fulfillment: Fulfillment
+    amounts: Amounts
+    customer: Customer | UnsetType = UNSET
+
+
+class ValidateData(Wire, kw_only=True):
+    """The data of `order.validate`."""
+
+    store_id: UUID
+    partner_store_id: str
+    order: OrderTold
+
+
+class _AboutOrder(Wire, kw_only=True):
+    order_id: UUID
+    store_id: UUID
+    partner_store_id: str
+
+
+@redacted("payment")
+class PlaceData(_AboutOrder, kw_only=True):
+    """The data of `order.place`. The payment is what the storefront sent, byte for byte."""
+
+    order: OrderTold
+    payment: msgspec.Raw | UnsetType = UNSET
+
+
+class CancelledData(_AboutOrder, kw_only=True):
+    """The data of `order.cancelled`."""
+
+    cancel_reason: str | None
+    order: OrderTold
+
+
+class OrderEventData(_AboutOrder, kw_only=True):
+    """The data of `order.created` and `order.updated`; `sequence` counts per order from 1."""
+
+    sequence: int
+    order: Order
+
+
+class StoreAmountDetail(Wire):
+    """A part of an amount, and what it is for."""
+
+    amount: Money
+    description: str
+
+
+class StoreReplyAmounts(Wire):
+    """What the store adds to an order's price; what it does not return stays."""
+
+    fees: Money | UnsetType = UNSET
+    fees_description: list[StoreAmountDetail] | UnsetType = UNSET
+    taxes: Money | UnsetType = UNSET
+    taxes_description: list[StoreAmountDetail] | UnsetType = UNSET
+    promotions: Money | UnsetType = UNSET
+    promotions_description: list[StoreAmountDetail] | UnsetType = UNSET
+    adjustments: Money | UnsetType = UNSET
+    adjustments_description: list[StoreAmountDetail] | UnsetType = UNSET
+    sub_total: (
+        Annotated[Money, Meta(description="Another one than ours is ITEM_PRICE_CHANGED.")] | UnsetType
+    ) = UNSET
+    total: Annotated[Money, Meta(description="If given, what all of it comes to.")] | UnsetType = UNSET
+
+
+class StoreReason(Wire):
+    """Why not: a code of ours where one fits, and words for the customer."""
+
+    code: str
+    message: str | UnsetType | None = UNSET
+    pointer: Annotated[str, Meta(description="Where in `data.order` (RFC 6901).")] | UnsetType | None = UNSET
+
+
+class ValidateReply(Wire):
+    """The store's answer to `order.validate`."""
+
+    is_valid: (
+        Annotated[bool, Meta(description="Absent, it is whether there are no `errors`.")] | UnsetType
+    ) = UNSET
+    amounts: StoreReplyAmounts | UnsetType | None = UNSET
+    errors: list[StoreReason] | UnsetType | None = UNSET
+    estimated_ready_at: Instant | UnsetType | None = UNSET
+
+
+class PlaceReply(Wire):
+    """The store's answer to `order.place`; an empty object takes the order."""
+
+    accepted: (
+        Annotated[bool, Meta(description="Absent, it is whether there are no `errors`.")] | UnsetType
+    ) = UNSET
+    partner_order_id: Annotated[str, Meta(max_length=255)] | UnsetType | None = UNSET
+    estimated_ready_at: Instant | UnsetType | None = UNSET
+    errors: list[StoreReason] | UnsetType | None = UNSET
+
+
+class StoreRefusal(Wire):
+    """The store's no: `errors`, or a problem whose `errorCode` and `detail` say why."""
+
+    errors: list[StoreReason] | UnsetType | None = UNSET
+    error_code: str | UnsetType | None = UNSET
+    detail: str | UnsetType | None = UNSET

@@ -1,0 +1,141 @@
+"""Requests a minute: fixed windows in memory, for each partner and each kind of request."""
+
+import ipaddress
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from mercato.domain.partners.model import Caller
+from mercato.kernel.clock import Clock, now
+
+WINDOW: Final = 60
+"""Seconds. All partners' windows begin with the minute, so that one reset clears every counter."""
+
+MAX_PARTNERS: Final = 100_000
+"""Counters of one kind. Beyond it they are reset within the minute: limits are then too generous once."""
+
+
+MAX_FAILURES: Final = 10
+"""Failed attempts a minute to sign in as one client; a person correcting a configuration makes fewer."""
+
+MAX_FAILURES_AT: Final = 60
+"""Failed attempts a minute from one address, which a whole office may share."""
+
+MAX_FAILED: Final = 10_000
+"""Clients, and addresses, whose failures are counted. Beyond it the counters are reset, as above."""
+
+
+_Subject = TypeVar("_Subject", int, str)
+
+
+class Quota(msgspec.Struct, frozen=True, gc=False):
+    """What a partner has left in this window. A request with a `wait` (seconds) is refused."""
+
+    limit: int
+    remaining: int
+    reset: int
+    wait: int | None = None
+
+
+class Limiter:
+    """Counts one process's requests; its share is the limit divided by the processes that serve.
+
+    `limit` is the whole limit; `remaining` counts only this process's share.
+    """
+
+    def __init__(
+        self,
+        *,
+        reads: int,
+        writes: int,
+        discovery: int,
+        workers: int = 1,
+        clock: Clock = now,
+    ) -> None:
+        self._limits: dict[str, int] = {"reads": reads, "writes": writes, "discovery": discovery}
+        self._workers = workers
+        # Whole seconds suffice: a datetime of the default clock would cost twice as much as the count.
+        self._seconds: Callable[[], float] = time.time if clock is now else lambda: clock().timestamp()
+        self._minute = 0
+        # By the UUID's integer: a UUID hashes and compares in Python, an integer does not.
+        self._counts: dict[str, dict[int, int]] = {name: {} for name in self._limits}
+
+    def take(self, caller: Caller, rate: str) -> Quota:
+        """Count one request (`reads`, `writes` or `discovery`) of the caller's partner; a `wait` refuses it."""
+        second = int(self._seconds())
+        minute = second // WINDOW
+        if minute != self._minute:
+            self._start_minute(minute)
+        limit = self.limit_of(caller, rate)
+        share = -(-limit // self._workers)
+        counts, partner = self._counts[rate], caller.partner_id.int
+        taken = counts.get(partner, 0)
+        reset = (minute + 1) * WINDOW
+        if taken >= share:
+            return Quota(limit, 0, reset, reset - second)
+        if taken == 0 and len(counts) >= MAX_PARTNERS:
+            counts.clear()
+        counts[partner] = taken + 1
+        return Quota(limit, share - taken - 1, reset)
+
+    def limit_of(self, caller: Caller, rate: str) -> int:
+        """Return how many requests of a kind the caller's partner has in a minute, of all servers together."""
+        own: int | None = getattr(caller.limits, rate)
+        return self._limits[rate] if own is None else own
+
+    def _start_minute(self, minute: int) -> None:
+        self._minute = minute
+        for counts in self._counts.values():
+            counts.clear()
+
+
+class Failures:
+    """Counts one process's failed attempts to sign in, by client and by address."""
+
+    def __init__(self, clock: Clock = now) -> None:
+        self._clock = clock
+        self._minute = 0
+        self._clients: dict[int, int] = {}
+        self._addresses: dict[str, int] = {}
+
+    def wait(self, client: UUID | None, address: str) -> int | None:
+        """Return the seconds to wait after too many failures of the client or from the address, else None."""
+        second = self._current_second()
+        by_client = 0 if client is None else self._clients.get(client.int, 0)
+        if by_client < MAX_FAILURES and self._addresses.get(network_of(address), 0) < MAX_FAILURES_AT:
+            return None
+        return (self._minute + 1) * WINDOW - second
+
+    def record(self, client: UUID | None, address: str) -> None:
+        self._current_second()
+        if client is not None:
+            _count(self._clients, client.int)
+        _count(self._addresses, network_of(address))
+
+    def _current_second(self) -> int:
+        second = int(self._clock().timestamp())
+        if second // WINDOW != self._minute:
+            self._minute = second // WINDOW
+            self._clients.clear()
+            self._addresses.clear()
+        return second
+
+
+def _count(counts: dict[_Subject, int], subject: _Subject) -> None:
+    if subject not in counts and len(counts) >= MAX_FAILED:
+        counts.clear()
+    counts[subject] = counts.get(subject, 0) + 1
+
+
+def network_of(address: str) -> str:
+    """Return the address to count by: of IPv6 the /64 network, which one customer has for itself."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return ""
+    if parsed.version == 4 or parsed.ipv4_mapped is not None:  # noqa: PLR2004  # the Internet Protocol's
+        return str(getattr(parsed, "ipv4_mapped", None) or parsed)
+    return parsed.exploded[:19]

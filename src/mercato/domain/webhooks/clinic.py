@@ -1,0 +1,129 @@
+"""The signature clinic for partners: a webhook, their own secrets, and the copies of what they were sent."""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from mercato.domain.partners.accounts import get_ending_secrets
+from mercato.domain.partners.model import Caller
+from mercato.domain.partners.vault import Vault
+from mercato.domain.webhooks import queries
+from mercato.domain.webhooks.explain import Secret, Sent, SignatureExplanation, Webhook, Whose, explain
+from mercato.domain.webhooks.wire import ExplainSignatureRequest
+from mercato.kernel import errors
+from mercato.kernel.clock import Clock
+from mercato.kernel.db.engine import Read
+from mercato.kernel.wire import parse_instant, parse_uuid
+from mercato.kernel.wire.checks import refuse
+
+MOST_TIMES: Final = 20
+"""Attempts of a delivery whose times are looked at."""
+
+
+class Case(Struct, frozen=True):
+    """All that the clinic needs of a request, and of the database."""
+
+    webhook: Webhook
+    secrets: tuple[Secret, ...]
+    others: tuple[Secret, ...]
+    sent: tuple[Sent, ...]
+
+    async def explained(self, now: datetime) -> SignatureExplanation:
+        """Return what is wrong: in a thread, because it can take a tenth of a second."""
+        return await asyncio.to_thread(
+            explain, self.webhook, secrets=self.secrets, others=self.others, sent=self.sent, now=now
+        )
+
+
+async def take_in(
+    tx: Read, vault: Vault, caller: Caller, request: ExplainSignatureRequest, *, now: Clock
+) -> Case:
+    """Return the case of a request. Raises ValidationFailed, and DeliveryNotFound for an id that is not theirs."""
+    webhook = read_webhook(request)
+    own = await own_secrets(tx, vault, caller.partner_id, now=now)
+    given = [Secret(text, Whose.GIVEN, index) for index, text in enumerate(request.secrets or ())]
+    copies = await copies_of(tx, caller, webhook, named=request.delivery_id)
+    return Case(webhook, tuple(given or own), tuple(own if given else ()), tuple(copies))
+
+
+def read_webhook(request: ExplainSignatureRequest) -> Webhook:
+    """Return the webhook that a request holds. Raises ValidationFailed."""
+    received_at = None if request.received_at is None else parse_instant(request.received_at)
+    body = _body(request)
+    refuse(
+        [
+            ("/bodyBase64", "bodyBase64 is not base64." if body is None else None),
+            (
+                "/body",
+                "Send the body once: as body, or as bodyBase64."
+                if (request.body is None) is (request.body_base64 is None)
+                else None,
+            ),
+            (
+                "/receivedAt",
+                "receivedAt must be an RFC 3339 instant with an offset."
+                if request.received_at is not None and received_at is None
+                else None,
+            ),
+        ]
+    )
+    return Webhook(
+        headers=request.headers,
+        body=body or b"",
+        received_at=received_at,
+        computed=request.computed_signature,
+    )
+
+
+def _body(request: ExplainSignatureRequest) -> bytes | None:
+    if request.body_base64 is None:
+        return (request.body or "").encode("utf-8", "replace")
+    try:
+        return base64.b64decode(request.body_base64, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+async def own_secrets(tx: Read, vault: Vault, partner_id: UUID, *, now: Clock) -> list[Secret]:
+    """Return the secrets that sign the partner's webhooks now, the newest first."""
+    found = await get_ending_secrets(tx, vault, partner_id, now=now)
+    return [
+        Secret(text, Whose.CURRENT if end is None else Whose.PREVIOUS, index)
+        for index, (text, end) in enumerate(found)
+    ]
+
+
+async def copies_of(
+    tx: Read, caller: Caller, webhook: Webhook, *, named: UUID | None = None
+) -> Sequence[Sent]:
+    """Return what the caller was sent under the webhook's id, or by the delivery that is named.
+
+    Raises DeliveryNotFound when that is not the caller's.
+    """
+    if named is not None:
+        row = await queries.find_row(tx, caller, named)
+        rows = [row] if row is not None else await queries.list_sent(tx, caller, named)
+        if not rows:
+            raise errors.DeliveryNotFound(named)
+    else:
+        written = next((text for name, text in webhook.headers.items() if name.lower() == "webhook-id"), "")
+        webhook_id = parse_uuid(written.strip())
+        rows = [] if webhook_id is None else await queries.list_sent(tx, caller, webhook_id)
+    return [
+        Sent(
+            delivery_id=row.id,
+            webhook_id=str(row.webhook_id),
+            body=queries.body_of(row),
+            times=tuple(
+                int(attempt.at.timestamp())
+                for attempt in (await queries.list_attempts(tx, row.id))[-MOST_TIMES:]
+            ),
+        )
+        for row in rows
+    ]

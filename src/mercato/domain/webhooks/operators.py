@@ -1,0 +1,141 @@
+"""Deliveries as whoever runs the service sees them: of every partner, found, counted and sent again."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Row, Select, func, or_, select
+
+from mercato.domain.partners.model import Caller, Limits, Surface
+from mercato.domain.webhooks import queries
+from mercato.domain.webhooks.deliveries import redeliver
+from mercato.domain.webhooks.event_types import QUESTIONS
+from mercato.domain.webhooks.model import DeliveryStatus
+from mercato.kernel import errors
+from mercato.kernel.clock import Clock, first_id
+from mercato.kernel.db.engine import Database, Read, Write
+from mercato.kernel.db.tables import deliveries, partners
+
+_AT_ONCE: Final = 500
+"""Ids that are read at one time while deliveries are sent again."""
+
+_CAN_BE_SENT: Final = deliveries.c.type.not_in(QUESTIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which deliveries: all of these hold. `type_` is an event's type or what several begin with, as `order`.
+
+    `since` is when it was pushed; `before` is an id, for the next page.
+    """
+
+    partner_id: UUID | None = None
+    status: DeliveryStatus | None = None
+    type_: str | None = None
+    since: datetime | None = None
+    before: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many deliveries of a partner are of the type and status."""
+
+    partner: str | None
+    type: str
+    status: DeliveryStatus
+    count: int
+
+
+async def list_rows(tx: Read, wanted: Wanted, *, most: int) -> Sequence[Row[Any]]:
+    """Return at most `most`, without bodies, newest first; each with its partner's name."""
+    return await tx.all(_shown().where(*_held(wanted)).order_by(deliveries.c.id.desc()).limit(most))
+
+
+async def find_row(tx: Read, name: UUID) -> Row[Any] | None:
+    """Return the delivery of the id, or the newest one of the webhook-id, with its body."""
+    query = queries.with_body(_shown())
+    found = await tx.first(query.where(deliveries.c.id == name))
+    if found is not None:
+        return found
+    return await tx.first(query.where(deliveries.c.id.in_(queries.ids_of_webhook(name, most=1))))
+
+
+async def count_again(tx: Read, wanted: Wanted) -> list[Tally]:
+    """Return what `send_again` would send, counted."""
+    counted = (
+        select(partners.c.name, deliveries.c.type, deliveries.c.status, func.count())
+        .join(partners, partners.c.id == deliveries.c.partner_id, isouter=True)
+        .where(*_held(wanted), _CAN_BE_SENT)
+        .group_by(partners.c.name, deliveries.c.type, deliveries.c.status)
+        .order_by(partners.c.name, deliveries.c.type, deliveries.c.status)
+    )
+    return [
+        Tally(name, kind, DeliveryStatus(status), count)
+        for name, kind, status, count in await tx.all(counted)
+    ]
+
+
+async def send_again(db: Database, wanted: Wanted, *, now: Clock) -> AsyncIterator[UUID]:
+    """Redeliver all that are wanted, newest first, but questions to stores; yield the id of each that is.
+
+    Each in a transaction of its own: one that held two would wait for a sender that waits for it.
+    """
+    before = wanted.before
+    while True:
+        page = replace(wanted, before=before)
+        some = (
+            select(deliveries.c.id)
+            .where(*_held(page), _CAN_BE_SENT)
+            .order_by(deliveries.c.id.desc())
+            .limit(_AT_ONCE)
+        )
+        async with db.read() as tx:
+            ids = [row.id for row in await tx.all(some)]
+        for one in ids:
+            async with db.write() as tx:
+                sent = await redeliver_any(tx, one, now=now())
+            if sent:
+                yield one
+        if len(ids) < _AT_ONCE:
+            return
+        before = ids[-1]
+
+
+async def redeliver_any(tx: Write, delivery_id: UUID, *, now: datetime) -> bool:
+    """Send a delivery of whichever partner again; False when there is none (any more). Raises Conflict."""
+    owner = await tx.first(
+        select(deliveries.c.partner_id, deliveries.c.surface).where(deliveries.c.id == delivery_id)
+    )
+    if owner is None:
+        return False
+    caller = Caller(owner.partner_id, owner.partner_id, Surface(owner.surface), Limits())
+    try:
+        await redeliver(tx, caller, delivery_id, now=now)
+    except errors.DeliveryNotFound:
+        return False
+    return True
+
+
+def _shown() -> Select[Any]:
+    named = queries.without_bodies(partners.c.name.label("partner"))
+    return named.join(partners, partners.c.id == deliveries.c.partner_id, isouter=True)
+
+
+def _held(wanted: Wanted) -> list[Any]:
+    held: list[Any] = []
+    if wanted.partner_id is not None:
+        held.append(deliveries.c.partner_id == wanted.partner_id)
+    if wanted.status is not None:
+        held.append(deliveries.c.status == wanted.status)
+    if wanted.type_ is not None:
+        group = wanted.type_.removesuffix(".*")
+        held.append(
+            or_(deliveries.c.type == group, deliveries.c.type.startswith(f"{group}.", autoescape=True))
+        )
+    if wanted.since is not None:
+        held.append(deliveries.c.id >= first_id(wanted.since))
+    if wanted.before is not None:
+        held.append(deliveries.c.id < wanted.before)
+    return held

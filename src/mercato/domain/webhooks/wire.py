@@ -1,0 +1,160 @@
+"""Deliveries as a partner sees them, never a header that was sent nor a secret; and what the clinic is asked."""
+
+from enum import StrEnum
+from typing import Annotated, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from mercato.domain.webhooks.model import DeliveryStatus
+from mercato.kernel.wire import Instant, Wire, redacted
+from mercato.kernel.wire.cursor import PAGE, Cursor, PageLimit
+
+MOST_BODY: Final = 128 * 1024
+"""Bytes of a body: no webhook of this service is as long, and every one is hashed some hundred times."""
+
+MOST_HEADERS: Final = 100
+MOST_SECRETS: Final = 5
+
+
+class WebhookDelivery(Wire, frozen=True):
+    """One event on its way to one address."""
+
+    delivery_id: UUID
+    id: Annotated[
+        UUID,
+        Meta(
+            description="The same as `deliveryId`, which is to be used.",
+            extra_json_schema={"deprecated": True},
+        ),
+    ]
+    type: Annotated[str, Meta(description="The event's type, for example `catalog.sync.succeeded`.")]
+    webhook_id: Annotated[
+        UUID, Meta(description="The `webhook-id` header: the same at every attempt and redelivery.")
+    ]
+    url: Annotated[str, Meta(description="The address called, suffix and query included.")]
+    store_id: UUID | None
+    order_id: Annotated[UUID | None, Meta(description="The order that it is about, if it is about one.")]
+    status: DeliveryStatus
+    attempts: Annotated[int, Meta(description="Attempts made so far, redeliveries included.")]
+    next_attempt_at: Annotated[
+        Instant | None, Meta(description="When it is tried next; null when it is done.")
+    ]
+    error: Annotated[str | None, Meta(description="Why it has not arrived; null when nothing went wrong.")]
+    endpoint_disabled: Annotated[
+        str | None, Meta(description="Why this address is called no more; null while it is called.")
+    ]
+    created_at: Instant
+    updated_at: Instant
+
+
+class DeliveryAttempt(Wire, frozen=True):
+    """One call, and what came of it."""
+
+    number: int
+    at: Instant
+    status: Annotated[int | None, Meta(description="The HTTP status; null when no reply arrived.")]
+    ms: Annotated[int, Meta(description="Milliseconds from the start of the call to its end.")]
+    error: Annotated[str | None, Meta(description="Why it is no success; null for 2xx.")]
+    reply: Annotated[
+        str | None,
+        Meta(description="The first 1 KiB of the reply's body; null when the call carried a payment."),
+    ]
+
+
+class WebhookDeliveryDetail(WebhookDelivery, frozen=True):
+    """A delivery with its body and every attempt."""
+
+    attempt_log: Annotated[list[DeliveryAttempt], Meta(description="The attempts, first to last.")]
+    body: Annotated[msgspec.Raw, Meta(description="The JSON that is sent, byte for byte.")]
+
+
+class WebhookDeliveryPage(Wire, frozen=True):
+    """Deliveries, newest first."""
+
+    deliveries: list[WebhookDelivery]
+    next_cursor: str | None
+
+
+class WebhookDeliveryQuery(Wire, frozen=True):
+    """What to list."""
+
+    status: Annotated[DeliveryStatus | None, Meta(description="Only deliveries with this status.")] = None
+    type: Annotated[str, Meta(description="Only deliveries of this type.")] | None = None
+    store_id: Annotated[UUID, Meta(description="Only deliveries about this store.")] | None = None
+    order_id: Annotated[UUID, Meta(description="Only deliveries about this order.")] | None = None
+    limit: PageLimit = PAGE
+    cursor: Cursor | None = None
+
+
+@redacted("headers", "body", "secrets")
+class ExplainSignatureRequest(Wire):
+    """A webhook as it was received: its headers, and its body as text or in base64."""
+
+    headers: Annotated[
+        dict[Annotated[str, Meta(max_length=256)], Annotated[str, Meta(max_length=8192)]],
+        Meta(
+            max_length=MOST_HEADERS,
+            description="All headers that came, or the three that begin with `webhook-`; at most 100.",
+        ),
+    ]
+    body: (
+        Annotated[
+            str, Meta(max_length=MOST_BODY, description="The body as text; `bodyBase64` loses nothing.")
+        ]
+        | None
+    ) = None
+    body_base64: (
+        Annotated[
+            str, Meta(max_length=MOST_BODY * 4 // 3 + 4, description="The bytes of the body in base64.")
+        ]
+        | None
+    ) = None
+    secrets: (
+        Annotated[
+            list[Annotated[str, Meta(max_length=512)]],
+            Meta(
+                max_length=MOST_SECRETS,
+                description="The signing secrets to verify with, the newest first. Without any, the account's own.",
+            ),
+        ]
+        | None
+    ) = None
+    delivery_id: (
+        Annotated[
+            UUID,
+            Meta(
+                description="The id or `webhook-id` of a delivery to the account, to compare with what was sent. "
+                "Without it the one with this webhook's `webhook-id` is looked for."
+            ),
+        ]
+        | None
+    ) = None
+    received_at: Annotated[Instant, Meta(description="When it was received; without it, now.")] | None = None
+    computed_signature: (
+        Annotated[
+            str, Meta(max_length=512, description="What your own code came to, to find out what it does.")
+        ]
+        | None
+    ) = None
+
+
+class Endpoint(StrEnum):
+    """Which address: a store's, or the one for a storefront's order events."""
+
+    WEBHOOK_URL = "webhookUrl"
+    EVENT_URL = "eventUrl"
+
+
+class EndpointChangedData(Wire, kw_only=True):
+    """The data of `endpoint.changed`. Addresses are origins (scheme, host, port): the rest may grant access."""
+
+    endpoint: Endpoint
+    store_id: Annotated[UUID, Meta(description="Present for `webhookUrl`.")] | UnsetType = UNSET
+    partner_store_id: Annotated[str, Meta(description="Present for `webhookUrl`.")] | UnsetType = UNSET
+    previous_origin: str | None
+    origin: str | None
+    token_sent: Annotated[
+        bool, Meta(description="Whether calls to the new origin carry your Authorization token.")
+    ]

@@ -1,0 +1,233 @@
+"""Catalogs: merchants publish and check them, and either side reads a CatalogSet."""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from msgspec import UNSET, Meta
+
+from mercato.domain.catalog.building.compress import CODINGS
+from mercato.domain.catalog.check import Subject
+from mercato.domain.catalog.ingest import RETRY_AFTER
+from mercato.domain.catalog.runs import Run
+from mercato.domain.catalog.wire import (
+    CatalogIngestAccepted,
+    CatalogIngestPage,
+    CatalogIngestRun,
+    CatalogIngestStatusResponse,
+    CatalogSetNotification,
+    CatalogValidation,
+    StoreIds,
+)
+from mercato.domain.discovery.catalogs import CatalogSet
+from mercato.domain.stores.catalogs import IDENTITY, Body
+from mercato.http.operations import Access, Answer, Call, Operations, Upload
+from mercato.kernel import errors
+from mercato.kernel.wire import Wire, instant, parse_uuid
+from mercato.kernel.wire.cursor import Page, read_cursor
+
+commerce_catalogs = Operations(access=Access.COMMERCE, tag="Commerce")
+marketfront_catalogs = Operations(access=Access.MARKETFRONT, tag="Marketfront")
+
+STORES: Final = "/v1/commerce/stores"
+
+MOST_URL: Final = 8192
+"""Characters of a callbackUrl that the history repeats: a page of a hundred must stay a page."""
+
+
+class StoreQuery(Wire):
+    """The store that a request is about."""
+
+    store_id: (
+        Annotated[str, Meta(description="The store's id.", extra_json_schema={"format": "uuid"})] | None
+    ) = None
+
+
+@commerce_catalogs.post(
+    "/v1/commerce/catalogset-notification",
+    summary="Notify Catalog Update",
+    takes=CatalogSetNotification,
+    query=StoreQuery,
+    required_query=("storeId",),
+    returns=CatalogIngestAccepted,
+    status=202,
+    reply_headers=("Retry-After", "Location"),
+    problems=(errors.MissingStoreId, errors.StoreNotFound),
+)
+async def notify_catalog_update(call: Call[CatalogSetNotification, StoreQuery]) -> Answer:
+    """Accept a catalog run: the service pulls the CatalogSet from `callbackUrl`, checks it and switches to it."""
+    store_id = _query_store(call.query)
+    run = await call.app.stores.notify(call.caller, store_id, call.body.callback_url, trace=call.trace)
+    url = f"{STORES}/{store_id}/catalog-ingest/{run.id}/status"
+    headers = ((b"retry-after", b"%d" % RETRY_AFTER), (b"location", url.encode()))
+    return Answer(CatalogIngestAccepted(catalog_ingest_id=run.id, status_url=url), headers=headers)
+
+
+@commerce_catalogs.get(
+    STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/status",
+    summary="Get Catalog Ingest Status",
+    returns=CatalogIngestStatusResponse,
+)
+async def get_catalog_ingest_status(call: Call[None, None]) -> CatalogIngestStatusResponse:
+    """Return where a run is. `succeeded` means that the store has switched to the new catalog."""
+    run = await call.app.stores.get_run(call.caller, call.ids["storeId"], call.ids["catalogIngestId"])
+    return CatalogIngestStatusResponse(
+        catalog_ingest_id=run.id,
+        status=run.status,
+        updated_at=instant(run.updated_at) or "",
+        errors=run.errors,
+        warnings=run.warnings,
+    )
+
+
+@commerce_catalogs.get(
+    STORES + "/{storeId}/catalog-ingest",
+    summary="List Catalog Ingest Runs",
+    query=Page,
+    returns=CatalogIngestPage,
+)
+async def list_catalog_ingest_runs(call: Call[None, Page]) -> CatalogIngestPage:
+    """Return the runs of a store, newest first. The onboarding's own pulls are not among them."""
+    before = read_cursor(call.query.cursor)
+    runs, cursor = await call.app.stores.list_runs(
+        call.caller, call.ids["storeId"], before=before, limit=call.query.limit
+    )
+    return CatalogIngestPage(runs=[_history(run) for run in runs], next_cursor=cursor)
+
+
+@commerce_catalogs.post(
+    "/v1/commerce/catalogset-validation",
+    summary="Validate CatalogSet",
+    takes=dict[str, Any],
+    streams_body=True,
+    query=StoreQuery,
+    returns=CatalogValidation,
+    problems=(errors.StoreNotFound,),
+)
+async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidation:
+    """Check a CatalogSet as a run would, and change nothing.
+
+    A body with `items` is the CatalogSet itself; any other names a `callbackUrl` to pull it from. With `storeId`,
+    `diff` says what would change for that store.
+    """
+    subject = None
+    if call.query.store_id is not None:
+        store = await call.app.cache.get_own(call.caller, _query_store(call.query))
+        subject = Subject(store.onboarding_id, store.id, store.catalog_set_id)
+    return await call.app.checker.check(call.body, partner_id=call.caller.partner_id, subject=subject)
+
+
+@commerce_catalogs.get(
+    "/v1/commerce/catalog-sets/{catalogSetId}",
+    summary="Get CatalogSet",
+    id="getCommerceCatalogSet",
+    returns=CatalogSet,
+    also=(304,),
+    reply_headers=("ETag", "Vary", "Cache-Control", "Content-Encoding"),
+    request_headers=("If-None-Match",),
+)
+async def get_commerce_catalog_set(call: Call[None, None]) -> Answer:
+    """Return one of your own CatalogSets, as storefronts get it. A superseded one is readable for 30 days."""
+    set_id, coding = call.ids["catalogSetId"], coding_for(call.headers)
+    return answer(await call.app.bodies.get_own(call.caller, set_id, coding), call.headers)
+
+
+@commerce_catalogs.get(
+    STORES + "/{storeId}/ids",
+    summary="Get Store Ids",
+    returns=StoreIds,
+)
+async def get_store_ids(call: Call[None, None]) -> Answer:
+    """Return under which id each item and modifier group of your document is served, in the current CatalogSet."""
+    return Answer(raw=await call.app.stores.ids(call.caller, call.ids["storeId"]))
+
+
+@marketfront_catalogs.get(
+    "/v1/marketfront/catalog-sets/{catalogSetId}",
+    summary="Get CatalogSet",
+    returns=CatalogSet,
+    also=(304,),
+    reply_headers=("ETag", "Vary", "Cache-Control", "Content-Encoding"),
+    request_headers=("If-None-Match",),
+)
+async def get_catalog_set(call: Call[None, None]) -> Answer:
+    """Return a CatalogSet. It never changes under its id, so keep it; a superseded one is readable for 30 days."""
+    set_id, bodies, coding = call.ids["catalogSetId"], call.app.bodies, coding_for(call.headers)
+    return answer(bodies.cached(set_id, coding) or await bodies.get(set_id, coding), call.headers)
+
+
+def _query_store(query: StoreQuery) -> UUID:
+    if not query.store_id:
+        raise errors.MissingStoreId("Say which store: add ?storeId=<store_id> to the URL.")
+    store_id = parse_uuid(query.store_id)
+    if store_id is None:
+        raise errors.StoreNotFound(query.store_id)
+    return store_id
+
+
+def _history(run: Run) -> CatalogIngestRun:
+    return CatalogIngestRun(
+        catalog_ingest_id=run.id,
+        status=run.status,
+        callback_url=run.callback_url[:MOST_URL],
+        catalog_set_id=run.set_id or UNSET,
+        created_at=instant(run.created_at) or "",
+        updated_at=instant(run.updated_at) or "",
+        errors=run.errors,
+        warnings=run.warnings,
+    )
+
+
+# --- the bytes of a CatalogSet ------------------------------------------------------------------------
+
+_FOREVER: Final = b"private, max-age=31536000, immutable"
+_WEIGHT: Final = re.compile(r"\s*q\s*=\s*(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*", re.IGNORECASE)
+
+
+def coding_for(headers: Mapping[bytes, bytes]) -> str:
+    """Return the coding in which to answer a request with these headers."""
+    return best_coding(headers.get(b"accept-encoding", b""))
+
+
+def answer(body: Body, headers: Mapping[bytes, bytes]) -> Answer:
+    """Return the set, or 304 if the request names a tag of it."""
+    tag, reply_headers, unchanged = _headers(body.tag, body.coding)
+    known = headers.get(b"if-none-match")
+    # Most clients send back the one tag that they got.
+    if known is not None and (known == tag or _known(known.decode("latin-1"), body)):
+        return unchanged
+    return Answer(raw=body.content, headers=reply_headers)
+
+
+@lru_cache(maxsize=4096)
+def _headers(text: str, coding: str) -> tuple[bytes, tuple[tuple[bytes, bytes], ...], Answer]:
+    """Return the tag of a body, its headers, and its 304."""
+    tag = text.encode()
+    of_unchanged = (b"etag", tag), (b"vary", b"Accept-Encoding"), (b"cache-control", _FOREVER)
+    headers = of_unchanged if coding == IDENTITY else (*of_unchanged, (b"content-encoding", coding.encode()))
+    return tag, headers, Answer(status=304, headers=of_unchanged)
+
+
+@lru_cache(maxsize=256)
+def best_coding(accept_encoding: bytes) -> str:
+    """Return the coding that the client likes best, ours in their order where it does not care.
+
+    The bytes as they are come last, unless the client says that it likes them better.
+    """
+    weights: dict[str, float] = {}
+    for part in accept_encoding.decode("latin-1").lower().split(","):
+        name, _, parameter = part.strip().partition(";")
+        weight = _WEIGHT.fullmatch(parameter) if parameter else None
+        weights[name.strip()] = float(weight[1]) if weight else (0.0 if parameter else 1.0)
+    anything = weights.get("*", 0.0)
+    best = max(CODINGS, key=lambda coding: weights.get(coding, anything))
+    liked = weights.get(best, anything)
+    return best if liked > 0 and liked >= weights.get(IDENTITY, 0.0) else IDENTITY
+
+
+def _known(if_none_match: str, body: Body) -> bool:
+    """Tell whether the client has these bytes, in whatever coding."""
+    tags = {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}
+    return "*" in tags or not tags.isdisjoint(body.tags)

@@ -1,0 +1,205 @@
+"""Stores: merchants read and change their own, storefronts find and read them."""
+
+from datetime import MAXYEAR, MINYEAR
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
+
+from mercato.domain.catalog.model import CompiledCatalog
+from mercato.domain.discovery.model import DiscoverRequest, DiscoverResponse
+from mercato.domain.stores.availability import (
+    ItemAvailabilityRequest,
+    ItemAvailabilityResponse,
+    StoreStatusResponse,
+    StoreStatusUpdate,
+    StoreStatusValue,
+    read_status_update,
+)
+from mercato.domain.stores.model import Store, StorePage, StoreRow, StoreUpdate
+from mercato.domain.stores.storefront import (
+    MarketfrontStore,
+    StoreAvailability,
+    availability_of,
+    storefront_of,
+)
+from mercato.http.operations import Access, Answer, Call, Operations, Rate
+from mercato.kernel import errors
+from mercato.kernel.wire import Wire, parse_instant
+from mercato.kernel.wire.checks import validator
+from mercato.kernel.wire.cursor import Page, read_cursor
+
+commerce_stores = Operations(access=Access.COMMERCE, tag="Commerce")
+marketfront_stores = Operations(access=Access.MARKETFRONT, tag="Marketfront")
+discovery = Operations(access=Access.MARKETFRONT, tag="Marketfront")
+
+STORES: Final = "/v1/commerce/stores"
+_NO_STORE: Final = ((b"cache-control", b"no-store"),)
+
+
+# --- merchants ------------------------------------------------------------------------------------
+
+
+def _status_fault(text: str) -> str | None:
+    return None if text.lower() in tuple(StoreStatusValue) else "status must be online or paused."
+
+
+class StoresQuery(Page):
+    """Which stores: a page of all, of one status, or of one partnerStoreId."""
+
+    status: (
+        Annotated[str, Meta(description="`online` or `paused`, in any case.", extra=validator(_status_fault))]
+        | None
+    ) = None
+    partner_store_id: Annotated[str, Meta(description="The partner's own id of a store.")] | None = None
+
+
+@commerce_stores.get(STORES, summary="List Stores", query=StoresQuery, returns=StorePage)
+async def list_stores(call: Call[None, StoresQuery]) -> StorePage:
+    """Return the account's live stores, newest first."""
+    status = _status(call.query.status)
+    return await call.app.stores.list(
+        call.caller,
+        before=read_cursor(call.query.cursor),
+        limit=call.query.limit,
+        status=status,
+        partner_store_id=call.query.partner_store_id,
+    )
+
+
+@commerce_stores.get(
+    STORES + "/{storeId}",
+    summary="Get Store",
+    returns=Store,
+)
+async def get_store(call: Call[None, None]) -> Store:
+    """Return a store."""
+    return await call.app.stores.get(call.caller, call.ids["storeId"])
+
+
+@commerce_stores.put(
+    STORES + "/{storeId}",
+    summary="Update Store",
+    takes=StoreUpdate,
+    returns=Store,
+)
+async def update_store(call: Call[StoreUpdate, None]) -> Store:
+    """Change the members that are present; null clears those that may be empty.
+
+    A `webhookUrl` of another origin (scheme, host, port) is called without your Authorization token unless
+    `webhookToken` comes with it. The event `endpoint.changed` says that it changed.
+    """
+    return await call.app.stores.update(call.caller, call.ids["storeId"], call.body, trace=call.trace)
+
+
+@commerce_stores.get(
+    STORES + "/{storeId}/status",
+    summary="Get Store Status",
+    returns=StoreStatusResponse,
+)
+async def get_store_status(call: Call[None, None]) -> StoreStatusResponse:
+    """Return whether the store accepts orders now."""
+    return await call.app.stores.get_status(call.caller, call.ids["storeId"])
+
+
+@commerce_stores.post(
+    STORES + "/{storeId}/status",
+    summary="Set Store Status",
+    takes=StoreStatusUpdate,
+    reader=read_status_update,
+    returns=StoreStatusResponse,
+)
+async def set_store_status(call: Call[StoreStatusUpdate, None]) -> StoreStatusResponse:
+    """Pause the store, until `resumeAt` or until further notice, or bring it online."""
+    return await call.app.stores.set_status(call.caller, call.ids["storeId"], call.body)
+
+
+@commerce_stores.post(
+    STORES + "/{storeId}/item-availability",
+    summary="Set Item Availability",
+    takes=ItemAvailabilityRequest,
+    returns=ItemAvailabilityResponse,
+)
+async def set_item_availability(call: Call[ItemAvailabilityRequest, None]) -> ItemAvailabilityResponse:
+    """Mark items as sold out, or as to be had again, without a new catalog."""
+    gone = await call.app.stores.set_items(call.caller, call.ids["storeId"], call.body)
+    return ItemAvailabilityResponse(unavailable_item_ids=gone)
+
+
+def _status(text: str | None) -> StoreStatusValue | None:
+    return None if text is None else StoreStatusValue(text.lower())
+
+
+# --- storefronts ----------------------------------------------------------------------------------
+
+
+@discovery.post(
+    "/v1/marketfront/stores/discover",
+    summary="Discover Stores",
+    takes=DiscoverRequest,
+    returns=DiscoverResponse,
+    reply_headers=("Cache-Control",),
+    rate=Rate.DISCOVERY,
+)
+async def discover_stores(call: Call[DiscoverRequest, None]) -> Answer:
+    """Find stores: by place, nearest first; else by words, best match first; else all of them by name.
+
+    With a location every store has its `distance` in metres. `totalCount` counts all that was found, exactly.
+    """
+    return Answer(await call.app.discovery.discover(call.body), headers=_NO_STORE)
+
+
+class AtQuery(Wire):
+    """The instant that is asked about; now, without one."""
+
+    at: (
+        Annotated[
+            str,
+            Meta(
+                description="The instant that is asked about; without it, now.",
+                extra_json_schema={"format": "date-time"},
+            ),
+        ]
+        | None
+    ) = None
+
+
+@marketfront_stores.get(
+    "/v1/marketfront/stores/{storeId}",
+    summary="Get Store",
+    id="getMarketfrontStore",
+    returns=MarketfrontStore,
+    reply_headers=("Cache-Control",),
+)
+async def get_marketfront_store(call: Call[None, None]) -> Answer:
+    """Return a store as it is now; sold-out items and opening change from one moment to the next."""
+    row, catalog = await _store(call)
+    return Answer(storefront_of(row, catalog, call.app.clock()), headers=_NO_STORE)
+
+
+@marketfront_stores.get(
+    "/v1/marketfront/stores/{storeId}/availability",
+    summary="Get Store Availability",
+    query=AtQuery,
+    returns=StoreAvailability,
+    reply_headers=("Cache-Control",),
+)
+async def get_store_availability(call: Call[None, AtQuery]) -> Answer:
+    """Return whether the store is open at an instant, and why."""
+    row, catalog = await _store(call)
+    at = call.app.clock()
+    if call.query.at is not None:
+        asked = parse_instant(call.query.at)
+        # The calendar's first and last day have no local time in every zone.
+        if asked is None or not MINYEAR < asked.year < MAXYEAR:
+            raise errors.ValidationFailed.at(
+                None, "at must be an RFC 3339 instant, like 2026-01-31T18:30:00Z."
+            )
+        at = asked
+    return Answer(availability_of(row, catalog, at), headers=_NO_STORE)
+
+
+async def _store(call: Call[None, Any]) -> tuple[StoreRow, CompiledCatalog]:
+    row = await call.app.cache.find(call.ids["storeId"])
+    if row is None:
+        raise errors.StoreNotFound(call.ids["storeId"])
+    return row, await call.app.compiled.get(row.catalog_set_id)

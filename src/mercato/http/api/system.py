@@ -1,0 +1,154 @@
+"""What is there for everybody: health, metrics, the OpenAPI document, its page, and a page for each error code."""
+
+import hmac
+from functools import cache
+from importlib import metadata, resources
+from typing import Any, Final
+
+import msgspec
+
+from mercato.http.browsers import LASTS, NOSNIFF, naming_itself, reference_page, static_page
+from mercato.http.error_pages.render import STYLE, as_html, as_markdown
+from mercato.http.operations import Access, Answer, Call, Operations
+from mercato.kernel import errors
+from mercato.kernel.errors import Problem
+from mercato.kernel.settings import Settings
+from mercato.kernel.telemetry import METRICS_TYPE
+from mercato.kernel.telemetry.exposition import is_loopback
+from mercato.kernel.wire import Wire
+from mercato.kernel.wire.problem import prefers_markdown
+
+system = Operations(access=Access.PUBLIC, tag="System")
+
+HTML: Final = b"text/html; charset=utf-8"
+MARKDOWN: Final = b"text/markdown; charset=utf-8"
+ASSETS: Final = {"swagger-ui.css": b"text/css", "swagger-ui-bundle.js": b"text/javascript"}
+START: Final = (
+    b"""window.onload = () => SwaggerUIBundle({url: "/openapi.json", dom_id: "#docs", deepLinking: true})\n"""
+)
+
+
+class Health(Wire):
+    """`ok`, or there is no answer."""
+
+    status: str
+
+
+@system.get("/healthz", summary="Liveness", returns=Health)
+async def healthz(_call: Call[None, None]) -> Health:
+    """Answer as long as the process does, whatever its database does."""
+    return Health(status="ok")
+
+
+@system.get("/readyz", summary="Readiness", returns=Health)
+async def readyz(call: Call[None, None]) -> Health:
+    """Answer 200 when requests can be served: the database answers and can be written."""
+    await call.app.check_ready()
+    return Health(status="ok")
+
+
+@system.get(
+    "/metrics",
+    summary="Prometheus metrics",
+    returns=str,
+    media_type="text/plain",
+    problems=(errors.Unauthenticated, errors.Forbidden),
+)
+async def metrics(call: Call[None, None]) -> Answer:
+    """Return figures for Prometheus: with `MERCATO_METRICS_TOKEN` as bearer, else on a loopback address only."""
+    _may_read_metrics(call.app.settings, call.headers.get(b"authorization", b""))
+    return Answer(raw=await call.app.metrics.read(), media_type=METRICS_TYPE.encode())
+
+
+@system.get(
+    "/docs",
+    summary="API reference",
+    returns=str,
+    media_type="text/html",
+    reply_headers=("X-Content-Type-Options", "Content-Security-Policy", "Referrer-Policy"),
+)
+async def docs(call: Call[None, None]) -> Answer:
+    """Show the API reference; nothing of it is loaded from elsewhere."""
+    page = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Mercato API</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<link rel="stylesheet" href="/docs/assets/swagger-ui.css"></head><body><div id="docs"></div>'
+        '<script src="/docs/assets/swagger-ui-bundle.js"></script><script src="/docs/assets/start.js"></script>'
+        "</body></html>"
+    )
+    return Answer(raw=page.encode(), media_type=HTML, headers=(*NOSNIFF, *reference_page(call.app.settings)))
+
+
+@system.get(
+    "/docs/assets/{name}",
+    summary="Asset of the API reference",
+    returns=str,
+    media_type="text/*",
+    reply_headers=("Cache-Control", "X-Content-Type-Options"),
+    problems=(errors.NotFound,),
+)
+async def docs_asset(call: Call[None, None]) -> Answer:
+    """Return a script or a style sheet of the API reference."""
+    name = call.texts["name"]
+    if name == "start.js":
+        return Answer(raw=START, media_type=b"text/javascript", headers=LASTS)
+    if name not in ASSETS:
+        raise errors.NotFound("There is no such asset.")
+    return Answer(raw=_asset(name), media_type=ASSETS[name], headers=LASTS)
+
+
+@system.get(
+    "/errors/{errorCode}",
+    summary="About an error code",
+    returns=str,
+    media_type="text/html",
+    reply_headers=(
+        "Cache-Control",
+        "Vary",
+        "X-Content-Type-Options",
+        "Content-Security-Policy",
+        "Referrer-Policy",
+    ),
+    problems=(errors.NotFound,),
+)
+async def error_page(call: Call[None, None]) -> Answer:
+    """Explain an error code: the page that a problem's `type` leads to, as Markdown for who prefers `text/markdown`."""
+    kind = _kinds().get(call.texts["errorCode"].upper())
+    if kind is None:
+        raise errors.NotFound("There is no such error code. /openapi.json names those of each operation.")
+    markdown = prefers_markdown(call.headers.get(b"accept", b""))
+    text = (as_markdown if markdown else as_html)(kind, call.head.base_url)
+    headers = (*naming_itself(call.app.settings), *static_page(STYLE), (b"vary", b"Accept"))
+    return Answer(raw=text.encode(), media_type=MARKDOWN if markdown else HTML, headers=headers)
+
+
+def document_bytes(document: dict[str, Any]) -> bytes:
+    """Return the OpenAPI document as it is served."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2)
+
+
+def version() -> str:
+    """Return the version of this distribution."""
+    return metadata.version("mercato")
+
+
+@cache
+def _asset(name: str) -> bytes:
+    return resources.files("swagger_ui").joinpath("static", name).read_bytes()
+
+
+@cache
+def _kinds() -> dict[str, type[Problem]]:
+    return {kind.code: kind for kind in errors.all_problems()}
+
+
+def _may_read_metrics(settings: Settings, authorization: bytes) -> None:
+    if settings.metrics_token is not None:
+        scheme, _, token = authorization.partition(b" ")
+        wanted = settings.metrics_token.reveal().encode()
+        if not hmac.compare_digest(token.strip(), wanted) or scheme.lower() != b"bearer":
+            raise errors.Unauthenticated("Send MERCATO_METRICS_TOKEN as bearer.", sent=bool(authorization))
+    elif not is_loopback(settings.host):
+        raise errors.Forbidden(
+            "Set MERCATO_METRICS_TOKEN to read metrics on an address that is not loopback."
+        )

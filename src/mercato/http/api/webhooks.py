@@ -1,0 +1,98 @@
+"""Webhook deliveries, the same three operations on both surfaces: each partner sees its own."""
+
+from mercato.domain.webhooks import deliveries
+from mercato.domain.webhooks.findings import SignatureExplanation
+from mercato.domain.webhooks.wire import (
+    ExplainSignatureRequest,
+    WebhookDeliveryDetail,
+    WebhookDeliveryPage,
+    WebhookDeliveryQuery,
+)
+from mercato.http.operations import Access, Call, Operations
+from mercato.kernel import errors
+
+
+async def list_deliveries(call: Call[None, WebhookDeliveryQuery]) -> WebhookDeliveryPage:
+    """Return webhook deliveries, newest first."""
+    query = call.query
+    async with call.app.db.read() as tx:
+        return await deliveries.list_deliveries(
+            tx,
+            call.caller,
+            limit=query.limit,
+            status=query.status,
+            type=query.type,
+            store_id=query.store_id,
+            order_id=query.order_id,
+            cursor=query.cursor,
+        )
+
+
+async def get_delivery(call: Call[None, None]) -> WebhookDeliveryDetail:
+    """Return a webhook delivery with the body that is sent and every attempt."""
+    async with call.app.db.read() as tx:
+        return await deliveries.get_delivery(tx, call.caller, call.ids["deliveryId"])
+
+
+async def redeliver(call: Call[None, None]) -> WebhookDeliveryDetail:
+    """Send a webhook again with the same id and body; a disabled endpoint is called again from now on.
+
+    `order.validate` and `order.place` are not sent again on request (409).
+    """
+    async with call.app.db.write() as tx:
+        return await deliveries.redeliver(tx, call.caller, call.ids["deliveryId"], now=call.app.clock())
+
+
+def _declared(access: Access, surface: str) -> Operations:
+    operations = Operations(access=access, tag="Webhooks")
+    base = f"/v1/{surface}/webhook-deliveries"
+    name = surface.title()
+    operations.get(
+        base,
+        id=f"list{name}WebhookDeliveries",
+        summary="List Webhook Deliveries",
+        query=WebhookDeliveryQuery,
+        returns=WebhookDeliveryPage,
+    )(list_deliveries)
+    operations.get(
+        base + "/{deliveryId}",
+        id=f"get{name}WebhookDelivery",
+        summary="Get Webhook Delivery",
+        returns=WebhookDeliveryDetail,
+    )(get_delivery)
+    operations.post(
+        base + "/{deliveryId}/redeliver",
+        id=f"redeliver{name}Webhook",
+        summary="Redeliver Webhook",
+        returns=WebhookDeliveryDetail,
+        problems=(errors.Conflict,),
+    )(redeliver)
+    return operations
+
+
+commerce_webhooks = _declared(Access.COMMERCE, "commerce")
+marketfront_webhooks = _declared(Access.MARKETFRONT, "marketfront")
+
+clinic = Operations(access=Access.ANY, tag="Webhooks")
+
+
+@clinic.post(
+    "/v1/webhooks/explain",
+    id="explainWebhookSignature",
+    summary="Explain Webhook Signature",
+    takes=ExplainSignatureRequest,
+    returns=SignatureExplanation,
+    problems=(errors.DeliveryNotFound,),
+)
+async def explain_signature(call: Call[ExplainSignatureRequest, None]) -> SignatureExplanation:
+    """Say what is wrong with a webhook's signature: key, headers, time, or a body that differs from what was sent.
+
+    With a key of either surface. Changes nothing, keeps nothing, and never repeats a secret.
+    """
+    # Not before somebody asks: it is a fair part of what a start would import.
+    from mercato.domain.webhooks.clinic import take_in
+
+    app = call.app
+    async with app.db.read() as tx:
+        case = await take_in(tx, app.vault, call.caller, call.body, now=app.clock)
+    return await case.explained(app.clock())

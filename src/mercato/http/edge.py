@@ -1,0 +1,258 @@
+"""The one ASGI application in front of every operation.
+
+A request is scanned once; then caller, limit, ids, query and body are found in that order, the handler is
+called, and its answer sent. Every refusal leaves through `problems.render`, or what its operation has in place of
+it, every bug as a bare 500.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
+from time import perf_counter
+from typing import Any, Final, cast
+
+import structlog
+
+from mercato.domain.partners.limits import Limiter, network_of
+from mercato.domain.partners.model import Caller, Surface
+from mercato.http import problems
+from mercato.http.body import Body, BodyBudget, Message, Receive
+from mercato.http.browsers import Cors
+from mercato.http.head import Head, Hosts, TrustedProxies, check_query
+from mercato.http.operations import Answer, Call, Operation, Rate, Upload
+from mercato.http.routing import Found, Routes
+from mercato.kernel import errors
+from mercato.kernel.db.errors import is_unavailable
+from mercato.kernel.errors import MethodNotAllowed, Problem
+from mercato.kernel.plurals import count_of
+from mercato.kernel.settings import MiB
+from mercato.kernel.telemetry.acting import act_as
+from mercato.kernel.wire import as_json
+from mercato.runtime import Runtime
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+log = structlog.get_logger("mercato.web")
+
+
+class _Nobody:
+    __slots__ = ()
+
+
+NOBODY: Final = cast("Caller", _Nobody())
+"""The caller of a public operation: it has no members, so that using it by mistake fails at once."""
+
+_NOT_ENCODED: Final = frozenset({b"", b"identity"})
+_JSON: Final = (b"content-type", b"application/json")
+
+_REQUESTS: Final = {
+    Rate.READ: "read request",
+    Rate.WRITE: "write request",
+    Rate.DISCOVERY: "discovery request",
+}
+_BODILESS: Final = frozenset({204, 304})
+"""Statuses of answers that have no body, and so no length of one."""
+
+DATABASE_AWAY_SECONDS: Final = 2
+"""What a client is told to wait when the database is busy, full or restarting."""
+
+
+class Edge:
+    """The ASGI application over one runtime.
+
+    What every request passes is written out in few functions: each call between them costs a short answer a hundredth.
+    """
+
+    def __init__(self, app: Runtime, routes: Routes) -> None:
+        self._app = app
+        self._find = routes.find
+        self._callers = app.callers
+        self._limiter = app.limiter
+        self._answered = app.metrics.answered
+        self._public_url = app.settings.public_url
+        proxies, origins = app.settings.trusted_proxies, app.settings.cors_origins
+        self._proxies = TrustedProxies(proxies) if proxies else None
+        self._cors = Cors(origins) if origins else None
+        self._hosts = Hosts()
+        self._body_seconds = app.settings.body_seconds
+        self._body_limit = app.settings.body_limit
+        self._budget = BodyBudget(app.settings.body_memory, largest=app.settings.body_limit)
+        self.under_way: set[asyncio.Task[Any]] = set()
+        """What answers requests now. Of those whose clients have gone the server itself knows nothing."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request. Lifespan belongs to `web.app`."""
+        started = perf_counter()
+        head = Head(scope, self._public_url, self._proxies)
+        answered: Headers = []
+        body_in = Body(receive, head, self._body_seconds, self._budget) if head.has_body else None
+        named, render = "none", problems.PROBLEM_DETAILS.render
+        task = asyncio.current_task()
+        assert task is not None
+        self.under_way.add(task)
+        try:
+            if head.headers.get(b"host") not in self._hosts.good:
+                self._hosts.check(head, scope["http_version"])
+            found = self._find(scope["method"], head.path)
+            operation = found.operation
+            named, render = operation.id, operation.refusals.render
+            if self._cors is not None:
+                answered += self._cors.headers(head, operation)
+            if head.query:
+                check_query(head.query)
+            status, headers, body = await self._answer(operation, found, head, body_in, answered)
+        except MethodNotAllowed as problem:
+            preflight = None if self._cors is None else self._cors.preflight(head, self._find)
+            status, headers, body = (
+                render(problem, head.context) if preflight is None else (204, preflight, b"")
+            )
+        except Problem as problem:
+            status, headers, body = render(problem, head.context)
+        except Exception as bug:  # noqa: BLE001  # the one place where a bug becomes a bare 500, logged in full
+            status, headers, body = render(self._fault(bug, head), head.context)
+        finally:
+            self.under_way.discard(task)
+        self._answered(named, status, perf_counter() - started)
+        if body_in is not None:
+            body_in.release()
+            if body_in.is_coming:
+                await body_in.drain()
+        headers += answered
+        headers.append((b"x-request-id", head.request_id.encode()))
+        if status not in _BODILESS:
+            headers.append((b"content-length", b"%d" % len(body)))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    async def _answer(
+        self, operation: Operation, found: Found, head: Head, body_in: Body | None, answered: Headers
+    ) -> tuple[int, Headers, bytes]:
+        caller = NOBODY
+        if not operation.is_public:
+            token = _token(head)
+            caller = self._callers.cached(token) or await self._callers.get(token)
+            if operation.surface is not None and caller.surface is not operation.surface:
+                raise _of_other_surface(caller, operation.surface)
+            if self._limiter is not None and operation.rate is not None:
+                await self._count(self._limiter, caller, operation.rate, answered)
+        if found.not_an_id is not None:
+            raise found.not_an_id()
+        call: Call[Any, Any] = Call(self._app, caller, None, None, found.ids, found.texts, head, operation.id)
+        if caller is not NOBODY:
+            act_as(call.acting)
+        if operation.decode_query is not None:
+            call.query = operation.decode_query(head.query)
+        if operation.checks_head is not None:
+            operation.checks_head(head)
+        if operation.streams_body:
+            call.body = self._upload(operation, head, body_in)
+        elif operation.reads_body:
+            raw = await self._body(operation, head, body_in, caller)
+            call.body = _decoded(operation, raw, head)
+        result = await operation.handler(call)
+        if isinstance(result, Answer):
+            return _reply(operation, result)
+        return (operation.status, [], b"") if result is None else (operation.status, [_JSON], as_json(result))
+
+    async def _count(self, limiter: Limiter, caller: Caller, rate: Rate, answered: Headers) -> None:
+        shared = self._app.shared_limiter
+        quota = limiter.take(caller, rate.value) if shared is None else await shared.take(caller, rate.value)
+        answered += [
+            (b"x-ratelimit-limit", b"%d" % quota.limit),
+            (b"x-ratelimit-remaining", b"%d" % quota.remaining),
+            (b"x-ratelimit-reset", b"%d" % quota.reset),
+        ]
+        if quota.wait is not None:
+            raise errors.RateLimited(
+                f"The limit is {count_of(quota.limit, _REQUESTS[rate])} a minute. Wait {quota.wait} s.",
+                retry_after=quota.wait,
+            )
+
+    async def _body(self, operation: Operation, head: Head, body_in: Body | None, caller: Caller) -> bytes:
+        _check_coding(head)
+        if body_in is None:
+            return b""
+        # Not before it is needed: the address of a client is worked out anew for each request.
+        owner = caller.partner_id.int if caller is not NOBODY else network_of(head.address)
+        return await body_in.read(self._limit_of(operation), owner)
+
+    def _upload(self, operation: Operation, head: Head, body_in: Body | None) -> Upload:
+        """Return what reads the body, once the handler is ready for it."""
+        _check_coding(head)
+        if body_in is None:
+            return _read_nothing
+        limit = self._limit_of(operation)
+        body_in.check_length(limit)
+        return partial(body_in.read_into, limit=limit)
+
+    def _limit_of(self, operation: Operation) -> int:
+        if operation.streams_body:
+            return max(self._app.settings.pull_bytes, MiB)
+        limit = operation.body_limit
+        return self._body_limit if limit is None else min(limit, self._body_limit)
+
+    def _fault(self, bug: Exception, head: Head) -> Problem:
+        if is_unavailable(bug):
+            log.warning("database unavailable", request_id=head.request_id, error=type(bug).__name__)
+            return errors.ServiceUnavailable(
+                "The database is busy or away. Try again.",
+                retry_after=DATABASE_AWAY_SECONDS,
+            )
+        log.error("bug", request_id=head.request_id, trace_id=head.trace_id, path=head.path, exc_info=bug)
+        return errors.InternalError(
+            "This is a fault of ours and was logged. Try again; if it stays, report the requestId."
+        )
+
+
+async def _read_nothing(_write: Callable[[bytes], Awaitable[None]]) -> None:
+    """Stand for the body of a request that has none."""
+
+
+def _check_coding(head: Head) -> None:
+    if head.content_encoding not in _NOT_ENCODED:
+        raise errors.UnsupportedMediaType("Compressed request bodies are not read. Send it as it is.")
+
+
+def _token(head: Head) -> bytes:
+    value = head.authorization
+    if not value:
+        raise errors.Unauthenticated("Send the header Authorization: Bearer <your key>.", sent=False)
+    scheme, _, token = value.partition(b" ")
+    token = token.strip()
+    if scheme.lower() != b"bearer" or not token:
+        raise errors.Unauthenticated("The Authorization header must be: Bearer <your key>.", sent=True)
+    return token
+
+
+def _of_other_surface(caller: Caller, wanted: Surface) -> errors.Forbidden:
+    return errors.Forbidden(
+        f"This is a {caller.surface} key; the operation is of the {wanted} surface. "
+        f"Use a key made for it: mercato key create … --surface {wanted}."
+    )
+
+
+def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
+    if operation.decode is None:
+        return raw
+    if operation.body_optional and not raw.strip():
+        return None
+    kind = head.content_type.partition(b";")[0].strip().lower()
+    if kind and kind != b"application/json" and not kind.endswith(b"+json"):
+        raise errors.UnsupportedMediaType(
+            "Send the body as JSON with the header Content-Type: application/json."
+        )
+    return operation.decode(raw)
+
+
+def _reply(operation: Operation, result: Answer) -> tuple[int, Headers, bytes]:
+    status = operation.status if result.status is None else result.status
+    headers = list(result.headers)
+    if result.raw is not None:
+        headers.append((b"content-type", result.media_type))
+        return status, headers, result.raw
+    if result.value is None:
+        return status, headers, b""
+    headers.append(_JSON)
+    return status, headers, as_json(result.value)

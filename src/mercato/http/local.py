@@ -1,0 +1,52 @@
+"""The whole service in this process, on a free port of loopback: for the demo, certification and tests."""
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mercato.domain.partners import accounts
+from mercato.domain.partners.accounts import NewPartner
+from mercato.domain.partners.model import PartnerKind
+from mercato.http.app import application
+from mercato.http.server import serving
+from mercato.kernel import clock
+from mercato.kernel.clock import Clock
+from mercato.kernel.db.migrate import migrate
+from mercato.kernel.db.url import database_url
+from mercato.kernel.settings import Settings
+from mercato.runtime import Runtime, running
+
+
+@dataclass
+class LocalService:
+    """A running service and its base URL."""
+
+    app: Runtime
+    base: str
+
+    async def create_partner(self, name: str, kind: PartnerKind, **options: Any) -> NewPartner:
+        """Create a partner, as `mercato partner create` does."""
+        async with self.app.db.write() as tx:
+            return await accounts.create_partner(tx, self.app.vault, name=name, kind=kind, **options)
+
+
+@asynccontextmanager
+async def local_service(
+    settings: Settings, *, now: Clock = clock.now, works: bool = True
+) -> AsyncIterator[LocalService]:
+    """Run the service on a migrated database; `works` says whether it does background work, too."""
+    async with running(settings, now=now, works=works) as app, serving(application(app)) as base:
+        yield LocalService(app, base)
+
+
+@asynccontextmanager
+async def temporary_service(name: str, **settings: Any) -> AsyncIterator[LocalService]:
+    """Run the service on a new database in a temporary directory; it reads nothing of the environment."""
+    with tempfile.TemporaryDirectory(prefix=f"mercato-{name}-") as directory:
+        chosen = Settings(data_dir=Path(directory), allow_private_networks=True, **settings)
+        await migrate(database_url(chosen))
+        async with local_service(chosen) as service:
+            yield service

@@ -1,0 +1,199 @@
+"""The OpenAPI 3.1 document, made from the operations and the events alone."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from mercato.http.openapi import events, headers
+from mercato.http.openapi.schemas import components, schema_of
+from mercato.http.operations import Access, Operation
+from mercato.http.routing import PATH_PARAMETERS
+from mercato.kernel import errors
+from mercato.kernel.errors import Problem
+from mercato.kernel.wire.problem import ProblemDetail
+
+_SECURITY: Final[dict[Access, list[dict[str, list[str]]]]] = {
+    Access.COMMERCE: [{"commerceKey": []}],
+    Access.MARKETFRONT: [{"marketfrontToken": []}],
+    Access.ANY: [{"commerceKey": []}, {"marketfrontToken": []}],
+    Access.PUBLIC: [],
+}
+
+TAGS: Final = {
+    "Commerce": "For merchants: stores, from registration to their status, and their catalogs.",
+    "Orders": "Orders: validated, placed and followed by storefronts; read and moved on by merchants.",
+    "Webhooks": "Deliveries of webhooks, each partner its own, and help with signatures that don't verify.",
+    "Marketfront": "For storefronts: finding stores, and reading them and their catalogs.",
+    "Carts": "Optional cart helpers for storefronts. Carts are the client's: nothing is kept.",
+    "Tokens": "Access tokens for marketfront keys (OAuth 2.0 client credentials).",
+    "System": "Health, metrics and documentation. No credentials needed, except for metrics.",
+    "Events": "Webhooks that partners receive, signed as Standard Webhooks says.",
+}
+
+_ABOUT: Final = """
+Merchants' systems use the Commerce surface, storefronts the Marketfront surface; each has credentials of its own.
+
+- Refusals are `application/problem+json` (RFC 9457), or the same as Markdown for who prefers `text/markdown`.
+  `errorCode` says what happened, `type` leads to the page about it.
+- Money is a decimal string in the currency's own scale. Instants are RFC 3339 in UTC.
+- Null on an optional member of a request is the same as leaving it out, except in Update Store. Unknown members are
+  ignored. New members, codes, categories and event types may appear at any time.
+- Every GET answers HEAD, too.
+""".strip()
+
+
+def document(
+    operations: Iterable[Operation], *, version: str, public_url: str | None = None
+) -> dict[str, Any]:
+    """Return the document of the given operations, as served below `public_url`."""
+    operations = list(operations)
+    told, replied = events.types()
+    schemas = components(
+        sent=[kind for op in operations for kind in (op.takes, op.query)] + replied,
+        answered=[kind for op in operations for kind in (op.returns, op.refusals.shape)]
+        + [ProblemDetail, *told],
+    )
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
+    for query in {op.query.__name__ for op in operations if op.query is not None}:
+        schemas.pop(query, None)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Mercato",
+            "version": version,
+            "summary": "The commerce network you can run yourself.",
+            "description": _ABOUT,
+            "contact": {"name": "The operator of this service"},
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": public_url or "/"}],
+        "tags": [{"name": tag, "description": words} for tag, words in TAGS.items()],
+        "paths": paths,
+        "webhooks": events.described(),
+        "components": {
+            "schemas": schemas,
+            "headers": headers.definitions(),
+            "securitySchemes": {
+                "commerceKey": {"type": "http", "scheme": "bearer", "description": "A Commerce API key."},
+                "marketfrontToken": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A marketfront key, or an access token made from one.",
+                },
+                "clientSecret": {
+                    "type": "http",
+                    "scheme": "basic",
+                    "description": "The id of a marketfront key, and the key.",
+                },
+            },
+        },
+    }
+
+
+def problems_of(operation: Operation) -> list[type[Problem]]:
+    """Return every refusal that an operation can answer with: its own, and those of every request like it."""
+    of_path = (PATH_PARAMETERS[name].not_found for name in operation.names)
+    kinds: list[type[Problem]] = [kind for kind in of_path if kind is not None]
+    kinds += operation.problems
+    if operation.access is not Access.PUBLIC:
+        kinds += [errors.Unauthenticated, errors.RateLimited]
+    if operation.access not in {Access.PUBLIC, Access.ANY}:
+        kinds.append(errors.Forbidden)
+    if operation.reads_body:
+        kinds += [errors.InvalidRequest, errors.ValidationFailed]
+        kinds += [errors.PayloadTooLarge, errors.UnsupportedMediaType]
+    if operation.query is not None:
+        kinds += [errors.InvalidRequest, errors.ValidationFailed]
+    # Whatever is asked for, a head that can't be read is refused.
+    kinds += [errors.InvalidRequest, errors.InternalError, errors.ServiceUnavailable]
+    return list(dict.fromkeys(kinds))
+
+
+def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "operationId": operation.id,
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "description": operation.description,
+        "security": _security(operation),
+        "parameters": [*_path_parameters(operation), *_query_parameters(operation, schemas)],
+        "responses": _responses(operation),
+    }
+    out["parameters"] += [headers.parameter(name) for name in operation.request_headers]
+    if operation.takes is not None:
+        out["requestBody"] = {
+            "required": not operation.body_optional,
+            "content": {operation.body_type: {"schema": schema_of(operation.takes)}},
+        }
+    return out
+
+
+def _security(operation: Operation) -> list[dict[str, list[str]]]:
+    own: list[dict[str, list[str]]] = [{name: []} for name in operation.reads]
+    return [*own, {}] if own else _SECURITY[operation.access]
+
+
+def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": PATH_PARAMETERS[name].description,
+            "schema": {"type": "string"}
+            | ({"format": "uuid"} if PATH_PARAMETERS[name].not_found is not None else {}),
+        }
+        for name in operation.names
+    ]
+
+
+def _query_parameters(operation: Operation, schemas: dict[str, Any]) -> list[dict[str, Any]]:
+    if operation.query is None:
+        return []
+    schema = schemas[operation.query.__name__]
+    required = {*schema.get("required", ()), *operation.required_query}
+    out = []
+    for name, member in schema["properties"].items():
+        kind = _not_null(member)
+        described = kind.pop("description")
+        out.append(
+            {
+                "name": name,
+                "in": "query",
+                "required": name in required,
+                "description": described,
+                "schema": kind,
+            }
+        )
+    return out
+
+
+def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a query parameter: absent is not written as null there."""
+    schema = {name: value for name, value in schema.items() if name != "default" or value is not None}
+    options = [option for option in schema.pop("anyOf", ()) if option != {"type": "null"}]
+    return schema | options[0] if len(options) == 1 else schema | ({"anyOf": options} if options else {})
+
+
+def _responses(operation: Operation) -> dict[str, Any]:
+    good: dict[str, Any] = {"description": operation.summary}
+    if operation.returns is not None:
+        good["content"] = {operation.media_type: {"schema": schema_of(operation.returns)}}
+    good["headers"] = headers.of_answer(operation)
+    responses = {str(operation.status): good}
+    for status in operation.also:
+        responses[str(status)] = {
+            "description": "Not modified.",
+            "headers": headers.of_answer(operation, bodiless=True),
+        }
+    by_status: dict[int, list[type[Problem]]] = {}
+    for kind in problems_of(operation):
+        by_status.setdefault(kind.status, []).append(kind)
+    for status, kinds in sorted(by_status.items()):
+        responses[str(status)] = {
+            "description": " ".join(f"`{kind.code}`: {kind.title}." for kind in kinds),
+            "headers": headers.of_refusals(operation, status, kinds),
+            "content": {operation.refusals.media_type: {"schema": schema_of(operation.refusals.shape)}},
+        }
+    return responses

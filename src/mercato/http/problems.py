@@ -1,0 +1,43 @@
+"""The one translation of refusals to `application/problem+json`, or to Markdown for those who ask for it."""
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from mercato.kernel.errors import MethodNotAllowed, Problem, Unauthenticated
+from mercato.kernel.wire import Wire
+from mercato.kernel.wire.problem import Context, ProblemDetail, represent
+
+VARY: Final = (b"vary", b"Accept")
+
+
+def render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    """Return status, headers and body of a refusal."""
+    media_type, body = represent(problem, context)
+    return problem.status, [(b"content-type", media_type.encode()), VARY, *headers_of(problem)], body
+
+
+class Refusals(Struct, frozen=True):
+    """How an operation tells its refusals: the type on the wire, its media type, and what makes one."""
+
+    shape: type[Wire]
+    media_type: str
+    render: Callable[[Problem, Context], tuple[int, list[tuple[bytes, bytes]], bytes]]
+
+
+PROBLEM_DETAILS: Final = Refusals(ProblemDetail, "application/problem+json", render)
+
+
+def headers_of(problem: Problem) -> list[tuple[bytes, bytes]]:
+    """Return the headers that go with a refusal in any form."""
+    headers: list[tuple[bytes, bytes]] = []
+    if problem.retry_after is not None:
+        headers.append((b"retry-after", str(problem.retry_after).encode()))
+    if problem.location is not None:
+        headers.append((b"location", problem.location.encode()))
+    if isinstance(problem, MethodNotAllowed):
+        headers.append((b"allow", problem.allow.encode()))
+    if isinstance(problem, Unauthenticated):
+        headers.append((b"www-authenticate", problem.challenge.encode()))
+    return headers

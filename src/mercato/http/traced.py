@@ -1,0 +1,57 @@
+"""A span for each request, where traces are exported: around the edge, which knows nothing of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from mercato.http.body import Message, Receive
+from mercato.http.edge import Edge
+from mercato.kernel.telemetry import tracing
+from mercato.kernel.telemetry.acting import acting_now
+
+HEADER = b"traceparent"
+FIRST_SERVER_ERROR = 500
+
+
+class Traced:
+    """The application as it is traced: its requests belong to their span, and what they cause belongs to them."""
+
+    def __init__(self, edge: Edge) -> None:
+        self._edge = edge
+
+    @property
+    def under_way(self) -> set[asyncio.Task[Any]]:
+        return self._edge.under_way
+
+    async def __call__(
+        self, scope: Any, receive: Receive, send: Callable[[Message], Awaitable[None]]
+    ) -> None:
+        """Serve one request."""
+        sent = [value for name, value in scope["headers"] if name == HEADER]
+        parent = sent[-1].decode("latin-1") if sent else None
+        method = scope["method"]
+        with tracing.span(method, parent=parent, kind="SERVER") as span:
+
+            async def watched(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    _tell(span, method, message["status"])
+                await send(message)
+
+            headers = [pair for pair in scope["headers"] if pair[0] != HEADER]
+            headers.append((HEADER, tracing.current("").encode()))
+            await self._edge({**scope, "headers": headers}, receive, watched)
+
+
+def _tell(span: Any, method: str, status: int) -> None:
+    """Say what became of the request. Its path may hold what anybody sends: the operation's name tells as much."""
+    span.set_attribute("http.request.method", method)
+    span.set_attribute("http.response.status_code", status)
+    if status >= FIRST_SERVER_ERROR:
+        from opentelemetry.trace import StatusCode
+
+        span.set_status(StatusCode.ERROR)
+    acting = acting_now()
+    if acting is not None:
+        span.update_name(acting.action)
+        for name, value in acting.told():
+            span.set_attribute(f"mercato.{name}", value)

@@ -1,0 +1,104 @@
+"""The audit trail: who changed what, written in the transaction of the change, so that neither is without the other.
+
+Who it was stands in `telemetry.acting`; what is changed says here what it is.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import delete, select
+
+from mercato.kernel import clock
+from mercato.kernel.db import tables
+from mercato.kernel.db.engine import Read, Write
+from mercato.kernel.db.statements import prepared_insert
+from mercato.kernel.telemetry.acting import SERVICE, Acting, acting_now
+
+_INSERT: Final = prepared_insert(tables.audit)
+_NOBODY: Final = Acting(action=SERVICE)
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One change. `detail` is a small object of names and numbers."""
+
+    id: UUID
+    at: datetime
+    actor: str
+    surface: str | None
+    partner_id: UUID | None
+    action: str
+    subject_type: str
+    subject_id: str | None
+    request_id: str | None
+    detail: dict[str, Any]
+
+
+async def audit(
+    tx: Write,
+    subject_type: str,
+    subject_id: UUID | None = None,
+    *,
+    partner_id: UUID | None = None,
+    detail: Mapping[str, Any] | None = None,
+) -> None:
+    """Write down that the subject is changed in this transaction, by whoever this task works for.
+
+    `partner_id` is whom it concerns, where that is not the caller. `detail` says what of it: names and numbers,
+    never secrets, never customers' data.
+    """
+    acting = acting_now() or _NOBODY
+    row = {
+        "id": clock.new_id(),
+        "at": clock.now(),
+        "actor": acting.actor,
+        "surface": acting.surface,
+        "partner_id": partner_id or acting.partner_id,
+        "action": acting.action,
+        "subject_type": subject_type,
+        "subject_id": None if subject_id is None else str(subject_id),
+        "request_id": acting.request_id,
+        "detail": "{}" if detail is None else msgspec.json.encode(detail).decode(),
+    }
+    tx.defer(_INSERT, row)
+
+
+async def list_entries(
+    tx: Read,
+    *,
+    partner_id: UUID | None = None,
+    action: str | None = None,
+    since: datetime | None = None,
+    before: UUID | None = None,
+    limit: int,
+) -> Sequence[Entry]:
+    """Return entries, the newest first: of one partner, of one action, not older than `since`, older than `before`."""
+    found = select(tables.audit).order_by(tables.audit.c.id.desc()).limit(limit)
+    if partner_id is not None:
+        found = found.where(tables.audit.c.partner_id == partner_id)
+    if action is not None:
+        found = found.where(tables.audit.c.action == action)
+    if since is not None:
+        found = found.where(tables.audit.c.id >= clock.first_id(since))
+    if before is not None:
+        found = found.where(tables.audit.c.id < before)
+    return [_entry(row) for row in await tx.all(found)]
+
+
+async def prune(tx: Write, *, before: datetime, limit: int) -> int:
+    """Delete at most `limit` entries that are older; return how many."""
+    some = (
+        select(tables.audit.c.id)
+        .where(tables.audit.c.id < clock.first_id(before))
+        .order_by(tables.audit.c.id)
+        .limit(limit)
+    )
+    return (await tx.execute(delete(tables.audit).where(tables.audit.c.id.in_(some)))).rowcount
+
+
+def _entry(row: Any) -> Entry:
+    members = row._asdict()
+    return Entry(**members | {"detail": msgspec.json.decode(row.detail)})

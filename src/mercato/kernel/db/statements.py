@@ -1,0 +1,296 @@
+"""Statements of SQLAlchemy Core, compiled once each to the text and the conversions that a driver needs.
+
+SQLAlchemy knows the tables, the types and both dialects; the drivers run what it compiles. Its engine isn't used:
+that would compile, convert and wrap anew for each execution.
+"""
+
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final, TypeVar, cast
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import (
+    ClauseElement,
+    ColumnElement,
+    Executable,
+    Float,
+    Insert,
+    SelectBase,
+    Table,
+    Update,
+    UpdateBase,
+    Uuid,
+    bindparam,
+    insert,
+    update,
+)
+from sqlalchemy.engine.interfaces import Dialect
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import TypeEngine
+
+from mercato.kernel.db.types import EPOCH, MILLISECOND, Instant, from_ms
+
+S = TypeVar("S", bound=Executable)
+
+Parameters = Mapping[str, Any]
+Convert = Callable[[Any], Any]
+Converts = tuple[tuple[int, Convert], ...]
+"""Conversions by the position of the value they are for."""
+
+
+def prepared(statement: S) -> S:
+    """Return the statement, a constant of its module, to be compiled once; all its values are `bindparam`s.
+
+    It finds or changes a few rows by an index: on SQLite it runs in the event loop's own thread.
+    """
+    _prepared[statement] = {}
+    return statement
+
+
+def prepared_insert(table: Table, *columns: str) -> Insert:
+    """Return the prepared insert of a row with these columns, or with all if none is named."""
+    values: dict[str, Any] = {name: bindparam(name) for name in columns or table.c.keys()}
+    return prepared(insert(table).values(values))
+
+
+def prepared_update(table: Table, *columns: str, where: Sequence[ColumnElement[bool]]) -> Update:
+    """Return the prepared update of these columns; the parameters of `where` must have other names."""
+    values: dict[str, Any] = {name: bindparam(name) for name in columns}
+    return prepared(update(table).where(*where).values(values))
+
+
+class Binds(Struct, frozen=True):
+    """Which values a driver needs in another form, by position. None is NULL in every form.
+
+    Most are ids and instants: those are converted in line, because a call for each value is half of a short statement.
+    """
+
+    ids: tuple[int, ...] = ()
+    instants: tuple[int, ...] = ()
+    others: Converts = ()
+
+
+class Compiled(Struct, frozen=True):
+    """A statement as a driver takes it. `is_short`: it touches a few rows, so that SQLite needs no thread for it.
+
+    `complete` adds the statement's own values to parameters; a prepared statement has none.
+    """
+
+    sql: str
+    defaults: dict[str, Any]
+    pick: Callable[[Parameters], Iterable[Any]]
+    binds: Binds
+    columns: Converts
+    row: Callable[[Iterable[Any]], Any] | None
+    is_short: bool
+    complete: Callable[[Parameters], Parameters] | None = None
+
+    @property
+    def returns_rows(self) -> bool:
+        """Whether SQLAlchemy knows of columns; a plain text's rows are known to the driver alone."""
+        return self.row is not None
+
+    def values(self, given: Parameters) -> list[Any]:
+        """Return the driver's values, in the order of the text's placeholders."""
+        if self.complete is not None:
+            given = self.complete(given)
+        try:
+            values = list(self.pick(given))
+        except KeyError:
+            values = list(self.pick({**self.defaults, **given}))
+        for position in self.binds.ids:
+            if values[position] is not None:
+                values[position] = values[position].hex
+        for position in self.binds.instants:
+            if values[position] is not None:
+                values[position] = (values[position] - EPOCH) // MILLISECOND
+        for position, convert in self.binds.others:
+            values[position] = convert(values[position])
+        return values
+
+    def rows(self, found: Sequence[Sequence[Any]], names: Callable[[], Sequence[str]]) -> list[Any]:
+        """Return the driver's rows as named tuples; `names` asks the driver for those of a text's columns."""
+        make = self.row or _row_type(names())
+        if not self.columns:
+            return [make(row) for row in found]
+        made = []
+        for row in found:
+            values = list(row)
+            for position, convert in self.columns:
+                values[position] = convert(values[position])
+            made.append(make(values))
+        return made
+
+
+class Result(Struct, frozen=True):
+    """The rows of a statement, all read, and how many rows it changed."""
+
+    rows: list[Any]
+    rowcount: int
+
+    def all(self) -> list[Any]:
+        return self.rows
+
+    def first(self) -> Any:
+        return self.rows[0] if self.rows else None
+
+    def scalar(self) -> Any:
+        return self.rows[0][0] if self.rows else None
+
+
+_prepared: Final[dict[Executable, dict[str, Compiled]]] = {}
+"""Every prepared statement with its compiled form by dialect; both are constants of the program."""
+
+
+_CACHED: Final = 1_000
+"""Compiled forms kept of statements that aren't prepared."""
+
+_cache: Final[dict[Any, tuple[Compiled, SQLCompiler]]] = {}
+
+
+def compiled(statement: Executable, dialect: Dialect, given: Parameters) -> Compiled:
+    """Return the statement's compiled form; `given` says which columns an insert without values has."""
+    known = _prepared.get(statement)
+    if known is None:
+        return _compiled_by_structure(statement, dialect, given)
+    found = known.get(dialect.name)
+    if found is None:
+        found = known[dialect.name] = _compile(statement, _compiler(statement, dialect, {}), is_short=True)
+    return found
+
+
+def _compiled_by_structure(statement: Executable, dialect: Dialect, given: Parameters) -> Compiled:
+    # To compile a statement of thirty columns takes a millisecond. This is the key of SQLAlchemy's own cache, which
+    # belongs to its engine: the one name of it here that isn't public.
+    key = cast("ClauseElement", statement)._generate_cache_key()  # noqa: SLF001  # see above
+    assert key is not None, "every construct that is used here can be cached"
+    name = (dialect.name, key.key, tuple(given) if isinstance(statement, Insert) else ())
+    found = _cache.get(name)
+    if found is None:
+        if len(_cache) >= _CACHED:
+            _cache.clear()
+        made = _compiler(statement, dialect, given, cache_key=key)
+        found = _cache[name] = _compile(statement, made, is_short=False), made
+    form, made = found
+
+    def complete(parameters: Parameters) -> Parameters:
+        return made.construct_params(parameters, extracted_parameters=key.bindparams)
+
+    if not made.post_compile_params:
+        return msgspec.structs.replace(form, complete=complete)
+    # A list of an IN has as many placeholders as values.
+    state = made.construct_expanded_state(complete(given))
+    names = state.positiontup or []
+    types = [made.binds[name].type if name in made.binds else None for name in names]
+    processors = [state.processors.get(name) for name in names]
+    return msgspec.structs.replace(
+        form,
+        sql=state.statement,
+        pick=_picker(names),
+        binds=_binds(types, processors, dialect),
+        complete=lambda _parameters: state.parameters,
+    )
+
+
+def _compiler(statement: Executable, dialect: Dialect, given: Parameters, **options: Any) -> SQLCompiler:
+    clause = cast("ClauseElement", statement)  # all that is executed here is one
+    made = clause.compile(dialect=dialect, column_keys=_column_keys(statement, given), **options)
+    assert isinstance(made, SQLCompiler), "DDL is given as text"
+    return made
+
+
+def _compile(statement: Executable, made: SQLCompiler, *, is_short: bool) -> Compiled:
+    columns, names = _columns(statement), made.positiontup or []
+    return Compiled(
+        sql=str(made),
+        defaults=dict(made.params),
+        pick=_picker(names),
+        binds=_binds([made.binds[name].type for name in names], [None] * len(names), made.dialect),
+        columns=_converts(_from_driver(kind, made.dialect) for _, kind in columns),
+        row=_row_type([name for name, _ in columns]) if columns else None,
+        is_short=is_short,
+    )
+
+
+def _column_keys(statement: Executable, given: Parameters) -> list[str] | None:
+    """Return which columns an insert sets whose values are only known as parameters."""
+    return list(given) if isinstance(statement, Insert) and given else None
+
+
+def _columns(statement: Executable) -> list[tuple[str, TypeEngine[Any]]]:
+    """Return the names and types of what comes back; nothing of a plain text, which doesn't know."""
+    found: Iterable[ColumnElement[Any]] = ()
+    if isinstance(statement, SelectBase):
+        found = statement.selected_columns
+    elif isinstance(statement, UpdateBase):
+        found = statement.exported_columns
+    # An expression without a name is never asked for by one.
+    return [(column.key or "", column.type) for column in found]
+
+
+def _row_type(names: Sequence[str]) -> Callable[[Iterable[Any]], Any]:
+    shape: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]  # noqa: PYI024  # made at run time
+    make: Callable[[Iterable[Any]], Any] = shape._make  # a named tuple's own way to be made of a sequence
+    return make
+
+
+def _picker(names: Sequence[str]) -> Callable[[Parameters], Iterable[Any]]:
+    match names:
+        case []:
+            return lambda _given: ()
+        case [name]:
+            return lambda given: (given[name],)
+        case _:
+            return itemgetter(*names)
+
+
+def _converts(converts: Iterable[Convert | None]) -> Converts:
+    return tuple((position, convert) for position, convert in enumerate(converts) if convert is not None)
+
+
+# Nearly every value is of one of these types: converted without what SQLAlchemy wraps around a conversion.
+
+
+def _binds(
+    types: Sequence[TypeEngine[Any] | None], processors: Sequence[Convert | None], dialect: Dialect
+) -> Binds:
+    """Return the conversions of values by their types; a value of an expanded list has a processor instead."""
+    ids: list[int] = []
+    instants: list[int] = []
+    others: list[tuple[int, Convert]] = []
+    for position, (kind, convert) in enumerate(zip(types, processors, strict=True)):
+        if isinstance(kind, Instant):
+            instants.append(position)
+        elif isinstance(kind, Uuid):
+            if not dialect.supports_native_uuid:
+                ids.append(position)
+        else:
+            made = convert if kind is None else kind.dialect_impl(dialect).bind_processor(dialect)
+            if made is not None:
+                others.append((position, made))
+    return Binds(tuple(ids), tuple(instants), tuple(others))
+
+
+def _from_driver(kind: TypeEngine[Any], dialect: Dialect) -> Convert | None:
+    if isinstance(kind, Instant):
+        return _from_milliseconds
+    if isinstance(kind, Uuid) and not dialect.supports_native_uuid:
+        return _from_hex
+    if isinstance(kind, Float):
+        return None  # both drivers return a float
+    return kind.dialect_impl(dialect).result_processor(dialect, None)
+
+
+def _from_milliseconds(value: Any) -> Any:
+    return None if value is None else from_ms(value)
+
+
+def _from_hex(value: Any) -> UUID | None:
+    return None if value is None else _read_uuid(f'"{value}"')
+
+
+# A quarter of the time of UUID's own constructor.
+_read_uuid: Final = msgspec.json.Decoder(UUID).decode

@@ -1,0 +1,70 @@
+"""Organisations, their keys and their secrets."""
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
+
+from mercato.kernel.db.tables.base import metadata
+from mercato.kernel.db.types import Id, Instant
+
+partners = Table(
+    "partners",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("limits", Text, nullable=False),
+    Column("event_url", Text),
+    Column("created_at", Instant, nullable=False),
+    # Since when its keys open nothing and its stores are hidden.
+    Column("suspended_at", Instant),
+)
+partners_one_for_each_name = Index("uq_partners_name", partners.c.name, unique=True)
+
+# The tokens that our webhooks carry to a partner's stores, each sealed and for one origin only. A token that was
+# given before there was an origin has an empty one, and goes nowhere.
+webhook_tokens = Table(
+    "webhook_tokens",
+    metadata,
+    Column("partner_id", Id, ForeignKey("partners.id"), primary_key=True),
+    Column("origin", Text, primary_key=True),
+    Column("token", LargeBinary, nullable=False),
+)
+
+# What a partner has stored in a day (its ordinal number, in UTC): see `partners.storage`.
+stored_bytes = Table(
+    "stored_bytes",
+    metadata,
+    Column("partner_id", Id, primary_key=True),
+    Column("day", Integer, primary_key=True),
+    Column("bytes", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("partner_id", Id, ForeignKey("partners.id"), nullable=False),
+    Column("surface", Text, nullable=False),
+    Column("prefix", Text, nullable=False),
+    # SHA-256 of the key; the key itself is nowhere.
+    Column("hash", LargeBinary, nullable=False, unique=True),
+    Column("description", Text),
+    Column("expires_at", Instant),
+    Column("revoked_at", Instant),
+    Column("created_at", Instant, nullable=False),
+    Column("last_used_at", Instant),
+)
+Index("ix_api_keys_partner_id", api_keys.c.partner_id, api_keys.c.id)
+Index("ix_api_keys_prefix", api_keys.c.prefix)
+
+# At most two for each partner: the one in use and, during a rotation, the one before it.
+signing_secrets = Table(
+    "signing_secrets",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("partner_id", Id, ForeignKey("partners.id"), nullable=False),
+    Column("secret", LargeBinary, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("expires_at", Instant),
+)
+Index("ix_signing_secrets_partner_id", signing_secrets.c.partner_id)

@@ -1,0 +1,82 @@
+"""Onboardings, the stores they become, and what is sold out."""
+
+from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, Table, Text, text
+
+from mercato.kernel.db.tables.base import metadata
+from mercato.kernel.db.types import Id, Instant
+
+onboardings = Table(
+    "onboardings",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("store_id", Id, nullable=False, unique=True),
+    Column("partner_id", Id, nullable=False),
+    Column("partner_store_id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("latitude", Double),
+    Column("longitude", Double),
+    Column("timezone", Text, nullable=False),
+    # Whether the merchant named the time zone; else it follows the place.
+    Column("timezone_given", Boolean, nullable=False),
+    Column("catalog_callback_url", Text, nullable=False),
+    Column("webhook_url", Text),
+    Column("created_at", Instant, nullable=False),
+    Column("activated_at", Instant),
+    Column("cancelled_at", Instant),
+    # Holds the partnerStoreId: true from Register until a cancel, or until a new Register follows a failure.
+    Column("holds_name", Boolean, nullable=False),
+)
+Index("ix_onboardings_partner_id", onboardings.c.partner_id, onboardings.c.id)
+_holding = text("holds_name")
+onboardings_one_for_each_name = Index(
+    "uq_onboardings_partner_store_id",
+    onboardings.c.partner_id,
+    onboardings.c.partner_store_id,
+    unique=True,
+    sqlite_where=_holding,
+    postgresql_where=_holding,
+)
+
+stores = Table(
+    "stores",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("onboarding_id", Id, nullable=False, unique=True),
+    Column("partner_id", Id, nullable=False),
+    Column("partner_store_id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("latitude", Double),
+    Column("longitude", Double),
+    Column("phone", Text),
+    Column("timezone", Text, nullable=False),
+    # Whether the merchant named the time zone; else it follows the place.
+    Column("timezone_given", Boolean, nullable=False),
+    Column("logo_url", Text),
+    Column("description", Text),
+    Column("webhook_url", Text),
+    Column("categories", Text, nullable=False),
+    Column("delivery_allowed", Boolean, nullable=False),
+    Column("pickup_allowed", Boolean, nullable=False),
+    # Minor units of the currency beside it, so that a later catalog in another currency can't rescale it.
+    Column("minimum_order_amount", BigInteger),
+    Column("minimum_order_currency", Text),
+    Column("paused", Boolean, nullable=False),
+    Column("pause_reason", Text),
+    Column("resume_at", Instant),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    # Incremented by every change of what an order is checked against: this row, the current set, sold-out items.
+    Column("version", Integer, nullable=False),
+)
+Index("ix_stores_partner_id", stores.c.partner_id, stores.c.id)
+Index("ix_stores_partner_store_id", stores.c.partner_id, stores.c.partner_store_id)
+
+sold_out_items = Table(
+    "sold_out_items",
+    metadata,
+    Column("store_id", Id, primary_key=True),
+    Column("item_id", Id, primary_key=True),
+    Column("until", Instant),
+)

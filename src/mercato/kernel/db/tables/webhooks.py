@@ -1,0 +1,102 @@
+"""Deliveries, their attempts, and the endpoints that are in trouble."""
+
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text, text
+
+from mercato.kernel.db.tables.base import metadata
+from mercato.kernel.db.types import Id, Instant
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("partner_id", Id, nullable=False),
+    Column("surface", Text, nullable=False),
+    Column("store_id", Id),
+    # The order that it is about, if it is about one.
+    Column("order_id", Id),
+    Column("type", Text, nullable=False),
+    Column("webhook_id", Id, nullable=False),
+    Column("url", Text, nullable=False),
+    # The bytes that are signed and sent, the same at every attempt: compressed, about an order with that as their base.
+    Column("body", LargeBinary, nullable=False),
+    Column("traceparent", Text, nullable=False),
+    # The ordering key is the endpoint (partner and URL) and a partition, which follows from what the event is about.
+    Column("partition", Integer, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("error", Text),
+    Column("attempts", Integer, nullable=False),
+    # A redelivery starts a new round: the schedule begins anew, and an attempt of an earlier round counts no more.
+    Column("round", Integer, nullable=False),
+    Column("attempts_before_round", Integer, nullable=False),
+    Column("next_attempt_at", Instant),
+    # While an attempt of ours is to come: when its job is due, by the database's clock, and the job's number.
+    Column("due_at", Instant),
+    Column("job_id", BigInteger),
+    # How often in a row a fault of ours kept the attempt from being made, or from being recorded.
+    Column("faults", Integer, nullable=False, server_default=text("0")),
+    Column("created_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+)
+Index("ix_deliveries_partner_id", deliveries.c.partner_id, deliveries.c.surface, deliveries.c.id)
+Index(
+    "ix_deliveries_store_id",
+    deliveries.c.partner_id,
+    deliveries.c.surface,
+    deliveries.c.store_id,
+    deliveries.c.id,
+)
+_due = text("due_at IS NOT NULL")
+Index(
+    "ix_deliveries_due",
+    deliveries.c.partner_id,
+    deliveries.c.url,
+    deliveries.c.partition,
+    deliveries.c.due_at,
+    deliveries.c.job_id,
+    sqlite_where=_due,
+    postgresql_where=_due,
+)
+_of_order = text("order_id IS NOT NULL")
+Index(
+    "ix_deliveries_order_id",
+    deliveries.c.order_id,
+    deliveries.c.id,
+    sqlite_where=_of_order,
+    postgresql_where=_of_order,
+)
+_not_delivered = text("status <> 'succeeded'")
+# What somebody looks for is what has gone wrong, among a hundred times as many that have not.
+Index(
+    "ix_deliveries_not_delivered",
+    deliveries.c.partner_id,
+    deliveries.c.surface,
+    deliveries.c.status,
+    deliveries.c.id,
+    sqlite_where=_not_delivered,
+    postgresql_where=_not_delivered,
+)
+
+delivery_attempts = Table(
+    "delivery_attempts",
+    metadata,
+    Column("delivery_id", Id, primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("at", Instant, nullable=False),
+    Column("status", Integer),
+    Column("ms", Integer, nullable=False),
+    Column("error", Text),
+    Column("reply", Text),
+    # Short rows, which the primary key holds by itself; else SQLite has an index of it besides.
+    sqlite_with_rowid=False,
+)
+
+# Only endpoints that are failing or disabled have a row: a success removes it, and so does enabling.
+endpoints = Table(
+    "endpoints",
+    metadata,
+    Column("partner_id", Id, primary_key=True),
+    Column("url", Text, primary_key=True),
+    Column("failing_since", Instant, nullable=False),
+    Column("disabled_at", Instant),
+    Column("disabled_reason", Text),
+)

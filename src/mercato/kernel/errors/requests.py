@@ -1,0 +1,90 @@
+"""Refusals that are about the request itself, who sends it, and when."""
+
+from collections.abc import Iterable
+
+from mercato.kernel.errors.problem import Problem
+
+
+class InvalidRequest(Problem):
+    status, code, category = 400, "INVALID_REQUEST", "validation"
+    title = "The request is not JSON, or a member is missing or of the wrong JSON type"
+
+
+class ValidationFailed(Problem):
+    status, code, category = 422, "VALIDATION_FAILED", "validation"
+    title = "A value has the right type but is not allowed"
+
+
+class MethodNotAllowed(Problem):
+    status, code, category = 405, "METHOD_NOT_ALLOWED", "validation"
+    title = "This path does not know the method"
+
+    def __init__(self, method: str, allowed: Iterable[str]) -> None:
+        self.allow = ", ".join(sorted(allowed))
+        super().__init__(f"{method} is not known here. Use one of: {self.allow}.")
+
+
+class PayloadTooLarge(Problem):
+    status, code, category = 413, "PAYLOAD_TOO_LARGE", "validation"
+    title = "The body is larger than this operation reads"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"The body may have at most {limit} bytes. Send a smaller one.")
+
+
+class UnsupportedMediaType(Problem):
+    status, code, category = 415, "UNSUPPORTED_MEDIA_TYPE", "validation"
+    title = "The body's media type or coding is not read here"
+
+
+class MissingIdempotencyKey(Problem):
+    status, code, category = 400, "MISSING_IDEMPOTENCY_KEY", "validation"
+    title = "The Idempotency-Key header is missing"
+
+
+class IdempotencyKeyReused(Problem):
+    status, code, category = 422, "IDEMPOTENCY_KEY_REUSED", "validation"
+    title = "The Idempotency-Key was used with another request"
+
+
+class RequestInProgress(Problem):
+    status, code, category = 409, "REQUEST_IN_PROGRESS", "conflict"
+    title = "A request with this Idempotency-Key is still running"
+    retryable = True
+
+
+class Unauthenticated(Problem):
+    status, code, category = 401, "UNAUTHENTICATED", "authentication"
+    title = "No valid credentials were sent"
+
+    def __init__(self, detail: str, *, sent: bool) -> None:
+        super().__init__(detail)
+        self.challenge = 'Bearer error="invalid_token"' if sent else "Bearer"
+
+
+class Forbidden(Problem):
+    status, code, category = 403, "FORBIDDEN", "authorization"
+    title = "These credentials are not for this operation"
+
+
+class NotFound(Problem):
+    status, code, category = 404, "NOT_FOUND", "not_found"
+    title = "There is nothing at this path"
+
+
+class RateLimited(Problem):
+    status, code, category = 429, "RATE_LIMITED", "rate_limit"
+    title = "Too many requests"
+    retryable = True
+
+
+class InternalError(Problem):
+    status, code, category = 500, "INTERNAL_ERROR", "server_error"
+    title = "Something went wrong on our side"
+    retryable = True
+
+
+class ServiceUnavailable(Problem):
+    status, code, category = 503, "SERVICE_UNAVAILABLE", "availability"
+    title = "The service cannot answer just now"
+    retryable = True

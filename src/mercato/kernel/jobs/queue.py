@@ -1,0 +1,129 @@
+"""The way in: a job is written in the transaction that makes it necessary, or not at all."""
+
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from sqlalchemy import Executable, Integer, Text, bindparam, case, delete, func, literal_column, select, text
+from sqlalchemy.dialects import postgresql, sqlite
+
+from mercato.kernel.clock import new_id, now
+from mercato.kernel.db.clock import now_ms
+from mercato.kernel.db.engine import Write
+from mercato.kernel.db.statements import prepared
+from mercato.kernel.db.tables import jobs, jobs_dedup
+from mercato.kernel.db.types import Instant
+
+TOPIC: Final = "jobs"
+"""The signal in the process after a commit that makes a job ready: the job's kind."""
+
+CHANNEL: Final = "mercato_jobs"
+"""What PostgreSQL notifies other processes on."""
+
+LATER: Final = timedelta(seconds=2)
+"""A job that is due no sooner is found by a worker's poll, once a second: nothing is signalled for it.
+
+On PostgreSQL a notification has a price: transactions that notify commit one after the other.
+"""
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class Enqueued(NamedTuple):
+    """A job that was written, and when it is due by the database's clock."""
+
+    id: int
+    run_at: datetime
+
+
+async def enqueue(
+    tx: Write,
+    kind: str,
+    payload: msgspec.Struct,
+    *,
+    run_at: datetime | timedelta | None = None,
+    ordering_key: str | None = None,
+    dedup: str | None = None,
+    group: str | None = None,
+) -> Enqueued | None:
+    """Write a job in the caller's transaction.
+
+    `run_at` is an instant, or a time from now by the database's clock; None is at once. Of one `ordering_key` one job
+    runs at a time, in the order of enqueueing; None is a key of its own. A key is one kind's and one
+    group's: two that share one exclude each other, but keep no order. While an unfinished job of the kind has
+    the same `dedup`, nothing is written and None returned. `group` is what the kind's `per_group` counts by.
+    """
+    row = {
+        "kind": kind,
+        "ordering_key": ordering_key or new_id().hex,
+        "group_key": group or "",
+        "dedup": dedup,
+        "payload": msgspec.json.encode(payload).decode(),
+        "at": run_at if isinstance(run_at, datetime) else None,
+        "delay": run_at // _MILLISECOND if isinstance(run_at, timedelta) else 0,
+    }
+    is_later = _is_later(run_at)
+    statement = _QUIET_INSERT if is_later and tx.dialect == "postgresql" else _INSERT[tx.dialect]
+    written = (await tx.execute(statement, row)).first()
+    if written is None:
+        return None
+    if not is_later:
+        tx.after_commit(partial(tx.database.signals.say, TOPIC, kind))
+    return Enqueued(written.id, written.run_at)
+
+
+async def delete_waiting(tx: Write, kind: str, dedup: str) -> None:
+    """Delete a job that is no longer needed, if it still waits for its time; one that runs finds out itself."""
+    tx.defer(_DELETE_WAITING, {"its_kind": kind, "its_dedup": dedup})
+
+
+def _is_later(run_at: datetime | timedelta | None) -> bool:
+    if isinstance(run_at, datetime):
+        run_at -= now()
+    return run_at is not None and run_at >= LATER
+
+
+def _insert(dialect: Any) -> Any:
+    due = func.coalesce(bindparam("at", type_=Instant), now_ms() + bindparam("delay", type_=Integer))
+    return (
+        dialect.insert(jobs)
+        .values(
+            kind=bindparam("kind", type_=Text),
+            ordering_key=bindparam("ordering_key", type_=Text),
+            group_key=bindparam("group_key", type_=Text),
+            dedup=bindparam("dedup", type_=Text),
+            payload=bindparam("payload", type_=Text),
+            state=case((due > now_ms(), literal_column("'waiting'")), else_=literal_column("'ready'")),
+            run_at=due,
+            enqueued_at=now_ms(),
+        )
+        .on_conflict_do_nothing(
+            index_elements=list(jobs_dedup.columns),
+            index_where=jobs_dedup.dialect_options[dialect.dialect.name]["where"],
+        )
+        .returning(jobs.c.id, jobs.c.run_at, jobs.c.kind)
+    )
+
+
+def _insert_and_notify() -> Executable:
+    """The row and the notification of other processes in one round trip: neither is there before the commit."""
+    added = _insert(postgresql).cte("added")
+    return select(added.c.id, added.c.run_at, func.pg_notify(CHANNEL, added.c.kind))
+
+
+_INSERT: Final[dict[str, Executable]] = {
+    "sqlite": prepared(_insert(sqlite)),
+    "postgresql": prepared(_insert_and_notify()),
+}
+_QUIET_INSERT: Final[Executable] = prepared(_insert(postgresql))
+
+_DELETE_WAITING: Final = prepared(
+    delete(jobs).where(
+        jobs.c.kind == bindparam("its_kind"),
+        jobs.c.dedup == bindparam("its_dedup"),
+        # In the words of the index that finds it.
+        text("dedup IS NOT NULL AND state <> 'dead'"),
+        jobs.c.state == literal_column("'waiting'"),
+    )
+)

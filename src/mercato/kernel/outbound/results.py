@@ -1,0 +1,101 @@
+"""What a pull and a call are given, return and raise. Without aiohttp, so that importing the types is cheap."""
+
+from dataclasses import KW_ONLY, dataclass
+from enum import StrEnum
+from time import monotonic
+
+from msgspec import Struct
+
+from mercato.kernel.outbound.document import Document
+
+
+class Fault(StrEnum):
+    """The kind of a failure, for logs, metrics and tests. The last three happen to pulls alone."""
+
+    REFUSED_ADDRESS = "refused_address"
+    DNS = "dns"
+    CONNECT = "connect"
+    TLS = "tls"
+    TIMEOUT = "timeout"
+    PROTOCOL = "protocol"
+    REPLY_TOO_LARGE = "reply_too_large"
+    STATUS = "status"
+    REDIRECT = "redirect"
+    ENCODING = "encoding"
+
+
+@dataclass(eq=False)
+class RequestFailed(Exception):  # noqa: N818  # a result that is stored and shown
+    """A request without a usable answer. `message` can be shown to the partner; `status` is set if one arrived.
+
+    `retryable`: a later attempt may succeed; `at_once`: even one in a moment.
+    """
+
+    fault: Fault
+    message: str
+    _: KW_ONLY
+    retryable: bool = False
+    at_once: bool = False
+    status: int | None = None
+    retry_after: float | None = None
+    elapsed_ms: int = 0
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class PullLimits(Struct, frozen=True, kw_only=True):
+    """The bounds of one pull. Seconds, and bytes on the wire and after decompression."""
+
+    connect: float = 5.0
+    total: float = 30.0
+    max_raw: int = 32 << 20
+    max_decoded: int = 128 << 20
+    redirects: int = 3
+    waits: tuple[float, ...] = (0.5, 1.0, 2.0)  # before each further attempt
+
+
+class Pulled(Struct, frozen=True, kw_only=True):
+    """A downloaded document, decoded, which is the caller's to close; `raw_size` counts what was sent for it."""
+
+    document: Document
+    etag: str | None
+    content_type: str | None
+    encoding: str
+    final_url: str
+    redirects: int
+    raw_size: int
+    elapsed_ms: int
+
+    @property
+    def body(self) -> bytes:
+        """The document's bytes. A service has large ones in files: it reads `document`."""
+        return self.document.content()
+
+
+class NotModified(Struct, frozen=True, kw_only=True):
+    """The document is still the one whose ETag was sent."""
+
+    final_url: str
+    redirects: int
+    elapsed_ms: int
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """What the endpoint answered; a redirect is an answer too and is not followed.
+
+    `retry_after` is in seconds. `complete` is false when the body was cut at the limit, broke off, or could not
+    be decompressed, where the caller allowed that.
+    """
+
+    status: int
+    content_type: str | None
+    retry_after: float | None
+    body: bytes = b""
+    complete: bool = False
+    elapsed_ms: int = 0
+
+
+def elapsed_ms(started: float) -> int:
+    """Return the milliseconds since an instant of `time.monotonic`."""
+    return round((monotonic() - started) * 1000)

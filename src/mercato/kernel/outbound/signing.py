@@ -1,0 +1,84 @@
+"""Standard Webhooks: secrets, signatures and the headers of an outgoing call. Pure.
+
+Written on `hmac` and not on the `standardwebhooks` package: that one signs text where we sign the exact bytes
+that are sent, knows one secret where a rotation has two, and takes a secret with stray characters for a shorter
+one. Its verifier, and Svix's, are what the tests check these signatures with.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit, urlunsplit
+
+from mercato.kernel import mac
+from mercato.kernel.outbound import USER_AGENT
+
+PREFIX = "whsec_"
+SECRET_BYTES = 32
+
+
+def new_secret(random: Callable[[int], bytes]) -> str:
+    """Return a new signing secret, `whsec_` and the base64 of 32 bytes from `random`."""
+    return PREFIX + base64.b64encode(random(SECRET_BYTES)).decode("ascii")
+
+
+def signing_key(secret: str) -> bytes:
+    """Return the key inside a secret; ValueError, which doesn't repeat the secret, if there is none."""
+    encoded = secret.removeprefix(PREFIX)
+    try:
+        key = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if not key or encoded == secret:
+        raise ValueError(f"A signing secret is {PREFIX} followed by base64.")
+    return key
+
+
+def sign(*, webhook_id: str, timestamp: int, body: bytes, secrets: Sequence[str]) -> str:
+    """Return the `webhook-signature`: one `v1,<base64>` per secret, so that either of a rotation verifies.
+
+    `timestamp` is in Unix seconds. An id with a dot would make the signed text ambiguous: ValueError.
+    """
+    if not secrets or not webhook_id or "." in webhook_id:
+        raise ValueError("A signature needs a secret, and an id without a dot.")
+    signed = b"%s.%d.%s" % (webhook_id.encode(), timestamp, body)
+    return " ".join(f"v1,{_digest(signing_key(secret), signed)}" for secret in secrets)
+
+
+def _digest(key: bytes, signed: bytes) -> str:
+    return base64.b64encode(mac.sign(key, signed)).decode("ascii")
+
+
+def webhook_headers(
+    *,
+    webhook_id: str,
+    timestamp: int,
+    body: bytes,
+    secrets: Sequence[str],
+    token: str | None,
+    traceparent: str | None,
+) -> dict[str, str]:
+    """Return all headers of one attempt: made anew each time, because the timestamp is the attempt's.
+
+    `token` is what the partner wants to see as `Authorization: Bearer`; without one the header is not sent.
+    """
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": USER_AGENT,
+        "webhook-id": webhook_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": sign(webhook_id=webhook_id, timestamp=timestamp, body=body, secrets=secrets),
+        "Idempotency-Key": webhook_id,
+    }
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    if traceparent is not None:
+        headers["traceparent"] = traceparent
+    return headers
+
+
+def target(webhook_url: str, suffix: str) -> str:
+    """Return the URL with `suffix` after its path, one slash between; a query is kept, a fragment dropped."""
+    parts = urlsplit(webhook_url)
+    path = f"{parts.path.rstrip('/')}/{suffix.strip('/')}"
+    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))

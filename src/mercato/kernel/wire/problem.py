@@ -1,0 +1,120 @@
+"""Refusals as they are sent and stored: Problem Details (RFC 9457), or Markdown for those who ask for it."""
+
+import re
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from mercato.kernel import clock
+from mercato.kernel.errors import OrderError, Problem
+from mercato.kernel.wire.base import Instant, Wire, as_json
+
+FIRST_SERVER_ERROR: Final = 500
+
+
+class ProblemDetail(Wire):
+    """RFC 9457 Problem Details, with the members that tell a program what to do next."""
+
+    type: str
+    title: str
+    status: Annotated[int, Meta(extra_json_schema={"format": "int32"})]
+    detail: str | None
+    error_category: str | None
+    error_code: str | None
+    errors: list[OrderError] | None
+    instance: str | None
+    request_id: str | None
+    retry_after: Annotated[int, Meta(extra_json_schema={"format": "int32"})] | None
+    retryable: bool | None
+    timestamp: Instant | None
+    trace_id: str | None
+    onboarding_id: (
+        Annotated[UUID, Meta(description="With STORE_ALREADY_REGISTERED: the onboarding that is there.")]
+        | UnsetType
+    ) = UNSET
+    order_id: (
+        Annotated[
+            UUID, Meta(description="The order that a refusal of Place order is about, where there is one.")
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class Context(Struct, frozen=True):
+    """What a refusal is told with: where the service is, which request this was, and what is read."""
+
+    base_url: str
+    request_id: str
+    trace_id: str
+    accept: bytes
+
+
+def represent(problem: Problem, context: Context) -> tuple[str, bytes]:
+    """Return media type and body of a refusal."""
+    members = members_of(problem, context)
+    if prefers_markdown(context.accept):
+        return "text/markdown; charset=utf-8", _markdown(members)
+    return "application/problem+json", as_json(members)
+
+
+def members_of(problem: Problem, context: Context) -> dict[str, Any]:
+    """Return the members of a refusal, those that its code adds included."""
+    members: dict[str, Any] = msgspec.to_builtins(_detail(problem, context))
+    return members | problem.extensions
+
+
+def _detail(problem: Problem, context: Context) -> ProblemDetail:
+    return ProblemDetail(
+        type=f"{context.base_url}/errors/{problem.code}",
+        title=problem.title,
+        status=problem.status,
+        detail=problem.detail,
+        error_category=problem.category,
+        error_code=problem.error_code,
+        errors=_errors(problem),
+        instance=f"urn:mercato:request:{context.request_id}",
+        request_id=context.request_id,
+        retry_after=problem.retry_after,
+        retryable=problem.retryable,
+        timestamp=clock.rfc3339(clock.now()),
+        trace_id=context.trace_id,
+    )
+
+
+def _errors(problem: Problem) -> list[OrderError] | None:
+    if problem.errors:
+        return list(problem.errors)
+    if problem.category in {"validation", "availability", "payment"} and problem.status < FIRST_SERVER_ERROR:
+        return [OrderError(code=problem.error_code, message=problem.detail)]
+    return None
+
+
+def prefers_markdown(accept: bytes) -> bool:
+    """Tell whether `text/markdown` is asked for by name, no JSON type by name as much, and no range more."""
+    if b"text/markdown" not in accept.lower():
+        return False
+    weights: dict[str, float] = {}
+    for part in accept.decode("latin-1").lower().split(","):
+        name, _, parameters = part.strip().partition(";")
+        weight = re.search(r"(?:^|;)\s*q\s*=\s*([01](?:\.\d{0,3})?)\s*(?:;|$)", parameters)
+        weights[name.strip()] = float(weight[1]) if weight else 1.0
+    markdown = weights.get("text/markdown", 0.0)
+    named = [weights[name] for name in ("application/problem+json", "application/json") if name in weights]
+    # A range stands for JSON only where JSON has no weight of its own (RFC 9110, 12.5.1).
+    ranges = [] if named else [weights.get(name, 0.0) for name in ("application/*", "*/*")]
+    return markdown > max(named, default=0.0) and markdown >= max(ranges, default=0.0)
+
+
+def _markdown(members: dict[str, Any]) -> bytes:
+    """Return YAML front matter (JSON scalars are YAML) with every member, then the same for a reader."""
+    front = "\n".join(f"{name}: {as_json(value).decode()}" for name, value in members.items())
+    lines = [f"# {members['title']}", "", str(members["detail"])]
+    if members["errors"]:
+        lines += ["", "## Errors", ""]
+        for fault in members["errors"]:
+            where = f" at `{fault['pointer']}`" if fault["pointer"] is not None else ""
+            lines.append(f"- **{fault['code']}**{where}: {fault['message']}")
+    lines += ["", f"More: <{members['type']}>", ""]
+    return ("---\n" + front + "\n---\n\n" + "\n".join(lines)).encode()
