@@ -72,14 +72,13 @@ async def test_a_port_for_figures_on_an_address_that_others_reach_is_closed_with
 
 COMPARED = {
     "api_keys.c.hash == digest": "by the database, of a hash, from which no key can be worked out",
-    "digest == previous_hash": "of a catalog",
+    "digest == request.previous_hash": "of a catalog",
     "encoded == secret": "whether a prefix was taken off",
     "said.caller != digest.caller": "of what was signed, once the signature has been found right",
     "said.store != digest.store": "the same",
     "said.cart != digest.cart": "the same",
     "said.fulfillment != digest.fulfillment": "the same",
     "signing_secrets.c.secret == row.secret": "by the database, of what is sealed",
-    "token == '@-'": "a token that is to be read from standard input",
     "webhook_tokens.c.token == row.token": "by the database, of what is sealed",
 }
 """Comparisons that may take as long as they like, and why."""
