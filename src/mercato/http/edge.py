@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from time import perf_counter
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import structlog
 
@@ -36,13 +36,6 @@ Headers = list[tuple[bytes, bytes]]
 
 log = structlog.get_logger("mercato.web")
 
-
-class _Nobody:
-    __slots__ = ()
-
-
-NOBODY: Final = cast("Caller", _Nobody())
-"""The caller of a public operation: it has no members, so that using it by mistake fails at once."""
 
 _NOT_ENCODED: Final = frozenset({b"", b"identity"})
 _JSON: Final = (b"content-type", b"application/json")
@@ -129,7 +122,7 @@ class Edge:
     async def _answer(
         self, operation: Operation, found: Found, head: Head, body_in: Body | None, answered: Headers
     ) -> tuple[int, Headers, bytes]:
-        caller = NOBODY
+        caller: Caller | None = None
         if not operation.is_public:
             token = _token(head)
             caller = self._callers.cached(token) or await self._callers.get(token)
@@ -140,7 +133,7 @@ class Edge:
         if found.not_an_id is not None:
             raise found.not_an_id()
         call: Call[Any, Any] = Call(self._app, caller, None, None, found.ids, found.texts, head, operation.id)
-        if caller is not NOBODY:
+        if caller is not None:
             act_as(call.acting)
         if operation.decode_query is not None:
             call.query = operation.decode_query(head.query)
@@ -170,12 +163,14 @@ class Edge:
                 retry_after=quota.wait,
             )
 
-    async def _body(self, operation: Operation, head: Head, body_in: Body | None, caller: Caller) -> bytes:
+    async def _body(
+        self, operation: Operation, head: Head, body_in: Body | None, caller: Caller | None
+    ) -> bytes:
         _check_coding(head)
         if body_in is None:
             return b""
         # Not before it is needed: the address of a client is worked out anew for each request.
-        owner = caller.partner_id.int if caller is not NOBODY else network_of(head.address)
+        owner = caller.partner_id.int if caller is not None else network_of(head.address)
         return await body_in.read(self._limit_of(operation), owner)
 
     def _upload(self, operation: Operation, head: Head, body_in: Body | None) -> Upload:

@@ -50,7 +50,7 @@ class Call(Generic[B, Q]):
     """
 
     app: "Runtime"
-    caller: Caller
+    authenticated: Caller | None
     body: B = field(repr=False)
     query: Q
     ids: Mapping[str, UUID]
@@ -58,13 +58,20 @@ class Call(Generic[B, Q]):
     head: Head
     action: str = ""
 
+    @property
+    def caller(self) -> Caller:
+        """The caller that was authenticated. A public operation has none, and must not use it."""
+        assert self.authenticated is not None, self.action
+        return self.authenticated
+
     def acting(self) -> Acting:
-        """Return who is at work here, for the log and the audit trail."""
+        """Return who makes this change, for the log and the audit trail."""
+        caller = self.caller
         return Acting(
             action=self.action,
-            key_id=self.caller.key_id,
-            surface=self.caller.surface,
-            partner_id=self.caller.partner_id,
+            key_id=caller.key_id,
+            surface=caller.surface,
+            partner_id=caller.partner_id,
             store_id=self.ids.get("storeId"),
             request_id=self.head.request_id,
             trace_id=self.head.trace_id,

@@ -33,16 +33,6 @@ _ACCESS_BEGIN: Final = ACCESS_BEGIN.encode()
 _BEGIN: Final = re.compile(rf"mk_({'|'.join(Surface)})_".encode())
 
 
-try:
-    # Python's own implementation: OpenSSL's method lookup takes longer than the hash of so short a text.
-    from _sha2 import sha256 as _sha256  # type: ignore[import-not-found]
-except ImportError:
-    try:
-        from _sha256 import sha256 as _sha256  # type: ignore[import-not-found]  # its name before Python 3.12
-    except ImportError:
-        _sha256 = hashlib.sha256
-
-
 def new_key(surface: Surface) -> str:
     """Return a new key, `mk_<surface>_` and 40 characters of which the last 6 are a checksum."""
     text = f"mk_{surface}_" + "".join(secrets.choice(ALPHABET) for _ in range(RANDOM_LENGTH))
@@ -77,8 +67,7 @@ def digest(key: bytes) -> bytes:
     SHA-256 rather than a slow password hash: 202 random bits can't be guessed, and every cold request computes it.
     The comparison needn't take constant time: timing the lookup reveals bits of the hash, not of the key.
     """
-    digested: bytes = _sha256(key).digest()
-    return digested
+    return hashlib.sha256(key).digest()
 
 
 def new_signing_secret() -> str:
