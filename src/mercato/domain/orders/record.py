@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -11,9 +11,12 @@ from msgspec import UNSET, Struct, UnsetType
 from mercato.domain.orders.model import (
     Amounts,
     CommerceCart,
+    CommerceLine,
     CommerceOrder,
     Order,
     OrderCart,
+    OrderLine,
+    OrderModifierGroup,
     OrderState,
     OrderStatus,
 )
@@ -23,7 +26,7 @@ from mercato.domain.webhooks.event_types import EventType
 from mercato.domain.webhooks.model import envelope
 from mercato.kernel.clock import rfc3339
 from mercato.kernel.errors import OrderError
-from mercato.kernel.wire import Wire, as_json
+from mercato.kernel.wire import Wire
 
 
 class StoreAnswer(StrEnum):
@@ -77,12 +80,39 @@ class OrderRow(Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
-_storefront_cart: Final = msgspec.json.Decoder(OrderCart)
-
-
 def storefront_cart(cart: CommerceCart) -> OrderCart:
     """Return the cart as its storefront reads it: without the ids of the merchant's document."""
-    return _storefront_cart.decode(as_json(cart))
+    return OrderCart(
+        catalog_set_id=cart.catalog_set_id,
+        line_items=_storefront_lines(cart.line_items),
+        store_id=cart.store_id,
+        amounts=cart.amounts,
+    )
+
+
+def _storefront_lines(lines: tuple[CommerceLine, ...]) -> tuple[OrderLine, ...]:
+    return tuple(
+        [
+            OrderLine(
+                item_id=line.item_id,
+                modifier_groups=tuple(
+                    [
+                        OrderModifierGroup(
+                            modifier_group_id=group.modifier_group_id,
+                            line_items=_storefront_lines(group.line_items),
+                        )
+                        for group in line.modifier_groups
+                    ]
+                ),
+                quantity=line.quantity,
+                line_item_id=line.line_item_id,
+                name=line.name,
+                amounts=line.amounts,
+                unavailable=line.unavailable,
+            )
+            for line in lines
+        ]
+    )
 
 
 def order_of(row: OrderRow) -> Order:
