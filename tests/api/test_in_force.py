@@ -258,14 +258,14 @@ async def test_carts_go_on_without_a_read_of_the_database(two: Two, monkeypatch:
     """Only what is placed or validated pays for being in force everywhere."""
     await two.warm()
     reads = 0
-    find_versions = queries.find_versions
+    find_version = queries.find_version
 
     async def counted(*arguments: Any, **options: Any) -> Any:
         nonlocal reads
         reads += 1
-        return await find_versions(*arguments, **options)
+        return await find_version(*arguments, **options)
 
-    monkeypatch.setattr(queries, "find_versions", counted)
+    monkeypatch.setattr(queries, "find_version", counted)
     ids = {name: two.here.store[name] for name in ("storeId", "catalogSetId")}
     for item in (tea(), line(CAKE)):
         assert (await two.there.front.post("/v1/marketfront/carts/add", {"item": item} | ids)).status == 200

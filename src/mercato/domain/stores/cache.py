@@ -3,7 +3,6 @@
 Carts and catalog reads use the cached store. Orders and merchants need every committed change: `in_force`.
 """
 
-import asyncio
 from collections import OrderedDict
 from typing import Final
 from uuid import UUID
@@ -34,7 +33,6 @@ class StoreCache:
     def __init__(self, db: Database, feed: ChangeFeed, *, max_stores: int = MAX_STORES) -> None:
         self._db = db
         self._max_stores = max_stores
-        self._versions = _Versions(db)
         # By the UUID's integer: a UUID hashes and compares in Python, an integer in C.
         self._rows: OrderedDict[int, StoreRow] = OrderedDict()
         self.lookups = Lookups()
@@ -62,7 +60,8 @@ class StoreCache:
         row = self.cached(store_id)
         if row is None:
             return await self._read(store_id)
-        version = await self._versions.find(store_id)
+        async with self._db.read() as tx:
+            version = await queries.find_version(tx, store_id)
         if version == row.version:
             return row
         self._rows.pop(store_id.int, None)
@@ -92,45 +91,6 @@ class StoreCache:
             self._rows.clear()
         else:
             self._rows.pop(UUID(key).int, None)
-
-
-class _Versions:
-    """Reads the versions of stores. Those that are requested during a read share the next one."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
-        self._waiting: dict[UUID, asyncio.Future[int | None]] = {}
-        self._task: asyncio.Task[None] | None = None
-
-    async def find(self, store_id: UUID) -> int | None:
-        """Return the store's version by a read that begins after this call, or None without such a store."""
-        future = self._waiting.get(store_id)
-        if future is None:
-            future = self._waiting[store_id] = asyncio.get_running_loop().create_future()
-            if self._task is None:
-                self._task = asyncio.create_task(self._run(), name="versions")
-        # Other callers may wait for the same future.
-        return await asyncio.shield(future)
-
-    async def _run(self) -> None:
-        try:
-            while self._waiting:
-                batch, self._waiting = self._waiting, {}
-                await self._resolve(batch)
-        finally:
-            self._task = None
-
-    async def _resolve(self, batch: dict[UUID, asyncio.Future[int | None]]) -> None:
-        try:
-            async with self._db.read() as tx:
-                found = await queries.find_versions(tx, store_ids=list(batch))
-        except Exception as error:  # noqa: BLE001  # raised in the callers
-            for future in batch.values():
-                future.set_exception(error)
-                future.exception()  # a caller may have been cancelled
-            return
-        for store_id, future in batch.items():
-            future.set_result(found.get(store_id))
 
 
 class Menus(Struct, frozen=True):

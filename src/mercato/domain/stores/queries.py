@@ -14,7 +14,6 @@ from sqlalchemy import (
     Row,
     Select,
     and_,
-    any_,
     bindparam,
     delete,
     insert,
@@ -23,7 +22,6 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
 
 from mercato.domain.stores.address import Address
 from mercato.domain.stores.availability import SoldOut, StoreStatusValue
@@ -46,11 +44,6 @@ _STORE: Final = (
     # The stores of a suspended partner are hidden.
     .join(partners, partners.c.id == stores.c.partner_id, isouter=True)
     .where(partners.c.suspended_at.is_(None))
-)
-_VERSIONS: Final = prepared(
-    select(stores.c.id, stores.c.version).where(
-        stores.c.id == any_(bindparam("store_ids", type_=ARRAY(stores.c.id.type)))
-    )
 )
 _VERSION: Final = prepared(select(stores.c.version).where(stores.c.id == bindparam("store_id")))
 
@@ -91,12 +84,10 @@ async def find_store(tx: Read, store_id: UUID) -> StoreRow | None:
     return _store(row, sold_out.get(store_id, ()))
 
 
-async def find_versions(tx: Read, *, store_ids: Sequence[UUID]) -> dict[UUID, int]:
-    """Return the committed versions of the stores that exist."""
-    if tx.dialect == "postgresql":
-        return {row.id: row.version for row in await tx.all(_VERSIONS, {"store_ids": store_ids})}
-    found = {store_id: await tx.scalar(_VERSION, {"store_id": store_id}) for store_id in store_ids}
-    return {store_id: version for store_id, version in found.items() if version is not None}
+async def find_version(tx: Read, store_id: UUID) -> int | None:
+    """Return the store's committed version, or None without such a store."""
+    version: int | None = await tx.scalar(_VERSION, {"store_id": store_id})
+    return version
 
 
 async def increment_version(tx: Write, store_id: UUID) -> None:
