@@ -82,6 +82,8 @@ def hosting(answer: Any) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # A head and a body are two packets: the second would wait for the first to be acknowledged, up to 40 ms.
+        disable_nagle_algorithm = True
 
         def do_GET(self) -> None:  # the library's name
             body = answer(self.path)
