@@ -24,7 +24,7 @@ from sqlalchemy import func, select
 from benchmarks.alternated import met
 from benchmarks.load import bare, encoded, environment
 from benchmarks.report import row
-from mercato.cli.start import NEW_OBJECTS
+from mercato.cli.processes.start import NEW_OBJECTS
 from mercato.domain.partners.accounts import create_partner
 from mercato.domain.partners.model import PartnerKind, Surface
 from mercato.domain.webhooks.credentials import WebhookCredentials

@@ -28,7 +28,7 @@ from tests.servers import (
 )
 
 from mercato import cli
-from mercato.cli.url import _print, diagnose
+from mercato.cli.catalog.url import _print, diagnose
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.doctor import Level, UrlDoctor, UrlFinding
 from mercato.kernel.outbound.results import PullLimits

@@ -18,7 +18,8 @@ from tests.partners.test_commands import MERCATO, Shell, fresh, shell
 from tests.partners.test_shared_limits import redis
 from tests.processes.test_serve import environment
 
-from mercato.cli import checks, start
+from mercato.cli.operations import checks
+from mercato.cli.processes import start
 from mercato.domain.partners.vault import FILE
 from mercato.kernel import clock
 from mercato.kernel.db import health, tables

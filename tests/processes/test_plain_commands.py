@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from mercato.cli import start
 from mercato.cli.commands import app
-from mercato.cli.shortcut import find_plain
+from mercato.cli.processes import start
+from mercato.cli.processes.shortcut import find_plain
 
 MERCATO = Path(sys.executable).with_name("mercato")
 
@@ -72,7 +72,7 @@ def test_what_is_not_plain_is_the_parsers(arguments: list[str]):
 
 
 def test_a_plain_start_imports_no_parser_of_commands():
-    asked = "import sys, mercato.cli.shortcut as s; s.find_plain(['serve']); print('cyclopts' in sys.modules)"
+    asked = "import sys, mercato.cli.processes.shortcut as s; s.find_plain(['serve']); print('cyclopts' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

@@ -14,7 +14,7 @@ import pytest
 from tests.processes.test_serve import mercato, partner, serving, until_status
 from tests.service import CATALOG, Client, Merchant, Reply, merchant
 
-from mercato.cli.workers import Workers
+from mercato.cli.processes.workers import Workers
 from mercato.kernel.settings import Settings
 
 STORES = "/v1/commerce/onboarding/stores"

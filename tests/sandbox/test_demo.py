@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from mercato.cli.demo import demo
+from mercato.cli.sandbox.demo import demo
 from mercato.devtools.sandbox import merchant
 from mercato.devtools.sandbox.merchant import end_of_pause
 from mercato.devtools.sandbox.proofs import ProofFailed, Proofs

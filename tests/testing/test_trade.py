@@ -14,7 +14,7 @@ import pytest
 from tests.databases import only_sqlite
 from tests.service import Service, service
 
-from mercato.cli import sandbox_work
+from mercato.cli.sandbox import work as sandbox_work
 from mercato.domain.partners.model import PartnerKind
 from mercato.testing import MerchantDouble, Outcome, StorefrontDouble, order_simulator
 from mercato.testing.caller import Answer, Caller, NoAnswerError, RefusedError, ServiceError

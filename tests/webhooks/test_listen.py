@@ -22,9 +22,9 @@ from tests.partners.test_commands import Shell, shell
 from tests.servers import free_port, hang, reply, serve
 
 from mercato import cli
-from mercato.cli import listener as listening_module
-from mercato.cli.listen import Screen, lines_of
-from mercato.cli.listener import MOST_BODY, Listener, ReceivedWebhook, below, receiving
+from mercato.cli.webhooks import receiver as listening_module
+from mercato.cli.webhooks.listen import Screen, lines_of
+from mercato.cli.webhooks.receiver import MOST_BODY, Listener, ReceivedWebhook, below, receiving
 from mercato.domain.webhooks.explain import Secret, Whose
 from mercato.kernel.clock import new_id
 from mercato.kernel.outbound.addresses import AddressPolicy

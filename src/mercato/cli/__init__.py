@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from io import TextIOWrapper
 from typing import Any, Final
 
-from mercato.cli.shortcut import find_plain
+from mercato.cli.processes.shortcut import find_plain
 
 FAILED: Final = 1
 UNUSABLE: Final = 2

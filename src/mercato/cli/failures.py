@@ -9,7 +9,7 @@ from typing import Final
 import asyncpg
 
 from mercato.cli import FAILED, UNUSABLE
-from mercato.cli.workers import WorkerFailedError
+from mercato.cli.processes.workers import WorkerFailedError
 from mercato.domain.partners.model import AccountError
 from mercato.domain.partners.vault import VaultError
 from mercato.kernel.db.backup import BackupError

@@ -28,7 +28,7 @@ def find_plain(arguments: Sequence[str]) -> Callable[[], int] | None:
         given = _numbers(rest) if name == "serve-one" else _options(_OPTIONS[name], rest)
     except (KeyError, ValueError):
         return None
-    from mercato.cli import start
+    from mercato.cli.processes import start
 
     what: dict[str, Callable[..., int]] = {
         "serve": start.serve,

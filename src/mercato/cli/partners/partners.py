@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from mercato.cli.failures import UnusableError
 from mercato.cli.options import After, DataDir, Json, PartnerName, WebhookOrigin, WebhookToken, group
 from mercato.cli.output import Column, note, print_facts, print_json, print_objects, view
-from mercato.cli.secret_file import OutFile, secret_file
+from mercato.cli.partners.secret_file import OutFile, secret_file
 from mercato.cli.session import opened
 from mercato.domain import offboarding
 from mercato.domain.partners import accounts, queries

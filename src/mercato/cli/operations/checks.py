@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 from sqlalchemy.exc import SQLAlchemyError
 
-from mercato.cli.start import WANTED_FILES, max_open_files
+from mercato.cli.processes.start import WANTED_FILES, max_open_files
 from mercato.domain.orders.queries import find_unanswered
 from mercato.domain.partners.limits import Limiter
 from mercato.domain.partners.queries import find_newest_secret

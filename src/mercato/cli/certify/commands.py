@@ -10,7 +10,7 @@ from uuid import UUID
 from cyclopts import Parameter
 
 from mercato.cli import FAILED, UNUSABLE
-from mercato.cli.certify_report import Screen, check_writable, print_checks, report_of, vault_of, write_report
+from mercato.cli.certify.report import Screen, check_writable, print_checks, report_of, vault_of, write_report
 from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import read_valid_document, settings
 from mercato.cli.options import BearerToken, DataDir, Json, between, check_secrets, group, read_secret
@@ -46,7 +46,7 @@ IDLE_SECONDS: Final = 3.0
 MANUAL_SECONDS: Final = 3600.0
 
 certify = group("certify", "Certify an implementation: merchant, storefront; verify a report.")
-certify.command("mercato.cli.certify_report:verify", name="verify")
+certify.command("mercato.cli.certify.report:verify", name="verify")
 
 Only = Annotated[
     list[str] | None,

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from mercato.cli import FAILED, UNUSABLE
-from mercato.cli.checks import Check, State, checks
 from mercato.cli.failures import explain
+from mercato.cli.operations.checks import Check, State, checks
 from mercato.cli.options import DataDir, Json
 from mercato.cli.output import finding, print_json, say
 from mercato.cli.session import opened

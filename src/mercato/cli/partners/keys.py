@@ -7,7 +7,7 @@ from uuid import UUID
 from mercato.cli.failures import UnusableError
 from mercato.cli.options import After, DataDir, Duration, Json, KeyName, OnlyPartner, PartnerName, group
 from mercato.cli.output import Column, note, print_json, print_objects, view
-from mercato.cli.secret_file import OutFile, SecretFile, secret_file
+from mercato.cli.partners.secret_file import OutFile, SecretFile, secret_file
 from mercato.cli.session import opened
 from mercato.domain.partners import accounts, credentials, queries
 from mercato.domain.partners.credentials import OVERLAP, NewKey

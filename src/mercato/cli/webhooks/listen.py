@@ -29,7 +29,7 @@ from mercato.kernel.outbound.urls import UrlRefused, check_url
 from mercato.kernel.wire import Instant, Wire, redacted
 
 if TYPE_CHECKING:
-    from mercato.cli.listener import ReceivedWebhook
+    from mercato.cli.webhooks.receiver import ReceivedWebhook
 
 PORT: Final = 9100
 _LOCAL: Final = AddressPolicy(allow_private=True)
@@ -131,7 +131,7 @@ async def _listen(
     forward: str | None,
     answer: int | None,
 ) -> None:
-    from mercato.cli.listener import Listener, receiving
+    from mercato.cli.webhooks.receiver import Listener, receiving
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from mercato.cli import FAILED
-from mercato.cli.delivery import detail_of, listed_of, print_detail, print_listed
 from mercato.cli.failures import UnusableError
 from mercato.cli.options import DataDir, EventType, Json, Limit, OnlyPartner, PartnerName, Since, group
 from mercato.cli.output import note, print_json, print_table, view
 from mercato.cli.session import Session, opened
+from mercato.cli.webhooks.delivery import detail_of, listed_of, print_detail, print_listed
 from mercato.domain.partners import accounts
 from mercato.domain.partners.model import UnknownAccountError
 from mercato.domain.partners.webhook_tokens import list_token_origins
@@ -25,7 +25,7 @@ from mercato.kernel.outbound.urls import origin_of
 from mercato.kernel.wire import Wire
 
 webhooks = group("webhooks", "Webhooks: list, show, replay; explain a signature, enable an address.")
-webhooks.command("mercato.cli.webhooks_explain:explain", name="explain")
+webhooks.command("mercato.cli.webhooks.explain:explain", name="explain")
 
 PAGE: Final = 50
 

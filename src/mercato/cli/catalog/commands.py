@@ -9,8 +9,8 @@ from uuid import UUID
 from cyclopts import Parameter
 
 from mercato.cli import FAILED
-from mercato.cli.catalog_diff import Difference, compare_carts, print_difference
-from mercato.cli.catalog_tree import tree
+from mercato.cli.catalog.diff import Difference, compare_carts, print_difference
+from mercato.cli.catalog.tree import tree
 from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import Document, RefusedError, read_document, read_valid_document, settings
 from mercato.cli.options import Json, Source, group
@@ -33,7 +33,7 @@ SARIF_SCHEMA: Final = (
 
 catalog = group("catalog", "Catalogs: lint, diff, show, import.")
 catalog.command(
-    "mercato.cli.catalog_import:import_",
+    "mercato.cli.catalog.imports:import_",
     name="import",
     help="Turn a menu of another format into a CatalogSet.",
 )

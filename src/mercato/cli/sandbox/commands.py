@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import read_file
 from mercato.cli.options import Port, between, check_secrets, group, read_secret, read_secrets
-from mercato.cli.sandbox_screen import Screen
+from mercato.cli.sandbox.screen import Screen
 
 sandbox = group("sandbox", "Simulated partners: a merchant, a storefront.")
 
@@ -105,7 +105,7 @@ def merchant(
         screen.say(f"The specification has no code {code} for orders: storefronts take it as OTHER.")
     if service is None:
         return screen.run()
-    from mercato.cli.sandbox_work import trade
+    from mercato.cli.sandbox.work import trade
 
     return screen.run(
         trade(
@@ -181,7 +181,7 @@ def storefront(
         screen.facts.append(("signing secret", secrets[0]))
     if service is None or not orders:
         return screen.run()
-    from mercato.cli.sandbox_work import buy
+    from mercato.cli.sandbox.work import buy
 
     wanted = {} if query is None else {"query": query}
     return screen.run(

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from mercato.cli.options import DataDir, Duration, Json, PartnerName, group
 from mercato.cli.output import note, print_json, print_table, view
-from mercato.cli.secret_file import OutFile, secret_file
+from mercato.cli.partners.secret_file import OutFile, secret_file
 from mercato.cli.session import opened
 from mercato.domain.partners import accounts
 from mercato.domain.partners.credentials import OVERLAP

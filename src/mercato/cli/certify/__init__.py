@@ -1,0 +1,1 @@
+"""`mercato certify`: runs checks against an implementation, and signs and verifies their report."""

@@ -1,0 +1,1 @@
+"""What operators do with the data of a service: find, repair, copy and erase."""

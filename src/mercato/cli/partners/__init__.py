@@ -1,0 +1,1 @@
+"""`mercato partner`, `key` and `secret`: accounts, and the credentials that are shown once."""

@@ -1,0 +1,1 @@
+"""`mercato sandbox` and `demo`: simulated partners on the command line."""

@@ -1,0 +1,1 @@
+"""`mercato webhooks` and `listen`: deliveries of this service, and a receiver for a developer's machine."""
