@@ -10,8 +10,8 @@ import pytest
 from standardwebhooks import Webhook
 
 from mercato.client import Receiver, UnknownData, UnreadableWebhookError, WebhookError, types, verify_webhook
-from mercato.domain.webhooks.explain import Secret, Whose, explain
-from mercato.domain.webhooks.explain import Webhook as Received
+from mercato.domain.webhooks.debugger.explain import Secret, SecretOrigin, explain
+from mercato.domain.webhooks.debugger.explain import Webhook as Received
 from mercato.kernel.outbound.signing import webhook_headers
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
@@ -110,7 +110,7 @@ def test_a_refused_webhook_is_explained_as_by_the_service(name: str):
     with pytest.raises(WebhookError) as refused:
         verified(headers, body, secret)
     webhook = Received(headers=headers, body=body, received_at=NOW)
-    clinic = explain(webhook, secrets=[Secret(secret, Whose.GIVEN)], now=NOW)
+    clinic = explain(webhook, secrets=[Secret(secret, SecretOrigin.GIVEN)], now=NOW)
     assert not clinic.valid
     assert refused.value.explanation == clinic
     assert refused.value.code == clinic.code == code

@@ -17,7 +17,7 @@ from tests.partners.test_commands import Shell, fresh, shell
 from mercato.cli.commands import app
 from mercato.domain.partners import accounts
 from mercato.domain.partners.vault import FILE
-from mercato.domain.webhooks import health
+from mercato.domain.webhooks import endpoints
 from mercato.kernel import clock
 from mercato.kernel.clock import first_id
 from mercato.kernel.db import tables
@@ -112,8 +112,8 @@ def trail(shell: Shell, *options: str) -> list[dict[str, Any]]:
 async def disable(database_url: str, partner: str) -> None:
     async with Database.open(database_url) as db, db.write() as tx:
         owner = await accounts.get_partner_named(tx, partner)
-        await health.insert_failing(tx, owner.id, URL, since=clock.now())
-        assert await health.disable(tx, owner.id, URL, reason="down", now=clock.now())
+        await endpoints.insert_failing(tx, owner.id, URL, since=clock.now())
+        assert await endpoints.disable(tx, owner.id, URL, reason="down", now=clock.now())
 
 
 def test_every_command_is_one_that_reads_or_one_that_is_audited() -> None:

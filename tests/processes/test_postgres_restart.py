@@ -208,7 +208,7 @@ async def restarted(server: OwnPostgres, trade: Trade) -> float:
     before = trade.answers.copy()
     await asyncio.sleep(AWAY_SECONDS)
     away = trade.answers - before
-    # Whose key is known gets carts priced, from memory; everything else is told when to come again, and so is
+    # SecretOrigin key is known gets carts priced, from memory; everything else is told when to come again, and so is
     # whoever comes to a process that was never asked before.
     assert away["cart", 200] > 0
     assert away["place", 503] > 0

@@ -13,7 +13,7 @@ from sqlalchemy import BigInteger, select, type_coerce, update
 from tests.servers import Peer, Request, hang, receiving, reply
 from tests.webhooks.house import House
 
-from mercato.domain.webhooks import attempts, deliveries, health, sender
+from mercato.domain.webhooks import attempts, deliveries, endpoints, sender
 from mercato.domain.webhooks.attempts import LARGE
 from mercato.domain.webhooks.model import KIND, PARTITIONS, DeliveryStatus, partition_of
 from mercato.kernel.clock import new_id
@@ -47,9 +47,9 @@ async def fails(house: House, base: str, *, since: timedelta, disabled: bool = F
     """Note that the endpoint has failed for so long."""
     url = target(base, deliveries.CATALOG_SYNC)
     async with house.db.write() as tx:
-        await health.insert_failing(tx, house.partner.id, url, since=house.now - since)
+        await endpoints.insert_failing(tx, house.partner.id, url, since=house.now - since)
         if disabled:
-            await health.disable(tx, house.partner.id, url, reason="gone", now=house.now)
+            await endpoints.disable(tx, house.partner.id, url, reason="gone", now=house.now)
 
 
 async def ended(house: House, made: list[UUID]) -> list[DeliveryStatus]:

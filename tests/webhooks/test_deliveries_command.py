@@ -10,10 +10,11 @@ from sqlalchemy import insert, select, update
 from tests.partners.test_commands import Shell, fresh, shell
 
 from mercato.domain.partners.model import Surface
-from mercato.domain.webhooks import health
-from mercato.domain.webhooks.deliveries import push, record
+from mercato.domain.webhooks.deliveries import push, record_store_call
+from mercato.domain.webhooks.endpoints import disable as disable_endpoint
+from mercato.domain.webhooks.endpoints import insert_failing
 from mercato.domain.webhooks.event_types import EventType
-from mercato.domain.webhooks.model import Called, DeliveryStatus
+from mercato.domain.webhooks.model import CallResult, DeliveryStatus
 from mercato.kernel import clock
 from mercato.kernel.clock import first_id, new_id
 from mercato.kernel.db.compression import decompress
@@ -87,14 +88,14 @@ class Sent:
                 await tx.execute(insert(delivery_attempts).values(row))
 
     async def _prepare(self) -> None:
-        called = Called(at=clock.now(), ms=3, status=500, error="The store answered 500.")
+        called = CallResult(at=clock.now(), ms=3, status=500, error="The store answered 500.")
         async with Database.open(self.url) as db, db.write() as tx:
-            await record(
+            await record_store_call(
                 tx, delivery_id=self.question, partner_id=self.partner, store_id=new_id(), order_id=None,
                 type=EventType.ORDER_VALIDATE, webhook_id=new_id(), url=URL, body=b"{}", traceparent="",
                 attempts=[called], status=DeliveryStatus.FAILED, now=clock.now(),
             )  # fmt: skip
-            await health.insert_failing(tx, self.partner, URL, since=clock.now())
+            await insert_failing(tx, self.partner, URL, since=clock.now())
 
     def row(self, delivery_id: UUID) -> Any:
         async def read() -> Any:
@@ -222,8 +223,8 @@ def test_named_deliveries_are_sent_again_and_their_addresses_called(shell: Shell
     async def disable() -> None:
         async with Database.open(sent.url) as db, db.write() as tx:
             target = sent_row.url
-            await health.insert_failing(tx, sent.partner, target, since=clock.now())
-            assert await health.disable(tx, sent.partner, target, reason="410", now=clock.now())
+            await insert_failing(tx, sent.partner, target, since=clock.now())
+            assert await disable_endpoint(tx, sent.partner, target, reason="410", now=clock.now())
 
     async def disabled() -> list[Any]:
         async with Database.open(sent.url) as db, db.read() as tx:

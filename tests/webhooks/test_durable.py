@@ -10,7 +10,7 @@ from tests.servers import Peer, Request, receiving, reply
 from tests.webhooks.house import House, job_of
 
 from mercato.domain.webhooks import deliveries
-from mercato.domain.webhooks.deliveries import enable_below, enable_endpoint
+from mercato.domain.webhooks.deliveries import enable_endpoint, enable_endpoints_below
 from mercato.domain.webhooks.model import KIND, MAX_FAULTS, DeliverJob, DeliveryStatus
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.tables import deliveries as delivery_rows
@@ -185,7 +185,7 @@ async def test_a_redelivery_enables_the_endpoint(house: House) -> None:
 
 async def test_an_endpoint_can_be_enabled_by_its_address_or_by_the_webhook_url_above_it(house: House) -> None:
     async with receiving(reply(410)) as receiver:
-        for enable, url in ((enable_endpoint, "/catalog-sync"), (enable_below, "")):
+        for enable, url in ((enable_endpoint, "/catalog-sync"), (enable_endpoints_below, "")):
             delivery = await house.push(receiver.url)
             await house.attempt()
             async with house.db.write() as tx:

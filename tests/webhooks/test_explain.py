@@ -15,8 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from standardwebhooks import Webhook as Verifier
 
-from mercato.domain.webhooks.bodies import difference, forerunners
-from mercato.domain.webhooks.explain import Secret, Sent, SignatureExplanation, Webhook, Whose, explain
+from mercato.domain.webhooks.debugger.bodies import difference, forerunners
+from mercato.domain.webhooks.debugger.explain import (
+    Secret,
+    SecretOrigin,
+    Sent,
+    SignatureExplanation,
+    Webhook,
+    explain,
+)
 from mercato.kernel.outbound.signing import new_secret, sign
 from mercato.kernel.wire import as_json
 
@@ -45,7 +52,7 @@ def told(
     received_at: datetime | None = None,
     now: datetime = NOW,
 ) -> SignatureExplanation:
-    states = (Whose.CURRENT, Whose.PREVIOUS)
+    states = (SecretOrigin.CURRENT, SecretOrigin.PREVIOUS)
     return explain(
         Webhook(
             headers=headers() if sent is None else sent,
@@ -53,7 +60,7 @@ def told(
             received_at=received_at,
             computed=computed,
         ),
-        secrets=[Secret(text, Whose.GIVEN, index) for index, text in enumerate(secrets)],
+        secrets=[Secret(text, SecretOrigin.GIVEN, index) for index, text in enumerate(secrets)],
         others=[
             Secret(text, whose, index) for index, (text, whose) in enumerate(zip(own, states, strict=False))
         ],

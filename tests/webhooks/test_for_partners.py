@@ -13,7 +13,7 @@ from tests.webhooks.house import TOKEN, House, job_of
 from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks import attempts, deliveries
 from mercato.domain.webhooks.model import DeliveryStatus, Outcome
-from mercato.domain.webhooks.removal import delete_of_orders, prune
+from mercato.domain.webhooks.retention import delete_of_orders, prune
 from mercato.domain.webhooks.wire import WebhookDeliveryPage
 from mercato.kernel import errors
 from mercato.kernel.clock import new_id

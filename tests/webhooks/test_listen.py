@@ -25,7 +25,7 @@ from mercato import cli
 from mercato.cli.webhooks import receiver as listening_module
 from mercato.cli.webhooks.listen import Screen, lines_of
 from mercato.cli.webhooks.receiver import MOST_BODY, Listener, ReceivedWebhook, below, receiving
-from mercato.domain.webhooks.explain import Secret, Whose
+from mercato.domain.webhooks.debugger.explain import Secret, SecretOrigin
 from mercato.kernel.clock import new_id
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.client import Outbound
@@ -80,7 +80,7 @@ async def desk(
         aiohttp.ClientSession() as client,
     ):
         here = Listener(
-            secrets=[] if secret is None else [Secret(secret, Whose.GIVEN, 0)],
+            secrets=[] if secret is None else [Secret(secret, SecretOrigin.GIVEN, 0)],
             answer=answer,
             report=told.append,
             forward=forward,

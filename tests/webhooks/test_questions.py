@@ -12,7 +12,7 @@ from tests.webhooks.house import TRACE, House
 
 from mercato.domain.webhooks import deliveries
 from mercato.domain.webhooks.event_types import EventType
-from mercato.domain.webhooks.model import Called, DeliveryStatus
+from mercato.domain.webhooks.model import CallResult, DeliveryStatus
 from mercato.kernel import errors
 from mercato.kernel.clock import new_id
 from mercato.kernel.wire import as_json
@@ -21,15 +21,15 @@ URL = "https://store.example/hooks/place"
 BODY = b'{"type":"order.place","data":{}}'
 
 
-def attempt(house: House, **changes: Any) -> Called:
-    return replace(Called(at=house.now, ms=12, status=200, reply="{}"), **changes)
+def attempt(house: House, **changes: Any) -> CallResult:
+    return replace(CallResult(at=house.now, ms=12, status=200, reply="{}"), **changes)
 
 
-def failed(house: House, **changes: Any) -> Called:
+def failed(house: House, **changes: Any) -> CallResult:
     return attempt(house, **{"status": 500, "error": "It answered 500.", "reply": "oops", **changes})
 
 
-async def record(house: House, *attempts: Called, **changes: Any) -> UUID:
+async def record(house: House, *attempts: CallResult, **changes: Any) -> UUID:
     delivery_id = new_id()
     given = {
         "partner_id": house.partner.id,
@@ -45,7 +45,7 @@ async def record(house: House, *attempts: Called, **changes: Any) -> UUID:
         "now": house.now,
     }
     async with house.db.write() as tx:
-        await deliveries.record(tx, delivery_id=delivery_id, **{**given, **changes})
+        await deliveries.record_store_call(tx, delivery_id=delivery_id, **{**given, **changes})
     return delivery_id
 
 
@@ -95,10 +95,10 @@ async def test_further_attempts_are_added_to_the_orders_question_and_end_it(hous
     assert (await house.get(delivery)).next_attempt_at is not None
     house.now += timedelta(seconds=30)
     async with house.db.write() as tx:
-        found = await deliveries.find_recorded(tx, order)
+        found = await deliveries.find_store_call(tx, order)
         assert found == delivery
-        assert await deliveries.find_recorded(tx, order, EventType.ORDER_VALIDATE) is None
-        await deliveries.record_attempts(
+        assert await deliveries.find_store_call(tx, order, EventType.ORDER_VALIDATE) is None
+        await deliveries.update_store_call(
             tx,
             found,
             [failed(house), attempt(house)],
@@ -118,14 +118,14 @@ async def test_further_attempts_are_added_to_the_orders_question_and_end_it(hous
 async def test_a_question_that_is_given_up_without_another_attempt_keeps_its_error(house: House) -> None:
     delivery = await record(house, failed(house), status=DeliveryStatus.PENDING)
     async with house.db.write() as tx:
-        await deliveries.record_attempts(tx, delivery, [], status=DeliveryStatus.FAILED, now=house.now)
+        await deliveries.update_store_call(tx, delivery, [], status=DeliveryStatus.FAILED, now=house.now)
     seen = await house.get(delivery)
     assert (seen.status, seen.error, seen.attempts) == (DeliveryStatus.FAILED, "It answered 500.", 1)
 
 
 async def test_attempts_of_a_question_that_was_pruned_go_nowhere(house: House) -> None:
     async with house.db.write() as tx:
-        await deliveries.record_attempts(
+        await deliveries.update_store_call(
             tx, new_id(), [attempt(house)], status=DeliveryStatus.SUCCEEDED, now=house.now
         )
 

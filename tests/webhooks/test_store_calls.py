@@ -28,9 +28,9 @@ from tests.servers import (
 from tests.webhooks.house import TOKEN, TRACE, House
 
 from mercato.domain.partners import accounts
-from mercato.domain.webhooks.calls import Called, StoreCall, StoreCalls
+from mercato.domain.webhooks.calls.client import CallResult, StoreCall, StoreCalls
+from mercato.domain.webhooks.calls.limiter import ConcurrencyLimiter
 from mercato.domain.webhooks.credentials import WebhookCredentials
-from mercato.domain.webhooks.turns import Turns
 from mercato.kernel import clock
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.changes import ChangeFeed
@@ -72,8 +72,8 @@ class Till:
         }
         return StoreCall(**{**given, **changes})
 
-    async def ask(self, url: str, *, seconds: float = 5.0, **changes: Any) -> Called:
-        return await self.calls.post(self.call(url, **changes), seconds=seconds, judge=sensible)
+    async def ask(self, url: str, *, seconds: float = 5.0, **changes: Any) -> CallResult:
+        return await self.calls.post(self.call(url, **changes), seconds=seconds, parser=sensible)
 
     async def fail(self, url: str, store_id: UUID, times: int = 10) -> None:
         for _ in range(times):
@@ -265,7 +265,7 @@ async def test_token_and_hidden_texts_are_kept_of_no_reply_and_stand_in_no_log(
         await house.bind(server.url)
         for _ in range(10):
             call = till.call(server.url + f"/v?key={TOKEN}", store_id=store, hidden=(CARD,))
-            called = await till.calls.post(call, seconds=5.0, judge=quoting)
+            called = await till.calls.post(call, seconds=5.0, parser=quoting)
     assert called.reply == '{"got": "***", "php": "***", "url": "***", "auth": "***"}'
     assert called.error == f"It answered {called.reply}"
     output = capsys.readouterr()
@@ -454,15 +454,15 @@ async def test_what_is_in_use_is_not_forgotten_and_the_rest_is_bounded(till: Til
         credentials=WebhookCredentials(house.db, ChangeFeed(house.db), house.vault, clock.now),
         clock=clock.now,
         metrics=Metrics(),
-        turns=Turns(per_store=1),
+        turns=ConcurrencyLimiter(per_store=1),
         most=3,
     )
     store, gate = new_id(), Gate()
     async with serve(by_path({"/hangs": gate})) as server:
 
-        def ask(path: str, seconds: float = 5.0, **changes: Any) -> asyncio.Task[Called]:
+        def ask(path: str, seconds: float = 5.0, **changes: Any) -> asyncio.Task[CallResult]:
             call = till.call(server.url + path, **changes)
-            return asyncio.create_task(calls.post(call, seconds=seconds, judge=sensible))
+            return asyncio.create_task(calls.post(call, seconds=seconds, parser=sensible))
 
         first = ask("/hangs", store_id=store)
         await gate.holds(1)

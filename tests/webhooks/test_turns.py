@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.domain.webhooks.turns import Line, LineFull, Share, Turns
+from mercato.domain.webhooks.calls.limiter import ConcurrencyLimiter, Line, QueueFull, Share
 
 LONG = 60.0
 
 
-async def take(turns: Turns, line: Line, times: int) -> None:
+async def take(turns: ConcurrencyLimiter, line: Line, times: int) -> None:
     for _ in range(times):
         async with asyncio.timeout(1):
             await turns.take(line, LONG)
 
 
-def wait(turns: Turns, line: Line) -> asyncio.Task[None]:
+def wait(turns: ConcurrencyLimiter, line: Line) -> asyncio.Task[None]:
     return asyncio.create_task(turns.take(line, LONG))
 
 
@@ -27,7 +27,7 @@ async def settle() -> None:
 
 
 async def test_20_calls_of_a_store_run_at_once_and_the_21st_when_one_has_ended() -> None:
-    turns, line = Turns(), Line()
+    turns, line = ConcurrencyLimiter(), Line()
     await take(turns, line, 20)
     next_one = wait(turns, line)
     await settle()
@@ -38,7 +38,7 @@ async def test_20_calls_of_a_store_run_at_once_and_the_21st_when_one_has_ended()
 
 
 async def test_those_that_wait_go_in_the_order_in_which_they_came() -> None:
-    turns, line = Turns(per_store=1), Line()
+    turns, line = ConcurrencyLimiter(per_store=1), Line()
     await take(turns, line, 1)
     order: list[int] = []
 
@@ -56,11 +56,11 @@ async def test_those_that_wait_go_in_the_order_in_which_they_came() -> None:
 
 
 async def test_with_100_waiting_one_more_is_refused_at_once() -> None:
-    turns, line = Turns(per_store=1), Line()
+    turns, line = ConcurrencyLimiter(per_store=1), Line()
     await take(turns, line, 1)
     waiting = [wait(turns, line) for _ in range(100)]
     await settle()
-    with pytest.raises(LineFull):
+    with pytest.raises(QueueFull):
         await turns.take(line, LONG)
     for task in waiting:
         task.cancel()
@@ -70,7 +70,7 @@ async def test_with_100_waiting_one_more_is_refused_at_once() -> None:
 
 
 async def test_who_waits_too_long_leaves_and_holds_no_place() -> None:
-    turns, line = Turns(per_store=1), Line()
+    turns, line = ConcurrencyLimiter(per_store=1), Line()
     await take(turns, line, 1)
     with pytest.raises(TimeoutError):
         await turns.take(line, 0.01)
@@ -80,7 +80,7 @@ async def test_who_waits_too_long_leaves_and_holds_no_place() -> None:
 
 
 async def test_who_is_cancelled_in_the_moment_in_which_the_turn_comes_passes_it_on() -> None:
-    turns, line = Turns(per_store=1), Line()
+    turns, line = ConcurrencyLimiter(per_store=1), Line()
     await take(turns, line, 1)
     first, second = wait(turns, line), wait(turns, line)
     await settle()
@@ -95,7 +95,7 @@ async def test_who_is_cancelled_in_the_moment_in_which_the_turn_comes_passes_it_
 
 
 async def test_who_is_cancelled_just_before_the_turn_comes_is_passed_over() -> None:
-    turns, line = Turns(per_store=1), Line()
+    turns, line = ConcurrencyLimiter(per_store=1), Line()
     await take(turns, line, 1)
     first, second = wait(turns, line), wait(turns, line)
     await settle()
@@ -107,21 +107,21 @@ async def test_who_is_cancelled_just_before_the_turn_comes_is_passed_over() -> N
     assert line.is_idle
 
 
-async def hang(turns: Turns, lines: list[Line]) -> None:
+async def hang(turns: ConcurrencyLimiter, lines: list[Line]) -> None:
     """Let every line have 25 calls begun, of which those that find no place leave again."""
     calls = [turns.take(line, 0.001) for line in lines for _ in range(25)]
     await asyncio.gather(*calls, return_exceptions=True)
 
 
 async def test_a_partner_whose_stores_all_hang_leaves_two_thirds_of_the_places_to_the_others() -> None:
-    turns, theirs = Turns(total=63), Share()
+    turns, theirs = ConcurrencyLimiter(total=63), Share()
     await hang(turns, [Line(theirs) for _ in range(100)])
     assert theirs.running == 21
     await take(turns, Line(), 4)
 
 
 async def test_with_ten_such_partners_another_still_finds_a_place() -> None:
-    turns = Turns()
+    turns = ConcurrencyLimiter()
     for _ in range(10):
         share = Share()
         await hang(turns, [Line(share) for _ in range(30)])
@@ -129,7 +129,7 @@ async def test_with_ten_such_partners_another_still_finds_a_place() -> None:
 
 
 async def test_a_store_has_its_20_places_and_fewer_when_its_partners_others_hold_many() -> None:
-    turns, share = Turns(), Share()
+    turns, share = ConcurrencyLimiter(), Share()
     lines = [Line(share) for _ in range(20)]
     await hang(turns, lines)
     assert lines[0].running == 20
@@ -137,7 +137,7 @@ async def test_a_store_has_its_20_places_and_fewer_when_its_partners_others_hold
 
 
 async def test_when_the_shortage_is_over_those_that_waited_for_it_go() -> None:
-    turns, share = Turns(total=8), Share()
+    turns, share = ConcurrencyLimiter(total=8), Share()
     first, others = Line(share), [Line(share) for _ in range(3)]
     for line in others:
         await take(turns, line, 1)
@@ -158,7 +158,7 @@ def test_nobody_is_forgotten_and_no_place_is_lost(events: list[tuple[int, str]])
     """Whatever comes, ends and leaves: bounds hold, and in the end all have had their turn."""
 
     async def play() -> None:
-        turns, shares = Turns(total=6, per_store=2, waiting=5), [Share(), Share()]
+        turns, shares = ConcurrencyLimiter(total=6, per_store=2, waiting=5), [Share(), Share()]
         lines = [Line(shares[number % 2]) for number in range(6)]
         calls: list[list[asyncio.Task[None]]] = [[] for _ in lines]
         for number, event in events:

@@ -158,7 +158,7 @@ def _key(text: str) -> str:
     text = text.strip()
     if not text:
         raise ConfigurationError(
-            f"Whose requests are these? Give key, or set {KEY}: mercato partner create prints one."
+            f"SecretOrigin requests are these? Give key, or set {KEY}: mercato partner create prints one."
         )
     if not _PRINTABLE.fullmatch(text):
         raise ConfigurationError("The key holds a blank or a character that no key has.")

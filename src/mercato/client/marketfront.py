@@ -23,7 +23,7 @@ from mercato.domain.discovery.model import DiscoverRequest, DiscoverResponse
 from mercato.domain.orders.model import CommerceCart, Order, OrderCart, OrderTimeline, ValidateOrderResponse
 from mercato.domain.orders.request import OrderCore, PlaceAmounts, PlaceOrderRequest
 from mercato.domain.stores.storefront import MarketfrontStore, StoreAvailability
-from mercato.domain.webhooks.findings import SignatureExplanation
+from mercato.domain.webhooks.debugger.findings import SignatureExplanation
 from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.domain.webhooks.wire import ExplainSignatureRequest, WebhookDeliveryDetail, WebhookDeliveryPage
 from mercato.kernel.wire import as_json

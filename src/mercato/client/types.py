@@ -76,7 +76,7 @@ from mercato.domain.stores.model import StoreUpdate as StoreUpdate
 from mercato.domain.stores.storefront import FulfillmentMode as FulfillmentMode
 from mercato.domain.stores.storefront import MarketfrontStore as MarketfrontStore
 from mercato.domain.stores.storefront import StoreAvailability as StoreAvailability
-from mercato.domain.webhooks.findings import SignatureExplanation as SignatureExplanation
+from mercato.domain.webhooks.debugger.findings import SignatureExplanation as SignatureExplanation
 from mercato.domain.webhooks.model import DeliveryStatus as DeliveryStatus
 from mercato.domain.webhooks.wire import Endpoint as Endpoint
 from mercato.domain.webhooks.wire import EndpointChangedData as EndpointChangedData

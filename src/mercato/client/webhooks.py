@@ -11,11 +11,11 @@ import msgspec
 from mercato.client.errors import MercatoError
 from mercato.domain.events import PAYLOADS, Payload
 from mercato.domain.orders.wire import PlaceData, PlaceReply, ValidateData, ValidateReply
-from mercato.domain.webhooks import signatures
-from mercato.domain.webhooks.explain import Secret, Webhook, Whose, explain
-from mercato.domain.webhooks.findings import ERROR, SignatureExplanation
-from mercato.domain.webhooks.trials import Message, find_right
-from mercato.domain.webhooks.words import TOLERANCE
+from mercato.domain.webhooks.debugger.explain import Secret, SecretOrigin, Webhook, explain
+from mercato.domain.webhooks.debugger.findings import ERROR, SignatureExplanation
+from mercato.domain.webhooks.debugger.headers import read_headers
+from mercato.domain.webhooks.debugger.messages import TOLERANCE
+from mercato.domain.webhooks.debugger.mistakes import Message, find_right
 from mercato.kernel import clock
 from mercato.kernel.wire import Wire, as_json
 
@@ -97,7 +97,7 @@ def verify_webhook(
         )
     texts = (secrets,) if isinstance(secrets, str) else tuple(secrets)
     webhook = Webhook(headers=dict(headers.items()), body=body, received_at=now())
-    given = [Secret(text, Whose.GIVEN, index) for index, text in enumerate(texts)]
+    given = [Secret(text, SecretOrigin.GIVEN, index) for index, text in enumerate(texts)]
     id_ = _signed_id(webhook, given)
     if id_ is None:
         raise WebhookError(lambda: explain(webhook, secrets=given, now=webhook.received_at or now()))
@@ -106,7 +106,7 @@ def verify_webhook(
 
 def _signed_id(webhook: Webhook, secrets: Sequence[Secret]) -> str | None:
     """Return the webhook's id, None when the clinic would find it invalid."""
-    envelope = signatures.read(webhook.headers)
+    envelope = read_headers(webhook.headers)
     if envelope.id is None or envelope.timestamp is None or envelope.seconds is None:
         return None
     message = Message(

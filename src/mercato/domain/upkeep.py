@@ -14,7 +14,7 @@ from mercato.domain.orders import idempotency
 from mercato.domain.orders.forgetting import forget_before
 from mercato.domain.partners import storage
 from mercato.domain.stores import queries as stores
-from mercato.domain.webhooks import removal as webhooks
+from mercato.domain.webhooks import retention as webhooks
 from mercato.kernel.clock import Clock
 from mercato.kernel.db import audit
 from mercato.kernel.db.engine import Database, Write

@@ -40,7 +40,7 @@ from mercato.domain.stores.onboarding import Onboardings
 from mercato.domain.stores.places import OnboardingTimezoneJob, StoreTimezoneJob, TimezoneLookup
 from mercato.domain.stores.service import Stores
 from mercato.domain.webhooks import model as webhooks
-from mercato.domain.webhooks.calls import StoreCalls
+from mercato.domain.webhooks.calls.client import StoreCalls
 from mercato.domain.webhooks.credentials import WebhookCredentials
 from mercato.domain.webhooks.sender import Sender
 from mercato.kernel import clock

@@ -15,7 +15,7 @@ from mercato.domain.partners.limits import Limiter
 from mercato.domain.partners.queries import find_newest_secret
 from mercato.domain.partners.resealing import count_unreadable
 from mercato.domain.partners.vault import FILE, Vault, VaultError, load_keys
-from mercato.domain.webhooks.health import count_disabled, count_failing, list_unreached
+from mercato.domain.webhooks.endpoints import count_disabled, count_failing, list_failing_stores
 from mercato.kernel import clock
 from mercato.kernel.db import health
 from mercato.kernel.db.engine import Database, Read
@@ -271,7 +271,7 @@ async def _orders(tx: Read) -> Check:
 
 
 async def _stores(tx: Read) -> Check:
-    found = await list_unreached(tx, since=clock.now() - CUT_OFF_WINDOW)
+    found = await list_failing_stores(tx, since=clock.now() - CUT_OFF_WINDOW)
     if not found:
         return _check("stores", "none is cut off")
     named = ", ".join(f"{one.store_id} ({one.failed} of {one.calls} calls)" for one in found[:SHOWN])

@@ -16,7 +16,7 @@ from mercato.domain.partners.accounts import NewPartner
 from mercato.domain.partners.model import Limits, Partner, PartnerKind
 from mercato.domain.partners.webhook_tokens import list_token_origins, set_webhook_token
 from mercato.domain.stores.queries import list_webhook_urls
-from mercato.domain.webhooks.endpoints import announce_change, origin_changed
+from mercato.domain.webhooks.outbox import announce_change, origin_changed
 from mercato.domain.webhooks.wire import Endpoint, EndpointChangedData
 from mercato.kernel import clock
 from mercato.kernel.db.engine import Write

@@ -16,9 +16,9 @@ from mercato.domain.partners import accounts
 from mercato.domain.partners.model import UnknownAccountError
 from mercato.domain.partners.webhook_tokens import list_token_origins
 from mercato.domain.webhooks import operators, queries
-from mercato.domain.webhooks.deliveries import enable_below, enable_endpoint
+from mercato.domain.webhooks.deliveries import enable_endpoint, enable_endpoints_below
 from mercato.domain.webhooks.model import DeliveryStatus
-from mercato.domain.webhooks.operators import Wanted
+from mercato.domain.webhooks.operators import DeliveryFilter
 from mercato.kernel import clock, errors
 from mercato.kernel.db.audit import audit
 from mercato.kernel.outbound.urls import origin_of
@@ -62,8 +62,8 @@ async def list_(
     """
     async with opened(data_dir) as session, session.db.read() as tx:
         owner = await session.find_partner_id(tx, partner)
-        wanted = Wanted(partner_id=owner, status=status, type_=type_, since=since, before=before)
-        found = await operators.list_rows(tx, wanted, most=limit + 1)
+        criteria = DeliveryFilter(partner_id=owner, status=status, type_=type_, since=since, before=before)
+        found = await operators.list_rows(tx, criteria, most=limit + 1)
     page, more = [listed_of(row) for row in found[:limit]], found[limit:]
     if json:
         print_json({"deliveries": page, "nextBefore": page[-1].id if more else None})
@@ -138,11 +138,11 @@ async def replay(
         async with session.db.read() as tx:
             owner = await session.find_partner_id(tx, partner)
             status = DeliveryStatus.FAILED if failed else None
-            wanted = Wanted(partner_id=owner, status=status, type_=type_, since=since)
-            counted = await operators.count_again(tx, wanted)
+            criteria = DeliveryFilter(partner_id=owner, status=status, type_=type_, since=since)
+            counted = await operators.count_redeliverable(tx, criteria)
         count = sum(one.count for one in counted)
         if yes:
-            count = await _replay_all(session, wanted, count)
+            count = await _replay_all(session, criteria, count)
     if json:
         print_json({"done": yes, "count": count, "deliveries": [view(Counted, one) for one in counted]})
         return 0
@@ -182,10 +182,10 @@ async def _replay_named(session: Session, named: Sequence[UUID], *, yes: bool) -
     return code
 
 
-async def _replay_all(session: Session, wanted: Wanted, expected: int) -> int:
+async def _replay_all(session: Session, criteria: DeliveryFilter, expected: int) -> int:
     done = 0
     try:
-        async for _ in operators.send_again(session.db, wanted, now=clock.now):
+        async for _ in operators.redeliver_all(session.db, criteria, now=clock.now):
             done += 1
     finally:
         if done != expected:
@@ -203,7 +203,7 @@ async def enable(partner: PartnerName, url: str, /, *, data_dir: DataDir = None)
     """
     async with opened(data_dir) as session, session.db.write() as tx:
         owner = await accounts.get_partner_named(tx, partner)
-        enabled = [await enable_endpoint(tx, owner.id, url), await enable_below(tx, owner.id, url)]
+        enabled = [await enable_endpoint(tx, owner.id, url), await enable_endpoints_below(tx, owner.id, url)]
         if any(enabled):
             # Not the address: what it has after its host may be what grants access.
             detail = {"enabled": True, "host": urlsplit(url).hostname}

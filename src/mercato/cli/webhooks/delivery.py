@@ -11,7 +11,7 @@ from sqlalchemy import Row
 from mercato.cli.output import format_instant, sanitize, say, view, wrap
 from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks import queries
-from mercato.domain.webhooks.event_types import QUESTIONS
+from mercato.domain.webhooks.event_types import STORE_CALLS
 from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.kernel.outbound import USER_AGENT
 from mercato.kernel.plurals import count_of
@@ -148,8 +148,8 @@ def print_detail(one: Detail) -> None:
 
 
 def _advice(one: Detail) -> str:
-    if one.type in QUESTIONS:
-        return QUESTIONS[one.type]
+    if one.type in STORE_CALLS:
+        return STORE_CALLS[one.type]
     if one.status is DeliveryStatus.SUCCEEDED:
         return f"It was delivered. To send it again: mercato webhooks replay {one.id} --yes"
     return f"To send it now: mercato webhooks replay {one.id} --yes"

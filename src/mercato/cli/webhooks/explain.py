@@ -17,10 +17,10 @@ from mercato.cli.output import finding, print_json, say, wrap
 from mercato.cli.session import opened
 from mercato.domain.partners import accounts
 from mercato.domain.partners.model import Caller
-from mercato.domain.webhooks.clinic import copies_of, own_secrets
-from mercato.domain.webhooks.explain import Secret, Sent, SignatureExplanation, Webhook, Whose
-from mercato.domain.webhooks.explain import explain as explain_signature
-from mercato.domain.webhooks.findings import ERROR
+from mercato.domain.webhooks.debugger.explain import Secret, SecretOrigin, Sent, SignatureExplanation, Webhook
+from mercato.domain.webhooks.debugger.explain import explain as explain_signature
+from mercato.domain.webhooks.debugger.findings import ERROR
+from mercato.domain.webhooks.debugger.requests import list_copies, list_own_secrets
 from mercato.domain.webhooks.wire import MOST_BODY, MOST_HEADERS
 from mercato.kernel import clock
 from mercato.kernel.wire import parse_instant
@@ -57,7 +57,7 @@ def explain(
         received: When it was received, as 2026-01-31T18:30:00Z (now).
 
     """
-    given = [Secret(text, Whose.GIVEN, index) for index, text in enumerate(read_secrets(secret))]
+    given = [Secret(text, SecretOrigin.GIVEN, index) for index, text in enumerate(read_secrets(secret))]
     received_at = None if received is None else parse_instant(received)
     if received is not None and received_at is None:
         raise UnusableError("--received must be an instant with an offset, as 2026-01-31T18:30:00Z.")
@@ -92,9 +92,9 @@ async def _known(partner: str, webhook: Webhook, data_dir: Path | None) -> tuple
     """Return the partner's secrets, and what it was sent under the webhook's id."""
     async with opened(data_dir) as session, session.db.read() as tx:
         owner = await accounts.get_partner_named(tx, partner)
-        secrets = await own_secrets(tx, await session.vault(tx), owner.id, now=clock.now)
+        secrets = await list_own_secrets(tx, await session.vault(tx), owner.id, now=clock.now)
         callers = (Caller(owner.id, owner.id, surface, owner.limits) for surface in owner.kind.surfaces)
-        copies = [one for caller in callers for one in await copies_of(tx, caller, webhook)]
+        copies = [one for caller in callers for one in await list_copies(tx, caller, webhook)]
         return secrets, copies
 
 

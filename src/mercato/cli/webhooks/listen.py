@@ -19,9 +19,9 @@ from mercato.cli.options import DataDir, Json, Port, Secrets, check_secrets, rea
 from mercato.cli.output import finding, note, sanitize, say, truncate, view, width, wrap
 from mercato.cli.session import opened
 from mercato.domain.partners import accounts
-from mercato.domain.webhooks.clinic import own_secrets
-from mercato.domain.webhooks.explain import Secret, Whose
-from mercato.domain.webhooks.findings import ERROR
+from mercato.domain.webhooks.debugger.explain import Secret, SecretOrigin
+from mercato.domain.webhooks.debugger.findings import ERROR
+from mercato.domain.webhooks.debugger.requests import list_own_secrets
 from mercato.kernel import clock
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.client import Outbound
@@ -91,7 +91,7 @@ def listen(
     check_secrets(given)
     if given and partner is not None:
         raise UnusableError("Give --secret or --partner, not both.")
-    secrets = [Secret(text, Whose.GIVEN, index) for index, text in enumerate(given)]
+    secrets = [Secret(text, SecretOrigin.GIVEN, index) for index, text in enumerate(given)]
     if partner is not None:
         secrets = asyncio.run(_find_secrets(partner, data_dir))
     screen = Screen(as_json=json, bodies=body, most=count)
@@ -119,7 +119,7 @@ def _check(*, answer: int | None, forward: str | None, count: int | None) -> Non
 async def _find_secrets(partner: str, data_dir: Path | None) -> list[Secret]:
     async with opened(data_dir) as session, session.db.read() as tx:
         owner = await accounts.get_partner_named(tx, partner)
-        return await own_secrets(tx, await session.vault(tx), owner.id, now=clock.now)
+        return await list_own_secrets(tx, await session.vault(tx), owner.id, now=clock.now)
 
 
 async def _listen(

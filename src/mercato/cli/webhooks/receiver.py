@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import hdrs, web
 
-from mercato.domain.webhooks.explain import Secret, SignatureExplanation, Webhook, explain
+from mercato.domain.webhooks.debugger.explain import Secret, SignatureExplanation, Webhook, explain
 from mercato.kernel import clock
 from mercato.kernel.outbound.client import Outbound
 from mercato.kernel.outbound.results import Fault, RequestFailed

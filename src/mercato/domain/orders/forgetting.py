@@ -13,7 +13,7 @@ import msgspec
 from sqlalchemy import Row, and_, func, select, update
 
 from mercato.domain.orders.request import Customer, DeliveryFulfillment, Fulfillment
-from mercato.domain.webhooks.removal import delete_of_orders, delete_validations, list_validations
+from mercato.domain.webhooks.retention import delete_of_orders, delete_validations, list_validations
 from mercato.kernel.db.audit import audit
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.tables import idempotency_keys as keys

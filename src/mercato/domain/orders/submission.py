@@ -20,8 +20,8 @@ from mercato.domain.orders.record import OrderRow, StoreAnswer
 from mercato.domain.orders.replies import Fault, PlaceSaid, Refused, ReplyParser, read_place
 from mercato.domain.orders.transitions import Actor
 from mercato.domain.partners.vault import Vault
-from mercato.domain.webhooks.calls import Called, StoreCall, StoreCalls
-from mercato.domain.webhooks.deliveries import find_recorded, record, record_attempts
+from mercato.domain.webhooks.calls.client import CallResult, StoreCall, StoreCalls
+from mercato.domain.webhooks.deliveries import find_store_call, record_store_call, update_store_call
 from mercato.domain.webhooks.event_types import EventType
 from mercato.domain.webhooks.model import DeliveryStatus, masked
 from mercato.kernel.clock import Clock, MakeId
@@ -47,7 +47,7 @@ KIND: Final = "order.submit"
 LATER_KIND: Final = "order.resend"
 """Every further one."""
 
-STORE_LANES: Final = 8
+STORE_PARTITIONS: Final = 8
 """Orders of one store that are resent at one time. With their ordering keys the stores of a partner take turns."""
 
 Said = PlaceSaid | Refused | Fault
@@ -71,7 +71,7 @@ async def schedule(
         kind,
         SubmitJob(order_id=order_id, attempted_at=attempted_at),
         run_at=wait,
-        ordering_key=f"{kind}:{call.store_id.hex}:{order_id.int % STORE_LANES}",
+        ordering_key=f"{kind}:{call.store_id.hex}:{order_id.int % STORE_PARTITIONS}",
         group=call.partner_id.hex,
         dedup=order_id.hex,
     )
@@ -104,7 +104,7 @@ class SubmissionOutcome(Struct, frozen=True):
     """What the store said in the end, and every attempt."""
 
     said: Said
-    calls: tuple[Called, ...]
+    calls: tuple[CallResult, ...]
 
 
 class Submitter(Struct, frozen=True):
@@ -133,10 +133,10 @@ class Submitter(Struct, frozen=True):
         body = self.vault.open(sealed, context=_context(order.id)).encode()
         return submission_of(order, base_url=url, body=body, give_up_at=give_up_at)
 
-    async def attempt(self, submission: Submission, *, seconds: float) -> tuple[Called, Said]:
+    async def attempt(self, submission: Submission, *, seconds: float) -> tuple[CallResult, Said]:
         """Make one call and return what the store said."""
         parser = ReplyParser(read_place)
-        called = await self.calls.post(submission.call, seconds=seconds, judge=parser)
+        called = await self.calls.post(submission.call, seconds=seconds, parser=parser)
         said = parser.reply if called.error is None else Fault(called.error)
         if isinstance(said, Refused):
             # Its reasons are kept, and shown to both sides.
@@ -151,7 +151,7 @@ class Submitter(Struct, frozen=True):
         """
         seconds = min(seconds, (submission.give_up_at - self.clock()).total_seconds())
         until = asyncio.get_running_loop().time() + seconds
-        calls: list[Called] = []
+        calls: list[CallResult] = []
         wait, left = FIRST_WAIT, seconds
         while True:
             called, said = await self.attempt(submission, seconds=left)
@@ -227,7 +227,7 @@ class Submitter(Struct, frozen=True):
         goes on with it.
         """
         status, call = _log_status(outcome.said, before.answer), submission.call
-        begun = await record(
+        begun = await record_store_call(
             tx,
             delivery_id=self.new_id(),
             partner_id=call.partner_id,
@@ -244,17 +244,17 @@ class Submitter(Struct, frozen=True):
             now=now,
             once=True,
         )
-        delivery_id = None if begun else await find_recorded(tx, before.id)
+        delivery_id = None if begun else await find_store_call(tx, before.id)
         if delivery_id is not None:
-            await record_attempts(tx, delivery_id, outcome.calls, status=status, now=now)
+            await update_store_call(tx, delivery_id, outcome.calls, status=status, now=now)
 
 
 async def end_record(tx: Write, order_id: UUID, *, delivered: bool, now: datetime) -> None:
     """Close the log of an order's placement that ended without an answer to it."""
-    delivery_id = await find_recorded(tx, order_id)
+    delivery_id = await find_store_call(tx, order_id)
     if delivery_id is not None:
         status = DeliveryStatus.SUCCEEDED if delivered else DeliveryStatus.FAILED
-        await record_attempts(tx, delivery_id, (), status=status, now=now)
+        await update_store_call(tx, delivery_id, (), status=status, now=now)
 
 
 def _without_payment_in(reason: OrderError, hidden: Sequence[str]) -> OrderError:

@@ -15,8 +15,8 @@ from mercato.domain.orders.tokens import Seal, digest_of
 from mercato.domain.orders.wire import OrderTold, ValidateData
 from mercato.domain.partners.model import Caller
 from mercato.domain.partners.storage import VALIDATION_BYTES, StorageQuota
-from mercato.domain.webhooks.calls import Called, StoreCall, StoreCalls
-from mercato.domain.webhooks.deliveries import record
+from mercato.domain.webhooks.calls.client import CallResult, StoreCall, StoreCalls
+from mercato.domain.webhooks.deliveries import record_store_call
 from mercato.domain.webhooks.event_types import EventType
 from mercato.domain.webhooks.model import DeliveryStatus, envelope
 from mercato.kernel import errors
@@ -98,7 +98,7 @@ class Validations(Struct, frozen=True):
             traceparent=trace,
         )
         parser = ReplyParser(lambda status, body: agree(sums, read_validate(status, body)))
-        called = await self.calls.post(call, seconds=self.seconds, judge=parser)
+        called = await self.calls.post(call, seconds=self.seconds, parser=parser)
         if called.error is None:
             match parser.reply:
                 case Agreed() as agreed:
@@ -107,7 +107,9 @@ class Validations(Struct, frozen=True):
                     return reasons
         raise await self._unreachable(caller, call, called)
 
-    async def _unreachable(self, caller: Caller, call: StoreCall, called: Called) -> errors.StoreUnreachable:
+    async def _unreachable(
+        self, caller: Caller, call: StoreCall, called: CallResult
+    ) -> errors.StoreUnreachable:
         """Return the refusal, having written its cause into the merchant's delivery log.
 
         A call that was never made, because its store has been cut off, leaves nothing there. Raises RateLimited if the
@@ -123,7 +125,7 @@ class Validations(Struct, frozen=True):
         async with self.db.write() as tx:
             size = VALIDATION_BYTES + len(call.body)
             await self.quota.take(tx, caller.partner_id, size, now=now)
-            await record(
+            await record_store_call(
                 tx,
                 delivery_id=self.new_id(),
                 partner_id=call.partner_id,

@@ -8,7 +8,7 @@ from mercato.domain.partners.queries import find_event_url
 from mercato.domain.partners.vault import Vault
 from mercato.domain.partners.webhook_tokens import TooManyOriginsError, list_token_origins
 from mercato.domain.stores.model import StoreRow
-from mercato.domain.webhooks.endpoints import announce_change, origin_changed
+from mercato.domain.webhooks.outbox import announce_change, origin_changed
 from mercato.domain.webhooks.wire import Endpoint, EndpointChangedData
 from mercato.kernel.clock import MakeId
 from mercato.kernel.db.engine import Write

@@ -25,8 +25,8 @@ from mercato.domain.stores.cache import StoreCache
 from mercato.domain.stores.changes import OnChange, invalidate, publish_change
 from mercato.domain.stores.ids import IdMappings
 from mercato.domain.stores.model import Store, StorePage, StoreRow, StoreUpdate
-from mercato.domain.webhooks.deliveries import enable_below
-from mercato.domain.webhooks.endpoints import origin_changed
+from mercato.domain.webhooks.deliveries import enable_endpoints_below
+from mercato.domain.webhooks.outbox import origin_changed
 from mercato.kernel import crash, errors
 from mercato.kernel.clock import Clock, MakeId, rfc3339
 from mercato.kernel.db.audit import audit
@@ -93,7 +93,7 @@ class Stores(Struct, frozen=True):
             await queries.update_store(tx, caller.partner_id, store_id, **values, updated_at=now)
             if values.get("webhook_url"):
                 # A new URL, or the same one again: either way deliveries to it are enabled.
-                await enable_below(tx, caller.partner_id, values["webhook_url"])
+                await enable_endpoints_below(tx, caller.partner_id, values["webhook_url"])
             after = await queries.find_store(tx, store_id)
             assert after is not None
             if "address" in values:

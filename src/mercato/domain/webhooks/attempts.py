@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from mercato.domain.partners.model import Surface
-from mercato.domain.webhooks.model import KIND, Called, DeliverJob, Delivery, DeliveryStatus, Outcome
+from mercato.domain.webhooks.model import KIND, CallResult, DeliverJob, Delivery, DeliveryStatus, Outcome
 from mercato.kernel.db.clock import Dialect
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.statements import prepared, prepared_insert, prepared_update
@@ -168,13 +168,13 @@ async def move_delivery(tx: Write, delivery: Delivery, *, now: datetime, **colum
     return moved.rowcount == 1
 
 
-async def insert_calls(tx: Write, delivery_id: UUID, calls: Sequence[Called], *, first: int) -> None:
+async def insert_calls(tx: Write, delivery_id: UUID, calls: Sequence[CallResult], *, first: int) -> None:
     """Write calls as attempts, numbered from `first`."""
     for number, called in enumerate(calls, first):
         tx.defer(_INSERT_ATTEMPT, _attempt(delivery_id, number, called, called.at))
 
 
-def _attempt(delivery_id: UUID, number: int, made: Outcome | Called, at: datetime) -> dict[str, Any]:
+def _attempt(delivery_id: UUID, number: int, made: Outcome | CallResult, at: datetime) -> dict[str, Any]:
     return {
         "delivery_id": delivery_id,
         "number": number,

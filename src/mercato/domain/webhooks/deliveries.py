@@ -9,11 +9,11 @@ import msgspec
 from sqlalchemy import Row
 
 from mercato.domain.partners.model import Caller, Surface
-from mercato.domain.webhooks import health, queries
+from mercato.domain.webhooks import endpoints, queries
 from mercato.domain.webhooks.attempts import enqueue_attempt, insert_calls
-from mercato.domain.webhooks.event_types import QUESTIONS, EventType
+from mercato.domain.webhooks.event_types import STORE_CALLS, EventType
 from mercato.domain.webhooks.model import (
-    Called,
+    CallResult,
     DeliverJob,
     DeliveryStatus,
     envelope,
@@ -72,7 +72,7 @@ async def push(
     """
     url = target(base_url, suffix) if suffix else base_url
     partition = partition_of(subject or order_id or webhook_id)
-    disabled = await health.find_disabled_reason(tx, partner_id, url)
+    disabled = await endpoints.find_disabled_reason(tx, partner_id, url)
     due: dict[str, object] | None = None
     if disabled is None:
         job = DeliverJob(partner_id=partner_id, url=url, partition=partition)
@@ -99,7 +99,7 @@ async def push(
     )
 
 
-async def record(
+async def record_store_call(
     tx: Write,
     *,
     delivery_id: UUID,
@@ -111,7 +111,7 @@ async def record(
     url: str,
     body: bytes,
     traceparent: str,
-    attempts: Sequence[Called],
+    attempts: Sequence[CallResult],
     status: DeliveryStatus,
     now: datetime,
     next_attempt_at: datetime | None = None,
@@ -121,7 +121,7 @@ async def record(
     """Write a question to a store (`order.validate`, `order.place`), which others ask, into its partner's log.
 
     `body` is what the partner may read again: without the payment. A pending one is ended by
-    `record_attempts`; nothing here makes an attempt of it. With `once` nothing is written, and False returned, if
+    `update_store_call`; nothing here makes an attempt of it. With `once` nothing is written, and False returned, if
     there is one of the order and the type already; the transaction has to hold the order.
     """
     made = reached(attempts)
@@ -151,10 +151,10 @@ async def record(
     return written
 
 
-async def record_attempts(
+async def update_store_call(
     tx: Write,
     delivery_id: UUID,
-    attempts: Sequence[Called],
+    attempts: Sequence[CallResult],
     *,
     status: DeliveryStatus,
     now: datetime,
@@ -170,7 +170,7 @@ async def record_attempts(
         await insert_calls(tx, delivery_id, made, first=total - len(made) + 1)
 
 
-async def find_recorded(
+async def find_store_call(
     tx: Read,
     order_id: UUID,
     type: str = EventType.ORDER_PLACE,  # noqa: A002  # the envelope's own word
@@ -226,11 +226,11 @@ async def redeliver(tx: Write, caller: Caller, delivery_id: UUID, *, now: dateti
     """Send a delivery of the caller's again at once, with the same id and body, and enable its endpoint.
 
     One that is due already, or under way, is left alone; one that waits for a retry waits no longer.
-    Return it as it is then. Raises DeliveryNotFound, and Conflict for a question to a store (`record`).
+    Return it as it is then. Raises DeliveryNotFound, and Conflict for a question to a store (`record_store_call`).
     """
     row = await _get_row(tx, caller, delivery_id)
-    if row.type in QUESTIONS:
-        raise errors.Conflict(QUESTIONS[row.type])
+    if row.type in STORE_CALLS:
+        raise errors.Conflict(STORE_CALLS[row.type])
     under_way = row.status == DeliveryStatus.PENDING and row.next_attempt_at <= now
     job = DeliverJob(partner_id=row.partner_id, url=row.url, partition=row.partition)
     due = await enqueue_attempt(
@@ -240,17 +240,17 @@ async def redeliver(tx: Write, caller: Caller, delivery_id: UUID, *, now: dateti
     if due is not None and not under_way:
         await queries.move_to_next_round(tx, row, due, now=now)
     # After the delivery, as a sender settles: in the other order the two could wait for each other.
-    await health.enable(tx, row.partner_id, row.url)
+    await endpoints.enable(tx, row.partner_id, row.url)
     await audit(tx, "delivery", row.id, partner_id=row.partner_id, detail={"type": row.type})
     return await get_delivery(tx, caller, delivery_id)
 
 
 async def enable_endpoint(tx: Write, partner_id: UUID, url: str) -> bool:
     """Let an address (suffix and query included) be called again. Return whether it was disabled."""
-    return await health.enable(tx, partner_id, url)
+    return await endpoints.enable(tx, partner_id, url)
 
 
-async def enable_below(tx: Write, partner_id: UUID, base_url: str) -> bool:
+async def enable_endpoints_below(tx: Write, partner_id: UUID, base_url: str) -> bool:
     """Let every endpoint of a `webhookUrl` be called again. Return whether one was disabled."""
     enabled = [await enable_endpoint(tx, partner_id, target(base_url, suffix)) for suffix in SUFFIXES]
     return any(enabled)

@@ -1,52 +1,121 @@
-"""The event that says that an address which a partner is called at has changed."""
+"""Endpoints that fail or are disabled, and what operators see of partners whose servers fail."""
 
 from datetime import datetime
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from mercato.domain.partners.model import Surface
-from mercato.domain.webhooks.deliveries import ENDPOINT_CHANGED, push
-from mercato.domain.webhooks.event_types import EventType
-from mercato.domain.webhooks.wire import EndpointChangedData
-from mercato.kernel.clock import MakeId
-from mercato.kernel.db.engine import Write
-from mercato.kernel.outbound.urls import origin_of
+from sqlalchemy import bindparam, case, delete, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from mercato.domain.webhooks.calls.breaker import LEAST_CALLS
+from mercato.domain.webhooks.event_types import STORE_CALLS
+from mercato.domain.webhooks.model import DeliveryStatus
+from mercato.kernel.clock import first_id
+from mercato.kernel.db.engine import Read, Write
+from mercato.kernel.db.statements import prepared
+from mercato.kernel.db.tables import deliveries, endpoints
+from mercato.kernel.db.types import Instant
+
+MOST: Final = 1000
+"""Stores that are listed."""
 
 
-async def announce_change(
-    tx: Write,
-    data: EndpointChangedData,
-    *,
-    partner_id: UUID,
-    event_url: str | None,
-    webhook_url: str | None,
-    now: datetime,
-    new_id: MakeId,
-    trace: str,
-) -> None:
-    """Send the event to the event URL, or without one below the webhookUrl that was in force until now."""
-    base_url = event_url or webhook_url
-    if base_url is None:
-        return
-    event_id = new_id()
-    await push(
-        tx,
-        delivery_id=event_id,
-        partner_id=partner_id,
-        surface=Surface.COMMERCE if event_url is None else Surface.MARKETFRONT,
-        store_id=data.store_id if isinstance(data.store_id, UUID) else None,
-        base_url=base_url,
-        suffix=ENDPOINT_CHANGED if event_url is None else "",
-        type=EventType.ENDPOINT_CHANGED,
-        webhook_id=event_id,
-        data=data,
-        occurred_at=now,
-        now=now,
-        traceparent=trace,
+_ENDPOINT = (endpoints.c.partner_id == bindparam("its_partner"), endpoints.c.url == bindparam("its_url"))
+_FORGET = prepared(delete(endpoints).where(*_ENDPOINT, endpoints.c.disabled_at.is_(None)))
+_DISABLED = prepared(select(endpoints.c.disabled_reason).where(*_ENDPOINT))
+_FAILING = prepared(select(endpoints.c.failing_since).where(*_ENDPOINT))
+
+
+async def find_disabled_reason(tx: Read, partner_id: UUID, url: str) -> str | None:
+    """Return why the endpoint is disabled, None while it is not."""
+    reason: str | None = await tx.scalar(_DISABLED, {"its_partner": partner_id, "its_url": url})
+    return reason
+
+
+async def find_failing_since(tx: Read, partner_id: UUID, url: str) -> datetime | None:
+    """Return when the endpoint's failures began, None if its last attempt succeeded."""
+    since: datetime | None = await tx.scalar(_FAILING, {"its_partner": partner_id, "its_url": url})
+    return since
+
+
+async def insert_failing(tx: Write, partner_id: UUID, url: str, *, since: datetime) -> None:
+    """Note that the endpoint fails; when that began stays as it was noted first."""
+    # The two dialects' inserts are one statement under two names.
+    make = postgresql.insert if tx.dialect == "postgresql" else sqlite.insert
+    await tx.execute(
+        make(endpoints)
+        .values(partner_id=partner_id, url=url, failing_since=since)
+        .on_conflict_do_nothing(index_elements=["partner_id", "url"])
     )
 
 
-def origin_changed(before: str | None, after: str | None) -> bool:
-    """Tell whether two URLs differ in scheme, host or port; None is no URL at all."""
-    if before is None or after is None:
-        return before is not after
-    return before != after and (origin_of(before) != origin_of(after) or origin_of(after) is None)
+async def disable(tx: Write, partner_id: UUID, url: str, *, reason: str, now: datetime) -> bool:
+    """Call the endpoint no more; the first reason stays. Return whether it was called until now."""
+    result = await tx.execute(
+        update(endpoints)
+        .where(*_endpoint(partner_id, url), endpoints.c.disabled_at.is_(None))
+        .values(disabled_at=now, disabled_reason=reason)
+    )
+    return result.rowcount == 1
+
+
+async def forget_failures(tx: Write, partner_id: UUID, url: str) -> None:
+    """Note that the endpoint works; a disabled one stays so, whatever a call in flight returned."""
+    tx.defer(_FORGET, {"its_partner": partner_id, "its_url": url})
+
+
+async def enable(tx: Write, partner_id: UUID, url: str) -> bool:
+    """Forget everything against the endpoint. Return whether it was disabled."""
+    removed = await tx.execute(
+        delete(endpoints).where(*_endpoint(partner_id, url)).returning(endpoints.c.disabled_at)
+    )
+    row = removed.first()
+    return row is not None and row.disabled_at is not None
+
+
+def _endpoint(partner_id: UUID, url: str) -> tuple[Any, ...]:
+    return endpoints.c.partner_id == partner_id, endpoints.c.url == url
+
+
+# --- for operators ------------------------------------------------------------------------------------
+
+
+class FailingStore(NamedTuple):
+    """A store most of whose order calls failed, the last one too."""
+
+    store_id: UUID
+    calls: int
+    failed: int
+
+
+async def count_disabled(tx: Read) -> int:
+    """Return how many endpoints are called no more."""
+    return int(await tx.scalar(select(func.count()).where(endpoints.c.disabled_at.is_not(None))))
+
+
+async def count_failing(tx: Read, *, since: datetime) -> tuple[int, int]:
+    """Return how many endpoints fail since then or longer and are still called, and of how many partners."""
+    failing = (endpoints.c.failing_since <= since, endpoints.c.disabled_at.is_(None))
+    row = await tx.first(select(func.count(), func.count(endpoints.c.partner_id.distinct())).where(*failing))
+    return (0, 0) if row is None else (row[0], row[1])
+
+
+async def list_failing_stores(tx: Read, *, since: datetime) -> list[FailingStore]:
+    """Return the stores that circuit breakers cut off, as far as the calls since then show it.
+
+    Each process has its own breakers, in memory. They go by the same calls that stand in the delivery log.
+    """
+    c = deliveries.c
+    succeeded = c.status == DeliveryStatus.SUCCEEDED.value
+    failed = func.sum(case((succeeded, 0), else_=1))
+    answered_at = func.max(case((succeeded, c.created_at)), type_=Instant)
+    failed_at = func.max(case((succeeded, None), else_=c.created_at), type_=Instant)
+    rows = await tx.all(
+        select(c.store_id, func.count().label("calls"), failed.label("failed"), answered_at, failed_at)
+        .where(c.id >= first_id(since), c.type.in_(STORE_CALLS), c.store_id.is_not(None))
+        .group_by(c.store_id)
+        .having(func.count() >= LEAST_CALLS, failed * 2 >= func.count())
+        .order_by(failed.desc(), c.store_id)
+        .limit(MOST)
+    )
+    return [FailingStore(row[0], row[1], int(row[2])) for row in rows if row[3] is None or row[3] < row[4]]

@@ -18,7 +18,7 @@ class EventType(StrEnum):
     ENDPOINT_CHANGED = "endpoint.changed"
 
 
-QUESTIONS: Final[Mapping[str, str]] = {
+STORE_CALLS: Final[Mapping[str, str]] = {
     EventType.ORDER_VALIDATE: (
         "A validation is not sent again: the cart it was about has gone on since, and nobody waits for the answer. "
         "The next validation of the storefront calls the store anew."

@@ -91,7 +91,7 @@ class StoreCall(Struct, frozen=True, kw_only=True):
 
 
 @redacted("body")
-class Called(Struct, frozen=True, kw_only=True):
+class CallResult(Struct, frozen=True, kw_only=True):
     """What came of a call to a store.
 
     `error` is None when the store answered sensibly, yes or no, and else says to the partner what is wrong.
@@ -109,12 +109,12 @@ class Called(Struct, frozen=True, kw_only=True):
     reached: bool = True
 
 
-def reached(calls: Sequence[Called]) -> list[Called]:
+def reached(calls: Sequence[CallResult]) -> list[CallResult]:
     """Return the calls that were made, the attempts of a log."""
     return [called for called in calls if called.reached]
 
 
-def error_after(calls: Sequence[Called], status: DeliveryStatus) -> str | None:
+def error_after(calls: Sequence[CallResult], status: DeliveryStatus) -> str | None:
     """Return what is wrong with a question after these calls: also why the last of them was not made."""
     return calls[-1].error if calls and status is not DeliveryStatus.SUCCEEDED else None
 

@@ -11,7 +11,7 @@ from sqlalchemy import Row, Select, func, or_, select
 from mercato.domain.partners.model import Caller, Limits, Surface
 from mercato.domain.webhooks import queries
 from mercato.domain.webhooks.deliveries import redeliver
-from mercato.domain.webhooks.event_types import QUESTIONS
+from mercato.domain.webhooks.event_types import STORE_CALLS
 from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.kernel import errors
 from mercato.kernel.clock import Clock, first_id
@@ -21,11 +21,11 @@ from mercato.kernel.db.tables import deliveries, partners
 _AT_ONCE: Final = 500
 """Ids that are read at one time while deliveries are sent again."""
 
-_CAN_BE_SENT: Final = deliveries.c.type.not_in(QUESTIONS)
+_CAN_BE_SENT: Final = deliveries.c.type.not_in(STORE_CALLS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DeliveryFilter:
     """Which deliveries: all of these hold. `type_` is an event's type or what several begin with, as `order`.
 
     `since` is when it was pushed; `before` is an id, for the next page.
@@ -39,7 +39,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class DeliveryCount:
     """How many deliveries of a partner are of the type and status."""
 
     partner: str | None
@@ -48,9 +48,9 @@ class Tally:
     count: int
 
 
-async def list_rows(tx: Read, wanted: Wanted, *, most: int) -> Sequence[Row[Any]]:
+async def list_rows(tx: Read, criteria: DeliveryFilter, *, most: int) -> Sequence[Row[Any]]:
     """Return at most `most`, without bodies, newest first; each with its partner's name."""
-    return await tx.all(_shown().where(*_held(wanted)).order_by(deliveries.c.id.desc()).limit(most))
+    return await tx.all(_shown().where(*_held(criteria)).order_by(deliveries.c.id.desc()).limit(most))
 
 
 async def find_row(tx: Read, name: UUID) -> Row[Any] | None:
@@ -62,29 +62,29 @@ async def find_row(tx: Read, name: UUID) -> Row[Any] | None:
     return await tx.first(query.where(deliveries.c.id.in_(queries.ids_of_webhook(name, most=1))))
 
 
-async def count_again(tx: Read, wanted: Wanted) -> list[Tally]:
-    """Return what `send_again` would send, counted."""
+async def count_redeliverable(tx: Read, criteria: DeliveryFilter) -> list[DeliveryCount]:
+    """Return what `redeliver_all` would send, counted."""
     counted = (
         select(partners.c.name, deliveries.c.type, deliveries.c.status, func.count())
         .join(partners, partners.c.id == deliveries.c.partner_id, isouter=True)
-        .where(*_held(wanted), _CAN_BE_SENT)
+        .where(*_held(criteria), _CAN_BE_SENT)
         .group_by(partners.c.name, deliveries.c.type, deliveries.c.status)
         .order_by(partners.c.name, deliveries.c.type, deliveries.c.status)
     )
     return [
-        Tally(name, kind, DeliveryStatus(status), count)
+        DeliveryCount(name, kind, DeliveryStatus(status), count)
         for name, kind, status, count in await tx.all(counted)
     ]
 
 
-async def send_again(db: Database, wanted: Wanted, *, now: Clock) -> AsyncIterator[UUID]:
-    """Redeliver all that are wanted, newest first, but questions to stores; yield the id of each that is.
+async def redeliver_all(db: Database, criteria: DeliveryFilter, *, now: Clock) -> AsyncIterator[UUID]:
+    """Redeliver all that are criteria, newest first, but questions to stores; yield the id of each that is.
 
     Each in a transaction of its own: one that held two would wait for a sender that waits for it.
     """
-    before = wanted.before
+    before = criteria.before
     while True:
-        page = replace(wanted, before=before)
+        page = replace(criteria, before=before)
         some = (
             select(deliveries.c.id)
             .where(*_held(page), _CAN_BE_SENT)
@@ -123,19 +123,19 @@ def _shown() -> Select[Any]:
     return named.join(partners, partners.c.id == deliveries.c.partner_id, isouter=True)
 
 
-def _held(wanted: Wanted) -> list[Any]:
+def _held(criteria: DeliveryFilter) -> list[Any]:
     held: list[Any] = []
-    if wanted.partner_id is not None:
-        held.append(deliveries.c.partner_id == wanted.partner_id)
-    if wanted.status is not None:
-        held.append(deliveries.c.status == wanted.status)
-    if wanted.type_ is not None:
-        group = wanted.type_.removesuffix(".*")
+    if criteria.partner_id is not None:
+        held.append(deliveries.c.partner_id == criteria.partner_id)
+    if criteria.status is not None:
+        held.append(deliveries.c.status == criteria.status)
+    if criteria.type_ is not None:
+        group = criteria.type_.removesuffix(".*")
         held.append(
             or_(deliveries.c.type == group, deliveries.c.type.startswith(f"{group}.", autoescape=True))
         )
-    if wanted.since is not None:
-        held.append(deliveries.c.id >= first_id(wanted.since))
-    if wanted.before is not None:
-        held.append(deliveries.c.id < wanted.before)
+    if criteria.since is not None:
+        held.append(deliveries.c.id >= first_id(criteria.since))
+    if criteria.before is not None:
+        held.append(deliveries.c.id < criteria.before)
     return held

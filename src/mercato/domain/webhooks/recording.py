@@ -8,7 +8,7 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mercato.domain.webhooks import attempts, health
+from mercato.domain.webhooks import attempts, endpoints
 from mercato.domain.webhooks.model import (
     MAX_FAULTS,
     DeliverJob,
@@ -106,7 +106,7 @@ async def _write_arrived(tx: Write, sent: Sequence[Sent], *, now: datetime) -> N
         tx, [(one.delivery, one.outcome, one.at) for one in sent if one.outcome is not None]
     )
     # All are one endpoint's.
-    await health.forget_failures(tx, sent[0].delivery.partner_id, sent[0].delivery.url)
+    await endpoints.forget_failures(tx, sent[0].delivery.partner_id, sent[0].delivery.url)
 
 
 async def _write_not_arrived(tx: Write, job: DeliverJob, sent: Sent, *, now: datetime) -> None:
@@ -155,11 +155,11 @@ async def _columns(
 async def _write_failing(tx: Write, sent: Sent, *, now: datetime) -> None:
     """Write that the endpoint fails, and is disabled if that is the verdict."""
     partner_id, url = sent.delivery.partner_id, sent.delivery.url
-    await health.insert_failing(tx, partner_id, url, since=sent.at)
+    await endpoints.insert_failing(tx, partner_id, url, since=sent.at)
     verdict = sent.verdict
     if not isinstance(verdict, GiveUp) or not verdict.disable:
         return
-    if await health.disable(tx, partner_id, url, reason=verdict.reason, now=now):
+    if await endpoints.disable(tx, partner_id, url, reason=verdict.reason, now=now):
         detail = {"enabled": False, "deliveryId": sent.delivery.id}
         await audit(tx, "endpoint", partner_id=partner_id, detail=detail)
 

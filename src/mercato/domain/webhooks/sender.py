@@ -13,7 +13,7 @@ import structlog
 from msgspec import Struct
 
 from mercato.domain.partners.model import Surface
-from mercato.domain.webhooks import attempts, health
+from mercato.domain.webhooks import attempts, endpoints
 from mercato.domain.webhooks.credentials import WebhookCredentials
 from mercato.domain.webhooks.deliveries import not_called
 from mercato.domain.webhooks.model import (
@@ -211,7 +211,7 @@ class Sender:
         """End all that is due to an endpoint which was disabled since it was pushed, unless it is enabled again."""
         endpoint = job.payload
         async with self._db.write() as tx:
-            reason = await health.find_disabled_reason(tx, endpoint.partner_id, endpoint.url)
+            reason = await endpoints.find_disabled_reason(tx, endpoint.partner_id, endpoint.url)
             if reason is None:
                 await put_back(tx, job)
             else:
@@ -265,7 +265,7 @@ class Sender:
         if isinstance(verdict, GiveUp) and verdict.disable and since is not None:
             # A run of another partition may have succeeded since that was read.
             async with self._db.read() as tx:
-                since = await health.find_failing_since(tx, delivery.partner_id, delivery.url)
+                since = await endpoints.find_failing_since(tx, delivery.partner_id, delivery.url)
             verdict = self._decide(delivery, outcome, since)
         return verdict
 

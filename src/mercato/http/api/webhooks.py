@@ -1,7 +1,7 @@
 """Webhook deliveries, the same three operations on both surfaces: each partner sees its own."""
 
 from mercato.domain.webhooks import deliveries
-from mercato.domain.webhooks.findings import SignatureExplanation
+from mercato.domain.webhooks.debugger.findings import SignatureExplanation
 from mercato.domain.webhooks.wire import (
     ExplainSignatureRequest,
     WebhookDeliveryDetail,
@@ -90,9 +90,9 @@ async def explain_signature(call: Call[ExplainSignatureRequest, None]) -> Signat
     With a key of either surface. Changes nothing, keeps nothing, and never repeats a secret.
     """
     # Not before somebody asks: it is a fair part of what a start would import.
-    from mercato.domain.webhooks.clinic import take_in
+    from mercato.domain.webhooks.debugger.requests import load_case
 
     app = call.app
     async with app.db.read() as tx:
-        case = await take_in(tx, app.vault, call.caller, call.body, now=app.clock)
+        case = await load_case(tx, app.vault, call.caller, call.body, now=app.clock)
     return await case.explained(app.clock())

@@ -12,17 +12,17 @@ from weakref import WeakValueDictionary
 import structlog
 from msgspec import Struct, field
 
-from mercato.domain.webhooks.breaker import Breaker, Permit
+from mercato.domain.webhooks.calls.breaker import Breaker, Permit
+from mercato.domain.webhooks.calls.limiter import ConcurrencyLimiter, Line, QueueFull, Share
 from mercato.domain.webhooks.credentials import Credentials, WebhookCredentials
-from mercato.domain.webhooks.model import REPLY_KEPT, Called, StoreCall, error_of, excerpt, masked
-from mercato.domain.webhooks.turns import Line, LineFull, Share, Turns
+from mercato.domain.webhooks.model import REPLY_KEPT, CallResult, StoreCall, error_of, excerpt, masked
 from mercato.kernel.clock import Clock
 from mercato.kernel.outbound.client import Outbound
 from mercato.kernel.outbound.results import Fault, Reply, RequestFailed
 from mercato.kernel.outbound.signing import webhook_headers
 from mercato.kernel.telemetry import Metrics, tracing
 
-__all__ = ["Called", "Judge", "StoreCall", "StoreCalls"]
+__all__ = ["CallResult", "ReplyParser", "StoreCall", "StoreCalls"]
 
 log = structlog.get_logger("mercato.webhooks")
 
@@ -49,7 +49,7 @@ _CUT_OFF: Final = (
     "It was not called: half of the latest calls to this address failed. It is tried again soon."
 )
 
-Judge = Callable[[int, bytes], str | None]
+ReplyParser = Callable[[int, bytes], str | None]
 """Return None if status and body are a sensible answer, yes or no, else what is wrong, for the partner."""
 
 
@@ -79,7 +79,7 @@ class StoreCalls:
         clock: Clock,
         metrics: Metrics,
         monotonic: Callable[[], float] = monotonic,
-        turns: Turns | None = None,
+        turns: ConcurrencyLimiter | None = None,
         most: int = MOST,
     ) -> None:
         """`monotonic` is the breakers' clock, in seconds."""
@@ -88,7 +88,7 @@ class StoreCalls:
         self._clock = clock
         self._metrics = metrics
         self._monotonic = monotonic
-        self._turns = turns or Turns()
+        self._turns = turns or ConcurrencyLimiter()
         self._most = most
         self._stores: OrderedDict[UUID, _Store] = OrderedDict()
         # By partner, for as long as one of its stores is remembered.
@@ -99,7 +99,7 @@ class StoreCalls:
         """Return how many addresses are cut off at present."""
         return sum(breaker.is_open for store in self._stores.values() for breaker in store.breakers.values())
 
-    async def post(self, call: StoreCall, *, seconds: float, judge: Judge) -> Called:
+    async def post(self, call: StoreCall, *, seconds: float, parser: ReplyParser) -> CallResult:
         """Make the call and return what came of it, at most `seconds` later, the wait for its turn included.
 
         Raises only what says nothing of the store: what the database or the vault raises when the partner's
@@ -115,18 +115,23 @@ class StoreCalls:
             return self._not_sent("cut_off", _CUT_OFF, wait)
         try:
             await self._turns.take(store.line, deadline - _loop_time())
-        except LineFull:
+        except QueueFull:
             return self._not_sent("full", _FULL, FULL_SECONDS)
         except TimeoutError:
             return self._not_sent("late", _LATE, FULL_SECONDS)
         try:
-            return await self._in_turn(call, breaker, credentials, deadline, judge)
+            return await self._in_turn(call, breaker, credentials, deadline, parser)
         finally:
             self._turns.give_back(store.line)
 
     async def _in_turn(
-        self, call: StoreCall, breaker: Breaker, credentials: Credentials, deadline: float, judge: Judge
-    ) -> Called:
+        self,
+        call: StoreCall,
+        breaker: Breaker,
+        credentials: Credentials,
+        deadline: float,
+        parser: ReplyParser,
+    ) -> CallResult:
         given = deadline - _loop_time()
         if given < LEAST_TO_SEND:
             return self._not_sent("late", _LATE, FULL_SECONDS)
@@ -134,7 +139,7 @@ class StoreCalls:
         if permit is None:  # opened while the call waited
             return self._not_sent("cut_off", _CUT_OFF, breaker.wait(self._monotonic()))
         try:
-            called, outcome = await self._perform(call, credentials, given, judge)
+            called, outcome = await self._perform(call, credentials, given, parser)
         except BaseException:
             # Who asked has left, or we failed: neither says that the store did. Were a caller's leaving held
             # against it, one storefront could cut a store off for all.
@@ -149,8 +154,8 @@ class StoreCalls:
         return called
 
     async def _perform(
-        self, call: StoreCall, credentials: Credentials, seconds: float, judge: Judge
-    ) -> tuple[Called, str]:
+        self, call: StoreCall, credentials: Credentials, seconds: float, parser: ReplyParser
+    ) -> tuple[CallResult, str]:
         """Return what came of it, and the one word for it that is counted."""
         at = self._clock()
         token = credentials.token_for(call.url)
@@ -170,12 +175,12 @@ class StoreCalls:
                     call.url, headers=headers, body=call.body, timeout=seconds, for_order=True
                 )
         except RequestFailed as failed:
-            return Called(
+            return CallResult(
                 at=at, ms=failed.elapsed_ms, status=failed.status, error=failed.message
             ), failed.fault.value
         hidden = call.hidden if token is None else (*call.hidden, token)
-        error, outcome = _judged(reply, judge)
-        called = Called(
+        error, outcome = _parse(reply, parser)
+        called = CallResult(
             at=at,
             ms=reply.elapsed_ms,
             status=reply.status,
@@ -196,9 +201,9 @@ class StoreCalls:
         else:
             log.info("store answers again", store_id=store, partner_id=partner)
 
-    def _not_sent(self, outcome: str, words: str, retry_after: float) -> Called:
+    def _not_sent(self, outcome: str, words: str, retry_after: float) -> CallResult:
         self._metrics.called_store(outcome)
-        return Called(at=self._clock(), ms=0, error=words, retry_after=retry_after, reached=False)
+        return CallResult(at=self._clock(), ms=0, error=words, retry_after=retry_after, reached=False)
 
     def _store(self, call: StoreCall) -> _Store:
         store = self._stores.get(call.store_id)
@@ -220,11 +225,11 @@ class StoreCalls:
             del self._stores[idle]
 
 
-def _judged(reply: Reply, judge: Judge) -> tuple[str | None, str]:
+def _parse(reply: Reply, parser: ReplyParser) -> tuple[str | None, str]:
     """Return what is wrong with the reply, None if nothing is, and the word that is counted."""
     if HTTPStatus.MULTIPLE_CHOICES <= reply.status < HTTPStatus.BAD_REQUEST:
         return error_of(reply.status), Fault.REDIRECT.value
-    error = judge(reply.status, reply.body)
+    error = parser(reply.status, reply.body)
     return error, "answered" if error is None else "bad_answer"
 
 

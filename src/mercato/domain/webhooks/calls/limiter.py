@@ -1,4 +1,4 @@
-"""Whose call may be made now: a few for each store, and fewer for each when many hold theirs for long."""
+"""SecretOrigin call may be made now: a few for each store, and fewer for each when many hold theirs for long."""
 
 import asyncio
 from collections import OrderedDict, deque
@@ -18,7 +18,7 @@ STORE_SHARE: Final = 4
 """A store gets at most this fraction of what its partner may still have, so that the others have a place."""
 
 
-class LineFull(Exception):  # noqa: N818  # a verdict, not a mishap
+class QueueFull(Exception):  # noqa: N818  # a verdict, not a mishap
     """As many calls of the store wait already as may."""
 
 
@@ -42,7 +42,7 @@ class Line:
         return not self.running and not self.waiting
 
 
-class Turns:
+class ConcurrencyLimiter:
     """Places for calls. One event loop's, without locks: nothing here waits but `take`."""
 
     def __init__(self, *, per_store: int = PER_STORE, waiting: int = WAITING, total: int = TOTAL) -> None:
@@ -54,12 +54,12 @@ class Turns:
         self._short: OrderedDict[Line, None] = OrderedDict()
 
     async def take(self, line: Line, seconds: float) -> None:
-        """Return when the call may be made. Raises LineFull at once, TimeoutError after so many seconds."""
+        """Return when the call may be made. Raises QueueFull at once, TimeoutError after so many seconds."""
         if not line.waiting and self._has_room(line):
             self._enter(line)
             return
         if len(line.waiting) >= self._waiting:
-            raise LineFull
+            raise QueueFull
         turn = asyncio.get_running_loop().create_future()
         line.waiting.append(turn)
         self._note_shortage(line)

@@ -14,7 +14,14 @@ from mercato.domain.partners.accounts import get_ending_secrets
 from mercato.domain.partners.model import Caller
 from mercato.domain.partners.vault import Vault
 from mercato.domain.webhooks import queries
-from mercato.domain.webhooks.explain import Secret, Sent, SignatureExplanation, Webhook, Whose, explain
+from mercato.domain.webhooks.debugger.explain import (
+    Secret,
+    SecretOrigin,
+    Sent,
+    SignatureExplanation,
+    Webhook,
+    explain,
+)
 from mercato.domain.webhooks.wire import ExplainSignatureRequest
 from mercato.kernel import errors
 from mercato.kernel.clock import Clock
@@ -41,14 +48,14 @@ class Case(Struct, frozen=True):
         )
 
 
-async def take_in(
+async def load_case(
     tx: Read, vault: Vault, caller: Caller, request: ExplainSignatureRequest, *, now: Clock
 ) -> Case:
     """Return the case of a request. Raises ValidationFailed, and DeliveryNotFound for an id that is not theirs."""
     webhook = read_webhook(request)
-    own = await own_secrets(tx, vault, caller.partner_id, now=now)
-    given = [Secret(text, Whose.GIVEN, index) for index, text in enumerate(request.secrets or ())]
-    copies = await copies_of(tx, caller, webhook, named=request.delivery_id)
+    own = await list_own_secrets(tx, vault, caller.partner_id, now=now)
+    given = [Secret(text, SecretOrigin.GIVEN, index) for index, text in enumerate(request.secrets or ())]
+    copies = await list_copies(tx, caller, webhook, named=request.delivery_id)
     return Case(webhook, tuple(given or own), tuple(own if given else ()), tuple(copies))
 
 
@@ -90,16 +97,16 @@ def _body(request: ExplainSignatureRequest) -> bytes | None:
         return None
 
 
-async def own_secrets(tx: Read, vault: Vault, partner_id: UUID, *, now: Clock) -> list[Secret]:
+async def list_own_secrets(tx: Read, vault: Vault, partner_id: UUID, *, now: Clock) -> list[Secret]:
     """Return the secrets that sign the partner's webhooks now, the newest first."""
     found = await get_ending_secrets(tx, vault, partner_id, now=now)
     return [
-        Secret(text, Whose.CURRENT if end is None else Whose.PREVIOUS, index)
+        Secret(text, SecretOrigin.CURRENT if end is None else SecretOrigin.PREVIOUS, index)
         for index, (text, end) in enumerate(found)
     ]
 
 
-async def copies_of(
+async def list_copies(
     tx: Read, caller: Caller, webhook: Webhook, *, named: UUID | None = None
 ) -> Sequence[Sent]:
     """Return what the caller was sent under the webhook's id, or by the delivery that is named.

@@ -10,14 +10,21 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from mercato.domain.webhooks import signatures, words
-from mercato.domain.webhooks.bodies import BodyDifference, difference, how, looks_rewritten
-from mercato.domain.webhooks.findings import ERROR, Code, Finding, SignatureExplanation, error, note
-from mercato.domain.webhooks.signatures import Envelope, Given
-from mercato.domain.webhooks.trials import Match, Message, Secret, Whose, find_right, find_wrong
+from mercato.domain.webhooks.debugger import headers, messages
+from mercato.domain.webhooks.debugger.bodies import BodyDifference, difference, how, looks_rewritten
+from mercato.domain.webhooks.debugger.findings import ERROR, Code, Finding, SignatureExplanation, error, note
+from mercato.domain.webhooks.debugger.headers import Envelope, Given
+from mercato.domain.webhooks.debugger.mistakes import (
+    Match,
+    Message,
+    Secret,
+    SecretOrigin,
+    find_right,
+    find_wrong,
+)
 from mercato.kernel.wire import redacted
 
-__all__ = ["Secret", "Sent", "SignatureExplanation", "Webhook", "Whose", "explain"]
+__all__ = ["Secret", "SecretOrigin", "Sent", "SignatureExplanation", "Webhook", "explain"]
 
 
 @redacted("headers", "body")
@@ -74,7 +81,7 @@ class _Clinic:
         self._all = [*secrets, *others]
         self._sent = sent
         self._now = now
-        self._envelope: Envelope = signatures.read(webhook.headers)
+        self._envelope: Envelope = headers.read_headers(webhook.headers)
         self._found: list[Finding] = []
         self._match: Match | None = None
         self._difference: BodyDifference | None = None
@@ -91,18 +98,18 @@ class _Clinic:
         return SignatureExplanation(
             valid=valid,
             code=Code.VALID.value if valid else findings[0].code,
-            message=words.VALID if valid else findings[0].message,
+            message=messages.VALID if valid else findings[0].message,
             findings=findings,
             difference=self._difference,
             skew_seconds=skew,
-            signed_with=None if match is None else match.key.secret.whose.value,
+            signed_with=None if match is None else match.key.secret.origin.value,
             secret_index=None if match is None else match.key.secret.index,
             delivery_id=None if self._sent is None else self._sent.delivery_id,
         )
 
     def _look_at_secrets(self) -> None:
         for secret in self._secrets:
-            finding = words.of_secret(secret)
+            finding = messages.of_secret(secret)
             if finding is not None:
                 self._found.append(finding)
 
@@ -113,15 +120,15 @@ class _Clinic:
             right = find_right(self._secrets, message, envelope.given)
             if right is not None and right.given.flaw is None:
                 # What else stands in the header is of no consequence: a verifier looks for one that fits.
-                self._found = [words.only_noted(one) for one in self._found]
-                self._found += [words.only_noted_signature(one) for one in envelope.findings]
+                self._found = [messages.only_noted(one) for one in self._found]
+                self._found += [messages.only_noted_signature(one) for one in envelope.findings]
                 self._matched(right)
                 return
         self._found += envelope.findings
         if message is not None and envelope.given:
             self._matched(self._searched(message))
         elif not any(one.level == ERROR for one in self._found):
-            self._found.append(words.NO_V1)
+            self._found.append(messages.NO_V1)
 
     def _message(self) -> Message | None:
         """Return what has to be signed. Where a header is missing, the copy may know what it said."""
@@ -165,24 +172,24 @@ class _Clinic:
         if match.given.flaw is not None:
             self._found.append(match.given.flaw)
         if match.key.mistake is not None:
-            self._found.append(words.of_key(match.key.code, match.key.mistake))
+            self._found.append(messages.of_key(match.key.code, match.key.mistake))
         if match.message.mistake is not None:
             self._found.append(self._message_mistake(match.message))
-        finding = words.of_owner(match.key.secret, self._secrets)
+        finding = messages.of_owner(match.key.secret, self._secrets)
         if finding is not None:
             self._found.append(finding)
 
     def _message_mistake(self, message: Message) -> Finding:
         if message.code in {Code.BODY_CHANGED, Code.BODY_RESERIALISED}:
             self._difference = self._differing(message.body)
-            return words.of_body(how(message.body, self._webhook.body), self._difference)
+            return messages.of_body(how(message.body, self._webhook.body), self._difference)
         if message.code is Code.WRONG_CONTENT:
             return error(
                 Code.WRONG_CONTENT,
                 f"What was signed is put together wrongly: {message.mistake}.",
                 "Sign webhook-id, a dot, webhook-timestamp, a dot, and the bytes of the body.",
             )
-        return error(message.code, f"The {message.mistake}.".replace("The w", "W"), words.AS_THEY_CAME)
+        return error(message.code, f"The {message.mistake}.".replace("The w", "W"), messages.AS_THEY_CAME)
 
     def _differing(self, signed: bytes) -> BodyDifference | None:
         return difference(signed, self._webhook.body, hidden=[secret.text for secret in self._all])
@@ -195,7 +202,7 @@ class _Clinic:
                     Code.WRONG_KEY,
                     "Body and webhook-id are those that were sent, but no secret that was tried signed them: it is "
                     "another secret, or the timestamp or the signature was changed.",
-                    words.GET_IT,
+                    messages.GET_IT,
                 )
             ]
         found = [
@@ -204,7 +211,7 @@ class _Clinic:
                 "None of the secrets that were tried made this signature"
                 + (", nor did a mistake that is known here" if self._secrets else "")
                 + ".",
-                words.GET_IT,
+                messages.GET_IT,
             )
         ]
         if sent is None and looks_rewritten(self._webhook.body):
@@ -212,12 +219,12 @@ class _Clinic:
                 note(
                     Code.BODY_CHANGED,
                     "The body is not written as this service writes: it has white space between tokens, or escapes.",
-                    "Verify the bytes as they came, before anything parses them. " + words.COMPARE,
+                    "Verify the bytes as they came, before anything parses them. " + messages.COMPARE,
                 )
             )
         elif sent is None:
             found.append(
-                note(Code.BODY_CHANGED, "A body that was changed fails like this, too.", words.COMPARE)
+                note(Code.BODY_CHANGED, "A body that was changed fails like this, too.", messages.COMPARE)
             )
         return found
 
@@ -229,13 +236,13 @@ class _Clinic:
         told = {one.code for one in self._found}
         if sent.body != self._webhook.body and self._difference is None:
             self._difference = self._differing(sent.body)
-            finding = words.of_body(how(sent.body, self._webhook.body), self._difference)
+            finding = messages.of_body(how(sent.body, self._webhook.body), self._difference)
             right = self._match is not None and self._match.message.mistake is None
-            self._found.append(words.of_another(finding) if right else finding)
+            self._found.append(messages.of_another(finding) if right else finding)
         written = self._envelope.id
         if written is not None and written != sent.webhook_id and Code.ID_CHANGED.value not in told:
-            finding = error(Code.ID_CHANGED, "webhook-id is not that of the delivery.", words.AS_THEY_CAME)
-            self._found.append(finding if self._match is None else words.of_another(finding))
+            finding = error(Code.ID_CHANGED, "webhook-id is not that of the delivery.", messages.AS_THEY_CAME)
+            self._found.append(finding if self._match is None else messages.of_another(finding))
 
     def _look_at_clock(self) -> int | None:
         seconds = self._envelope.seconds
@@ -243,8 +250,8 @@ class _Clinic:
             return None
         known = self._webhook.received_at is not None
         skew = seconds - int((self._webhook.received_at or self._now).timestamp())
-        if abs(skew) > words.TOLERANCE:
-            self._found.append(words.of_clock(skew, known=known))
+        if abs(skew) > messages.TOLERANCE:
+            self._found.append(messages.of_clock(skew, known=known))
         return skew
 
     def _look_at_computed(self) -> None:
@@ -253,18 +260,18 @@ class _Clinic:
         message = self._message()
         if not text or message is None:
             return
-        given = signatures.read_signature(text)
+        given = headers.read_signature(text)
         bare = [Given(one.digest) for one in given]
         right = find_right(self._all, message, bare)
         found = right or self._wrongly(message, bare)
         if found is None:
-            self._found.append(words.COMPUTED_UNKNOWN)
+            self._found.append(messages.COMPUTED_UNKNOWN)
             return
         mistakes = [one for one in (found.key.mistake, found.message.mistake) if one is not None]
         if mistakes:
             code = found.key.code if found.key.mistake is not None else found.message.code
             told = f"Of the signature that you computed: {' and '.join(mistakes)}."
-            self._found.append(note(code, told, words.RIGHT_WAY))
+            self._found.append(note(code, told, messages.RIGHT_WAY))
         else:
-            finding = words.of_owner(found.key.secret, self._secrets)
-            self._found.append(words.COMPUTED_RIGHT if finding is None else words.only_noted(finding))
+            finding = messages.of_owner(found.key.secret, self._secrets)
+            self._found.append(messages.COMPUTED_RIGHT if finding is None else messages.only_noted(finding))

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from mercato.domain.webhooks.bodies import BodyDifference
-from mercato.domain.webhooks.findings import NOTE, Code, Finding, error, note
-from mercato.domain.webhooks.trials import Secret, Whose, usable_key
+from mercato.domain.webhooks.debugger.bodies import BodyDifference
+from mercato.domain.webhooks.debugger.findings import NOTE, Code, Finding, error, note
+from mercato.domain.webhooks.debugger.mistakes import Secret, SecretOrigin, usable_key
 from mercato.kernel.outbound.signing import PREFIX
 
 TOLERANCE: Final = 300
@@ -35,14 +35,14 @@ def of_secret(secret: Secret) -> Finding | None:
 def of_owner(signer: Secret, tried: Sequence[Secret]) -> Finding | None:
     """Return what it means that this secret signed, and not another."""
     if signer in tried:
-        if signer.index == 0 and signer.whose is not Whose.PREVIOUS:
+        if signer.index == 0 and signer.origin is not SecretOrigin.PREVIOUS:
             return None
         return note(
             Code.OLD_KEY,
             "It is signed with an older secret, not with the first of those tried: a secret is being rotated.",
             "Keep both until the overlap is over, and the new one after it.",
         )
-    if signer.whose is Whose.PREVIOUS:
+    if signer.origin is SecretOrigin.PREVIOUS:
         return error(
             Code.OLD_KEY,
             "It is signed with the account's secret of before the rotation, which is none of those given.",

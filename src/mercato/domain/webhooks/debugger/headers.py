@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from mercato.domain.webhooks.findings import Code, Finding, error, note
+from mercato.domain.webhooks.debugger.findings import Code, Finding, error, note
 
 PARTS: Final = ("id", "timestamp", "signature")
 
@@ -58,7 +58,7 @@ class Envelope(Struct, frozen=True):
     findings: tuple[Finding, ...]
 
 
-def read(headers: Mapping[str, str]) -> Envelope:
+def read_headers(headers: Mapping[str, str]) -> Envelope:
     """Return what the headers hold, and all that is wrong with them."""
     by_name: dict[str, str] = {}
     findings: list[Finding] = []

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from msgspec import Meta
 
-from mercato.domain.webhooks.bodies import BodyDifference
+from mercato.domain.webhooks.debugger.bodies import BodyDifference
 from mercato.kernel.wire import Wire
 
 
@@ -77,7 +77,7 @@ class SignatureExplanation(Wire, frozen=True):
     signed_with: Annotated[
         str | None,
         Meta(
-            description="Whose secret made the signature: `given` by the caller, or the account's `current` or "
+            description="SecretOrigin secret made the signature: `given` by the caller, or the account's `current` or "
             "`previous` one; null if none that was tried did."
         ),
     ]

@@ -12,14 +12,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from mercato.domain.webhooks.bodies import SHORT, forerunners
-from mercato.domain.webhooks.findings import Code
-from mercato.domain.webhooks.signatures import Given
+from mercato.domain.webhooks.debugger.bodies import SHORT, forerunners
+from mercato.domain.webhooks.debugger.findings import Code
+from mercato.domain.webhooks.debugger.headers import Given
 from mercato.kernel.outbound.signing import PREFIX
 from mercato.kernel.wire import redacted
 
 
-class Whose(Enum):
+class SecretOrigin(Enum):
     """Where a secret comes from: the caller gave it, or it signs the caller's webhooks now, or still does."""
 
     GIVEN = "given"
@@ -32,7 +32,7 @@ class Secret(Struct, frozen=True):
     """A signing secret. `index` counts among those of the same origin, from 0, the newest first."""
 
     text: str
-    whose: Whose
+    origin: SecretOrigin
     index: int = 0
 
 
