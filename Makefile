@@ -8,7 +8,7 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-long prove test-clients audit lock sbom check format bench bench-large soak start-here docs clean
+.PHONY: help run demo test test-long prove test-clients test-browser audit lock sbom check format bench bench-large soak start-here docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,6 +51,14 @@ $(CLIENT)/node_modules/.package-lock.json: $(CLIENT)/package.json $(CLIENT)/pack
 test-clients: $(VENV)/.dev $(CLIENT)/node_modules/.package-lock.json ## clients generated from /openapi.json (needs Node.js)
 	MERCATO_TEST_CLIENTS=1 $(BIN)/python -m pytest -n 0 -q tests/clients
 
+# A stamp of its own: nobody else needs Playwright.
+$(VENV)/.browser: $(VENV)/.dev requirements-browser.lock
+	$(PIP) install --require-hashes --requirement requirements-browser.lock
+	touch $@
+
+test-browser: $(VENV)/.browser ## the console in a browser (needs Chromium: apt-get install chromium)
+	MERCATO_TEST_BROWSER=1 $(BIN)/python -m pytest -n 0 -q tests/browser
+
 prove: $(VENV)/.dev ## kill processes at random and compare the books; ARGS="--kills 1000 --state prove.json"
 	$(BIN)/python -m tests.prove $(ARGS)
 
@@ -66,6 +74,7 @@ lock: $(VENV)/.dev ## renew the hashes after a change of constraints.txt or of w
 	$(LOCK) requirements.lock pyproject.toml requirements-build.txt
 	$(LOCK) requirements-dev.lock requirements-dev.txt requirements-clients.txt
 	$(LOCK) requirements-docs.lock requirements-docs.txt
+	$(LOCK) requirements-browser.lock requirements-browser.txt
 	$(LOCK) requirements-build.lock requirements-build.txt
 	$(LOCK) requirements-image.lock --extra otel --extra redis pyproject.toml
 
