@@ -284,7 +284,7 @@ def _error(kind: type[Problem]) -> str:
     return (
         f"## {kind.code}\n\n{kind.status}, category `{kind.category}`. {kind.title}. {again}\n\n"
         f"**Cause.** {said.cause}\n\n**What to do.** {said.remedy}\n\nAnswered by {'; '.join(where)}.\n\n"
-        f"{said.arranged + chr(10) * 2 if said.arranged else ''}```sh\n{said.example}```"
+        f"{said.preparation + chr(10) * 2 if said.preparation else ''}```sh\n{said.example}```"
     )
 
 

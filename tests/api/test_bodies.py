@@ -58,7 +58,7 @@ def key_of(client: Client) -> str:
         (f"{STORES}/{NOWHERE}/status", "Content-Encoding: gzip", 415),
     ],
 )
-async def test_a_refusal_is_heard_by_a_client_that_sends_all_of_a_large_body_first(
+async def test_a_client_that_sends_all_of_a_large_body_first_reads_the_refusal(
     mercato: Service, pos: Client, target: str, header: str, status: int
 ):
     lines = [f"POST {target} HTTP/1.1", header or "X-Also: 1"]
@@ -69,7 +69,7 @@ async def test_a_refusal_is_heard_by_a_client_that_sends_all_of_a_large_body_fir
     assert (answered, problem["status"]) == (status, status)
 
 
-async def test_an_operation_without_a_body_takes_a_large_one(mercato: Service, pos: Client, shop: Merchant):
+async def test_an_operation_without_a_body_accepts_a_large_one(mercato: Service, pos: Client, shop: Merchant):
     ready = await mercato.onboard(pos, shop.host(CATALOG))
     head = f"POST {ONBOARDING}/{ready['onboardingId']}/activate HTTP/1.1\r\n{key_of(pos)}"
     status, store = await exchange(mercato, head, b"Content-Length: %d\r\n\r\n" % LARGE + b"x" * LARGE)
@@ -101,7 +101,7 @@ async def test_a_body_that_does_not_arrive_is_400_within_the_time_it_has(
 
 
 @pytest.mark.parametrize(("path", "interim"), [(f"{STORES}/{NOWHERE}/status", True), ("/nothing", False)])
-async def test_a_body_that_waits_to_be_asked_for_is_asked_for_only_when_it_is_read(
+async def test_a_body_sent_with_expect_100_continue_is_requested_when_it_is_read(
     mercato: Service, pos: Client, path: str, interim: bool
 ):
     host, port = mercato.base.removeprefix("http://").split(":")
@@ -117,7 +117,9 @@ async def test_a_body_that_waits_to_be_asked_for_is_asked_for_only_when_it_is_re
     await writer.wait_closed()
 
 
-async def test_clients_that_leave_in_the_middle_harm_nobody(mercato: Service, pos: Client):
+async def test_clients_that_disconnect_during_a_request_leave_the_service_working(
+    mercato: Service, pos: Client
+):
     host, port = mercato.base.removeprefix("http://").split(":")
     request = (
         f"POST {STORES}/{NOWHERE}/status HTTP/1.1\r\nHost: x\r\n{key_of(pos)}\r\nContent-Length: 50\r\n\r\n{{"

@@ -27,17 +27,17 @@ class Coming:
 async def test_a_body_ends_with_the_last_byte_of_its_length():
     coming = Coming(b"ab", b"cd")
     body = Body(coming, Head({"headers": [LENGTH], "path": "/"}, None), 1, BodyBudget(1000, largest=100))
-    assert (await body.read(100, ""), body.is_coming, coming.left) == (b"abcd", False, [b""])
+    assert (await body.read(100, ""), body.is_unread, coming.left) == (b"abcd", False, [b""])
 
 
 @pytest.mark.parametrize("headers", [[CHUNKED], [LENGTH, CHUNKED]], ids=["chunks", "chunks, and a length"])
 async def test_a_body_in_chunks_ends_where_the_server_says(headers: list[tuple[bytes, bytes]]):
     coming = Coming(b"ab", b"cd", b"ef")
     body = Body(coming, Head({"headers": headers, "path": "/"}, None), 1, BodyBudget(1000, largest=100))
-    assert (await body.read(100, ""), body.is_coming, coming.left) == (b"abcdef", False, [])
+    assert (await body.read(100, ""), body.is_unread, coming.left) == (b"abcdef", False, [])
 
 
-def test_an_owner_has_a_quarter_and_may_always_send_one_body():
+def test_an_owner_has_a_quarter_of_the_budget_and_may_always_send_one_body():
     budget = BodyBudget(100, largest=40)
     budget.take("a", 40)
     with pytest.raises(RateLimited):

@@ -110,7 +110,7 @@ async def test_a_form_beyond_8_kib_is_refused_as_oauth_clients_read_it(mercato: 
     assert refused.json()["errorCode"] == "PAYLOAD_TOO_LARGE"
 
 
-async def test_a_dry_run_has_its_place_before_its_body_is_read(mercato: Service, pos: Client):
+async def test_a_dry_run_acquires_its_slot_before_its_body_is_read(mercato: Service, pos: Client):
     other, _ = await mercato.partner()
     assert other.commerce_key
     neighbour = Client(mercato.base, other.commerce_key.text, mercato.session)
@@ -128,7 +128,7 @@ async def test_a_dry_run_has_its_place_before_its_body_is_read(mercato: Service,
     assert (await pos.post(VALIDATION, CATALOG)).status in {200, 429}
 
 
-async def test_a_partner_that_sends_too_much_at_a_time_is_429_and_nobody_else(mercato: Service, pos: Client):
+async def test_a_partner_that_sends_too_much_at_once_is_429_and_others_are_not(mercato: Service, pos: Client):
     other, _ = await mercato.partner()
     assert other.commerce_key
     neighbour = Client(mercato.base, other.commerce_key.text, mercato.session)
@@ -144,7 +144,9 @@ async def test_a_partner_that_sends_too_much_at_a_time_is_429_and_nobody_else(me
         assert (await neighbour.post(STATUS, large)).status == 404
 
 
-async def test_a_process_that_holds_too_much_is_503_until_bodies_have_gone(mercato: Service, pos: Client):
+async def test_a_process_whose_body_memory_is_full_answers_503_until_bodies_are_released(
+    mercato: Service, pos: Client
+):
     async with AsyncExitStack() as stack:
         for _ in range(SHARES):
             made, _ = await mercato.partner()
@@ -163,7 +165,7 @@ async def test_a_process_that_holds_too_much_is_503_until_bodies_have_gone(merca
         assert (await last.answer())[0] == 400  # spaces are no JSON
 
 
-async def test_lengths_that_are_declared_and_not_sent_take_nothing(mercato: Service, pos: Client):
+async def test_declared_lengths_without_bytes_use_no_memory(mercato: Service, pos: Client):
     async with AsyncExitStack() as stack:
         for _ in range(50):
             stalled = await stack.enter_async_context(upload(mercato, pos, STATUS, BODY))

@@ -121,9 +121,7 @@ async def test_a_problem_has_every_member_and_a_type_that_can_be_opened(mercato:
         ("text/markdown;q=0.5, application/json;q=0.1, */*", True),
     ],
 )
-async def test_a_problem_is_markdown_for_those_who_prefer_it_by_name(
-    pos: Client, accept: str, markdown: bool
-):
+async def test_a_problem_is_markdown_for_clients_that_name_it_first(pos: Client, accept: str, markdown: bool):
     reply = await pos.get("/nowhere", headers={"Accept": accept})
     assert reply.headers["Vary"] == "Accept"
     assert reply.headers["Content-Type"].startswith(
@@ -188,7 +186,7 @@ async def test_operations_without_a_body_accept_any_body(mercato: Service, pos: 
     assert (await pos.post(path, b"not json", headers={"Content-Type": "text/plain"})).status == 200
 
 
-async def test_limits_are_counted_and_told(database_url: str, tmp_path: Any):
+async def test_rate_limits_are_counted_and_shown_in_headers(database_url: str, tmp_path: Any):
     from tests.service import service
 
     async with service(
@@ -239,7 +237,7 @@ ADDRESSED = ("/errors/NOT_FOUND", "/llms.txt")
 """Texts that hold the address of the service."""
 
 
-async def test_no_cache_keeps_a_page_that_repeats_the_host_of_a_request(mercato: Service):
+async def test_a_page_that_repeats_the_host_of_a_request_is_not_cached(mercato: Service):
     for path in ADDRESSED:
         for accept in ("text/html", "text/markdown"):
             headers = {"Host": "evil.example", "Accept": accept}
@@ -259,7 +257,7 @@ async def test_pages_are_cached_once_the_public_url_is_set(database_url: str, tm
 
 
 @pytest.mark.parametrize("path", ["/docs", "/errors/NOT_FOUND"])
-async def test_a_page_runs_nothing_but_its_own_and_stands_in_no_frame(mercato: Service, path: str):
+async def test_a_page_runs_only_its_own_scripts_and_cannot_be_framed(mercato: Service, path: str):
     reply = await mercato.anonymous().get(path)
     rules = dict(rule.split(" ", 1) for rule in reply.headers["Content-Security-Policy"].split("; "))
     assert rules["default-src"] == rules["frame-ancestors"] == rules["base-uri"] == "'none'"

@@ -21,7 +21,7 @@ from mercato.http.error_pages import PLACEHOLDERS, error_page
 from mercato.kernel import errors
 
 PAGES = {kind.code: error_page(kind.code) for kind in errors.all_problems()}
-ARRANGED = [code for code, page in PAGES.items() if page.arranged]
+PREPARED = [code for code, page in PAGES.items() if page.preparation]
 
 needs_a_shell = pytest.mark.skipif(
     not all(shutil.which(tool) for tool in ("bash", "curl", "python3")), reason="needs bash, curl and python3"
@@ -51,7 +51,7 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Trade
 
 @needs_a_shell
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("code", [code for code in PAGES if code not in ARRANGED])
+@pytest.mark.parametrize("code", [code for code in PAGES if code not in PREPARED])
 async def test_the_example_on_a_codes_page_provokes_that_code(house: Trade, tmp_path: Path, code: str):
     assert await provoked(code, house, tmp_path) == [code]
     assert (await store_of(house)) == house.store
@@ -67,7 +67,7 @@ async def store_of(here: Trade) -> Any:
 
 @needs_a_shell
 @only_sqlite
-async def test_a_busy_database_is_told_as_the_page_says(
+async def test_a_busy_database_is_reported_as_its_page_says(
     database_url: str, database_kind: str, tmp_path: Path, shop: Merchant
 ):
     async with service(database_url, tmp_path / "data", database_lock_seconds=0.2) as mercato:
@@ -79,7 +79,7 @@ async def test_a_busy_database_is_told_as_the_page_says(
 
 @needs_a_shell
 @only_sqlite
-async def test_a_fault_of_ours_is_told_as_the_page_says(
+async def test_a_bug_is_reported_as_its_page_says(
     mercato: Service, database_kind: str, tmp_path: Path, shop: Merchant, monkeypatch: pytest.MonkeyPatch
 ):
     here = await live(mercato, shop)
@@ -101,7 +101,7 @@ def test_every_code_has_one_page_and_every_example_is_run():
     assert sorted(pages) == sorted(kind.code for kind in errors.all_problems())
     for code, text in pages.items():
         assert f"# {code}\n" in text, f"{code}.md has the title of another code"
-    assert set(ARRANGED) == {"SERVICE_UNAVAILABLE", "INTERNAL_ERROR"}
+    assert set(PREPARED) == {"SERVICE_UNAVAILABLE", "INTERNAL_ERROR"}
 
 
 def test_every_placeholder_is_used_and_explained():
@@ -110,7 +110,7 @@ def test_every_placeholder_is_used_and_explained():
 
 
 @only_sqlite
-async def test_a_page_is_html_for_browsers_and_markdown_for_who_prefers_it(mercato: Service):
+async def test_a_page_is_html_for_browsers_and_markdown_for_clients_that_prefer_it(mercato: Service):
     browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
     for accept, media, heading in [
         (browser, "text/html; charset=utf-8", "<h2>Cause</h2>"),
@@ -127,7 +127,7 @@ async def test_a_page_is_html_for_browsers_and_markdown_for_who_prefers_it(merca
 
 
 @only_sqlite
-async def test_a_page_promises_nothing_of_the_log_but_of_a_fault_of_ours(mercato: Service):
+async def test_only_the_page_of_internal_error_mentions_the_log(mercato: Service):
     for code in PAGES:
         page = (
             await mercato.anonymous().get(f"/errors/{code}", headers={"Accept": "text/markdown"})

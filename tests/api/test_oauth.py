@@ -73,7 +73,7 @@ def assert_refused(reply: Reply, status: int, error: str) -> Any:
 
 
 @pytest.mark.parametrize("by_basic", [True, False])
-async def test_a_key_is_exchanged_for_a_token_that_opens_the_same(
+async def test_a_key_is_exchanged_for_a_token_with_the_same_access(
     mercato: Service, key: NewKey, by_basic: bool
 ):
     if by_basic:
@@ -139,9 +139,7 @@ async def test_a_token_of_a_key_about_to_expire_says_so(mercato: Service, key: N
         (GRANT | {"scope": "orders"}, "invalid_scope"),
     ],
 )
-async def test_a_grant_that_is_not_given_here_is_400(
-    mercato: Service, key: NewKey, form: dict[str, str], error: str
-):
+async def test_an_unsupported_grant_is_400(mercato: Service, key: NewKey, form: dict[str, str], error: str):
     assert_refused(await ask(mercato, form | own(key)), 400, error)
 
 
@@ -153,14 +151,14 @@ async def test_a_repeated_parameter_is_an_invalid_request(mercato: Service, key:
 
 
 @only_sqlite
-async def test_two_ways_of_signing_in_at_once_are_an_invalid_request(mercato: Service, key: NewKey):
+async def test_credentials_in_the_form_and_by_basic_are_an_invalid_request(mercato: Service, key: NewKey):
     there = basic(key.id, key.text)
     assert_refused(await ask(mercato, GRANT | own(key), **there), 400, "invalid_request")
     assert_refused(await ask(mercato, GRANT | {"client_id": "other"}, **there), 400, "invalid_request")
 
 
 @only_sqlite
-async def test_what_is_no_form_is_an_invalid_request(mercato: Service):
+async def test_a_body_that_is_not_a_form_is_an_invalid_request(mercato: Service):
     assert_refused(await ask(mercato, b"{}", media="application/json"), 400, "invalid_request")
     assert_refused(await ask(mercato, b"\xff=\xff"), 400, "invalid_request")
     assert_refused(await ask(mercato, b"grant_type=%ff"), 400, "invalid_request")
@@ -169,7 +167,9 @@ async def test_what_is_no_form_is_an_invalid_request(mercato: Service):
     assert_refused(large, 413, "invalid_request")
 
 
-async def test_a_client_that_is_not_shown_is_401_with_a_basic_challenge(mercato: Service, key: NewKey):
+async def test_missing_or_wrong_client_credentials_are_401_with_a_basic_challenge(
+    mercato: Service, key: NewKey
+):
     for form, headers in (
         (GRANT, {}),
         (GRANT | {"client_id": str(key.id)}, {}),
@@ -213,7 +213,7 @@ async def revoke(app: Service, key: NewKey) -> None:
         assert await credentials.revoke_key(tx, await credentials.get_key(tx, key.text))
 
 
-async def test_a_token_is_dead_at_once_where_its_key_is_revoked(mercato: Service, key: NewKey):
+async def test_a_token_is_refused_at_once_in_the_process_that_revokes_its_key(mercato: Service, key: NewKey):
     token = await token_of(mercato, key)
     assert (await use(mercato, token)).status == 200
     await revoke(mercato, key)
@@ -223,7 +223,7 @@ async def test_a_token_is_dead_at_once_where_its_key_is_revoked(mercato: Service
     assert_refused(await ask(mercato, GRANT | own(key)), 401, "invalid_client")
 
 
-async def test_a_token_is_dead_within_2_seconds_in_another_process(
+async def test_a_token_is_refused_within_2_seconds_in_another_process(
     mercato: Service, key: NewKey, database_url: str, tmp_path: Path
 ):
     async with service(database_url, tmp_path / "data") as other:
@@ -251,7 +251,7 @@ async def test_a_token_needs_no_database_where_it_was_made(
     assert (caller.key_id, caller.surface) == (key.id, Surface.MARKETFRONT)
 
 
-async def test_a_token_opens_nothing_of_the_commerce_surface(mercato: Service, key: NewKey):
+async def test_a_token_has_no_access_to_the_commerce_surface(mercato: Service, key: NewKey):
     refused = await use(mercato, await token_of(mercato, key), "/v1/commerce/stores")
     assert (refused.status, refused.json()["errorCode"]) == (403, "FORBIDDEN")
 
@@ -273,7 +273,7 @@ async def limited(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIte
 
 
 @only_sqlite
-async def test_failures_are_limited_by_client_and_lock_out_nobody(limited: Service):
+async def test_failures_are_limited_by_client_without_locking_it_out(limited: Service):
     pairs = [await limited.partner(PartnerKind.MARKETFRONT) for _ in range(3)]
     known, cold, other = [made.marketfront_key for made, _ in pairs]
     assert known

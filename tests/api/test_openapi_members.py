@@ -93,11 +93,11 @@ def test_no_optional_member_of_a_request_has_null_for_a_default():
     assert not [node for node in nodes(SCHEMAS) if "default" in node and node["default"] is None]
 
 
-def test_a_request_says_that_an_answered_orders_amounts_may_be_sent_back():
+def test_a_request_type_has_the_amounts_of_an_answered_order_as_ignored_members():
     for name in ("ValidateAmounts", "PlaceAmounts"):
         assert SCHEMAS[name]["properties"].keys() == SCHEMAS["Amounts"]["properties"].keys()
         assert "required" not in SCHEMAS[name]
-        assert SCHEMAS[name]["properties"]["fees"]["description"].startswith("Not read")
+        assert SCHEMAS[name]["properties"]["fees"]["description"].startswith("Ignored")
 
 
 def test_refusals_that_name_what_is_there_say_so():

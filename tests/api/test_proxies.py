@@ -36,7 +36,7 @@ PROXIES = TrustedProxies("10.0.0.0/8, 2001:db8::1")
         ("10.0.0.1", "for=198.51.100.1", "198.51.100.1", "198.51.100.1"),
     ],
 )
-def test_the_client_is_the_rightmost_address_that_is_no_trusted_proxys(
+def test_the_client_is_the_rightmost_address_that_is_not_a_trusted_proxy(
     peer: str, forwarded: str | None, x_forwarded_for: str | None, client: str
 ):
     headers = [None if text is None else text.encode() for text in (forwarded, x_forwarded_for)]
@@ -44,7 +44,7 @@ def test_the_client_is_the_rightmost_address_that_is_no_trusted_proxys(
 
 
 @pytest.mark.parametrize("text", ["proxy.example", "10.0.0.1/8", "10.0.0.0/8,", "*"])
-def test_proxies_that_are_no_networks_stop_the_start(text: str):
+def test_proxies_that_are_not_networks_are_refused_at_start(text: str):
     with pytest.raises(SettingsError, match="MERCATO_TRUSTED_PROXIES"):
         load({"MERCATO_TRUSTED_PROXIES": text})
 
@@ -52,6 +52,6 @@ def test_proxies_that_are_no_networks_stop_the_start(text: str):
 @pytest.mark.parametrize(
     "text", ["*", "shop.example.com", "https://shop.example.com/", "https://*.example.com"]
 )
-def test_origins_that_are_none_stop_the_start(text: str):
+def test_invalid_origins_are_refused_at_start(text: str):
     with pytest.raises(SettingsError, match="MERCATO_CORS_ORIGINS"):
         load({"MERCATO_CORS_ORIGINS": text})

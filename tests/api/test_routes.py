@@ -12,7 +12,7 @@ ID = "0190f5fe-7e3b-7ccc-8000-abcdef012345"
 
 
 @pytest.mark.parametrize("operation", operations(), ids=lambda operation: operation.id)
-def test_what_a_path_means_is_looked_up_once_unless_it_is_longer_than_any_of_ours(operation: Operation):
+def test_a_path_is_matched_once_unless_it_is_longer_than_any_route(operation: Operation):
     routes = Routes(operations())
     usual = re.sub(r"\{\w+\}", ID, operation.path)
     assert routes.find(operation.method, usual) is routes.find(operation.method, usual)

@@ -49,7 +49,7 @@ async def test_http_1_0_needs_no_host(mercato: Service):
     assert answers(await exchange(mercato, b"GET /healthz HTTP/1.0\r\n\r\n"))[0].status == 200
 
 
-async def test_made_up_hosts_are_not_all_remembered(mercato: Service):
+async def test_remembered_hosts_are_bounded(mercato: Service):
 
     many = b"".join(b"GET /healthz HTTP/1.1\r\nHost: h%d.example\r\n\r\n" % n for n in range(MOST_HOSTS + 50))
     assert {answer.status for answer in answers(await exchange(mercato, many + LAST))} == {200}
@@ -67,7 +67,7 @@ async def test_a_query_with_raw_letters_beyond_ascii_is_a_problem(mercato: Servi
 
 
 @pytest.mark.parametrize("char", [b'"', b"<", b">", b"\x7f", b"\xe9"])
-async def test_what_the_server_refuses_itself_is_a_400_without_a_body(mercato: Service, char: bytes):
+async def test_a_request_that_the_server_cannot_parse_is_a_400_without_a_body(mercato: Service, char: bytes):
     first = answers(await exchange(mercato, b"GET /healthz?a=" + char + b" HTTP/1.1\r\nHost: x\r\n\r\n"))[0]
     assert (first.status, first.body, first.headers[b"connection"]) == (400, b"", [b"close"])
 
@@ -100,7 +100,7 @@ def preflight(method: str, origin: str = SHOP) -> dict[str, str]:
 
 @pytest.mark.parametrize(("path", "method"), [(PLACE, "POST"), (STORES, "GET")])
 @pytest.mark.parametrize("origin", [SHOP, "http://localhost:5173"])
-async def test_a_preflight_of_an_origin_that_is_named_is_answered(
+async def test_a_preflight_of_an_allowed_origin_is_answered(
     open_to: Service, path: str, method: str, origin: str
 ):
     reply = await open_to.anonymous().call("OPTIONS", path, headers=preflight(method, origin))
@@ -125,7 +125,7 @@ async def test_a_preflight_of_an_origin_that_is_named_is_answered(
         (PLACE, {"Origin": SHOP}),
     ],
 )
-async def test_any_other_preflight_is_answered_as_if_there_were_none(
+async def test_any_other_preflight_is_answered_as_an_ordinary_request(
     open_to: Service, path: str, headers: dict[str, str]
 ):
     reply = await open_to.anonymous().call("OPTIONS", path, headers=headers)
@@ -133,7 +133,7 @@ async def test_any_other_preflight_is_answered_as_if_there_were_none(
     assert "Access-Control-Allow-Methods" not in reply.headers
 
 
-async def test_answers_and_refusals_can_be_read_by_the_origin_and_by_no_other(open_to: Service):
+async def test_answers_and_refusals_can_be_read_by_the_allowed_origin_alone(open_to: Service):
     _, storefront = await open_to.partner(PartnerKind.MARKETFRONT)
     for client, status in ((storefront, 200), (open_to.anonymous(), 401)):
         reply = await client.get(STORES, headers={"Origin": SHOP})
@@ -148,7 +148,7 @@ async def test_answers_and_refusals_can_be_read_by_the_origin_and_by_no_other(op
     assert "Access-Control-Allow-Origin" not in commerce.headers
 
 
-async def test_without_the_setting_no_page_may_call(mercato: Service):
+async def test_without_the_setting_no_origin_is_allowed(mercato: Service):
     _, storefront = await mercato.partner(PartnerKind.MARKETFRONT)
     reply = await storefront.get(STORES, headers={"Origin": SHOP})
     assert not [name for name in reply.headers if name.lower().startswith("access-control")]

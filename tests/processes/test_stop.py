@@ -67,7 +67,7 @@ async def test_a_request_that_is_longer_than_a_stop_waits_ends_without_a_traceba
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: errors.append(context))
 
     class Slow:
-        under_way: ClassVar[set[asyncio.Task[Any]]] = set()
+        in_flight: ClassVar[set[asyncio.Task[Any]]] = set()
 
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
             began.set()

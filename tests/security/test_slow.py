@@ -85,7 +85,7 @@ async def test_a_connection_kept_and_not_used_is_closed(hasty: Service):
 async def test_a_body_that_does_not_end_is_refused_in_its_time(hasty: Service, begin: bytes, each: bytes):
     (only,) = answers(await drip(hasty, HEAD + begin, each))
     assert only.status == 400
-    assert b"The body did not arrive within 0.3 s." in only.body
+    assert b"The body didn't arrive within 0.3 s." in only.body
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from mercato.http.api.orders import commerce_orders, marketfront_orders
 from mercato.http.api.stores import commerce_stores, discovery, marketfront_stores
 from mercato.http.api.system import document_bytes, system, version
 from mercato.http.api.webhooks import clinic, commerce_webhooks, marketfront_webhooks
-from mercato.http.browsers import naming_itself
+from mercato.http.browsers import own_address_headers
 from mercato.http.edge import Edge
 from mercato.http.openapi import document as openapi
 from mercato.http.operations import Access, Answer, Call, Operation, Operations
@@ -36,11 +36,11 @@ async def get_openapi(call: Call[None, None]) -> Answer:
     reply_headers=("Cache-Control", "X-Content-Type-Options"),
 )
 async def get_llms(call: Call[None, None]) -> Answer:
-    """Say what this service is and where to read on (llmstxt.org): Markdown, a line for each operation and code."""
-    from mercato.http.openapi.llms import llms  # read when somebody asks for it
+    """Describe this service and link its documents (llmstxt.org): Markdown, a line for each operation and code."""
+    from mercato.http.openapi.llms import llms  # imported on first use
 
     text = llms(operations(), call.head.base_url)
-    headers = naming_itself(call.app.settings)
+    headers = own_address_headers(call.app.settings)
     return Answer(raw=text.encode(), media_type=b"text/plain; charset=utf-8", headers=headers)
 
 

@@ -1,4 +1,4 @@
-"""A request's body on its way in: read once and within limits, or read past, so that the answer is heard."""
+"""Request bodies: read once within limits, or drained so that the client reads the answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -11,23 +11,23 @@ from mercato.kernel.errors import InvalidRequest, PayloadTooLarge, RateLimited, 
 from mercato.kernel.settings import MiB
 
 Owner = int | str
-"""Whose body it is: the number of a partner's id, or the network of a client whose partner isn't known."""
+"""Who sends a body: a partner's id as an integer, or the network of a client whose partner isn't known."""
 
 SHARES: Final = 4
-"""One owner gets a quarter of the budget, so that four have to send at once before anybody else is refused."""
+"""An owner gets a quarter of the budget. Only four that send at once can make others be refused."""
 
 RETRY_AFTER: Final = 2
-"""Seconds until a refused client tries again: a body has left memory once its request is answered."""
+"""Seconds until a refused client may try again. A body leaves memory when its request is answered."""
 
 
 class BodyBudget:
-    """Counts bytes as they arrive, not as they are declared: a length without bytes takes nothing from anybody.
+    """Limits the bytes of bodies in memory. Counts bytes when they arrive, not when they are declared.
 
-    A body that arrives in one piece never comes here: it's in memory already, and the server bounds its size.
+    A body that arrives in one piece isn't counted: it is in memory already, and the server bounds its size.
     """
 
     def __init__(self, total: int, *, largest: int) -> None:
-        """`largest` is the limit of one body: an owner may always send one."""
+        """`largest` is the limit of one body. An owner may always send one."""
         self._total = total
         self._share = max(total // SHARES, largest)
         self._taken = 0
@@ -56,7 +56,7 @@ class BodyBudget:
         self._taken += size
 
     def release(self, owner: Owner, size: int) -> None:
-        """Give bytes back that were taken."""
+        """Return bytes to the budget."""
         self._taken -= size
         left = self._by_owner[owner] - size
         if left:
@@ -69,17 +69,17 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 
 DRAINED: Final = 16 * MiB
-"""Bytes that are read and thrown away before an answer that came first."""
+"""Bytes of a body that are read and discarded before an early answer is sent."""
 
 PAUSE_SECONDS: Final = 0.5
-"""A client that has sent nothing for so long waits for an answer that comes before the body's end. Shorter, and an
-upload over a slow line would be cut off between two of its packets."""
+"""A client that sends nothing for this long waits for the answer. If it were shorter, an upload over a slow line
+would be cut off between two packets."""
 
 _CODING: Final = b"transfer-encoding"
 
 
 class Body:
-    """The body of one request, all of which has to arrive within `seconds`."""
+    """The body of one request, which must arrive within `seconds`."""
 
     __slots__ = (
         "_arrived",
@@ -103,31 +103,31 @@ class Body:
         self._taken = 0
         self._began: float | None = None
         self._arrived = 0
-        # Beside chunks a length means nothing.
+        # With chunks the length has no meaning.
         self._declared = None if _CODING in head.headers else head.content_length
         self._more = True
 
     @property
-    def is_coming(self) -> bool:
-        """Whether there is a body that was not read to its end."""
+    def is_unread(self) -> bool:
+        """Whether there is a body that wasn't read to its end."""
         return self._more and ((self._head.content_length or 0) > 0 or _CODING in self._head.headers)
 
     async def read(self, limit: int, owner: Owner) -> bytes:
-        """Return the body, which counts against the owner's budget until `release` if it comes in several parts.
+        """Return the body. If it arrives in several parts, it counts against the owner's budget until `release`.
 
-        Raises PayloadTooLarge, InvalidRequest when it is slow, breaks off or is coded, and what `BodyBudget.take`
+        Raises PayloadTooLarge, InvalidRequest if it is slow, breaks off or is coded, and what `BodyBudget.take`
         raises.
         """
         self._owner = owner
         self._begin(limit)
         try:
             async with asyncio.timeout(self._seconds):
-                return await self._whole(limit)
+                return await self._read_all(limit)
         except TimeoutError:
-            raise self._late() from None
+            raise self._too_slow() from None
 
     async def read_into(self, write: Callable[[bytes], Awaitable[None]], limit: int) -> None:
-        """Give the body to `write` in the parts in which it arrives. Raises what `read` does but for the budget's."""
+        """Pass each part to `write` when it arrives. Raises what `read` raises, except for the budget's refusals."""
         self._begin(limit)
         timeout = asyncio.timeout(self._seconds)
         try:
@@ -139,34 +139,34 @@ class Body:
                     await write(part)
         except TimeoutError:
             if timeout.expired():
-                raise self._late() from None
-            raise  # the writer's own
+                raise self._too_slow() from None
+            raise  # from `write`
 
     def release(self) -> None:
-        """Give the body's bytes back to the budget."""
+        """Return the body's bytes to the budget."""
         if self._taken:
             self._budget.release(self._owner, self._taken)
             self._taken = 0
 
     def check_length(self, limit: int) -> None:
-        """Refuse a body by its declared length, before any of it has arrived. Raises PayloadTooLarge."""
+        """Check the declared length before the body arrives. Raises PayloadTooLarge."""
         if (self._head.content_length or 0) > limit:
             raise PayloadTooLarge(limit)
 
     def _begin(self, limit: int) -> None:
         coding = self._head.headers.get(_CODING)
         if coding is not None and coding.strip().lower() != b"chunked":
-            # Of a body in two transfer codings, as HTTP allows it, only the outer one has been taken off.
+            # HTTP allows several transfer codings; the server decodes only the outermost.
             raise InvalidRequest(
-                "The one Transfer-Encoding that is read is: chunked. Send the body as it is."
+                "The Transfer-Encoding isn't supported. Send the body as it is, or with: chunked."
             )
         self.check_length(limit)
         self._began = monotonic()
 
-    def _late(self) -> InvalidRequest:
-        return InvalidRequest(f"The body did not arrive within {self._seconds:g} s. Send it again, faster.")
+    def _too_slow(self) -> InvalidRequest:
+        return InvalidRequest(f"The body didn't arrive within {self._seconds:g} s. Send it again, faster.")
 
-    async def _whole(self, limit: int) -> bytes:
+    async def _read_all(self, limit: int) -> bytes:
         whole = self._part(await self._receive())
         if self._more:
             self._take(len(whole))
@@ -186,14 +186,14 @@ class Body:
         self._taken += size
 
     async def drain(self) -> None:
-        """Read on while the body is still coming: most clients only listen once they have sent it.
+        """Read and discard the rest of the body: most clients read the answer only after they have sent it.
 
-        Who stops sending waits for the answer, and gets it without having to send the rest.
+        A client that stops sending waits for the answer and gets it without sending the rest.
         """
-        if not self.is_coming:
+        if not self.is_unread:
             return
         if b"expect" in self._head.headers and self._began is None:
-            return  # it is held back until it is asked for, and the answer comes in its place
+            return  # the client waits for 100 Continue, and gets the answer instead
         left = DRAINED
         spent = 0.0 if self._began is None else monotonic() - self._began
         with suppress(TimeoutError, InvalidRequest):
@@ -205,10 +205,10 @@ class Body:
     def _part(self, message: Message) -> bytes:
         if message["type"] == "http.disconnect":
             self._more = False
-            # Whoever only stopped sending still listens, and the server has no answer of its own but a 500.
-            raise InvalidRequest("The body breaks off, or its chunks cannot be read. Send all of it again.")
+            # A client that only stopped sending still reads; otherwise the server would answer with a 500.
+            raise InvalidRequest("The body breaks off, or its chunks can't be read. Send all of it again.")
         part: bytes = message.get("body", b"")
         self._arrived += len(part)
-        # The server only knows of the end when it is asked once more, and each time costs a third of a short request.
+        # Asking the server for the end takes another receive, which costs a third of a short request.
         self._more = message.get("more_body", False) and self._arrived != self._declared
         return part

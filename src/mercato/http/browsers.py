@@ -1,4 +1,4 @@
-"""What browsers may do: pages that call the Marketfront surface (CORS, of the Fetch standard), and our own pages."""
+"""Headers for browsers: CORS for pages that call the Marketfront surface, and policies of our own pages."""
 
 import base64
 from collections.abc import Callable
@@ -8,37 +8,39 @@ from urllib.parse import urlsplit
 
 from mercato.http.head import Head
 from mercato.http.operations import Access, Operation
-from mercato.http.routing import Found
+from mercato.http.routing import Match
 from mercato.kernel.errors import Problem
 from mercato.kernel.settings import Settings
 
 Headers = list[tuple[bytes, bytes]]
 PageHeaders = tuple[tuple[bytes, bytes], ...]
 
-SENT: Final = b"Authorization, Content-Type, Idempotency-Key, If-None-Match, X-Request-Id, traceparent"
-"""Headers that a page may send."""
+REQUEST_HEADERS: Final = (
+    b"Authorization, Content-Type, Idempotency-Key, If-None-Match, X-Request-Id, traceparent"
+)
+"""Request headers that a page may send."""
 
-SHOWN: Final = (
+EXPOSED_HEADERS: Final = (
     b"ETag, Idempotent-Replayed, Location, Retry-After, WWW-Authenticate, X-RateLimit-Limit, X-RateLimit-Remaining, "
     b"X-RateLimit-Reset, X-Request-Id"
 )
-"""Headers of answers that a page may read."""
+"""Response headers that a page may read."""
 
 SECONDS: Final = b"600"
-"""How long a browser may remember that it may."""
+"""How long a browser may cache the answer to a preflight."""
 
 _VARY: Final = (b"vary", b"Origin")
 
 
 class Cors:
-    """The origins that may call. Credentials of the browser, such as cookies, are never asked for."""
+    """The origins that may call. The browser's credentials, such as cookies, aren't allowed."""
 
     def __init__(self, origins: str) -> None:
         """`origins` is a comma-separated list, as the setting has it."""
         self._origins = frozenset(origin.strip().encode() for origin in origins.split(","))
 
-    def preflight(self, head: Head, find: Callable[[str, str], Found]) -> Headers | None:
-        """Return the headers that answer a preflight; None if it's none, or nothing that it asks for may be done."""
+    def preflight(self, head: Head, find: Callable[[str, str], Match]) -> Headers | None:
+        """Return the headers that answer a preflight; None if it isn't one, or if the call isn't allowed."""
         origin, method = self._origin(head), head.headers.get(b"access-control-request-method")
         if origin is None or method is None:
             return None
@@ -51,13 +53,13 @@ class Cors:
         return [
             (b"access-control-allow-origin", origin),
             (b"access-control-allow-methods", operation.method.encode()),
-            (b"access-control-allow-headers", SENT),
+            (b"access-control-allow-headers", REQUEST_HEADERS),
             (b"access-control-max-age", SECONDS),
             _VARY,
         ]
 
     def headers(self, head: Head, operation: Operation) -> Headers:
-        """Return the headers that go with an answer of the operation, a refusal included."""
+        """Return the headers of an operation's answers and refusals."""
         if operation.access is not Access.MARKETFRONT:
             return []
         origin = self._origin(head)
@@ -65,7 +67,7 @@ class Cors:
             return [_VARY]
         return [
             (b"access-control-allow-origin", origin),
-            (b"access-control-expose-headers", SHOWN),
+            (b"access-control-expose-headers", EXPOSED_HEADERS),
             _VARY,
         ]
 
@@ -77,29 +79,29 @@ class Cors:
 # --- pages ------------------------------------------------------------------------------------------
 
 NOSNIFF: Final[PageHeaders] = ((b"x-content-type-options", b"nosniff"),)
-LASTS: Final[PageHeaders] = (*NOSNIFF, (b"cache-control", b"public, max-age=86400"))
-"""For what is the same for everybody, whatever Host they ask by."""
+CACHED: Final[PageHeaders] = (*NOSNIFF, (b"cache-control", b"public, max-age=86400"))
+"""Headers of content that doesn't depend on the Host of the request."""
 
 _NOT_CACHED: Final[PageHeaders] = (*NOSNIFF, (b"cache-control", b"no-store"))
 _LOCKED: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
-def naming_itself(settings: Settings) -> PageHeaders:
-    """Return the headers of a text that holds the service's own address.
+def own_address_headers(settings: Settings) -> PageHeaders:
+    """Return the headers of a text that contains the service's own address.
 
-    Without MERCATO_PUBLIC_URL that is the Host of the request: a shared cache would hand one client's to all others.
+    Without MERCATO_PUBLIC_URL the address is the Host of the request, which a shared cache would give to all clients.
     """
-    return LASTS if settings.public_url else _NOT_CACHED
+    return CACHED if settings.public_url else _NOT_CACHED
 
 
-def static_page(style: str) -> PageHeaders:
-    """Return the policy of a page that runs no script and has this one style sheet in it."""
+def static_page_policy(style: str) -> PageHeaders:
+    """Return the policy of a page without scripts and with this inline style sheet."""
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()
     return _policy(f"{_LOCKED}; style-src 'sha256-{digest}'")
 
 
-def reference_page(settings: Settings) -> PageHeaders:
-    """Return the policy of the API reference: its own files, and calls to this service."""
+def reference_page_policy(settings: Settings) -> PageHeaders:
+    """Return the policy of the API reference, which loads its own files and calls this service."""
     parts = urlsplit(settings.public_url or "")
     public = f" {parts.scheme}://{parts.netloc}" if parts.netloc else ""
     return _policy(
@@ -109,7 +111,4 @@ def reference_page(settings: Settings) -> PageHeaders:
 
 
 def _policy(text: str) -> PageHeaders:
-    return (
-        (b"content-security-policy", text.encode()),
-        (b"referrer-policy", b"no-referrer"),
-    )
+    return ((b"content-security-policy", text.encode()), (b"referrer-policy", b"no-referrer"))

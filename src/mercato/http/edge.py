@@ -1,8 +1,7 @@
 """The one ASGI application in front of every operation.
 
-A request is scanned once; then caller, limit, ids, query and body are found in that order, the handler is
-called, and its answer sent. Every refusal leaves through `problems.render`, or what its operation has in place of
-it, every bug as a bare 500.
+Each request passes the same steps: head, caller, rate limit, ids, query, body, handler, answer. `problems.render`, or
+what the operation declares in its place, renders every refusal. A bug becomes a bare 500.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from mercato.http.body import Body, BodyBudget, Message, Receive
 from mercato.http.browsers import Cors
 from mercato.http.head import Head, Hosts, TrustedProxies, check_query
 from mercato.http.operations import Answer, Call, Operation, Rate, Upload
-from mercato.http.routing import Found, Routes
+from mercato.http.routing import Match, Routes
 from mercato.kernel import errors
 from mercato.kernel.db.errors import is_unavailable
 from mercato.kernel.errors import MethodNotAllowed, Problem
@@ -46,16 +45,16 @@ _REQUESTS: Final = {
     Rate.DISCOVERY: "discovery request",
 }
 _BODILESS: Final = frozenset({204, 304})
-"""Statuses of answers that have no body, and so no length of one."""
+"""Statuses of answers without a body, which have no Content-Length."""
 
-DATABASE_AWAY_SECONDS: Final = 2
-"""What a client is told to wait when the database is busy, full or restarting."""
+DATABASE_RETRY_SECONDS: Final = 2
+"""Retry-After while the database is busy, full or restarting."""
 
 
 class Edge:
     """The ASGI application over one runtime.
 
-    What every request passes is written out in few functions: each call between them costs a short answer a hundredth.
+    Few functions on purpose: each call between them costs a short request a hundredth of its time.
     """
 
     def __init__(self, app: Runtime, routes: Routes) -> None:
@@ -72,30 +71,30 @@ class Edge:
         self._body_seconds = app.settings.body_seconds
         self._body_limit = app.settings.body_limit
         self._budget = BodyBudget(app.settings.body_memory, largest=app.settings.body_limit)
-        self.under_way: set[asyncio.Task[Any]] = set()
-        """What answers requests now. Of those whose clients have gone the server itself knows nothing."""
+        self.in_flight: set[asyncio.Task[Any]] = set()
+        """Tasks that answer requests, including those whose clients have gone, which the server doesn't track."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request. Lifespan belongs to `web.app`."""
+        """Serve one HTTP request. The runtime handles the lifespan."""
         started = perf_counter()
         head = Head(scope, self._public_url, self._proxies)
-        answered: Headers = []
+        extra: Headers = []
         body_in = Body(receive, head, self._body_seconds, self._budget) if head.has_body else None
-        named, render = "none", problems.PROBLEM_DETAILS.render
+        operation_id, render = "none", problems.PROBLEM_DETAILS.render
         task = asyncio.current_task()
         assert task is not None
-        self.under_way.add(task)
+        self.in_flight.add(task)
         try:
-            if head.headers.get(b"host") not in self._hosts.good:
+            if head.headers.get(b"host") not in self._hosts.valid:
                 self._hosts.check(head, scope["http_version"])
-            found = self._find(scope["method"], head.path)
-            operation = found.operation
-            named, render = operation.id, operation.refusals.render
+            match = self._find(scope["method"], head.path)
+            operation = match.operation
+            operation_id, render = operation.id, operation.refusals.render
             if self._cors is not None:
-                answered += self._cors.headers(head, operation)
+                extra += self._cors.headers(head, operation)
             if head.query:
                 check_query(head.query)
-            status, headers, body = await self._answer(operation, found, head, body_in, answered)
+            status, headers, body = await self._answer(operation, match, head, body_in, extra)
         except MethodNotAllowed as problem:
             preflight = None if self._cors is None else self._cors.preflight(head, self._find)
             status, headers, body = (
@@ -106,13 +105,13 @@ class Edge:
         except Exception as bug:  # noqa: BLE001  # the one place where a bug becomes a bare 500, logged in full
             status, headers, body = render(self._fault(bug, head), head.context)
         finally:
-            self.under_way.discard(task)
-        self._answered(named, status, perf_counter() - started)
+            self.in_flight.discard(task)
+        self._answered(operation_id, status, perf_counter() - started)
         if body_in is not None:
             body_in.release()
-            if body_in.is_coming:
+            if body_in.is_unread:
                 await body_in.drain()
-        headers += answered
+        headers += extra
         headers.append((b"x-request-id", head.request_id.encode()))
         if status not in _BODILESS:
             headers.append((b"content-length", b"%d" % len(body)))
@@ -120,19 +119,19 @@ class Edge:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
     async def _answer(
-        self, operation: Operation, found: Found, head: Head, body_in: Body | None, answered: Headers
+        self, operation: Operation, match: Match, head: Head, body_in: Body | None, extra: Headers
     ) -> tuple[int, Headers, bytes]:
         caller: Caller | None = None
         if not operation.is_public:
             token = _token(head)
             caller = self._callers.cached(token) or await self._callers.get(token)
             if operation.surface is not None and caller.surface is not operation.surface:
-                raise _of_other_surface(caller, operation.surface)
+                raise _wrong_surface(caller, operation.surface)
             if self._limiter is not None and operation.rate is not None:
-                await self._count(self._limiter, caller, operation.rate, answered)
-        if found.not_an_id is not None:
-            raise found.not_an_id()
-        call: Call[Any, Any] = Call(self._app, caller, None, None, found.ids, found.texts, head, operation.id)
+                await self._count(self._limiter, caller, operation.rate, extra)
+        if match.invalid_id is not None:
+            raise match.invalid_id()
+        call: Call[Any, Any] = Call(self._app, caller, None, None, match.ids, match.texts, head, operation.id)
         if caller is not None:
             act_as(call.acting)
         if operation.decode_query is not None:
@@ -149,10 +148,10 @@ class Edge:
             return _reply(operation, result)
         return (operation.status, [], b"") if result is None else (operation.status, [_JSON], as_json(result))
 
-    async def _count(self, limiter: Limiter, caller: Caller, rate: Rate, answered: Headers) -> None:
+    async def _count(self, limiter: Limiter, caller: Caller, rate: Rate, extra: Headers) -> None:
         shared = self._app.shared_limiter
         quota = limiter.take(caller, rate.value) if shared is None else await shared.take(caller, rate.value)
-        answered += [
+        extra += [
             (b"x-ratelimit-limit", b"%d" % quota.limit),
             (b"x-ratelimit-remaining", b"%d" % quota.remaining),
             (b"x-ratelimit-reset", b"%d" % quota.reset),
@@ -169,12 +168,12 @@ class Edge:
         _check_coding(head)
         if body_in is None:
             return b""
-        # Not before it is needed: the address of a client is worked out anew for each request.
+        # Only when needed: the client's address is computed anew on each access.
         owner = caller.partner_id.int if caller is not None else network_of(head.address)
         return await body_in.read(self._limit_of(operation), owner)
 
     def _upload(self, operation: Operation, head: Head, body_in: Body | None) -> Upload:
-        """Return what reads the body, once the handler is ready for it."""
+        """Return the function by which the handler reads the body."""
         _check_coding(head)
         if body_in is None:
             return _read_nothing
@@ -192,26 +191,27 @@ class Edge:
         if is_unavailable(bug):
             log.warning("database unavailable", request_id=head.request_id, error=type(bug).__name__)
             return errors.ServiceUnavailable(
-                "The database is busy or away. Try again.",
-                retry_after=DATABASE_AWAY_SECONDS,
+                "The database is busy or unavailable. Try again.", retry_after=DATABASE_RETRY_SECONDS
             )
         log.error("bug", request_id=head.request_id, trace_id=head.trace_id, path=head.path, exc_info=bug)
         return errors.InternalError(
-            "This is a fault of ours and was logged. Try again; if it stays, report the requestId."
+            "This is a fault of ours and was logged. Try again; if it happens again, report the requestId."
         )
 
 
 async def _read_nothing(_write: Callable[[bytes], Awaitable[None]]) -> None:
-    """Stand for the body of a request that has none."""
+    """Read the body of a request that has none."""
 
 
 def _check_coding(head: Head) -> None:
-    if head.content_encoding not in _NOT_ENCODED:
-        raise errors.UnsupportedMediaType("Compressed request bodies are not read. Send it as it is.")
+    if head.headers.get(b"content-encoding", b"").strip().lower() not in _NOT_ENCODED:
+        raise errors.UnsupportedMediaType(
+            "Compressed request bodies aren't supported. Send the body as it is."
+        )
 
 
 def _token(head: Head) -> bytes:
-    value = head.authorization
+    value = head.headers.get(b"authorization")
     if not value:
         raise errors.Unauthenticated("Send the header Authorization: Bearer <your key>.", sent=False)
     scheme, _, token = value.partition(b" ")
@@ -221,7 +221,7 @@ def _token(head: Head) -> bytes:
     return token
 
 
-def _of_other_surface(caller: Caller, wanted: Surface) -> errors.Forbidden:
+def _wrong_surface(caller: Caller, wanted: Surface) -> errors.Forbidden:
     return errors.Forbidden(
         f"This is a {caller.surface} key; the operation is of the {wanted} surface. "
         f"Use a key made for it: mercato key create … --surface {wanted}."
@@ -233,7 +233,7 @@ def _decoded(operation: Operation, raw: bytes, head: Head) -> Any:
         return raw
     if operation.body_optional and not raw.strip():
         return None
-    kind = head.content_type.partition(b";")[0].strip().lower()
+    kind = head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind and kind != b"application/json" and not kind.endswith(b"+json"):
         raise errors.UnsupportedMediaType(
             "Send the body as JSON with the header Content-Type: application/json."

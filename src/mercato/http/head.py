@@ -1,7 +1,6 @@
-"""A request's head, scanned once: everything the edge looks at before the body.
+"""A request's head, scanned once: everything that the edge reads before the body.
 
-The Host is checked by RFC 9112 (3.2), the query by RFC 3986 (3.4). Behind proxies a trusted one says what the
-client's address is.
+The Host is checked by RFC 9112 (3.2), the query by RFC 3986 (3.4). Trusted proxies say what the client's address is.
 """
 
 import ipaddress
@@ -18,7 +17,7 @@ _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 _TRACEPARENT: Final = re.compile(
     rb"(?!ff|00.{53}-)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?"
 )
-"""Of W3C Trace Context: no id of zeros, no version ff, and version 00 has nothing after its flags."""
+"""W3C Trace Context: no id of zeros, no version ff, and nothing after the flags of version 00."""
 
 _HOST: Final = re.compile(rb"[A-Za-z0-9.-]{1,253}(?::\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::\d{1,5})?")
 _PERCENT: Final = ord("%")
@@ -32,23 +31,23 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class TrustedProxies:
-    """The proxies that a service stands behind: addresses and networks."""
+    """The addresses and networks of the proxies in front of the service."""
 
     def __init__(self, text: str) -> None:
         """`text` is a comma-separated list, as the setting has it. Raises ValueError."""
         self._networks = [ipaddress.ip_network(part.strip()) for part in text.split(",")]
 
     def client_of(self, peer: str, forwarded: bytes | None, x_forwarded_for: bytes | None) -> str:
-        """Return the address of the client: the rightmost one that is no trusted proxy's.
+        """Return the address of the client: the rightmost one that isn't a trusted proxy's.
 
-        What stands further left was said by the client itself. If the two headers disagree, one of them comes from the
-        client, because a proxy writes one and passes the other on: then it's the proxy's own address.
+        Addresses further left come from the client itself. If the two headers disagree, one of them comes from the
+        client, because a proxy writes one and forwards the other: the result is the proxy's own address.
         """
         if not self._trusts(_parsed(peer)):
             return peer
-        said = [_for(header) for header in (forwarded,) if header is not None]
-        said += [header.decode("latin-1").split(",") for header in (x_forwarded_for,) if header is not None]
-        clients = {self._rightmost(peer, chain) for chain in said}
+        chains = [_for(header) for header in (forwarded,) if header is not None]
+        chains += [header.decode("latin-1").split(",") for header in (x_forwarded_for,) if header is not None]
+        clients = {self._rightmost(peer, chain) for chain in chains}
         return clients.pop() if len(clients) == 1 else peer
 
     def _rightmost(self, peer: str, chain: list[str]) -> str:
@@ -56,7 +55,7 @@ class TrustedProxies:
         for text in reversed(chain):
             address = _parsed(text)
             if address is None:
-                break  # `unknown` or a made-up name: whoever said it is the last that is known
+                break  # `unknown` or a made-up name: the proxy that sent it is the last known address
             client = str(address)
             if not self._trusts(address):
                 break
@@ -71,7 +70,7 @@ def _for(header: bytes) -> list[str]:
 
 
 def _parsed(text: str) -> Address | None:
-    """Return the address in the text, without its port; an IPv4 address in IPv6 clothes is the former."""
+    """Return the address in the text without its port, an IPv4-mapped IPv6 address as IPv4."""
     text = text.strip()
     port = _PORT.fullmatch(text)
     if port is not None:
@@ -86,20 +85,20 @@ def _parsed(text: str) -> Address | None:
 class Head:
     """The parts of a request's head that operations and refusals need.
 
-    No struct: most requests ask for neither trace nor address, so these are worked out for who does.
+    Trace and address are computed on access, because most requests need neither.
     """
 
     __slots__ = ("_proxies", "_public_url", "_scope", "_trace", "headers", "path", "query", "request_id")
 
     def __init__(self, scope: Any, public_url: str | None, proxies: TrustedProxies | None = None) -> None:
-        """Scan an ASGI scope. A header that is sent twice counts as the list of its values."""
+        """Scan an ASGI scope. A header that is sent twice has the list of its values."""
         sent = scope["headers"]
         headers: dict[bytes, bytes] = dict(sent)
         if len(headers) != len(sent):
             headers = _combined(sent)
         self.headers = headers
         raw = scope.get("raw_path")
-        # One byte is found at once. Looking for two, Python first tries them as a number and makes an error of that,
+        # Searching an integer is fast. A search for two bytes first tries them as an integer and discards the error,
         # which takes half a microsecond.
         self.path: str = _path(raw) if raw and _PERCENT in raw and b"%2" in raw else scope["path"]
         self.query: bytes = scope.get("query_string", b"")
@@ -111,8 +110,8 @@ class Head:
 
     @property
     def trace_id(self) -> str:
-        """The id of the trace that the request belongs to, or of one that begins with it."""
-        return self._traced()[0]
+        """The id of the request's trace: the client's, or a new one."""
+        return self._trace_parts()[0]
 
     @property
     def base_url(self) -> str:
@@ -133,60 +132,44 @@ class Head:
 
     @property
     def context(self) -> Context:
-        """What this request's refusals are told with."""
-        return Context(self.base_url, self.request_id, self.trace_id, self.accept)
+        """What this request's refusals are rendered with."""
+        return Context(self.base_url, self.request_id, self.trace_id, self.headers.get(b"accept", b""))
 
     def child(self) -> str:
         """Return the `traceparent` of what this request causes: the same trace, a new parent."""
-        trace_id, flags = self._traced()
+        trace_id, flags = self._trace_parts()
         return f"00-{trace_id}-{getrandbits(64):016x}-{flags}"
 
-    def _traced(self) -> tuple[str, str]:
+    def _trace_parts(self) -> tuple[str, str]:
         if self._trace is None:
             self._trace = _trace(self.headers.get(b"traceparent"))
         return self._trace
 
     @property
     def has_body(self) -> bool:
-        """Whether there is one at all, of whatever length: the server lets through no other way to send one."""
+        """Whether there is a body of any length. The server refuses other ways to send one."""
         return b"content-length" in self.headers or b"transfer-encoding" in self.headers
 
     @property
-    def authorization(self) -> bytes:
-        return self.headers.get(b"authorization", b"")
-
-    @property
-    def accept(self) -> bytes:
-        return self.headers.get(b"accept", b"")
-
-    @property
-    def content_type(self) -> bytes:
-        return self.headers.get(b"content-type", b"")
-
-    @property
-    def content_encoding(self) -> bytes:
-        return self.headers.get(b"content-encoding", b"").strip().lower()
-
-    @property
     def content_length(self) -> int | None:
-        """The declared size, if it is one; the server has refused what is none."""
+        """The declared size. The server refuses a length that isn't a number."""
         declared = self.headers.get(b"content-length", b"")
         return int(declared) if declared.isdigit() and len(declared) < 20 else None  # noqa: PLR2004  # of 64 bits
 
 
 def _path(raw: bytes) -> str:
-    """Return the path, decoded but for escaped slashes: those are part of a name and divide nothing.
+    """Return the path, decoded except for escaped slashes, which are part of a segment.
 
-    Who stands in front and lets some paths through compares the same segments that we do.
+    So a proxy that allows some paths compares the same segments as this service.
     """
     return unquote(re.sub("%2[fF]", "%252F", raw.decode(errors="replace")))
 
 
 def _combined(sent: Any) -> dict[bytes, bytes]:
-    """Return headers of which some are repeated, as RFC 9110 (5.3) reads them.
+    """Return the headers with the values of repeated ones joined, as RFC 9110 (5.3) says.
 
-    Whoever stands in front may have looked at the first of two and we at the last: put together, two keys, hosts
-    or types are none, while a list stays a list.
+    A proxy may use the first of two values and we the last. Joined, two keys, hosts or types are invalid, and lists
+    stay lists.
     """
     headers: dict[bytes, bytes] = {}
     for name, value in sent:
@@ -208,7 +191,7 @@ def _trace(sent: bytes | None) -> tuple[str, str]:
 
 
 def _base(scope: Any, host: bytes) -> str:
-    """Return the service's address as this client sees it; a made-up Host is not repeated."""
+    """Return the service's address as this client sees it. An invalid Host isn't repeated."""
     name = host.decode() if _HOST.fullmatch(host) else "localhost"
     return f"{scope.get('scheme', 'http')}://{name}"
 
@@ -216,41 +199,41 @@ def _base(scope: Any, host: bytes) -> str:
 # --- checks -------------------------------------------------------------------------------------------
 
 MOST_HOSTS: Final = 256
-"""Hosts that are remembered as good: a service has a few names, and anybody can make up others."""
+"""Valid Hosts that are remembered. A service has a few names, and clients can make up any number."""
 
 _AUTHORITY: Final = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]*)(?::\d*)?")
 _FORBIDDEN: Final = re.compile(rb"[^!$&-;=?-Z_a-z~%]")
-"""What is neither a character of a query nor part of an escape."""
+"""A byte that is neither a character of a query nor part of an escape."""
 
 
 class Hosts:
-    """The values of Host that were found to be one."""
+    """The values of Host that were checked and are valid."""
 
     def __init__(self) -> None:
-        self.good: set[bytes] = set()
+        self.valid: set[bytes] = set()
 
     def check(self, head: Head, version: str) -> None:
-        """Raise InvalidRequest for a request of HTTP/1.1 without a Host, with two, or with one that can't be one."""
+        """Raise InvalidRequest for an HTTP/1.1 request with no Host, two, or an invalid one."""
         host = head.headers.get(b"host")
-        if not host:  # the server puts an empty one where there is none
+        if not host:  # the server adds an empty one if there is none
             if version == "1.1":
                 raise InvalidRequest(
-                    "The header Host is missing or empty. HTTP/1.1 asks for exactly one host."
+                    "The header Host is missing or empty. HTTP/1.1 requires exactly one host."
                 )
             return
         if _AUTHORITY.fullmatch(host) is None:
             raise InvalidRequest(
-                "The header Host is sent twice, or is no host. HTTP/1.1 asks for exactly one."
+                "The header Host is sent twice, or isn't a host. HTTP/1.1 requires exactly one."
             )
-        if len(self.good) < MOST_HOSTS:
-            self.good.add(host)
+        if len(self.valid) < MOST_HOSTS:
+            self.valid.add(host)
 
 
 def check_query(query: bytes) -> None:
-    """Raise InvalidRequest for a query with a character that a URI can only hold escaped."""
+    """Raise InvalidRequest for a query with a character that a URI must escape."""
     found = _FORBIDDEN.search(query)
     if found is not None:
         raise InvalidRequest(
-            f"The query holds the byte 0x{found[0].hex()} as it is, which a URI may only hold escaped: "
+            f"The query contains the byte 0x{found[0].hex()}, which a URI must escape: "
             f"send %{found[0].hex().upper()}."
         )

@@ -1,4 +1,4 @@
-"""The whole service in this process, on a free port of loopback: for the demo, certification and tests."""
+"""The whole service in this process, on a free loopback port: for the demo, certification and tests."""
 
 import tempfile
 from collections.abc import AsyncIterator
@@ -37,14 +37,14 @@ class LocalService:
 async def local_service(
     settings: Settings, *, now: Clock = clock.now, works: bool = True
 ) -> AsyncIterator[LocalService]:
-    """Run the service on a migrated database; `works` says whether it does background work, too."""
+    """Run the service on a migrated database; `works`: with background work."""
     async with running(settings, now=now, works=works) as app, serving(application(app)) as base:
         yield LocalService(app, base)
 
 
 @asynccontextmanager
 async def temporary_service(name: str, **settings: Any) -> AsyncIterator[LocalService]:
-    """Run the service on a new database in a temporary directory; it reads nothing of the environment."""
+    """Run the service on a new database in a temporary directory. It doesn't read the environment."""
     with tempfile.TemporaryDirectory(prefix=f"mercato-{name}-") as directory:
         chosen = Settings(data_dir=Path(directory), allow_private_networks=True, **settings)
         await migrate(database_url(chosen))

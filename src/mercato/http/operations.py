@@ -5,7 +5,8 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 from msgspec import Struct
@@ -26,7 +27,7 @@ Q = TypeVar("Q")
 
 
 class Rate(Enum):
-    """Which of a partner's windows a request counts in."""
+    """The rate limit that a request counts against."""
 
     READ = "reads"
     WRITE = "writes"
@@ -34,7 +35,7 @@ class Rate(Enum):
 
 
 class Access(Enum):
-    """Whose credentials an operation asks for. `ANY`: of either surface."""
+    """The credentials that an operation requires. `ANY`: of either surface."""
 
     COMMERCE = Surface.COMMERCE
     MARKETFRONT = Surface.MARKETFRONT
@@ -46,7 +47,7 @@ class Access(Enum):
 class Call(Generic[B, Q]):
     """A request as a handler gets it: authenticated, counted and decoded.
 
-    Not frozen, because a frozen one takes a microsecond more to make, for every request.
+    Not frozen: a frozen dataclass takes a microsecond longer to create.
     """
 
     app: "Runtime"
@@ -60,12 +61,12 @@ class Call(Generic[B, Q]):
 
     @property
     def caller(self) -> Caller:
-        """The caller that was authenticated. A public operation has none, and must not use it."""
+        """The authenticated caller. A public operation has none and must not use it."""
         assert self.authenticated is not None, self.action
         return self.authenticated
 
     def acting(self) -> Acting:
-        """Return who makes this change, for the log and the audit trail."""
+        """Return the actor of this change, for the log and the audit trail."""
         caller = self.caller
         return Acting(
             action=self.action,
@@ -89,7 +90,7 @@ class Call(Generic[B, Q]):
 
 
 class Answer(Struct, frozen=True):
-    """A reply that is more than a struct: other status, headers, or bytes that are ready."""
+    """A reply with a status or headers of its own, or with bytes that are already encoded."""
 
     value: Any = None
     status: int | None = None
@@ -101,18 +102,21 @@ class Answer(Struct, frozen=True):
 Handler = Callable[[Any], Awaitable[Any]]
 
 Upload = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
-"""Reads a body and gives each part of it to the function that it is called with."""
+"""Reads a body and passes each part to the given function."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """What an operation is. `returns` None means no body; a `raw_body` is the handler's to decode.
+    """The declaration of an operation.
 
-    With `streams_body` the handler gets an `Upload` of up to a whole catalog; `body_limit` bounds any other body more
-    narrowly than the settings do, in bytes.
-    `required_query` are parameters whose absence has a refusal of its own. `reads` names the credentials that a public
-    operation looks at by itself. `checks_head` refuses by the headers, before there is a body. A `reader` decodes what
-    it `takes` faster than msgspec does by itself.
+    - `returns`: None means that the answer has no body.
+    - `raw_body`: the handler decodes the body itself.
+    - `streams_body`: the handler gets an `Upload` of up to a whole catalog.
+    - `body_limit`: bytes, below the limit of the settings.
+    - `required_query`: parameters whose absence has a refusal of its own.
+    - `reads`: the security schemes that a public operation checks itself.
+    - `checks_head`: refuses a request by its headers, before the body is read.
+    - `reader`: decodes `takes` faster than msgspec alone.
     """
 
     id: str
@@ -144,33 +148,37 @@ class Operation:
     checks_head: Callable[[Head], object] | None = None
     reader: Callable[[bytes], Any] | None = None
 
-    def __post_init__(self) -> None:
-        names: Final = tuple(re.findall(r"\{(\w+)\}", self.path))
-        put = object.__setattr__
-        put(self, "names", names)
-        put(
-            self,
-            "decode",
-            Decoder(self.takes, self.reader)
-            if self.takes is not None and not self.raw_body and not self.streams_body
-            else None,
-        )
-        put(self, "surface", self.access.value if isinstance(self.access.value, Surface) else None)
-        put(self, "decode_query", QueryDecoder(self.query) if self.query is not None else None)
-        put(self, "is_public", self.access is Access.PUBLIC)
-        put(self, "reads_body", self.takes is not None or self.raw_body or self.streams_body)
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the path's parameters."""
+        return tuple(re.findall(r"\{(\w+)\}", self.path))
 
-    names: tuple[str, ...] = field(init=False, default=())
-    surface: Surface | None = field(init=False, default=None)
-    decode: Decoder[Any] | None = field(init=False, default=None)
-    decode_query: QueryDecoder[Any] | None = field(init=False, default=None)
-    is_public: bool = field(init=False, default=False)
-    reads_body: bool = field(init=False, default=False)
-    """Whether the body is read at all; an operation without a body accepts any, unread."""
+    @cached_property
+    def surface(self) -> Surface | None:
+        return self.access.value if isinstance(self.access.value, Surface) else None
+
+    @cached_property
+    def decode(self) -> Decoder[Any] | None:
+        if self.takes is None or self.raw_body or self.streams_body:
+            return None
+        return Decoder(self.takes, self.reader)
+
+    @cached_property
+    def decode_query(self) -> QueryDecoder[Any] | None:
+        return None if self.query is None else QueryDecoder(self.query)
+
+    @cached_property
+    def is_public(self) -> bool:
+        return self.access is Access.PUBLIC
+
+    @cached_property
+    def reads_body(self) -> bool:
+        """Whether the body is read. An operation that reads none accepts any body."""
+        return self.takes is not None or self.raw_body or self.streams_body
 
 
 class Operations:
-    """The operations of one surface, in the order they were declared."""
+    """The operations of one surface, in the order of their declaration."""
 
     def __init__(self, *, access: Access, tag: str) -> None:
         self._access = access
@@ -183,7 +191,7 @@ class Operations:
     def declare(
         self, method: str, path: str, *, summary: str, **options: Any
     ) -> Callable[[Handler], Handler]:
-        """Declare the handler below as an operation; its docstring is the description."""
+        """Declare the decorated handler as an operation; its docstring is the description."""
 
         def add(handler: Handler) -> Handler:
             words = handler.__name__.split("_")
@@ -208,17 +216,14 @@ class Operations:
         return add
 
     def get(self, path: str, *, summary: str, **options: Any) -> Callable[[Handler], Handler]:
-        """Declare a GET (which answers HEAD too)."""
+        """Declare a GET, which also answers HEAD."""
         return self.declare("GET", path, summary=summary, **options)
 
     def post(self, path: str, *, summary: str, **options: Any) -> Callable[[Handler], Handler]:
-        """Declare a POST."""
         return self.declare("POST", path, summary=summary, **options)
 
     def put(self, path: str, *, summary: str, **options: Any) -> Callable[[Handler], Handler]:
-        """Declare a PUT."""
         return self.declare("PUT", path, summary=summary, **options)
 
     def delete(self, path: str, *, summary: str, **options: Any) -> Callable[[Handler], Handler]:
-        """Declare a DELETE."""
         return self.declare("DELETE", path, summary=summary, **options)

@@ -1,4 +1,4 @@
-"""The one translation of refusals to `application/problem+json`, or to Markdown for those who ask for it."""
+"""Render refusals as `application/problem+json`, or as Markdown for clients that prefer it."""
 
 from collections.abc import Callable
 from typing import Final
@@ -15,11 +15,11 @@ VARY: Final = (b"vary", b"Accept")
 def render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
     """Return status, headers and body of a refusal."""
     media_type, body = represent(problem, context)
-    return problem.status, [(b"content-type", media_type.encode()), VARY, *headers_of(problem)], body
+    return problem.status, [(b"content-type", media_type.encode()), VARY, *problem_headers(problem)], body
 
 
 class Refusals(Struct, frozen=True):
-    """How an operation tells its refusals: the type on the wire, its media type, and what makes one."""
+    """How an operation renders its refusals: their type on the wire, their media type, and the function."""
 
     shape: type[Wire]
     media_type: str
@@ -29,8 +29,8 @@ class Refusals(Struct, frozen=True):
 PROBLEM_DETAILS: Final = Refusals(ProblemDetail, "application/problem+json", render)
 
 
-def headers_of(problem: Problem) -> list[tuple[bytes, bytes]]:
-    """Return the headers that go with a refusal in any form."""
+def problem_headers(problem: Problem) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a refusal, whatever its media type."""
     headers: list[tuple[bytes, bytes]] = []
     if problem.retry_after is not None:
         headers.append((b"retry-after", str(problem.retry_after).encode()))

@@ -1,4 +1,4 @@
-"""From a method and a path to an operation and the ids in the path."""
+"""Find the operation of a method and path, and the ids in the path."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
@@ -12,16 +12,21 @@ from mercato.kernel import errors
 from mercato.kernel.errors import Problem
 from mercato.kernel.wire import parse_uuid
 
-MOST_KEPT: Final = 8192
-LONGEST_KEPT: Final = 160
-"""Paths, and characters of one, whose meaning is kept: most come again, as a store's and its CatalogSet's do. The
-longest with two ids has fewer characters, and what anybody sends may have 64 KiB."""
+CACHED_PATHS: Final = 8192
+CACHED_LENGTH: Final = 160
+"""How many paths are cached, and of how many characters. The longest path of ours with two ids is shorter, and a
+client may send 64 KiB."""
 
-NOTHING: Final[Mapping[str, Any]] = {}
+_NONE: Final[Mapping[str, Any]] = {}
+
+
+COMMERCE_STORES: Final = "/v1/commerce/stores"
+
+_NO_PATH: Final = "There is nothing at this path. See /docs for the operations."
 
 
 class PathParameter(Struct, frozen=True):
-    """A parameter in paths. `not_found` refuses an id that names nothing; it is None for what isn't an id."""
+    """A parameter of paths. `not_found` refuses an unknown id; None if the parameter isn't an id."""
 
     description: str
     not_found: type[Problem] | None = None
@@ -29,11 +34,11 @@ class PathParameter(Struct, frozen=True):
 
 PATH_PARAMETERS: Final = {
     "onboardingId": PathParameter(
-        "The onboarding's id, as Register Store answered it.", errors.OnboardingNotFound
+        "The onboarding's id, as Register Store returned it.", errors.OnboardingNotFound
     ),
     "storeId": PathParameter("The store's id.", errors.StoreNotFound),
     "catalogIngestId": PathParameter(
-        "The run's id, as Notify Catalog Update answered it.", errors.CatalogIngestNotFound
+        "The run's id, as Notify Catalog Update returned it.", errors.CatalogIngestNotFound
     ),
     "catalogSetId": PathParameter("The CatalogSet's id, as the store names it.", errors.CatalogSetNotFound),
     "orderId": PathParameter("The order's id.", errors.OrderNotFound),
@@ -45,13 +50,13 @@ PATH_PARAMETERS: Final = {
 }
 
 
-class Found(Struct, frozen=True):
-    """What a path means. `not_an_id` makes the refusal of the first parameter that has to be an id and isn't one."""
+class Match(Struct, frozen=True):
+    """The operation and parameters of a path. `invalid_id` creates the refusal of the first id that isn't a UUID."""
 
     operation: Operation
     ids: Mapping[str, UUID]
     texts: Mapping[str, str]
-    not_an_id: Callable[[], Problem] | None = None
+    invalid_id: Callable[[], Problem] | None = None
 
 
 class _Node:
@@ -64,11 +69,11 @@ class _Node:
 
 
 class Routes:
-    """All operations by path: one dictionary look-up a segment, literal before parameter."""
+    """All operations by path: one dictionary look-up per segment, a literal segment before a parameter."""
 
     def __init__(self, operations: list[Operation]) -> None:
         self._root = _Node()
-        self._kept = lru_cache(maxsize=MOST_KEPT)(self._find)
+        self._cached = lru_cache(maxsize=CACHED_PATHS)(self._find)
         for operation in operations:
             self._add(operation)
 
@@ -85,40 +90,40 @@ class Routes:
         if operation.method == "GET":
             node.methods["HEAD"] = operation
 
-    def find(self, method: str, path: str) -> Found:
+    def find(self, method: str, path: str) -> Match:
         """Return the operation and its parameters. Raises NotFound or MethodNotAllowed."""
-        return self._kept(method, path) if len(path) <= LONGEST_KEPT else self._find(method, path)
+        return self._cached(method, path) if len(path) <= CACHED_LENGTH else self._find(method, path)
 
-    def _find(self, method: str, path: str) -> Found:
+    def _find(self, method: str, path: str) -> Match:
         node, texts = self._root, []
         for segment in path.split("/")[1:]:
             child = node.children.get(segment)
             if child is None:
                 child = node.param
                 if child is None or not segment:
-                    raise errors.NotFound("There is nothing at this path. See /docs for what there is.")
+                    raise errors.NotFound(_NO_PATH)
                 texts.append(segment)
             node = child
         operation = node.methods.get(method)
         if operation is None:
             if not node.methods:
-                raise errors.NotFound("There is nothing at this path. See /docs for what there is.")
+                raise errors.NotFound(_NO_PATH)
             raise errors.MethodNotAllowed(method, node.methods)
-        return _found(operation, texts)
+        return _match(operation, texts)
 
 
-def _found(operation: Operation, texts: list[str]) -> Found:
+def _match(operation: Operation, texts: list[str]) -> Match:
     if not texts:
-        return Found(operation, NOTHING, NOTHING)
+        return Match(operation, _NONE, _NONE)
     ids: dict[str, UUID] = {}
-    named: dict[str, str] = {}
+    other: dict[str, str] = {}
     for name, text in zip(operation.names, texts, strict=True):
         not_found = PATH_PARAMETERS[name].not_found
         if not_found is None:
-            named[name] = text
+            other[name] = text
             continue
-        read = parse_uuid(text)
-        if read is None:
-            return Found(operation, NOTHING, NOTHING, not_an_id=partial(not_found, text))
-        ids[name] = read
-    return Found(operation, ids, named)
+        parsed = parse_uuid(text)
+        if parsed is None:
+            return Match(operation, _NONE, _NONE, invalid_id=partial(not_found, text))
+        ids[name] = parsed
+    return Match(operation, ids, other)

@@ -1,4 +1,4 @@
-"""A span for each request, where traces are exported: around the edge, which knows nothing of it."""
+"""A span for each request if traces are exported, around the edge."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,14 +14,14 @@ FIRST_SERVER_ERROR = 500
 
 
 class Traced:
-    """The application as it is traced: its requests belong to their span, and what they cause belongs to them."""
+    """The application with a span for each request, the parent of what the request causes."""
 
     def __init__(self, edge: Edge) -> None:
         self._edge = edge
 
     @property
-    def under_way(self) -> set[asyncio.Task[Any]]:
-        return self._edge.under_way
+    def in_flight(self) -> set[asyncio.Task[Any]]:
+        return self._edge.in_flight
 
     async def __call__(
         self, scope: Any, receive: Receive, send: Callable[[Message], Awaitable[None]]
@@ -32,18 +32,18 @@ class Traced:
         method = scope["method"]
         with tracing.span(method, parent=parent, kind="SERVER") as span:
 
-            async def watched(message: Message) -> None:
+            async def observed(message: Message) -> None:
                 if message["type"] == "http.response.start":
-                    _tell(span, method, message["status"])
+                    _describe(span, method, message["status"])
                 await send(message)
 
             headers = [pair for pair in scope["headers"] if pair[0] != HEADER]
             headers.append((HEADER, tracing.current("").encode()))
-            await self._edge({**scope, "headers": headers}, receive, watched)
+            await self._edge({**scope, "headers": headers}, receive, observed)
 
 
-def _tell(span: Any, method: str, status: int) -> None:
-    """Say what became of the request. Its path may hold what anybody sends: the operation's name tells as much."""
+def _describe(span: Any, method: str, status: int) -> None:
+    """Set the span's name and attributes. Not the path, which may hold anything; the operation's id says as much."""
     span.set_attribute("http.request.method", method)
     span.set_attribute("http.response.status_code", status)
     if status >= FIRST_SERVER_ERROR:

@@ -1,1 +1,1 @@
-"""The operations, one module for each resource. A handler decodes nothing and decides nothing: it calls a service."""
+"""The operations, one module per resource. A handler calls a service; it neither decodes nor decides."""

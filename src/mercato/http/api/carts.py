@@ -1,13 +1,6 @@
-"""The cart helpers of the Marketfront surface: nothing of a cart is kept, everything comes from the request."""
+"""The cart helpers of the Marketfront surface. Carts aren't stored: each request contains its cart."""
 
-from mercato.domain.carts.changes import (
-    CatalogRef,
-    Menu,
-    add_item,
-    get_catalog_ref,
-    remove_item,
-    update_item,
-)
+from mercato.domain.carts.changes import CatalogRef, Menu, add_item, get_catalog_ref, remove_item, update_item
 from mercato.domain.carts.model import (
     AddCartItemRequest,
     PricedCart,
@@ -40,8 +33,8 @@ CARTS = "/v1/marketfront/carts"
 async def add_cart_item(call: Call[AddCartItemRequest, None]) -> PricedCart:
     """Add an item to a cart, or to a new one, and return it priced from the store's current CatalogSet.
 
-    A line with the same item and modifiers gets more units, any other item a line of its own. A cart of an earlier
-    CatalogSet comes back with the current one.
+    An item with the same modifiers as a line adds to its quantity; any other gets a line of its own. A cart of an
+    earlier CatalogSet is returned with the current one.
     """
     menu = await _menu(call.app, get_catalog_ref(call.body))
     return add_item(call.body, menu, call.app.new_id)
@@ -56,9 +49,10 @@ async def add_cart_item(call: Call[AddCartItemRequest, None]) -> PricedCart:
     problems=(errors.StoreNotFound, errors.CatalogSetNotFound, errors.LineItemNotFound),
 )
 async def remove_cart_item(call: Call[RemoveCartItemRequest, None]) -> PricedCart:
-    """Remove a line, a modifier's too, and return the cart priced.
+    """Remove a line or a modifier and return the cart priced.
 
-    What can't be had any more of the rest is marked `unavailable`; the cart has no `amounts` until it is gone.
+    Remaining lines that aren't available any more are marked `unavailable`; the cart has no `amounts` until they are
+    removed.
     """
     menu = await _menu(call.app, get_catalog_ref(call.body))
     return remove_item(call.body, menu, call.app.new_id)
@@ -78,13 +72,13 @@ async def remove_cart_item(call: Call[RemoveCartItemRequest, None]) -> PricedCar
     ),
 )
 async def update_cart_item(call: Call[UpdateCartItemRequest, None]) -> PricedCart:
-    """Give a line, a modifier's too, another quantity and return the cart priced. 0 removes the line."""
+    """Set the quantity of a line or a modifier and return the cart priced. 0 removes the line."""
     menu = await _menu(call.app, get_catalog_ref(call.body))
     return update_item(call.body, menu, call.app.new_id)
 
 
 async def _menu(app: Runtime, ref: CatalogRef) -> Menu:
-    """Return what the store sells now. Raises StoreNotFound; CatalogSetNotFound for a set never its own."""
+    """Return what the store sells now. Raises StoreNotFound, CatalogSetNotFound for a set that was never its own."""
     menus, ids = app.menus, (ref.store_id, ref.catalog_set_id)
     store, catalog = menus.cached(*ids) or await menus.get(*ids)
     sold_out = frozenset(store.unavailable_at(app.clock())) if store.sold_out else frozenset()

@@ -24,6 +24,7 @@ from mercato.domain.catalog.wire import (
 from mercato.domain.discovery.catalogs import CatalogSet
 from mercato.domain.stores.catalogs import IDENTITY, Body
 from mercato.http.operations import Access, Answer, Call, Operations, Upload
+from mercato.http.routing import COMMERCE_STORES
 from mercato.kernel import errors
 from mercato.kernel.wire import Wire, instant, parse_uuid
 from mercato.kernel.wire.cursor import Page, read_cursor
@@ -31,14 +32,12 @@ from mercato.kernel.wire.cursor import Page, read_cursor
 commerce_catalogs = Operations(access=Access.COMMERCE, tag="Commerce")
 marketfront_catalogs = Operations(access=Access.MARKETFRONT, tag="Marketfront")
 
-STORES: Final = "/v1/commerce/stores"
-
-MOST_URL: Final = 8192
-"""Characters of a callbackUrl that the history repeats: a page of a hundred must stay a page."""
+MAX_URL_LENGTH: Final = 8192
+"""Characters of a callbackUrl in the list of runs, so that a page of a hundred stays small."""
 
 
 class StoreQuery(Wire):
-    """The store that a request is about."""
+    """The store of a request."""
 
     store_id: (
         Annotated[str, Meta(description="The store's id.", extra_json_schema={"format": "uuid"})] | None
@@ -57,21 +56,21 @@ class StoreQuery(Wire):
     problems=(errors.MissingStoreId, errors.StoreNotFound),
 )
 async def notify_catalog_update(call: Call[CatalogSetNotification, StoreQuery]) -> Answer:
-    """Accept a catalog run: the service pulls the CatalogSet from `callbackUrl`, checks it and switches to it."""
-    store_id = _query_store(call.query)
+    """Queue a catalog run: the service pulls the CatalogSet from `callbackUrl`, checks it and switches to it."""
+    store_id = _store_id(call.query)
     run = await call.app.stores.notify(call.caller, store_id, call.body.callback_url, trace=call.trace)
-    url = f"{STORES}/{store_id}/catalog-ingest/{run.id}/status"
+    url = f"{COMMERCE_STORES}/{store_id}/catalog-ingest/{run.id}/status"
     headers = ((b"retry-after", b"%d" % RETRY_AFTER), (b"location", url.encode()))
     return Answer(CatalogIngestAccepted(catalog_ingest_id=run.id, status_url=url), headers=headers)
 
 
 @commerce_catalogs.get(
-    STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/status",
+    COMMERCE_STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/status",
     summary="Get Catalog Ingest Status",
     returns=CatalogIngestStatusResponse,
 )
 async def get_catalog_ingest_status(call: Call[None, None]) -> CatalogIngestStatusResponse:
-    """Return where a run is. `succeeded` means that the store has switched to the new catalog."""
+    """Return the status of a run. `succeeded` means that the store has switched to the new catalog."""
     run = await call.app.stores.get_run(call.caller, call.ids["storeId"], call.ids["catalogIngestId"])
     return CatalogIngestStatusResponse(
         catalog_ingest_id=run.id,
@@ -83,18 +82,18 @@ async def get_catalog_ingest_status(call: Call[None, None]) -> CatalogIngestStat
 
 
 @commerce_catalogs.get(
-    STORES + "/{storeId}/catalog-ingest",
+    COMMERCE_STORES + "/{storeId}/catalog-ingest",
     summary="List Catalog Ingest Runs",
     query=Page,
     returns=CatalogIngestPage,
 )
 async def list_catalog_ingest_runs(call: Call[None, Page]) -> CatalogIngestPage:
-    """Return the runs of a store, newest first. The onboarding's own pulls are not among them."""
+    """Return the runs of a store, newest first, without the pulls of its onboarding."""
     before = read_cursor(call.query.cursor)
     runs, cursor = await call.app.stores.list_runs(
         call.caller, call.ids["storeId"], before=before, limit=call.query.limit
     )
-    return CatalogIngestPage(runs=[_history(run) for run in runs], next_cursor=cursor)
+    return CatalogIngestPage(runs=[_run_entry(run) for run in runs], next_cursor=cursor)
 
 
 @commerce_catalogs.post(
@@ -107,14 +106,14 @@ async def list_catalog_ingest_runs(call: Call[None, Page]) -> CatalogIngestPage:
     problems=(errors.StoreNotFound,),
 )
 async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidation:
-    """Check a CatalogSet as a run would, and change nothing.
+    """Check a CatalogSet as a run does, without any change.
 
-    A body with `items` is the CatalogSet itself; any other names a `callbackUrl` to pull it from. With `storeId`,
-    `diff` says what would change for that store.
+    A body with `items` is the CatalogSet itself; any other body has a `callbackUrl` to pull it from. With `storeId`,
+    `diff` lists what would change for that store.
     """
     subject = None
     if call.query.store_id is not None:
-        store = await call.app.cache.get_own(call.caller, _query_store(call.query))
+        store = await call.app.cache.get_own(call.caller, _store_id(call.query))
         subject = Subject(store.onboarding_id, store.id, store.catalog_set_id)
     return await call.app.checker.check(call.body, partner_id=call.caller.partner_id, subject=subject)
 
@@ -129,18 +128,14 @@ async def validate_catalog_set(call: Call[Upload, StoreQuery]) -> CatalogValidat
     request_headers=("If-None-Match",),
 )
 async def get_commerce_catalog_set(call: Call[None, None]) -> Answer:
-    """Return one of your own CatalogSets, as storefronts get it. A superseded one is readable for 30 days."""
-    set_id, coding = call.ids["catalogSetId"], coding_for(call.headers)
-    return answer(await call.app.bodies.get_own(call.caller, set_id, coding), call.headers)
+    """Return one of your own CatalogSets as storefronts get it. A superseded one stays readable for 30 days."""
+    set_id, coding = call.ids["catalogSetId"], best_coding(call.headers.get(b"accept-encoding", b""))
+    return _answer(await call.app.bodies.get_own(call.caller, set_id, coding), call.headers)
 
 
-@commerce_catalogs.get(
-    STORES + "/{storeId}/ids",
-    summary="Get Store Ids",
-    returns=StoreIds,
-)
+@commerce_catalogs.get(COMMERCE_STORES + "/{storeId}/ids", summary="Get Store Ids", returns=StoreIds)
 async def get_store_ids(call: Call[None, None]) -> Answer:
-    """Return under which id each item and modifier group of your document is served, in the current CatalogSet."""
+    """Return the id under which the current CatalogSet serves each item and modifier group of your document."""
     return Answer(raw=await call.app.stores.ids(call.caller, call.ids["storeId"]))
 
 
@@ -153,12 +148,16 @@ async def get_store_ids(call: Call[None, None]) -> Answer:
     request_headers=("If-None-Match",),
 )
 async def get_catalog_set(call: Call[None, None]) -> Answer:
-    """Return a CatalogSet. It never changes under its id, so keep it; a superseded one is readable for 30 days."""
-    set_id, bodies, coding = call.ids["catalogSetId"], call.app.bodies, coding_for(call.headers)
-    return answer(bodies.cached(set_id, coding) or await bodies.get(set_id, coding), call.headers)
+    """Return a CatalogSet. It never changes under its id, so cache it. A superseded one stays readable for 30 days."""
+    set_id, bodies, coding = (
+        call.ids["catalogSetId"],
+        call.app.bodies,
+        best_coding(call.headers.get(b"accept-encoding", b"")),
+    )
+    return _answer(bodies.cached(set_id, coding) or await bodies.get(set_id, coding), call.headers)
 
 
-def _query_store(query: StoreQuery) -> UUID:
+def _store_id(query: StoreQuery) -> UUID:
     if not query.store_id:
         raise errors.MissingStoreId("Say which store: add ?storeId=<store_id> to the URL.")
     store_id = parse_uuid(query.store_id)
@@ -167,11 +166,11 @@ def _query_store(query: StoreQuery) -> UUID:
     return store_id
 
 
-def _history(run: Run) -> CatalogIngestRun:
+def _run_entry(run: Run) -> CatalogIngestRun:
     return CatalogIngestRun(
         catalog_ingest_id=run.id,
         status=run.status,
-        callback_url=run.callback_url[:MOST_URL],
+        callback_url=run.callback_url[:MAX_URL_LENGTH],
         catalog_set_id=run.set_id or UNSET,
         created_at=instant(run.created_at) or "",
         updated_at=instant(run.updated_at) or "",
@@ -186,24 +185,19 @@ _FOREVER: Final = b"private, max-age=31536000, immutable"
 _WEIGHT: Final = re.compile(r"\s*q\s*=\s*(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*", re.IGNORECASE)
 
 
-def coding_for(headers: Mapping[bytes, bytes]) -> str:
-    """Return the coding in which to answer a request with these headers."""
-    return best_coding(headers.get(b"accept-encoding", b""))
-
-
-def answer(body: Body, headers: Mapping[bytes, bytes]) -> Answer:
-    """Return the set, or 304 if the request names a tag of it."""
+def _answer(body: Body, headers: Mapping[bytes, bytes]) -> Answer:
+    """Return the set, or 304 if the request has its ETag."""
     tag, reply_headers, unchanged = _headers(body.tag, body.coding)
     known = headers.get(b"if-none-match")
-    # Most clients send back the one tag that they got.
-    if known is not None and (known == tag or _known(known.decode("latin-1"), body)):
+    # Most clients send the one ETag that they got.
+    if known is not None and (known == tag or _matches(known.decode("latin-1"), body)):
         return unchanged
     return Answer(raw=body.content, headers=reply_headers)
 
 
 @lru_cache(maxsize=4096)
 def _headers(text: str, coding: str) -> tuple[bytes, tuple[tuple[bytes, bytes], ...], Answer]:
-    """Return the tag of a body, its headers, and its 304."""
+    """Return a body's ETag, its headers, and its 304."""
     tag = text.encode()
     of_unchanged = (b"etag", tag), (b"vary", b"Accept-Encoding"), (b"cache-control", _FOREVER)
     headers = of_unchanged if coding == IDENTITY else (*of_unchanged, (b"content-encoding", coding.encode()))
@@ -212,22 +206,22 @@ def _headers(text: str, coding: str) -> tuple[bytes, tuple[tuple[bytes, bytes], 
 
 @lru_cache(maxsize=256)
 def best_coding(accept_encoding: bytes) -> str:
-    """Return the coding that the client likes best, ours in their order where it does not care.
+    """Return the coding that the client prefers; among equals the first of CODINGS.
 
-    The bytes as they are come last, unless the client says that it likes them better.
+    Identity is the last choice, unless the client prefers it.
     """
     weights: dict[str, float] = {}
     for part in accept_encoding.decode("latin-1").lower().split(","):
         name, _, parameter = part.strip().partition(";")
         weight = _WEIGHT.fullmatch(parameter) if parameter else None
         weights[name.strip()] = float(weight[1]) if weight else (0.0 if parameter else 1.0)
-    anything = weights.get("*", 0.0)
-    best = max(CODINGS, key=lambda coding: weights.get(coding, anything))
-    liked = weights.get(best, anything)
-    return best if liked > 0 and liked >= weights.get(IDENTITY, 0.0) else IDENTITY
+    others = weights.get("*", 0.0)
+    best = max(CODINGS, key=lambda coding: weights.get(coding, others))
+    weight_of_best = weights.get(best, others)
+    return best if weight_of_best > 0 and weight_of_best >= weights.get(IDENTITY, 0.0) else IDENTITY
 
 
-def _known(if_none_match: str, body: Body) -> bool:
-    """Tell whether the client has these bytes, in whatever coding."""
+def _matches(if_none_match: str, body: Body) -> bool:
+    """Return whether the client has this set, in any coding."""
     tags = {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}
     return "*" in tags or not tags.isdisjoint(body.tags)

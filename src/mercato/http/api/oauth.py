@@ -1,4 +1,4 @@
-"""The token endpoint (RFC 6749, client credentials): an access token for who would rather not send its key around."""
+"""The token endpoint (RFC 6749, client credentials), for storefronts that don't send their key in each request."""
 
 import base64
 import binascii
@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from mercato.domain.partners.tokens import AccessToken
 from mercato.http.operations import Access, Answer, Call, Operations
-from mercato.http.problems import Refusals, headers_of
+from mercato.http.problems import Refusals, problem_headers
 from mercato.kernel import errors
 from mercato.kernel.errors import Problem
 from mercato.kernel.wire import Wire, as_json, parse_uuid
@@ -25,10 +25,10 @@ NO_STORE: Final = ((b"cache-control", b"no-store"), (b"pragma", b"no-cache"))
 GRANT: Final = "client_credentials"
 CHALLENGE: Final = 'Basic realm="mercato", charset="UTF-8"'
 
-MOST_PARAMETERS: Final = 50
+MAX_PARAMETERS: Final = 50
 
-MOST_BYTES: Final = 8 * 1024
-"""Bytes of a form. Anybody may send one, and the longest that means something has 300."""
+MAX_BYTES: Final = 8 * 1024
+"""Bytes of a form. Anybody may send one, and the longest useful one has 300."""
 
 _ERRORS: Final = {401: "invalid_client", 429: "temporarily_unavailable", 503: "temporarily_unavailable"}
 _OURS: Final = ("grant_type", "client_id", "client_secret", "scope")
@@ -36,17 +36,17 @@ _OURS: Final = ("grant_type", "client_id", "client_secret", "scope")
 
 @redacted("client_secret")
 class TokenRequest(Wire, rename="lower"):
-    """A form. The client's id and secret stand here or in HTTP Basic, not in both."""
+    """A form. Send the client's id and secret here or by HTTP Basic, not both."""
 
     grant_type: Annotated[str, Meta(description="`client_credentials`.")]
     client_id: Annotated[str, Meta(description="The id of a marketfront key.")] | UnsetType = UNSET
     client_secret: Annotated[str, Meta(description="The key.")] | UnsetType = UNSET
-    scope: Annotated[str, Meta(description="There are no scopes: empty.")] | UnsetType = UNSET
+    scope: Annotated[str, Meta(description="Leave it empty: there are no scopes.")] | UnsetType = UNSET
 
 
 @redacted("access_token")
 class TokenResponse(Wire, rename="lower"):
-    """An access token, to be sent as `Authorization: Bearer` for so many seconds."""
+    """An access token for `Authorization: Bearer`, valid for `expires_in` seconds."""
 
     access_token: str
     token_type: Literal["Bearer"]
@@ -54,14 +54,14 @@ class TokenResponse(Wire, rename="lower"):
 
 
 class TokenRefusal(ProblemDetail, kw_only=True):
-    """A problem with the members of RFC 6749: `error` is what OAuth clients go by."""
+    """A problem with the members of RFC 6749. OAuth clients read `error`."""
 
     error: str
     error_description: str = msgspec.field(name="error_description")
 
 
 class InvalidClientError(errors.Unauthenticated):
-    """Who this client is was not shown."""
+    """The client's credentials are missing or wrong."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail, sent=True)
@@ -69,14 +69,14 @@ class InvalidClientError(errors.Unauthenticated):
 
 
 def render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-    """Return status, headers and body of a refusal as OAuth clients read it."""
+    """Return status, headers and body of a refusal for OAuth clients."""
     other = "server_error" if problem.status >= 500 else "invalid_request"  # noqa: PLR2004  # HTTP's own line
-    told: dict[str, Any] = {
+    members: dict[str, Any] = {
         "error": _ERRORS.get(problem.status, other),
         "error_description": _quotable(problem.detail),
     }
-    headers = [(b"content-type", b"application/json"), *NO_STORE, *headers_of(problem)]
-    return problem.status, headers, as_json(told | members_of(problem, context))
+    headers = [(b"content-type", b"application/json"), *NO_STORE, *problem_headers(problem)]
+    return problem.status, headers, as_json(members | members_of(problem, context))
 
 
 @oauth.post(
@@ -84,7 +84,7 @@ def render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, b
     summary="Get Access Token",
     takes=TokenRequest,
     raw_body=True,
-    body_limit=MOST_BYTES,
+    body_limit=MAX_BYTES,
     body_type=FORM,
     returns=TokenResponse,
     reply_headers=("Cache-Control", "Pragma"),
@@ -95,20 +95,20 @@ def render(problem: Problem, context: Context) -> tuple[int, list[tuple[bytes, b
 async def get_access_token(call: Call[bytes, None]) -> Answer:
     """Exchange a marketfront key for an access token: OAuth 2.0 client credentials (RFC 6749).
 
-    The client id is the key's id, the secret is the key; both go by HTTP Basic or in the form. The token opens
-    what the key opens, for an hour, and dies with the key. Failures are limited by client and by address; the right
-    key is never refused because of them.
+    The client id is the key's id, the secret is the key; send both by HTTP Basic or in the form. The token gives the
+    access of the key for an hour, and ends with the key. Failures are limited by client and by address; the right key
+    is never refused because of them.
     """
-    form = _form(call.body, call.head.content_type)
+    form = _form(call.body, call.headers.get(b"content-type", b""))
     _check_grant(form)
-    client, secret = _credentials(form, call.head.authorization)
+    client, secret = _credentials(form, call.headers.get(b"authorization", b""))
     client_id = parse_uuid(client)
     failures, address = call.app.failures, call.head.address
     wait = None if failures is None else failures.wait(client_id, address)
     try:
         token = await _issue(call, client_id, secret, suspect=wait is not None)
     except InvalidClientError:
-        # Only wrong credentials are counted and refused: nobody can lock a client out by failing in its name.
+        # Only wrong credentials are counted and refused, so nobody can lock a client out by failing in its name.
         if wait is not None:
             raise errors.RateLimited(f"Too many failed attempts. Wait {wait} s.", retry_after=wait) from None
         if failures is not None:
@@ -124,7 +124,7 @@ async def _issue(
     call: Call[bytes, None], client_id: UUID | None, secret: bytes, *, suspect: bool
 ) -> AccessToken:
     if client_id is None:
-        raise InvalidClientError("The client id is the id of a marketfront key, a UUID.")
+        raise InvalidClientError("The client id isn't a UUID. Send the id of a marketfront key.")
     try:
         return await call.app.callers.issue(client_id, secret, suspect=suspect)
     except errors.Unauthenticated as refused:
@@ -140,16 +140,16 @@ def _form(body: bytes, content_type: bytes) -> dict[str, str]:
         raise _invalid("invalid_request", f"Send a form, with the header Content-Type: {FORM}.")
     try:
         pairs = parse_qsl(
-            body.decode(), keep_blank_values=True, max_num_fields=MOST_PARAMETERS, errors="strict"
+            body.decode(), keep_blank_values=True, max_num_fields=MAX_PARAMETERS, errors="strict"
         )
     except ValueError:
         raise _invalid(
-            "invalid_request", f"The form is not UTF-8, or has more than {MOST_PARAMETERS} parameters."
+            "invalid_request", f"The form isn't UTF-8, or has more than {MAX_PARAMETERS} parameters."
         ) from None
     names = [name for name, _ in pairs]
     for name in _OURS:
         if names.count(name) > 1:
-            raise _invalid("invalid_request", f"{name} is sent twice.")
+            raise _invalid("invalid_request", f"{name} is sent twice. Send it once.")
     return {name: value for name, value in pairs if value}
 
 
@@ -158,13 +158,13 @@ def _check_grant(form: dict[str, str]) -> None:
     if grant is None:
         raise _invalid("invalid_request", f"grant_type is missing. Send grant_type={GRANT}.")
     if grant != GRANT:
-        raise _invalid("unsupported_grant_type", f"The one grant here is {GRANT}.")
+        raise _invalid("unsupported_grant_type", f"The only supported grant is {GRANT}.")
     if "scope" in form:
-        raise _invalid("invalid_scope", "There are no scopes: a token opens what its key opens. Send none.")
+        raise _invalid("invalid_scope", "There are no scopes: a token has the access of its key. Send none.")
 
 
 def _credentials(form: dict[str, str], authorization: bytes) -> tuple[str, bytes]:
-    """Return client id and secret, by whichever of the two ways they were sent."""
+    """Return client id and secret, from HTTP Basic or from the form."""
     scheme, _, sent = authorization.partition(b" ")
     if scheme.lower() != b"basic":
         if "client_id" not in form or "client_secret" not in form:
@@ -181,12 +181,12 @@ def _credentials(form: dict[str, str], authorization: bytes) -> tuple[str, bytes
 
 
 def _basic(sent: bytes) -> tuple[str, bytes]:
-    """Return what HTTP Basic holds: each half is form-encoded before both are (RFC 6749, 2.3.1)."""
+    """Return the credentials of HTTP Basic, each of which is form-encoded (RFC 6749, 2.3.1)."""
     try:
         client, secret = base64.b64decode(sent.strip(), validate=True).decode().split(":", 1)
         return unquote_plus(client, errors="strict"), unquote_plus(secret, errors="strict").encode()
     except (binascii.Error, ValueError):
-        raise InvalidClientError("The HTTP Basic credentials are not base64 of <key id>:<key>.") from None
+        raise InvalidClientError("The HTTP Basic credentials aren't base64 of <key id>:<key>.") from None
 
 
 def _invalid(error: str, detail: str) -> errors.InvalidRequest:
@@ -194,7 +194,7 @@ def _invalid(error: str, detail: str) -> errors.InvalidRequest:
 
 
 def _quotable(text: str) -> str:
-    """Return the text in the characters that RFC 6749 allows a description."""
+    """Return the text in the characters that RFC 6749 allows in a description."""
     return "".join(
         char if " " <= char <= "~" and char not in '"\\' else "'" if char == '"' else "?" for char in text
     )

@@ -33,29 +33,22 @@ async def register_store(call: Call[OnboardingRequest, None]) -> Answer:
 
 @onboarding.get(PATH, summary="List Onboardings", query=Page, returns=OnboardingPage)
 async def list_onboardings(call: Call[None, Page]) -> OnboardingPage:
-    """Return onboardings that were not cancelled, newest first."""
+    """Return the onboardings that aren't cancelled, newest first."""
     before = read_cursor(call.query.cursor)
     return await call.app.onboardings.list(call.caller, before=before, limit=call.query.limit)
 
 
-@onboarding.get(
-    PATH + "/{onboardingId}",
-    summary="Get Onboarding Status",
-    returns=OnboardingStatus,
-)
+@onboarding.get(PATH + "/{onboardingId}", summary="Get Onboarding Status", returns=OnboardingStatus)
 async def get_onboarding_status(call: Call[None, None]) -> OnboardingStatus:
-    """Return where an onboarding is; when its catalog has failed, every error with a pointer."""
+    """Return the status of an onboarding; if its catalog has failed, every error with a pointer."""
     return await call.app.onboardings.get(call.caller, call.ids["onboardingId"])
 
 
 @onboarding.delete(
-    PATH + "/{onboardingId}",
-    summary="Cancel Onboarding",
-    status=204,
-    problems=(errors.OnboardingActive,),
+    PATH + "/{onboardingId}", summary="Cancel Onboarding", status=204, problems=(errors.OnboardingActive,)
 )
 async def cancel_onboarding(call: Call[None, None]) -> None:
-    """Cancel an onboarding that is not active: a running pull is abandoned, and it answers 404 from now on."""
+    """Cancel an onboarding that isn't active. A running pull is abandoned; the onboarding is then not found."""
     await call.app.onboardings.cancel(call.caller, call.ids["onboardingId"])
 
 
@@ -65,10 +58,7 @@ async def cancel_onboarding(call: Call[None, None]) -> None:
     takes=RetryRequest,
     body_optional=True,
     returns=OnboardingStatus,
-    problems=(
-        errors.OnboardingNotFailed,
-        errors.StoreAlreadyRegistered,
-    ),
+    problems=(errors.OnboardingNotFailed, errors.StoreAlreadyRegistered),
 )
 async def retry_onboarding(call: Call[RetryRequest | None, None]) -> OnboardingStatus:
     """Pull the catalog of a failed onboarding again, from another URL if one is given."""
@@ -83,6 +73,6 @@ async def retry_onboarding(call: Call[RetryRequest | None, None]) -> OnboardingS
     problems=(errors.OnboardingNotReady,),
 )
 async def activate_store(call: Call[None, None]) -> Store:
-    """Make the store live, serving the catalog that was validated. Only when the status is ready_to_activate."""
+    """Make the store live with the validated catalog. The status must be ready_to_activate."""
     row = await call.app.onboardings.activate(call.caller, call.ids["onboardingId"])
     return store_of(row, call.app.clock())

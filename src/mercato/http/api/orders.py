@@ -1,4 +1,4 @@
-"""Orders: validated, placed and followed by storefronts; read and moved on by merchants."""
+"""Orders: validated, placed and read by storefronts; read and updated by merchants."""
 
 import re
 from http import HTTPStatus
@@ -36,7 +36,7 @@ MARKETFRONT: Final = "/v1/marketfront/orders"
 
 _KEY: Final = re.compile(rb"[\x20-\x7e]{1,255}")
 
-REASONS: Final = (
+REFUSAL_REASONS: Final = (
     errors.CartEmpty,
     errors.ModifierRequired,
     errors.ModifierLimitExceeded,
@@ -51,7 +51,7 @@ REASONS: Final = (
     errors.PaymentFailed,
     errors.Other,
 )
-"""Why a store, or we, may refuse an order."""
+"""The reasons for which a store or this service refuses an order."""
 
 
 # --- storefronts ----------------------------------------------------------------------------------
@@ -85,8 +85,8 @@ async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
 
     An order may have 64 KiB as it is sent, and 200 lines, modifiers included.
 
-    What is wrong with the order is told with 200, `isValid` false and `order.errors`. The store's system is asked,
-    and may add fees, taxes, promotions and adjustments.
+    Errors of the order are returned with 200, `isValid` false and `order.errors`. The store's system is called and may
+    add fees, taxes, promotions and adjustments.
     """
     return await call.app.validations.validate(call.caller, call.body, trace=call.trace)
 
@@ -112,14 +112,15 @@ async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
         errors.OrderAlreadyPlaced,
         errors.OrderClosed,
         errors.StoreUnreachable,
-        *REASONS,
+        *REFUSAL_REASONS,
     ),
 )
 async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer:
-    """Place an order: once for each Idempotency-Key, whatever happens on the way.
+    """Place an order, once for each Idempotency-Key.
 
     A repeat within 24 hours gets the first answer again, byte for byte, with `Idempotent-Replayed: true`. While the
-    store has not answered, 503 with `orderId`: the order is kept, and a repeat with the same key joins it.
+    store hasn't answered, the answer is 503 with `orderId`: the order is kept, and a repeat with the same key resumes
+    it.
 
     An order may have 64 KiB as it is sent, and 200 lines, modifiers included.
     """
@@ -138,32 +139,18 @@ async def place_order(call: Call[PlaceOrderRequest, None]) -> Answer:
 
 
 @marketfront_orders.get(
-    MARKETFRONT + "/{orderId}",
-    summary="Get Order",
-    id="getMarketfrontOrder",
-    returns=Order,
+    MARKETFRONT + "/{orderId}", summary="Get Order", id="getMarketfrontOrder", returns=Order
 )
 async def get_marketfront_order(call: Call[None, None]) -> Order:
-    """Return an order that was placed with this account, as it is now."""
+    """Return the current state of an order that this account placed."""
     return order_of(await call.app.orders.get(call.caller, call.ids["orderId"]))
-
-
-@marketfront_orders.get(
-    MARKETFRONT + "/{orderId}/timeline",
-    summary="Get Order Timeline",
-    id="getMarketfrontOrderTimeline",
-    returns=OrderTimeline,
-)
-async def get_marketfront_timeline(call: Call[None, None]) -> OrderTimeline:
-    """Return who did what to an order when, every webhook attempt included, oldest first."""
-    return await call.app.orders.timeline(call.caller, call.ids["orderId"])
 
 
 # --- merchants ------------------------------------------------------------------------------------
 
 
 class OrdersQuery(Wire):
-    """Which orders, and how many of them."""
+    """Filters of the list of orders."""
 
     store_id: Annotated[UUID, Meta(description="Only orders of this store.")] | None = None
     state: (
@@ -179,39 +166,31 @@ class OrdersQuery(Wire):
     cursor: Cursor | None = None
 
 
-@commerce_orders.get(
-    COMMERCE,
-    summary="List Orders",
-    query=OrdersQuery,
-    returns=OrderPage,
-)
+@commerce_orders.get(COMMERCE, summary="List Orders", query=OrdersQuery, returns=OrderPage)
 async def list_orders(call: Call[None, OrdersQuery]) -> OrderPage:
     """Return the orders of this account's stores, newest first."""
     query = call.query
     return await call.app.orders.list(
         call.caller,
         store_id=query.store_id,
-        state=_state(query.state),
+        state=None if query.state is None else OrderState(query.state.lower()),
         before=read_cursor(query.cursor),
         limit=query.limit,
     )
 
 
-def _state(text: str | None) -> OrderState | None:
-    return None if text is None else OrderState(text.lower())
-
-
-@commerce_orders.get(
-    COMMERCE + "/{orderId}",
-    summary="Get Order",
-    id="getOrder",
-    returns=CommerceOrder,
-)
+@commerce_orders.get(COMMERCE + "/{orderId}", summary="Get Order", id="getOrder", returns=CommerceOrder)
 async def get_order(call: Call[None, None]) -> CommerceOrder:
-    """Return an order of this account's stores as it is now, with the ids of your own document on its lines."""
+    """Return the current state of an order of this account's stores, with your own ids on its lines."""
     return commerce_order_of(await call.app.orders.get(call.caller, call.ids["orderId"]))
 
 
+@marketfront_orders.get(
+    MARKETFRONT + "/{orderId}/timeline",
+    summary="Get Order Timeline",
+    id="getMarketfrontOrderTimeline",
+    returns=OrderTimeline,
+)
 @commerce_orders.get(
     COMMERCE + "/{orderId}/timeline",
     summary="Get Order Timeline",
@@ -219,7 +198,7 @@ async def get_order(call: Call[None, None]) -> CommerceOrder:
     returns=OrderTimeline,
 )
 async def get_timeline(call: Call[None, None]) -> OrderTimeline:
-    """Return who did what to an order when, every webhook attempt included, oldest first."""
+    """Return what happened to an order, every webhook attempt included, oldest first."""
     return await call.app.orders.timeline(call.caller, call.ids["orderId"])
 
 
@@ -228,15 +207,12 @@ async def get_timeline(call: Call[None, None]) -> OrderTimeline:
     summary="Update Order Status",
     takes=OrderStatusUpdate,
     returns=OrderStatusResponse,
-    problems=(
-        errors.InvalidStatusTransition,
-        errors.OrderClosed,
-    ),
+    problems=(errors.InvalidStatusTransition, errors.OrderClosed),
 )
 async def update_order_status(call: Call[OrderStatusUpdate, None]) -> OrderStatusResponse:
-    """Move an order on, close it, or say when it will be ready. The storefront is told.
+    """Update an order's status, close it, or set when it will be ready. The storefront is notified.
 
-    `status` only goes forward; it may skip steps. `state` `cancelled` needs a `cancelReason`. The same again
+    `status` only moves forward and may skip steps. `state` `cancelled` needs a `cancelReason`. A repeated update
     changes nothing.
     """
     return await call.app.orders.update(call.caller, call.ids["orderId"], call.body)

@@ -23,6 +23,7 @@ from mercato.domain.stores.storefront import (
     storefront_of,
 )
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
+from mercato.http.routing import COMMERCE_STORES
 from mercato.kernel import errors
 from mercato.kernel.wire import Wire, parse_instant
 from mercato.kernel.wire.checks import validator
@@ -32,7 +33,6 @@ commerce_stores = Operations(access=Access.COMMERCE, tag="Commerce")
 marketfront_stores = Operations(access=Access.MARKETFRONT, tag="Marketfront")
 discovery = Operations(access=Access.MARKETFRONT, tag="Marketfront")
 
-STORES: Final = "/v1/commerce/stores"
 _NO_STORE: Final = ((b"cache-control", b"no-store"),)
 
 
@@ -44,7 +44,7 @@ def _status_fault(text: str) -> str | None:
 
 
 class StoresQuery(Page):
-    """Which stores: a page of all, of one status, or of one partnerStoreId."""
+    """Filters of the list of stores."""
 
     status: (
         Annotated[str, Meta(description="`online` or `paused`, in any case.", extra=validator(_status_fault))]
@@ -53,35 +53,25 @@ class StoresQuery(Page):
     partner_store_id: Annotated[str, Meta(description="The partner's own id of a store.")] | None = None
 
 
-@commerce_stores.get(STORES, summary="List Stores", query=StoresQuery, returns=StorePage)
+@commerce_stores.get(COMMERCE_STORES, summary="List Stores", query=StoresQuery, returns=StorePage)
 async def list_stores(call: Call[None, StoresQuery]) -> StorePage:
     """Return the account's live stores, newest first."""
-    status = _status(call.query.status)
     return await call.app.stores.list(
         call.caller,
         before=read_cursor(call.query.cursor),
         limit=call.query.limit,
-        status=status,
+        status=None if call.query.status is None else StoreStatusValue(call.query.status.lower()),
         partner_store_id=call.query.partner_store_id,
     )
 
 
-@commerce_stores.get(
-    STORES + "/{storeId}",
-    summary="Get Store",
-    returns=Store,
-)
+@commerce_stores.get(COMMERCE_STORES + "/{storeId}", summary="Get Store", returns=Store)
 async def get_store(call: Call[None, None]) -> Store:
     """Return a store."""
     return await call.app.stores.get(call.caller, call.ids["storeId"])
 
 
-@commerce_stores.put(
-    STORES + "/{storeId}",
-    summary="Update Store",
-    takes=StoreUpdate,
-    returns=Store,
-)
+@commerce_stores.put(COMMERCE_STORES + "/{storeId}", summary="Update Store", takes=StoreUpdate, returns=Store)
 async def update_store(call: Call[StoreUpdate, None]) -> Store:
     """Change the members that are present; null clears those that may be empty.
 
@@ -92,9 +82,7 @@ async def update_store(call: Call[StoreUpdate, None]) -> Store:
 
 
 @commerce_stores.get(
-    STORES + "/{storeId}/status",
-    summary="Get Store Status",
-    returns=StoreStatusResponse,
+    COMMERCE_STORES + "/{storeId}/status", summary="Get Store Status", returns=StoreStatusResponse
 )
 async def get_store_status(call: Call[None, None]) -> StoreStatusResponse:
     """Return whether the store accepts orders now."""
@@ -102,7 +90,7 @@ async def get_store_status(call: Call[None, None]) -> StoreStatusResponse:
 
 
 @commerce_stores.post(
-    STORES + "/{storeId}/status",
+    COMMERCE_STORES + "/{storeId}/status",
     summary="Set Store Status",
     takes=StoreStatusUpdate,
     reader=read_status_update,
@@ -114,19 +102,15 @@ async def set_store_status(call: Call[StoreStatusUpdate, None]) -> StoreStatusRe
 
 
 @commerce_stores.post(
-    STORES + "/{storeId}/item-availability",
+    COMMERCE_STORES + "/{storeId}/item-availability",
     summary="Set Item Availability",
     takes=ItemAvailabilityRequest,
     returns=ItemAvailabilityResponse,
 )
 async def set_item_availability(call: Call[ItemAvailabilityRequest, None]) -> ItemAvailabilityResponse:
-    """Mark items as sold out, or as to be had again, without a new catalog."""
-    gone = await call.app.stores.set_items(call.caller, call.ids["storeId"], call.body)
-    return ItemAvailabilityResponse(unavailable_item_ids=gone)
-
-
-def _status(text: str | None) -> StoreStatusValue | None:
-    return None if text is None else StoreStatusValue(text.lower())
+    """Mark items as sold out or available, without a new catalog."""
+    sold_out = await call.app.stores.set_items(call.caller, call.ids["storeId"], call.body)
+    return ItemAvailabilityResponse(unavailable_item_ids=sold_out)
 
 
 # --- storefronts ----------------------------------------------------------------------------------
@@ -141,21 +125,21 @@ def _status(text: str | None) -> StoreStatusValue | None:
     rate=Rate.DISCOVERY,
 )
 async def discover_stores(call: Call[DiscoverRequest, None]) -> Answer:
-    """Find stores: by place, nearest first; else by words, best match first; else all of them by name.
+    """Find stores: by location, nearest first; else by query, best match first; else all by name.
 
-    With a location every store has its `distance` in metres. `totalCount` counts all that was found, exactly.
+    With a location each store has its `distance` in metres. `totalCount` is the exact number of matches.
     """
     return Answer(await call.app.discovery.discover(call.body), headers=_NO_STORE)
 
 
 class AtQuery(Wire):
-    """The instant that is asked about; now, without one."""
+    """The instant of the availability; the default is now."""
 
     at: (
         Annotated[
             str,
             Meta(
-                description="The instant that is asked about; without it, now.",
+                description="The instant; the default is now.",
                 extra_json_schema={"format": "date-time"},
             ),
         ]
@@ -171,7 +155,7 @@ class AtQuery(Wire):
     reply_headers=("Cache-Control",),
 )
 async def get_marketfront_store(call: Call[None, None]) -> Answer:
-    """Return a store as it is now; sold-out items and opening change from one moment to the next."""
+    """Return a store as it is now. Sold-out items and opening may change at any moment."""
     row, catalog = await _store(call)
     return Answer(storefront_of(row, catalog, call.app.clock()), headers=_NO_STORE)
 
@@ -188,13 +172,13 @@ async def get_store_availability(call: Call[None, AtQuery]) -> Answer:
     row, catalog = await _store(call)
     at = call.app.clock()
     if call.query.at is not None:
-        asked = parse_instant(call.query.at)
-        # The calendar's first and last day have no local time in every zone.
-        if asked is None or not MINYEAR < asked.year < MAXYEAR:
+        parsed = parse_instant(call.query.at)
+        # The first and last day of the calendar lack a local time in some zones.
+        if parsed is None or not MINYEAR < parsed.year < MAXYEAR:
             raise errors.ValidationFailed.at(
                 None, "at must be an RFC 3339 instant, like 2026-01-31T18:30:00Z."
             )
-        at = asked
+        at = parsed
     return Answer(availability_of(row, catalog, at), headers=_NO_STORE)
 
 

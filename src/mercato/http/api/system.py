@@ -1,4 +1,4 @@
-"""What is there for everybody: health, metrics, the OpenAPI document, its page, and a page for each error code."""
+"""Health, metrics, the API reference, and the page of each error code."""
 
 import hmac
 from functools import cache
@@ -7,7 +7,13 @@ from typing import Any, Final
 
 import msgspec
 
-from mercato.http.browsers import LASTS, NOSNIFF, naming_itself, reference_page, static_page
+from mercato.http.browsers import (
+    CACHED,
+    NOSNIFF,
+    own_address_headers,
+    reference_page_policy,
+    static_page_policy,
+)
 from mercato.http.error_pages.render import STYLE, as_html, as_markdown
 from mercato.http.operations import Access, Answer, Call, Operations
 from mercato.kernel import errors
@@ -29,20 +35,20 @@ START: Final = (
 
 
 class Health(Wire):
-    """`ok`, or there is no answer."""
+    """`ok`, or a refusal."""
 
     status: str
 
 
 @system.get("/healthz", summary="Liveness", returns=Health)
 async def healthz(_call: Call[None, None]) -> Health:
-    """Answer as long as the process does, whatever its database does."""
+    """Answer 200 while the process runs, even if its database doesn't answer."""
     return Health(status="ok")
 
 
 @system.get("/readyz", summary="Readiness", returns=Health)
 async def readyz(call: Call[None, None]) -> Health:
-    """Answer 200 when requests can be served: the database answers and can be written."""
+    """Answer 200 if requests can be served: the database answers and can be written."""
     await call.app.check_ready()
     return Health(status="ok")
 
@@ -55,7 +61,7 @@ async def readyz(call: Call[None, None]) -> Health:
     problems=(errors.Unauthenticated, errors.Forbidden),
 )
 async def metrics(call: Call[None, None]) -> Answer:
-    """Return figures for Prometheus: with `MERCATO_METRICS_TOKEN` as bearer, else on a loopback address only."""
+    """Return metrics for Prometheus: with `MERCATO_METRICS_TOKEN` as bearer, without one on loopback only."""
     _may_read_metrics(call.app.settings, call.headers.get(b"authorization", b""))
     return Answer(raw=await call.app.metrics.read(), media_type=METRICS_TYPE.encode())
 
@@ -68,7 +74,7 @@ async def metrics(call: Call[None, None]) -> Answer:
     reply_headers=("X-Content-Type-Options", "Content-Security-Policy", "Referrer-Policy"),
 )
 async def docs(call: Call[None, None]) -> Answer:
-    """Show the API reference; nothing of it is loaded from elsewhere."""
+    """Return the API reference as a page. It loads nothing from other servers."""
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Mercato API</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -76,7 +82,9 @@ async def docs(call: Call[None, None]) -> Answer:
         '<script src="/docs/assets/swagger-ui-bundle.js"></script><script src="/docs/assets/start.js"></script>'
         "</body></html>"
     )
-    return Answer(raw=page.encode(), media_type=HTML, headers=(*NOSNIFF, *reference_page(call.app.settings)))
+    return Answer(
+        raw=page.encode(), media_type=HTML, headers=(*NOSNIFF, *reference_page_policy(call.app.settings))
+    )
 
 
 @system.get(
@@ -91,10 +99,10 @@ async def docs_asset(call: Call[None, None]) -> Answer:
     """Return a script or a style sheet of the API reference."""
     name = call.texts["name"]
     if name == "start.js":
-        return Answer(raw=START, media_type=b"text/javascript", headers=LASTS)
+        return Answer(raw=START, media_type=b"text/javascript", headers=CACHED)
     if name not in ASSETS:
         raise errors.NotFound("There is no such asset.")
-    return Answer(raw=_asset(name), media_type=ASSETS[name], headers=LASTS)
+    return Answer(raw=_asset(name), media_type=ASSETS[name], headers=CACHED)
 
 
 @system.get(
@@ -112,13 +120,13 @@ async def docs_asset(call: Call[None, None]) -> Answer:
     problems=(errors.NotFound,),
 )
 async def error_page(call: Call[None, None]) -> Answer:
-    """Explain an error code: the page that a problem's `type` leads to, as Markdown for who prefers `text/markdown`."""
+    """Explain an error code. A problem's `type` links here; Markdown for clients that prefer `text/markdown`."""
     kind = _kinds().get(call.texts["errorCode"].upper())
     if kind is None:
-        raise errors.NotFound("There is no such error code. /openapi.json names those of each operation.")
+        raise errors.NotFound("There is no such error code. /openapi.json lists the codes of each operation.")
     markdown = prefers_markdown(call.headers.get(b"accept", b""))
     text = (as_markdown if markdown else as_html)(kind, call.head.base_url)
-    headers = (*naming_itself(call.app.settings), *static_page(STYLE), (b"vary", b"Accept"))
+    headers = (*own_address_headers(call.app.settings), *static_page_policy(STYLE), (b"vary", b"Accept"))
     return Answer(raw=text.encode(), media_type=MARKDOWN if markdown else HTML, headers=headers)
 
 

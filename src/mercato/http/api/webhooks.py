@@ -1,4 +1,4 @@
-"""Webhook deliveries, the same three operations on both surfaces: each partner sees its own."""
+"""Webhook deliveries: the same three operations on both surfaces, where each partner sees its own."""
 
 from mercato.domain.webhooks import deliveries
 from mercato.domain.webhooks.debugger.findings import SignatureExplanation
@@ -29,21 +29,21 @@ async def list_deliveries(call: Call[None, WebhookDeliveryQuery]) -> WebhookDeli
 
 
 async def get_delivery(call: Call[None, None]) -> WebhookDeliveryDetail:
-    """Return a webhook delivery with the body that is sent and every attempt."""
+    """Return a webhook delivery with its body and every attempt."""
     async with call.app.db.read() as tx:
         return await deliveries.get_delivery(tx, call.caller, call.ids["deliveryId"])
 
 
 async def redeliver(call: Call[None, None]) -> WebhookDeliveryDetail:
-    """Send a webhook again with the same id and body; a disabled endpoint is called again from now on.
+    """Send a webhook again with the same id and body. This also enables a disabled endpoint again.
 
-    `order.validate` and `order.place` are not sent again on request (409).
+    `order.validate` and `order.place` can't be sent again (409).
     """
     async with call.app.db.write() as tx:
         return await deliveries.redeliver(tx, call.caller, call.ids["deliveryId"], now=call.app.clock())
 
 
-def _declared(access: Access, surface: str) -> Operations:
+def _declare(access: Access, surface: str) -> Operations:
     operations = Operations(access=access, tag="Webhooks")
     base = f"/v1/{surface}/webhook-deliveries"
     name = surface.title()
@@ -70,8 +70,8 @@ def _declared(access: Access, surface: str) -> Operations:
     return operations
 
 
-commerce_webhooks = _declared(Access.COMMERCE, "commerce")
-marketfront_webhooks = _declared(Access.MARKETFRONT, "marketfront")
+commerce_webhooks = _declare(Access.COMMERCE, "commerce")
+marketfront_webhooks = _declare(Access.MARKETFRONT, "marketfront")
 
 clinic = Operations(access=Access.ANY, tag="Webhooks")
 
@@ -85,11 +85,11 @@ clinic = Operations(access=Access.ANY, tag="Webhooks")
     problems=(errors.DeliveryNotFound,),
 )
 async def explain_signature(call: Call[ExplainSignatureRequest, None]) -> SignatureExplanation:
-    """Say what is wrong with a webhook's signature: key, headers, time, or a body that differs from what was sent.
+    """Explain why a webhook's signature fails: secret, headers, time, or a body that differs from the one sent.
 
-    With a key of either surface. Changes nothing, keeps nothing, and never repeats a secret.
+    With a key of either surface. Nothing is changed or stored, and no secret is repeated.
     """
-    # Not before somebody asks: it is a fair part of what a start would import.
+    # Imported on first use, because it would make the start slower.
     from mercato.domain.webhooks.debugger.requests import load_case
 
     app = call.app

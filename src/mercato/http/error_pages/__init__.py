@@ -1,9 +1,9 @@
-"""The page of each error code: one Markdown file per code, read when it is first asked for.
+"""The page of each error code: one Markdown file per code, read on first use.
 
-A file has the sections Cause, What to do and Try it. The last one holds the example, and before it what has to be
-arranged first if no command can bring it about. A head between two lines of `---` says `store: live` where the
-example needs a throw-away store; `store.sh` is put around its commands then. `answer: STATUS BODY` is what that
-store's webhook answers, `seconds: N` how late.
+A file has the sections Cause, What to do and Try it. Try it has the example, preceded by what must be prepared if no
+command can do it. A head between two lines of `---` says `store: live` if the example needs a temporary store; its
+commands are then put into `store.sh`. `answer: STATUS BODY` is the answer of that store's webhook, `seconds: N` its
+delay.
 """
 
 import re
@@ -20,28 +20,28 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "SHOP_KEY": 'a marketfront key: `mercato partner create "My Shop" --kind marketfront`',
     "DATA": "the data directory of the service: `./data`, unless `MERCATO_DATA_DIR` says otherwise",
 }
-"""The variables of the examples, in the order in which they are explained. Start here ends with the first three."""
+"""The variables of the examples, in the order of explanation. Start here ends with the first three."""
 
 _VARIABLE: Final = re.compile(r"\$([A-Z_]+)")
 _PAGE: Final = re.compile(
     r"(?:---\n(?P<head>.*?)---\n\n)?# (?P<code>\w+)\n\n## Cause\n\n(?P<cause>.+?)\n\n"
-    r"## What to do\n\n(?P<remedy>.+?)\n\n## Try it\n\n(?:(?P<arranged>[^`\n].*?)\n\n)?```sh\n(?P<example>.+)```\n",
+    r"## What to do\n\n(?P<remedy>.+?)\n\n## Try it\n\n(?:(?P<preparation>[^`\n].*?)\n\n)?```sh\n(?P<example>.+)```\n",
     re.DOTALL,
 )
 
 
 class ErrorPage(Struct, frozen=True, kw_only=True):
-    """What a code's page says."""
+    """The content of a code's page."""
 
     cause: str
     remedy: str
     example: str
-    arranged: str | None
+    preparation: str | None
     makes_store: bool
 
     @property
     def placeholders(self) -> dict[str, str]:
-        """Return the variables that the example uses, and what each stands for."""
+        """The variables that the example uses, with their meaning."""
         used = set(_VARIABLE.findall(self.example))
         return {name: words for name, words in PLACEHOLDERS.items() if name in used}
 
@@ -57,14 +57,14 @@ def error_page(code: str) -> ErrorPage:
         cause=page["cause"],
         remedy=page["remedy"],
         example=_with_store(example, head) if "store" in head else example,
-        arranged=page["arranged"],
+        preparation=page["preparation"],
         makes_store="store" in head,
     )
 
 
 def _with_store(commands: str, head: Mapping[str, str]) -> str:
     status, _, body = head.get("answer", "200 {}").partition(" ")
-    # Between double quotes of Python, in single quotes of the shell.
+    # In double quotes of Python within single quotes of the shell.
     answer = body.replace('"', '\\"').replace("'", "'\\''")
     wait = f"        time.sleep({head['seconds']})\n" if "seconds" in head else ""
     text = _read("store.sh").replace("{wait}", wait).replace("{status}", status).replace("{answer}", answer)

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the operations and the events alone."""
+"""The OpenAPI 3.1 document, generated from the operations and the events."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -19,38 +19,38 @@ _SECURITY: Final[dict[Access, list[dict[str, list[str]]]]] = {
 }
 
 TAGS: Final = {
-    "Commerce": "For merchants: stores, from registration to their status, and their catalogs.",
-    "Orders": "Orders: validated, placed and followed by storefronts; read and moved on by merchants.",
-    "Webhooks": "Deliveries of webhooks, each partner its own, and help with signatures that don't verify.",
-    "Marketfront": "For storefronts: finding stores, and reading them and their catalogs.",
-    "Carts": "Optional cart helpers for storefronts. Carts are the client's: nothing is kept.",
+    "Commerce": "For merchants: stores, their registration and status, and their catalogs.",
+    "Orders": "Orders: validated, placed and read by storefronts; read and updated by merchants.",
+    "Webhooks": "Your webhook deliveries, and help with signatures that don't verify.",
+    "Marketfront": "For storefronts: find stores, and read them and their catalogs.",
+    "Carts": "Optional cart helpers for storefronts. Carts aren't stored: the client keeps them.",
     "Tokens": "Access tokens for marketfront keys (OAuth 2.0 client credentials).",
     "System": "Health, metrics and documentation. No credentials needed, except for metrics.",
-    "Events": "Webhooks that partners receive, signed as Standard Webhooks says.",
+    "Events": "Webhooks that partners receive, signed by Standard Webhooks.",
 }
 
 _ABOUT: Final = """
 Merchants' systems use the Commerce surface, storefronts the Marketfront surface; each has credentials of its own.
 
-- Refusals are `application/problem+json` (RFC 9457), or the same as Markdown for who prefers `text/markdown`.
-  `errorCode` says what happened, `type` leads to the page about it.
+- Refusals are `application/problem+json` (RFC 9457), or Markdown for clients that prefer `text/markdown`.
+  `errorCode` says what happened, and `type` links to its page.
 - Money is a decimal string in the currency's own scale. Instants are RFC 3339 in UTC.
 - Null on an optional member of a request is the same as leaving it out, except in Update Store. Unknown members are
   ignored. New members, codes, categories and event types may appear at any time.
-- Every GET answers HEAD, too.
+- Every GET also answers HEAD.
 """.strip()
 
 
 def document(
     operations: Iterable[Operation], *, version: str, public_url: str | None = None
 ) -> dict[str, Any]:
-    """Return the document of the given operations, as served below `public_url`."""
+    """Return the document of the operations as served at `public_url`."""
     operations = list(operations)
-    told, replied = events.types()
+    sent_events, replies = events.types()
     schemas = components(
-        sent=[kind for op in operations for kind in (op.takes, op.query)] + replied,
+        sent=[kind for op in operations for kind in (op.takes, op.query)] + replies,
         answered=[kind for op in operations for kind in (op.returns, op.refusals.shape)]
-        + [ProblemDetail, *told],
+        + [ProblemDetail, *sent_events],
     )
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
@@ -70,7 +70,7 @@ def document(
         "servers": [{"url": public_url or "/"}],
         "tags": [{"name": tag, "description": words} for tag, words in TAGS.items()],
         "paths": paths,
-        "webhooks": events.described(),
+        "webhooks": events.webhooks(),
         "components": {
             "schemas": schemas,
             "headers": headers.definitions(),
@@ -92,7 +92,7 @@ def document(
 
 
 def problems_of(operation: Operation) -> list[type[Problem]]:
-    """Return every refusal that an operation can answer with: its own, and those of every request like it."""
+    """Return every refusal of an operation: its own, and those that its kind of request has."""
     of_path = (PATH_PARAMETERS[name].not_found for name in operation.names)
     kinds: list[type[Problem]] = [kind for kind in of_path if kind is not None]
     kinds += operation.problems
@@ -105,7 +105,7 @@ def problems_of(operation: Operation) -> list[type[Problem]]:
         kinds += [errors.PayloadTooLarge, errors.UnsupportedMediaType]
     if operation.query is not None:
         kinds += [errors.InvalidRequest, errors.ValidationFailed]
-    # Whatever is asked for, a head that can't be read is refused.
+    # Any request can have a head that can't be read.
     kinds += [errors.InvalidRequest, errors.InternalError, errors.ServiceUnavailable]
     return list(dict.fromkeys(kinds))
 
@@ -153,39 +153,36 @@ def _query_parameters(operation: Operation, schemas: dict[str, Any]) -> list[dic
         return []
     schema = schemas[operation.query.__name__]
     required = {*schema.get("required", ()), *operation.required_query}
-    out = []
-    for name, member in schema["properties"].items():
-        kind = _not_null(member)
-        described = kind.pop("description")
-        out.append(
-            {
-                "name": name,
-                "in": "query",
-                "required": name in required,
-                "description": described,
-                "schema": kind,
-            }
-        )
-    return out
+    members = {name: _not_null(member) for name, member in schema["properties"].items()}
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            "description": member.pop("description"),
+            "schema": member,
+        }
+        for name, member in members.items()
+    ]
 
 
 def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a query parameter: absent is not written as null there."""
+    """Return the schema of a query parameter, which can be absent but not null."""
     schema = {name: value for name, value in schema.items() if name != "default" or value is not None}
     options = [option for option in schema.pop("anyOf", ()) if option != {"type": "null"}]
     return schema | options[0] if len(options) == 1 else schema | ({"anyOf": options} if options else {})
 
 
 def _responses(operation: Operation) -> dict[str, Any]:
-    good: dict[str, Any] = {"description": operation.summary}
+    success: dict[str, Any] = {"description": operation.summary}
     if operation.returns is not None:
-        good["content"] = {operation.media_type: {"schema": schema_of(operation.returns)}}
-    good["headers"] = headers.of_answer(operation)
-    responses = {str(operation.status): good}
+        success["content"] = {operation.media_type: {"schema": schema_of(operation.returns)}}
+    success["headers"] = headers.answer_headers(operation)
+    responses = {str(operation.status): success}
     for status in operation.also:
         responses[str(status)] = {
             "description": "Not modified.",
-            "headers": headers.of_answer(operation, bodiless=True),
+            "headers": headers.answer_headers(operation, bodiless=True),
         }
     by_status: dict[int, list[type[Problem]]] = {}
     for kind in problems_of(operation):
@@ -193,7 +190,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
     for status, kinds in sorted(by_status.items()):
         responses[str(status)] = {
             "description": " ".join(f"`{kind.code}`: {kind.title}." for kind in kinds),
-            "headers": headers.of_refusals(operation, status, kinds),
+            "headers": headers.refusal_headers(operation, status, kinds),
             "content": {operation.refusals.media_type: {"schema": schema_of(operation.refusals.shape)}},
         }
     return responses

@@ -1,6 +1,6 @@
-"""The webhooks that partners receive, as the OpenAPI document describes them.
+"""The webhooks that partners receive, for the OpenAPI document.
 
-The envelopes stand here for readers: what is sent is made where it happens.
+The envelopes here only describe: the code that sends an event creates its body.
 """
 
 from typing import Any, Final, Literal
@@ -32,7 +32,7 @@ class CatalogSyncWebhook(Wire):
 
 
 class OrderValidateWebhook(Wire):
-    """A storefront asks whether the store would take an order."""
+    """A storefront asks whether the store would accept an order."""
 
     type: Literal["order.validate"]
     timestamp: Instant
@@ -48,7 +48,7 @@ class OrderPlaceWebhook(Wire):
 
 
 class OrderCancelledWebhook(Wire):
-    """An order that the store never answered is cancelled."""
+    """An order to which the store never replied is cancelled."""
 
     type: Literal["order.cancelled"]
     timestamp: Instant
@@ -56,7 +56,7 @@ class OrderCancelledWebhook(Wire):
 
 
 class OrderEvent(Wire):
-    """An order is there, or has changed. An event with a lower `data.sequence` than one seen before is late."""
+    """An order was created or has changed. Ignore an event whose `data.sequence` is lower than one you have seen."""
 
     type: Literal["order.created", "order.updated"]
     timestamp: Instant
@@ -64,7 +64,7 @@ class OrderEvent(Wire):
 
 
 class EndpointChangedWebhook(Wire):
-    """An address that the service calls you at leads to another host now. Was it not you? Revoke the key."""
+    """An address at which the service calls you has another host now. If it wasn't you, revoke the key."""
 
     type: Literal["endpoint.changed"]
     timestamp: Instant
@@ -72,7 +72,7 @@ class EndpointChangedWebhook(Wire):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """A webhook: who gets it, at which address, and what is expected back. `reply` None means any 2xx."""
+    """A webhook: its receiver, address and expected reply. `reply` None means any 2xx."""
 
     name: str
     summary: str
@@ -87,14 +87,14 @@ EVENTS: Final = (
         name="catalogSync",
         summary="Catalog sync",
         description="POST `{webhookUrl}/catalog-sync` when a catalog ingest run of a notification ends. Best effort: "
-        "Get Catalog Ingest Status is what counts. `webhook-id` is the run's id.",
+        "rely on Get Catalog Ingest Status. `webhook-id` is the run's id.",
         body=CatalogSyncWebhook,
         to="Commerce",
     ),
     Event(
         name="orderValidate",
         summary="Validate an order",
-        description="POST `{webhookUrl}/validate`. Somebody waits for the answer: it has 5 seconds.",
+        description="POST `{webhookUrl}/validate`. Answer within 5 seconds: a customer waits.",
         body=OrderValidateWebhook,
         to="Commerce",
         reply=ValidateReply,
@@ -102,8 +102,8 @@ EVENTS: Final = (
     Event(
         name="orderPlace",
         summary="Place an order",
-        description="POST `{webhookUrl}/place`. `webhook-id` is the order's id at every attempt: answer one that you "
-        "have seen as you did the first time.",
+        description="POST `{webhookUrl}/place`. `webhook-id` is the order's id in every attempt: repeat your "
+        "answer to one that you have seen.",
         body=OrderPlaceWebhook,
         to="Commerce",
         reply=PlaceReply,
@@ -111,8 +111,8 @@ EVENTS: Final = (
     Event(
         name="orderCancelled",
         summary="Order cancelled",
-        description="POST `{webhookUrl}/order-cancelled` for an order that was not answered within ten minutes, "
-        "whether the store has it or not.",
+        description="POST `{webhookUrl}/order-cancelled` for an order to which the store didn't reply within ten "
+        "minutes, whether it got the order or not.",
         body=OrderCancelledWebhook,
         to="Commerce",
     ),
@@ -126,9 +126,9 @@ EVENTS: Final = (
     Event(
         name="endpointChanged",
         summary="Endpoint changed",
-        description="POST to your event URL, the old one if that is what changed; without one, to "
-        "`{webhookUrl}/endpoint-changed` of the webhookUrl that was in force until then. Sent when scheme, host or "
-        "port of a webhookUrl or event URL change, whoever changed it.",
+        description="POST to your event URL, to the old one if it changed; without one, to "
+        "`{webhookUrl}/endpoint-changed` of the previous webhookUrl. Sent when scheme, host or port of a webhookUrl or "
+        "event URL change, whoever changed it.",
         body=EndpointChangedWebhook,
         to="Commerce",
     ),
@@ -136,19 +136,19 @@ EVENTS: Final = (
 
 
 _HEADERS: Final = {
-    "webhook-id": "Stays the same over all attempts: keep the ids that you have seen.",
+    "webhook-id": "The same in all attempts: remember the ids that you have seen.",
     "webhook-timestamp": "Unix seconds of this attempt.",
     "webhook-signature": "`v1,` and the base64 HMAC-SHA256 of `id.timestamp.body` (Standard Webhooks); several, "
     "separated by spaces, while a secret rotates.",
     "Idempotency-Key": "The same as `webhook-id`.",
-    "traceparent": "The trace of what caused this (W3C Trace Context).",
-    "Authorization": "`Bearer` and the token that the partner gave us for its stores; none given, none sent.",
+    "traceparent": "The trace of the cause (W3C Trace Context).",
+    "Authorization": "`Bearer` and the `webhookToken` of the store, if it has one.",
 }
 
 _OPTIONAL: Final = frozenset({"Authorization"})
 
 
-def described() -> dict[str, Any]:
+def webhooks() -> dict[str, Any]:
     """Return the `webhooks` of the document."""
     return {event.name: {"post": _operation(event)} for event in EVENTS}
 
@@ -178,12 +178,14 @@ def _operation(event: Event) -> dict[str, Any]:
 
 def _responses(event: Event) -> dict[str, Any]:
     if event.reply is None:
-        return {"2XX": {"description": "Received. Anything else is sent again, for days."}}
-    no: dict[str, Any] = {"description": "A no, with its reasons.", "content": _json(StoreRefusal)}
+        return {
+            "2XX": {"description": "Received. After any other answer the webhook is sent again, for days."}
+        }
+    refusal: dict[str, Any] = {"description": "A refusal with its reasons.", "content": _json(StoreRefusal)}
     return {
-        "2XX": {"description": "Yes or no.", "content": _json(event.reply)},
-        **{str(status.value): no for status in sorted(REFUSALS)},
-        "default": {"description": "The storefront is told STORE_UNREACHABLE, and may try again."},
+        "2XX": {"description": "Accepted or refused.", "content": _json(event.reply)},
+        **{str(status.value): refusal for status in sorted(REFUSALS)},
+        "default": {"description": "The storefront gets STORE_UNREACHABLE and may try again."},
     }
 
 
@@ -192,6 +194,6 @@ def _json(kind: type[Wire]) -> dict[str, Any]:
 
 
 def types() -> tuple[list[Any], list[Any]]:
-    """Return the types that webhooks send, and those that come back."""
+    """Return the types of the events, and those of their replies."""
     replies: list[Any] = [event.reply for event in EVENTS if event.reply is not None]
     return [event.body for event in EVENTS], [*replies, StoreRefusal]

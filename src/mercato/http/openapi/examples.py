@@ -1,4 +1,4 @@
-"""A good request for each type that partners send, as the reference and its page show it. A test decodes them all."""
+"""A valid example of each request type, for the reference. A test decodes them all."""
 
 from typing import Any, Final
 
@@ -28,12 +28,7 @@ _ORDER: Final[dict[str, Any]] = {
         "mode": "DELIVERY_BY_MERCHANT",
         "scheduleType": "ASAP",
         "deliveryType": "LEAVE_AT_DOOR",
-        "address": {
-            "address1": "350 5th Ave",
-            "city": "New York",
-            "state": "NY",
-            "postalCode": "10118",
-        },
+        "address": {"address1": "350 5th Ave", "city": "New York", "state": "NY", "postalCode": "10118"},
         "instructions": "Ring twice.",
     },
     "amounts": {"tip": "2.00"},

@@ -1,4 +1,4 @@
-"""The types of the wire as JSON Schema: what msgspec makes of them, in the form that generators read best."""
+"""The types of the wire as JSON Schema: msgspec's output, adapted for client generators."""
 
 from collections.abc import Iterable, Iterator
 from inspect import cleandoc
@@ -16,11 +16,11 @@ UNIONS: Final = {("DELIVERY_BY_MERCHANT", "PICKUP"): ("Fulfillment", "How an ord
 """Names for the unions of the wire, by the values of their discriminators."""
 
 IGNORED: Final = {"ValidateAmounts": "Amounts", "PlaceAmounts": "Amounts"}
-"""What is sent, and the answer that may be sent back in its place: the members that are not read."""
+"""Request types, and the answers that may be sent in their place. Their other members are ignored."""
 
 
 def components(*, sent: Iterable[Any], answered: Iterable[Any]) -> dict[str, Any]:
-    """Return the schema of every type by its name. What is only ever answered has all its members, always."""
+    """Return the schema of every type by its name. Types that are only answered have all members."""
     sent, answered = [*filter(is_named, sent)], [*filter(is_named, answered)]
     _, schemas = msgspec.json.schema_components([*dict.fromkeys([*answered, *sent])], ref_template=REF)
     both = _structs(sent)
@@ -29,19 +29,19 @@ def components(*, sent: Iterable[Any], answered: Iterable[Any]) -> dict[str, Any
             schemas[name]["required"] = [f.encode_name for f in kind.fields if not _may_be_absent(f)]
             if kind.tag_field is not None:
                 schemas[name]["required"].insert(0, kind.tag_field)
-    made: dict[str, Any] = {}
+    tidy: dict[str, Any] = {}
     for name, schema in schemas.items():
-        made[name] = _tidied(schema, made)
+        tidy[name] = _tidied(schema, tidy)
         if name in EXAMPLES:
-            made[name]["examples"] = [EXAMPLES[name]]
+            tidy[name]["examples"] = [EXAMPLES[name]]
     for name, whole in IGNORED.items():
-        _allow_ignored(made[name], made[whole])
-    made["OrderError"]["properties"]["code"]["examples"] = sorted(ORDER_REASONS)
-    return made
+        _allow_ignored(tidy[name], tidy[whole])
+    tidy["OrderError"]["properties"]["code"]["examples"] = sorted(ORDER_REASONS)
+    return tidy
 
 
 def schema_of(kind: Any) -> dict[str, Any]:
-    """Return a type's schema, by its name if it has one."""
+    """Return a type's schema: a reference if it is a named type."""
     if is_named(kind):
         return {"$ref": REF.format(name=kind.__name__)}
     if kind is str:
@@ -50,12 +50,12 @@ def schema_of(kind: Any) -> dict[str, Any]:
 
 
 def is_named(kind: Any) -> bool:
-    """Tell whether a type has a schema of its own."""
+    """Return whether a type has a schema of its own."""
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def _structs(types: Iterable[type]) -> dict[str, info.StructType]:
-    """Return every struct that these types lead to, by its name."""
+    """Return every struct that these types contain, by its name."""
     found: dict[str, info.StructType] = {}
     waiting: list[info.Type] = list(info.multi_type_info([*types]))
     while waiting:
@@ -64,11 +64,11 @@ def _structs(types: Iterable[type]) -> dict[str, info.StructType]:
             if kind.cls.__name__ in found:
                 continue
             found[kind.cls.__name__] = kind
-        waiting += _below(kind)
+        waiting += _children(kind)
     return found
 
 
-def _below(kind: info.Type) -> Iterator[info.Type]:
+def _children(kind: info.Type) -> Iterator[info.Type]:
     match kind:
         case info.StructType(fields=fields):
             yield from (field.type for field in fields)
@@ -85,22 +85,22 @@ def _below(kind: info.Type) -> Iterator[info.Type]:
 
 
 def _may_be_absent(field: info.Field) -> bool:
-    """Tell whether the member is left out when it has no value; its default, UNSET, is none to msgspec."""
+    """Return whether the member is omitted if it has no value. msgspec doesn't count UNSET as a default."""
     defaults = (field.default, field.default_factory)
     return not field.required and defaults == (msgspec.NODEFAULT, msgspec.NODEFAULT)
 
 
 def _tidied(schema: Any, named: dict[str, Any]) -> Any:
-    """Return the schema without what only looks like information, its unions under their names in `named`."""
+    """Return the schema without redundant keywords; adds its unions to `named`."""
     if isinstance(schema, list):
-        return [_tidied(one, named) for one in schema]
+        return [_tidied(item, named) for item in schema]
     if not isinstance(schema, dict):
         return schema
     out = {name: _tidied(value, named) for name, value in schema.items()}
     if isinstance(out.get("description"), str):
         out["description"] = cleandoc(out["description"])
     if "default" in out and out["default"] in (None, [], ()):
-        # Absent and null mean the same; generators make members with a default required ones.
+        # Absent and null mean the same, and generators treat members with a default as required.
         del out["default"]
     if "enum" in out:
         out.setdefault("type", "string")
@@ -116,7 +116,7 @@ def _tidied(schema: Any, named: dict[str, Any]) -> Any:
 
 
 def _is_open(schema: dict[str, Any]) -> bool:
-    """Tell whether this is an object of any members: generators take one that says nothing for an empty one."""
+    """Return whether this is an object of any members. Generators treat one without keywords as empty."""
     kinds = schema.get("type")
     return "object" in (kinds if isinstance(kinds, list) else [kinds]) and "properties" not in schema
 
@@ -133,15 +133,15 @@ def _union(schema: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
 
 
 def _allow_ignored(schema: dict[str, Any], whole: dict[str, Any]) -> None:
-    """Say of a request's type that what was answered can be sent back, and what of it is not read."""
+    """Allow the members of an answer in a request's type, and describe them as ignored."""
     for name, member in whole["properties"].items():
         if name not in schema["properties"]:
-            words = "Not read: it is here so that an answered order can be sent back as it is."
+            words = "Ignored. Present so that an answered order can be sent back as it is."
             schema["properties"][name] = _plain(member) | {"description": words}
 
 
 def _plain(member: dict[str, Any]) -> dict[str, Any]:
-    """Return the bare type of a member: what is not read has no form that it must have."""
+    """Return the type of an ignored member, without constraints."""
     if member.get("type") == "array":
         return {"type": ["array", "null"], "items": member["items"]}
     return {"type": [member["type"], "null"]}
