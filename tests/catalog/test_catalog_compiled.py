@@ -27,7 +27,7 @@ from mercato.domain.catalog.building.packed import unpack
 from mercato.domain.catalog.diff import diff
 from mercato.domain.catalog.model import CompiledCatalog, CompiledItem
 from mercato.domain.catalog.search import unpack_search
-from mercato.domain.catalog.words import MOST_WORDS
+from mercato.domain.catalog.words import MAX_WORDS
 
 NOON = datetime.fromisoformat("2026-01-05 12:00:00")  # a Monday
 NIGHT = datetime.fromisoformat("2026-01-05 23:00:00")
@@ -244,7 +244,7 @@ def test_the_search_words_are_bounded_and_hold_no_nul():
     document = cafe()
     document["items"][TEA]["name"] = "a\x00b " + " ".join(f"w{number}" for number in range(100_000))
     words = unpack_search(built(document).search).words
-    assert len(words) == MOST_WORDS
+    assert len(words) == MAX_WORDS
     assert {"drinks", "a", "b", "w1"} <= set(words)
     assert "\x00" not in "".join(words)
 

@@ -11,13 +11,13 @@ from tests.catalog.hostile import documents
 
 from mercato.domain.catalog.building.model import BuildFailed, Built
 
-MOST = 20_000
+MAX_BYTES = 20_000
 """Bytes of a document that is worked on: chance finds its way in small ones."""
 
 
 @cache
 def small() -> dict[str, bytes]:
-    return {name: document for name, document in documents().items() if len(document) <= MOST}
+    return {name: document for name, document in documents().items() if len(document) <= MAX_BYTES}
 
 
 @st.composite
@@ -37,7 +37,7 @@ def mutants(draw: st.DrawFn) -> bytes:
             | st.binary(max_size=8)
         )
         made = made[:begin] + piece + made[end:]
-    return made[: 4 * MOST]
+    return made[: 4 * MAX_BYTES]
 
 
 def can_be_shown(character: str) -> bool:

@@ -1,13 +1,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.domain.catalog.words import MOST_LETTERS, words_of
+from mercato.domain.catalog.words import MAX_LETTERS, words_of
 
 NAMES = st.lists(
     st.one_of(
         st.text(st.sampled_from("aBz09 '`-_\n\t\0é寿司カフェ"), max_size=12),
         st.text(max_size=12),
-        st.just("x" * (MOST_LETTERS + 9)),
+        st.just("x" * (MAX_LETTERS + 9)),
     )
 )
 
@@ -31,4 +31,4 @@ def test_a_word_is_what_is_between_other_signs_in_lower_case_without_apostrophes
 
 
 def test_no_word_is_longer_than_what_can_be_indexed():
-    assert words_of(["y" * 200, "é" * 200]) == ["y" * MOST_LETTERS, "e" * MOST_LETTERS]
+    assert words_of(["y" * 200, "é" * 200]) == ["y" * MAX_LETTERS, "e" * MAX_LETTERS]

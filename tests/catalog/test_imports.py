@@ -52,7 +52,7 @@ class Result:
 
 def imported(name: str, document: Any, **asked: Any) -> Result:
     made = convert(name, json.dumps(document).encode(), msgspec_replace(ASKED, **asked))
-    report, _ = lint(made.document, default_currency="USD", most_bytes=32 << 20)
+    report, _ = lint(made.document, default_currency="USD", max_bytes=32 << 20)
     assert report.valid, report.errors
     return Result(made)
 
@@ -539,6 +539,6 @@ def test_any_document_of_a_format_becomes_a_catalog_that_an_ingest_takes(name: s
         made = convert(name, document, ASKED)
     except Problem:
         return  # drawn for one shape of the format, and read as another
-    report, _ = lint(made.document, default_currency="USD", most_bytes=32 << 20)
+    report, _ = lint(made.document, default_currency="USD", max_bytes=32 << 20)
     assert report.valid, (report.errors, document)
     assert msgspec.json.decode(made.document)["items"] is not None

@@ -28,7 +28,7 @@ from mercato.domain.catalog.validation.rules import Rule
 
 
 def linted(document: bytes) -> LintReport:
-    return lint(document, default_currency="USD", most_bytes=32 << 20)[0]
+    return lint(document, default_currency="USD", max_bytes=32 << 20)[0]
 
 
 def broken() -> dict[str, Any]:
@@ -149,7 +149,7 @@ def test_what_is_no_catalog_has_a_rule_and_a_place(document: bytes, rule: str, l
 
 def test_more_than_can_be_sent_plainly_is_noted():
     text = json.dumps(cafe()).encode()
-    report, _ = lint(text, default_currency="USD", most_bytes=10)
+    report, _ = lint(text, default_currency="USD", max_bytes=10)
     assert [(one.rule, report.valid) for one in report.warnings] == [("needs-compression", True)]
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.discovery.shelf import Shelf
 
-from mercato.domain.catalog.words import MOST_BYTES, MOST_LETTERS, MOST_WORDS, pieces_of, terms_of, words_of
+from mercato.domain.catalog.words import MAX_BYTES, MAX_LETTERS, MAX_WORDS, pieces_of, terms_of, words_of
 
 STORES = {
     "Joe's Café": ["Crème brûlée", "Smørrebrød", "Coca-Cola 0.5l"],
@@ -142,14 +142,14 @@ def test_words_are_letters_digits_signs_and_pictures(text: str):
 
 
 def test_words_are_bounded_in_number_length_and_bytes():
-    assert words_of(["x" * 500]) == ["x" * MOST_LETTERS]
-    assert terms_of("x" * 500)[0].text == "x" * MOST_LETTERS
-    assert len(words_of([f"w{number}" for number in range(50_000)])) == MOST_WORDS
-    long = words_of(["\u0436" * 60 + f"{number}" for number in range(MOST_WORDS)])
-    assert 0 < sum(len(word.encode()) for word in long) < MOST_BYTES
+    assert words_of(["x" * 500]) == ["x" * MAX_LETTERS]
+    assert terms_of("x" * 500)[0].text == "x" * MAX_LETTERS
+    assert len(words_of([f"w{number}" for number in range(50_000)])) == MAX_WORDS
+    long = words_of(["\u0436" * 60 + f"{number}" for number in range(MAX_WORDS)])
+    assert 0 < sum(len(word.encode()) for word in long) < MAX_BYTES
 
 
 async def test_a_store_with_as_many_words_as_are_kept_can_be_written_and_found(shelf: Shelf):
-    items = [f"dish{number} {'q' * 50}{number}" for number in range(MOST_WORDS)]
+    items = [f"dish{number} {'q' * 50}{number}" for number in range(MAX_WORDS)]
     await shelf.put("Grocer", items=items, description="Everything")
     assert await shelf.names(query="dish77 everything") == ["Grocer"]

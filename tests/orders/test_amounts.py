@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
-from mercato.domain.catalog.money import MOST, decimal_to_minor, scaled
+from mercato.domain.catalog.money import MAX_MINOR, decimal_to_minor, scaled
 from mercato.domain.orders.amounts import (
     MOST_WORDS,
     Detail,
@@ -110,9 +110,9 @@ def test_a_claimed_total_is_read_like_any_money():
 
 
 def test_a_total_that_int64_cannot_hold_is_refused():
-    Sums("JPY", 0, MOST - 1, tip=1).check_range()
+    Sums("JPY", 0, MAX_MINOR - 1, tip=1).check_range()
     with pytest.raises(ValidationFailed):
-        Sums("JPY", 0, MOST, tip=1).check_range()
+        Sums("JPY", 0, MAX_MINOR, tip=1).check_range()
 
 
 def test_a_store_that_sends_no_amounts_changes_none():
@@ -292,7 +292,7 @@ MEMBERS = st.sampled_from(
 def test_no_amounts_raise_and_what_is_taken_is_in_range(body: Any) -> None:
     result = take(body)
     if isinstance(result, Sums):
-        assert 0 <= result.total <= MOST
+        assert 0 <= result.total <= MAX_MINOR
         details = [one for listed in astuple(result.extras) for one in listed]
         assert all(len(one.description) in range(1, 256) for one in details)
         assert sum(len(one.description.encode()) for one in details) <= MOST_WORDS

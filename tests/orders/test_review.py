@@ -29,7 +29,7 @@ from tests.orders.samples import (
     shop,
 )
 
-from mercato.domain.catalog.building.compile import MOST_NAME
+from mercato.domain.catalog.building.compile import MAX_NAME
 from mercato.domain.orders.amounts import Sums
 from mercato.domain.orders.request import OrderCore
 from mercato.domain.orders.review import Review, review
@@ -388,8 +388,8 @@ def test_line_ids_are_kept_where_they_are_unique():
 def test_names_in_order_lines_are_cut_to_256_characters():
     document = cafe()
     for item in document["items"].values():
-        item["name"] = "x" * (MOST_NAME + 1)
+        item["name"] = "x" * (MAX_NAME + 1)
     (tea, cake) = reviewed(document=document).cart.line_items
     lemon = tea.modifier_groups[0].line_items[0]
-    assert {tea.name, cake.name, lemon.name} == {"x" * MOST_NAME}
-    assert MOST_NAME == 256
+    assert {tea.name, cake.name, lemon.name} == {"x" * MAX_NAME}
+    assert MAX_NAME == 256

@@ -8,13 +8,13 @@ from typing import Any
 import aiohttp
 
 from mercato.kernel.outbound.signing import new_secret, webhook_headers
-from mercato.testing import menus
+from mercato.testing import shops
 
 SECRET = new_secret(lambda count: b"\x07" * count)
 OLD_SECRET = new_secret(lambda count: b"\x08" * count)
 
 ORDER = "01a1fd20-e7b7-755c-9221-318576f108e3"
-DRINK = menus.item_id(menus.PIZZERIA, "Chinotto")
+DRINK = shops.item_id(shops.PIZZERIA, "Chinotto")
 """Costs 3.20."""
 
 

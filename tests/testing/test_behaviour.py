@@ -10,11 +10,11 @@ import aiohttp
 import pytest
 from tests.testing.calls import DRINK, OLD_SECRET, ORDER, SECRET, amounts, deliver, order, signed, tell
 
-from mercato.testing import DECLINED_CARD, MerchantDouble, StorefrontDouble, menus
+from mercato.testing import DECLINED_CARD, MerchantDouble, StorefrontDouble, shops
 
 
 def double(*acts: str, **options: Any) -> MerchantDouble:
-    return MerchantDouble(secret=SECRET, catalog=menus.pizzeria(), behaviour=acts, **options)
+    return MerchantDouble(secret=SECRET, catalog=shops.pizzeria(), behaviour=acts, **options)
 
 
 async def test_amounts_are_worked_out_from_the_hosted_catalog() -> None:

@@ -16,7 +16,7 @@ from mercato.domain.carts.pricing import price
 from mercato.domain.catalog.building.packed import unpack
 from mercato.domain.catalog.ids import served_id
 from mercato.kernel.clock import new_id
-from mercato.testing import menus, shopper
+from mercato.testing import shopper, shops
 from mercato.testing.prices import (
     Menu,
     UnknownItemError,
@@ -26,7 +26,7 @@ from mercato.testing.prices import (
     with_tax,
 )
 
-DOCUMENTS = {"pizzeria": menus.pizzeria(), "ramen": menus.ramen_house(), "grocery": menus.grocery()}
+DOCUMENTS = {"pizzeria": shops.pizzeria(), "ramen": shops.ramen_house(), "grocery": shops.grocery()}
 SOUP, SALT, SIZE = (str(UUID(int=number)) for number in (1, 2, 3))
 
 

@@ -9,7 +9,7 @@ import pytest
 from mercato.devtools.sandbox.merchant import BROKEN_PLACE
 from mercato.domain.catalog.validation.findings import Findings
 from mercato.domain.catalog.validation.validate import Valid, validate
-from mercato.testing import menus
+from mercato.testing import shops
 
 ONBOARDING = UUID("0190f5fe-7e3b-7ccc-8000-000000000001")
 
@@ -20,7 +20,7 @@ def found(document: Any) -> tuple[Valid | None, Findings]:
 
 @pytest.mark.parametrize(
     ("document", "currency"),
-    [(menus.pizzeria(), "EUR"), (menus.ramen_house(), "JPY"), (menus.grocery(), "USD")],
+    [(shops.pizzeria(), "EUR"), (shops.ramen_house(), "JPY"), (shops.grocery(), "USD")],
 )
 def test_the_good_shops_have_no_faults(document: Any, currency: str) -> None:
     valid, findings = found(document)
@@ -29,21 +29,21 @@ def test_the_good_shops_have_no_faults(document: Any, currency: str) -> None:
 
 
 def test_shops_whose_ids_are_uuids_have_no_warnings_either() -> None:
-    for document in (menus.pizzeria(), menus.ramen_house()):
+    for document in (shops.pizzeria(), shops.ramen_house()):
         assert found(document)[1].warnings() == ()
 
 
 def test_the_broken_grocery_has_the_one_fault_it_is_said_to_have() -> None:
-    valid, findings = found(menus.grocery(broken=True))
+    valid, findings = found(shops.grocery(broken=True))
     assert valid is None
     assert [fault.path for fault in findings.faults()] == [BROKEN_PLACE]
-    assert menus.MISSING_ARTICLE in findings.faults()[0].message
+    assert shops.MISSING_ARTICLE in findings.faults()[0].message
 
 
 def test_the_documents_show_modifier_groups_hours_and_nested_sections() -> None:
     assert all(
-        item["modifierGroupIds"] for item in menus.pizzeria()["items"].values() if "description" in item
+        item["modifierGroupIds"] for item in shops.pizzeria()["items"].values() if "description" in item
     )
-    assert all(catalog["availability"] for catalog in menus.ramen_house()["catalogs"])
-    nested = menus.grocery()["sections"]["produce"]["sectionIds"]
+    assert all(catalog["availability"] for catalog in shops.ramen_house()["catalogs"])
+    nested = shops.grocery()["sections"]["produce"]["sectionIds"]
     assert nested == ["fruit", "vegetables"]

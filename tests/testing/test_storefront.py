@@ -71,5 +71,5 @@ async def test_who_waits_for_an_event_gets_it_when_it_comes(front: StorefrontDou
 
 
 async def test_events_are_bounded(front: StorefrontDouble, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_EVENTS", 1)
+    monkeypatch.setattr(module, "MAX_EVENTS", 1)
     assert [await sent(front, 1), await sent(front, 2), await sent(front, 1)] == [204, 503, 204]

@@ -85,7 +85,7 @@ async def test_what_is_not_signed_by_the_service_is_not_answered(shop: MerchantD
 
 
 async def test_the_book_is_bounded(shop: MerchantDouble, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_ORDERS", 1)
+    monkeypatch.setattr(module, "MAX_ORDERS", 1)
     assert (await told(shop, "place"))[0] == 200
     assert (await told(shop, "place", "01a2"))[0] == 503
     assert (await told(shop, "place"))[0] == 200

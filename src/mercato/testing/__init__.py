@@ -8,11 +8,11 @@ with MerchantDouble(secret="whsec_…") as merchant:  # without asyncio: it runs
 """
 
 from mercato.testing.acts import Act, ActError, Script
+from mercato.testing.browsing import Outcome, Purchase
 from mercato.testing.double import Double, Reply
-from mercato.testing.inbox import Received
 from mercato.testing.journal import Journal, Seen
 from mercato.testing.merchant import DECLINED_CARD, Entry, MerchantDouble
-from mercato.testing.purchase import Outcome, Purchase
+from mercato.testing.server import Received
 from mercato.testing.storefront import StorefrontDouble
 
 __all__ = [

@@ -24,7 +24,7 @@ REPEAT: Final = "repeat"
 UNVALIDATED: Final = "unvalidated"
 DECLINED: Final = "declined"
 
-MOST_TIMES: Final = 10_000
+MAX_TIMES: Final = 10_000
 
 _ANSWERED: Final = (ACCEPT, SLOW, STATUS, BAD_JSON, DROP)
 MERCHANT: Final[Mapping[str, tuple[str, ...]]] = {
@@ -157,7 +157,7 @@ class Script:
         elif match["percent"]:
             plan.chances.append((int(match["percent"]), planned))
         else:
-            plan.queue.extend([planned] * min(MOST_TIMES, int(match["times"] or 1)))
+            plan.queue.extend([planned] * min(MAX_TIMES, int(match["times"] or 1)))
         return self
 
     def clear(self, operation: str) -> None:

@@ -1,9 +1,11 @@
-"""The buying half of a storefront's double, up to the order: stores, catalogs, choices, carts."""
+"""The buying half of a storefront's double: stores, catalogs, choices and carts, and how a purchase ended."""
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import aiohttp
 
@@ -11,18 +13,66 @@ from mercato.testing import shopper
 from mercato.testing.acts import Script
 from mercato.testing.caller import Answer, Caller, ServiceError
 from mercato.testing.events import Events
-from mercato.testing.purchase import Purchase
 from mercato.testing.server import HOST
 
 SURFACE: Final = "/v1/marketfront"
 
 PAGE: Final = 100
 
-MOST_ATTEMPTS: Final = 5
+MAX_ATTEMPTS: Final = 5
 """Attempts at a request, and at placing an order with one key."""
 
-MOST_WAIT: Final = 10.0
+MAX_WAIT: Final = 10.0
 """The longest wait between two attempts, in seconds."""
+
+
+class Outcome(StrEnum):
+    """How a purchase ended, or where it stands."""
+
+    PLACED = "placed"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"
+    UNANSWERED = "unanswered"
+    WRONG = "wrong"
+
+    @classmethod
+    def of(cls, state: str) -> "Outcome":
+        """Return the outcome for an order's state."""
+        return cls(state) if state in {cls.COMPLETED, cls.CANCELLED} else cls.PLACED
+
+    @property
+    def is_answer(self) -> bool:
+        """Tell whether a correct service may answer so."""
+        return self not in {Outcome.UNANSWERED, Outcome.WRONG}
+
+
+@dataclass(slots=True)
+class Purchase:
+    """One purchase. `attempts` counts how often the order was sent; `codes` say why it was refused."""
+
+    number: int
+    store: str
+    act: str
+    outcome: Outcome = Outcome.UNANSWERED
+    order_id: str = ""
+    partner_order_id: str | None = None
+    total: str | None = None
+    attempts: int = 0
+    codes: tuple[str, ...] = ()
+
+    def placed(self, order: Any) -> Self:
+        """Record the placed order; it is wrong if its total isn't the agreed one."""
+        self.order_id, self.partner_order_id = order["orderId"], order["partnerOrderId"]
+        agreed, self.total = self.total, order["amounts"]["total"]
+        if agreed in {None, self.total}:
+            return self.ended(Outcome.PLACED)
+        return self.ended(Outcome.WRONG, [f"it was to cost {agreed}"])
+
+    def ended(self, outcome: Outcome, codes: Iterable[str] = ()) -> Self:
+        """Record the outcome and its codes."""
+        self.outcome, self.codes = outcome, tuple(codes)
+        return self
 
 
 class Browsing(Events):
@@ -149,14 +199,14 @@ class Browsing(Events):
         said = (
             None if reply is None else reply.problem().get("retryAfter") or reply.headers.get("Retry-After")
         )
-        return min(MOST_WAIT, float(said) if said else 0.25 * 2**attempt)
+        return min(MAX_WAIT, float(said) if said else 0.25 * 2**attempt)
 
     async def patiently(
         self, operation: str, method: str, path: str, body: Any = None, **headers: str
     ) -> Answer:
         """Call the service, with retries; for requests that change nothing. Raises NoAnswerError."""
         reply = await self.ask(operation, method, path, body, **headers)
-        for attempt in range(1, MOST_ATTEMPTS):
+        for attempt in range(1, MAX_ATTEMPTS):
             if not self.should_retry(reply):
                 break
             await asyncio.sleep(self.wait_seconds(reply, attempt) * self._pace)

@@ -18,9 +18,8 @@ from aiohttp import web
 
 from mercato.testing import acts
 from mercato.testing.acts import Act, Script
-from mercato.testing.inbox import Inbox, Received
 from mercato.testing.journal import VALID, Journal, Seen
-from mercato.testing.server import HOST, MOST_BODY, listening
+from mercato.testing.server import HOST, MAX_BODY, Inbox, Received, listening
 
 T = TypeVar("T")
 
@@ -139,7 +138,7 @@ class Double(ABC):
 
     async def start(self) -> None:
         """Start to listen. Raises OSError if the address isn't free."""
-        app = web.Application(client_max_size=MOST_BODY)
+        app = web.Application(client_max_size=MAX_BODY)
         self.routes(app)
         host, port = self._address
         self.url = await self._open.enter_async_context(listening(app, host=host, port=port))

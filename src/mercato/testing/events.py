@@ -8,10 +8,10 @@ from aiohttp import web
 from mercato.testing import acts
 from mercato.testing.acts import Act
 from mercato.testing.double import Double, Reply
-from mercato.testing.inbox import Received
-from mercato.testing.page import add_pages
+from mercato.testing.journal import add_pages
+from mercato.testing.server import Received
 
-MOST_EVENTS: Final = 10_000
+MAX_EVENTS: Final = 10_000
 """The most events that are kept; more are answered with 503, so they are sent again."""
 
 
@@ -53,7 +53,7 @@ class Events(Double):
         """Return the answer to a genuine event: 204, for a repeat, too."""
         if not self.is_new(webhook):
             self.repeats += 1
-        elif len(self._ids) >= MOST_EVENTS:
+        elif len(self._ids) >= MAX_EVENTS:
             return Reply(HTTPStatus.SERVICE_UNAVAILABLE)
         else:
             self.keep(webhook)

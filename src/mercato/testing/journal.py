@@ -1,4 +1,4 @@
-"""The journal of a double: every call with its verdict and its answer, without secrets."""
+"""The journal of a double: every call with its verdict and its answer, without secrets; and its page."""
 
 import asyncio
 import json
@@ -6,19 +6,27 @@ import re
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from aiohttp import web
 from msgspec.structs import replace
 
 from mercato.kernel import clock
+from mercato.kernel.plurals import count_of
 from mercato.kernel.wire import Wire
 from mercato.testing.caller import Answer
 
-MOST_KEPT: Final = 1000
+if TYPE_CHECKING:
+    from mercato.testing.double import Double
+
+MAX_KEPT: Final = 1000
 """Calls that are kept; the oldest are dropped."""
 
-MOST_BODY: Final = 64 * 1024
+MAX_BODY: Final = 64 * 1024
 """Characters of a body that are kept."""
 
 PATIENCE: Final = 30.0
@@ -67,7 +75,7 @@ class Journal:
     """The newest calls, in order. Any thread may read it and wait on it."""
 
     def __init__(self) -> None:
-        self._kept: deque[Seen] = deque(maxlen=MOST_KEPT)
+        self._kept: deque[Seen] = deque(maxlen=MAX_KEPT)
         self._news = threading.Condition()  # of an RLock: who waits may read
         self._readers: list[Callable[[Seen], object]] = []
         self.count = 0
@@ -81,7 +89,7 @@ class Journal:
                 number=self.count,
                 at=clock.rfc3339(clock.now()),
                 headers=hidden_headers(call.headers),
-                body=hidden_body(call.body)[:MOST_BODY],
+                body=hidden_body(call.body)[:MAX_BODY],
             )
             self._kept.append(seen)
             readers = list(self._readers)
@@ -107,7 +115,7 @@ class Journal:
                 body="" if body is None else json.dumps(body, ensure_ascii=False),
                 ours=True,
                 status=answer.status,
-                answer=value if len(answer.body) <= MOST_BODY else f"{len(answer.body):,} bytes",
+                answer=value if len(answer.body) <= MAX_BODY else f"{len(answer.body):,} bytes",
             )
         )
 
@@ -199,3 +207,71 @@ def _hidden(value: Any, *, payment: bool = False) -> Any:
             for name, one in value.items()
         }
     return HIDDEN if payment and value is not None else value
+
+
+# --- the page -----------------------------------------------------------------------------------------
+
+MAX_SHOWN: Final = 100
+
+_ENTRY: Final = Template(
+    '<details id="n$number"><summary><span>$number</span><time>$time</time><b>$operation</b>'
+    '<span class="$kind">$verdict</span><span>$status$act</span></summary>'
+    "<pre>$method $path\n$headers\n\n$body</pre><pre>$status\n$answer</pre></details>"
+)
+
+
+def add_pages(app: web.Application, double: "Double") -> None:
+    """Add `/`, the page, and `/log`, the same as lines of JSON (`?after=N`: what came after number N)."""
+
+    async def show(_request: web.Request) -> web.Response:
+        headers = {"Cache-Control": "no-store"}
+        return web.Response(text=page(double), content_type="text/html", headers=headers)
+
+    async def log(request: web.Request) -> web.Response:
+        after = request.query.get("after", "0")
+        seen = double.journal.of(after=int(after) if after.isdecimal() else 0)
+        text = "".join(f"{line_of(one)}\n" for one in seen)
+        return web.Response(text=text, content_type="application/x-ndjson")
+
+    app.router.add_get("/", show)
+    app.router.add_get("/log", log)
+
+
+def page(double: "Double") -> str:
+    """Return the page of a double."""
+    newest = reversed(double.seen[-MAX_SHOWN:])
+    facts = (*double.addresses(), *double.facts())
+    return Template(files("mercato.testing").joinpath("page.html").read_text("utf-8")).substitute(
+        title=escape(double.title),
+        facts="<br>".join(f"{escape(name)}: <code>{escape(str(text))}</code>" for name, text in facts),
+        count=count_of(double.journal.count, "call"),
+        entries="".join(map(_entry, newest)) or "<p>Nobody has called yet.</p>",
+    )
+
+
+def _entry(one: Seen) -> str:
+    texts = {
+        "number": str(one.number),
+        "time": one.at[11:23],
+        "operation": one.operation,
+        "kind": {None: "", VALID: "good"}.get(one.verdict, "bad"),
+        "verdict": one.verdict or ("sent by us" if one.ours else "not signed"),
+        "status": str(one.status) if one.status else "no answer",
+        "method": one.method,
+        "path": one.path,
+        "headers": "\n".join(f"{name}: {text}" for name, text in one.headers.items()),
+        "body": _pretty(one.body),
+        "answer": _pretty(one.answer),
+    }
+    act = "" if one.act == "accept" else f" <small>{escape(one.act)}</small>"
+    return _ENTRY.substitute({name: escape(text) for name, text in texts.items()}, act=act)
+
+
+def _pretty(value: Any) -> str:
+    if value is None or value == "":
+        return ""
+    try:
+        value = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return str(value)
+    return json.dumps(value, indent=2, ensure_ascii=False)

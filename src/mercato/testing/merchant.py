@@ -18,18 +18,16 @@ from mercato.testing import acts, prices
 from mercato.testing.acts import Act, Script
 from mercato.testing.catalog_host import CATALOG, CatalogHost
 from mercato.testing.double import Reply
-from mercato.testing.inbox import Received
-from mercato.testing.journal import MOST_KEPT
-from mercato.testing.page import add_pages
+from mercato.testing.journal import MAX_KEPT, add_pages
 from mercato.testing.prices import UnknownItemError, items_of
-from mercato.testing.server import HOST
+from mercato.testing.server import HOST, Received
 
 DECLINED_CARD: Final = "tok_sandbox_declined"
 """The card token that the bank declines."""
 
 FIRST_NUMBER: Final = 1001
 
-MOST_ORDERS: Final = 10_000
+MAX_ORDERS: Final = 10_000
 """The most orders, and the most events, that are kept; more are answered with 503, so they are sent again."""
 
 _PAYMENT: Final = ("PAYMENT_DECLINED", "PAYMENT_FAILED", "PAYMENT_METHOD_INVALID")
@@ -83,7 +81,7 @@ class MerchantDouble(CatalogHost):
         self.is_down = False
         self._late: dict[str, int] = {}
         self._events: set[str] = set()
-        self._unread: asyncio.Queue[Received] = asyncio.Queue(MOST_KEPT)
+        self._unread: asyncio.Queue[Received] = asyncio.Queue(MAX_KEPT)
 
     @property
     def webhook_url(self) -> str:
@@ -154,7 +152,7 @@ class MerchantDouble(CatalogHost):
         """Accept or refuse the order. The same webhook-id is the same order and gets its first answer."""
         entry = self.find_entry(webhook)
         known = entry is not None
-        if entry is None and len(self.book) < MOST_ORDERS:
+        if entry is None and len(self.book) < MAX_ORDERS:
             entry = self.enter(webhook, act)
             self.keep(webhook, entry, act)
         if entry is None or self.is_down or self._is_late(webhook.webhook_id):
@@ -166,7 +164,7 @@ class MerchantDouble(CatalogHost):
     def answer_event(self, webhook: Received) -> Reply:
         """Handle an event once; an unknown type is accepted, too."""
         if self.is_new(webhook):
-            if len(self._events) >= MOST_ORDERS:
+            if len(self._events) >= MAX_ORDERS:
                 return Reply(HTTPStatus.SERVICE_UNAVAILABLE)
             self._events.add(webhook.webhook_id)
             self.take_event(webhook.json())

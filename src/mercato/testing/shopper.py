@@ -9,9 +9,9 @@ from typing import Any, Final
 FIRST: Final = ("Ada", "Grace", "Alan", "Edsger", "Barbara", "Ken", "Radia", "Tim", "Frances", "Niklaus")
 LAST: Final = ("Lovelace", "Hopper", "Turing", "Dijkstra", "Liskov", "Thompson", "Perlman", "Allen", "Wirth")
 
-MOST_LINES: Final = 3
-MOST_EXTRAS: Final = 2
-DEEPEST: Final = 6
+MAX_LINES: Final = 3
+MAX_EXTRAS: Final = 2
+MAX_DEPTH: Final = 6
 """Levels of modifiers that are followed."""
 
 Line = dict[str, Any]
@@ -51,7 +51,7 @@ class _Shopper:
 
     def lines(self) -> list[Line]:
         offered = [item for item in self.offered() if self.is_available(item)]
-        chosen = self.draw.sample(offered, min(len(offered), self.draw.randint(1, MOST_LINES)))
+        chosen = self.draw.sample(offered, min(len(offered), self.draw.randint(1, MAX_LINES)))
         return [self.line(item, self.draw.randint(1, 2)) for item in chosen]
 
     def offered(self) -> list[str]:
@@ -63,7 +63,7 @@ class _Shopper:
     def is_available(self, item: str, depth: int = 0) -> bool:
         if item in self.sold_out or self.catalog["items"][item].get("isAvailable") is False:
             return False
-        return depth < DEEPEST and all(
+        return depth < MAX_DEPTH and all(
             self.choices(group, depth) or not _minimum(group) for _, group in self.groups(item)
         )
 
@@ -91,7 +91,7 @@ class _Shopper:
         picked: Counter[str] = Counter()
         if not choices:
             return picked
-        units, maximum = _minimum(group) + self.draw.randint(0, MOST_EXTRAS), group.get("maximumAllowed")
+        units, maximum = _minimum(group) + self.draw.randint(0, MAX_EXTRAS), group.get("maximumAllowed")
         units = units if maximum is None else min(units, maximum)
         each = group.get("maximumPerItem") or units
         order = self.draw.sample(choices, len(choices)) * max(1, min(each, units))

@@ -14,11 +14,10 @@ from uuid import uuid4
 from mercato.domain.orders.reasons import ORDER_REASONS
 from mercato.testing import acts, prices
 from mercato.testing.acts import Act
-from mercato.testing.browsing import MOST_ATTEMPTS, SURFACE, Browsing
+from mercato.testing.browsing import MAX_ATTEMPTS, SURFACE, Browsing, Outcome, Purchase
 from mercato.testing.caller import Answer, NoAnswerError, RefusedError, ServiceError
 from mercato.testing.merchant import DECLINED_CARD
 from mercato.testing.prices import Menu
-from mercato.testing.purchase import Outcome, Purchase
 
 POLL: Final = 1.0
 """Seconds between two reads of an order; an event arrives at once."""
@@ -64,10 +63,10 @@ class StorefrontDouble(Browsing):
             try:
                 reply = await self.place_once(order, key)
             except NoAnswerError:
-                if attempt >= MOST_ATTEMPTS:
+                if attempt >= MAX_ATTEMPTS:
                     raise
                 reply = None
-            if reply is not None and (not self.should_retry(reply) or attempt >= MOST_ATTEMPTS):
+            if reply is not None and (not self.should_retry(reply) or attempt >= MAX_ATTEMPTS):
                 return reply, attempt
             await asyncio.sleep(self.wait_seconds(reply, attempt) * self._pace)
             key = self.key_of_retry(key)

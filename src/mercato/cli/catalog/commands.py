@@ -130,7 +130,7 @@ def _lint(document: Document, bounds: Settings, onboarding: UUID) -> tuple[LintR
     return lint_document(
         document.body,
         default_currency=bounds.default_currency,
-        most_bytes=bounds.pull_bytes,
+        max_bytes=bounds.pull_bytes,
         onboarding_id=onboarding,
     )
 

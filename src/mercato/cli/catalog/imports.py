@@ -67,7 +67,7 @@ def import_(
     )
     made = _convert(read_valid_document(file, bounds).body, from_, asked)
     # There should be nothing that an ingest would refuse.
-    found, _ = lint(made.document, default_currency=bounds.default_currency, most_bytes=bounds.pull_bytes)
+    found, _ = lint(made.document, default_currency=bounds.default_currency, max_bytes=bounds.pull_bytes)
     for one in found.errors[:MOST_FAULTS]:
         note("\n".join(wrap(f"The result is not valid: {one.message}")))
         note(f"  at {sanitize(one.path)}")

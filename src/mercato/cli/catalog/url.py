@@ -54,7 +54,7 @@ async def diagnose(address: str, doctor: UrlDoctor, bounds: Settings) -> list[Ur
 
 
 def _lint(document: bytes, bounds: Settings) -> UrlFinding:
-    report, _ = lint(document, default_currency=bounds.default_currency, most_bytes=bounds.pull_bytes)
+    report, _ = lint(document, default_currency=bounds.default_currency, max_bytes=bounds.pull_bytes)
     if report.valid and report.summary is not None:
         said = f"valid JSON, a valid catalog of {count_of(report.summary.items, 'item')}"
         return UrlFinding(name="catalog", level=Level.OK, said=said)

@@ -11,11 +11,11 @@ import aiohttp
 
 from mercato.cli import FAILED
 from mercato.cli.output import sanitize
+from mercato.testing.browsing import Purchase
 from mercato.testing.caller import Caller, ServiceError
 from mercato.testing.merchant import MerchantDouble
 from mercato.testing.opening import Opening
 from mercato.testing.order_simulator import OrderSimulator
-from mercato.testing.purchase import Purchase
 from mercato.testing.shops import SHOPS
 from mercato.testing.storefront import StorefrontDouble
 

@@ -181,7 +181,7 @@ def sample_store(
 ) -> SampleStore | None:
     """Return a store that sells what the document has; None when the document isn't valid."""
     onboarding_id = onboarding_id or clock.new_id()
-    _, built = lint(document, default_currency="USD", most_bytes=1 << 40, onboarding_id=onboarding_id)
+    _, built = lint(document, default_currency="USD", max_bytes=1 << 40, onboarding_id=onboarding_id)
     if built is None:
         return None
     store = StoreRow(

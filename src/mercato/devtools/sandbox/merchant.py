@@ -5,8 +5,8 @@ from time import monotonic
 from typing import Any, Final
 
 from mercato.devtools.sandbox.scene import ONBOARDING, STORES, Scene
-from mercato.testing import menus
-from mercato.testing.inbox import Received
+from mercato.testing import shops
+from mercato.testing.server import Received
 from mercato.testing.shops import SHOPS
 
 DELIVERIES: Final = "/v1/commerce/webhook-deliveries"
@@ -33,7 +33,7 @@ async def register(scene: Scene) -> None:
     """Host three catalogs, one with an error, and register a store for each."""
     began = monotonic()
     for shop, store in SHOPS.items():
-        document = menus.grocery(broken=True) if shop == "grocery" else store.document
+        document = shops.grocery(broken=True) if shop == "grocery" else store.document
         scene.urls[shop] = scene.merchant.host(f"/{shop}.json", document)
         body = store.registration(catalog_url=scene.urls[shop], webhook_url=scene.merchant.webhook_url)
         reply = await scene.partner.post(ONBOARDING, body)
@@ -55,7 +55,7 @@ async def fix(scene: Scene) -> None:
     scene.prove("A broken one is refused with a pointer", ", ".join(paths), paths == [BROKEN_PLACE])
     early = await scene.partner.post(f"{onboarding}/activate")
     scene.refused("No store goes live before its catalog", [early], 409, "ONBOARDING_NOT_READY")
-    scene.merchant.host("/grocery.json", menus.grocery())
+    scene.merchant.host("/grocery.json", shops.grocery())
     scene.expect(await scene.partner.post(f"{onboarding}/retry"), 200, "A failed onboarding is retried")
     [fixed] = await scene.pulled("grocery")
     status = fixed["status"]
@@ -82,7 +82,7 @@ async def activate(scene: Scene) -> None:
 async def reprice(scene: Scene) -> None:
     """Change a price: look at what would change, then let the service pull."""
     before = await scene.set_id("pizzeria")
-    url = scene.merchant.host("/pizzeria.json", menus.pizzeria(margherita=NEW_PRICE))
+    url = scene.merchant.host("/pizzeria.json", shops.pizzeria(margherita=NEW_PRICE))
     changes = (await _dry_run(scene, url))["items"]["repriced"]["entries"]
     for change in changes:
         scene.say(f"dry run: {change['name']} {change['before']} -> {change['after']} EUR")
@@ -108,7 +108,7 @@ async def reprice(scene: Scene) -> None:
 async def stumble(scene: Scene) -> None:
     """Publish a broken catalog over a good one."""
     before = await scene.set_id("grocery")
-    ended = await scene.run("grocery", scene.merchant.host("/grocery.json", menus.grocery(broken=True)))
+    ended = await scene.run("grocery", scene.merchant.host("/grocery.json", shops.grocery(broken=True)))
     paths = _paths(scene, ended["errors"])
     same = await scene.set_id("grocery") == before
     scene.prove(
@@ -162,10 +162,10 @@ async def pause(scene: Scene) -> None:
 async def sell_out(scene: Scene) -> None:
     """Sell an article out under the merchant's own number; no catalog is touched."""
     before = await scene.set_id("grocery")
-    body = {"items": [{"itemId": menus.SOLD_OUT_ARTICLE, "available": False}]}
+    body = {"items": [{"itemId": shops.SOLD_OUT_ARTICLE, "available": False}]}
     reply = await scene.partner.post(scene.store("grocery") + "/item-availability", body)
     gone = scene.expect(reply, 200, "An item is marked as sold out")["unavailableItemIds"]
-    scene.say(f"{menus.SOLD_OUT_ARTICLE} is sold out; storefronts know it as {', '.join(gone)}")
+    scene.say(f"{shops.SOLD_OUT_ARTICLE} is sold out; storefronts know it as {', '.join(gone)}")
     shown = (await scene.partner.get(scene.store("grocery"))).json()["unavailableItemIds"]
     same = await scene.set_id("grocery") == before
     seen = f"{len(shown)} unavailable; {_set_words(same=same)}"

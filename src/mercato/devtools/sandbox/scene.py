@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 from mercato.devtools.sandbox import proofs
 from mercato.devtools.sandbox.proofs import Proofs
 from mercato.testing.caller import Answer, Caller
-from mercato.testing.inbox import Received
 from mercato.testing.merchant import MerchantDouble
 from mercato.testing.order_simulator import OrderSimulator
+from mercato.testing.server import Received
 from mercato.testing.shops import SHOPS
 from mercato.testing.storefront import StorefrontDouble
 

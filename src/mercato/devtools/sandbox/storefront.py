@@ -12,7 +12,7 @@ from mercato.devtools.sandbox.scene import Scene
 from mercato.domain.orders.model import OrderState, OrderStatus
 from mercato.domain.orders.transitions import PICKUP_PATH
 from mercato.domain.webhooks.event_types import EventType
-from mercato.testing import menus, prices
+from mercato.testing import prices, shops
 from mercato.testing.order_simulator import ORDERS as MERCHANT_ORDERS
 from mercato.testing.shops import PLACES
 
@@ -26,10 +26,10 @@ CUSTOMER: Final = (47.3400, 5.0300)
 EARTH: Final = 6_371_000
 """Metres."""
 
-SEARCHES: Final = (("margherita", menus.PIZZERIA), ("担々麺", menus.RAMEN_HOUSE), ("spinach", menus.GROCERY))
+SEARCHES: Final = (("margherita", shops.PIZZERIA), ("担々麺", shops.RAMEN_HOUSE), ("spinach", shops.GROCERY))
 """Words that stand in the names of items, and whose items they are."""
 
-PIZZA, SIZE = menus.MARGHERITA, "Classica, 32 cm"
+PIZZA, SIZE = shops.MARGHERITA, "Classica, 32 cm"
 TOPPINGS: Final = ("Basil", "Buffalo mozzarella")
 DRINK: Final = "Chinotto"
 TIP: Final = "2.00"
@@ -49,7 +49,7 @@ async def discover(scene: Scene) -> None:
     scene.prove(
         "A search by place finds what is near",
         f"{len(stores)} of 3 stores within 25 km",
-        [store["name"] for store in stores] == [menus.PIZZERIA]
+        [store["name"] for store in stores] == [shops.PIZZERIA]
         and abs(stores[0]["distance"] - metres) < metres / 100,
     )
     right = 0
@@ -117,7 +117,7 @@ async def change_cart(scene: Scene, helper: str, body: Any) -> None:
 
 
 def _pizza(*, sized: bool) -> Any:
-    size, extra = (menus.item_id(menus.PIZZERIA, f"group: {name}") for name in ("size", "toppings"))
+    size, extra = (shops.item_id(shops.PIZZERIA, f"group: {name}") for name in ("size", "toppings"))
     groups = [{"modifierGroupId": extra, "lineItems": [_line(name) for name in TOPPINGS]}]
     if sized:
         groups.append({"modifierGroupId": size, "lineItems": [_line(SIZE)]})
@@ -125,11 +125,11 @@ def _pizza(*, sized: bool) -> Any:
 
 
 def _line(name: str) -> dict[str, Any]:
-    return {"itemId": menus.item_id(menus.PIZZERIA, name), "quantity": 1, "modifierGroups": []}
+    return {"itemId": shops.item_id(shops.PIZZERIA, name), "quantity": 1, "modifierGroups": []}
 
 
 def _price(scene: Scene, name: str) -> Decimal:
-    return Decimal(scene.catalog["items"][menus.item_id(menus.PIZZERIA, name)]["basePrice"])
+    return Decimal(scene.catalog["items"][shops.item_id(shops.PIZZERIA, name)]["basePrice"])
 
 
 def _metres(here: tuple[float, float], there: tuple[float, float]) -> float:
@@ -204,7 +204,7 @@ async def follow(scene: Scene) -> None:
         f"{mine['state']}, {mine['status']}",
         mine == scene.storefront.newest(order_id) == _without_partner_ids(theirs),
     )
-    own = theirs["cart"]["lineItems"][0]["partnerItemId"] in menus.pizzeria()["items"]
+    own = theirs["cart"]["lineItems"][0]["partnerItemId"] in shops.pizzeria()["items"]
     scene.prove("The merchant reads its own ids", "partnerItemId on its lines", own)
     back = await scene.order_simulator.update(order_id, status=PICKUP_PATH[-1])
     scene.refused("An order that is over stays over", [back], 409, "ORDER_CLOSED")

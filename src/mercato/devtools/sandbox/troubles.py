@@ -11,7 +11,7 @@ from mercato.devtools.sandbox.storefront import ORDERS, WAY, change_cart, order_
 from mercato.domain.orders.model import OrderState, OrderStatus
 from mercato.domain.orders.transitions import PICKUP_PATH
 from mercato.kernel.plurals import count_of
-from mercato.testing import menus
+from mercato.testing import shops
 from mercato.testing.merchant import DECLINED_CARD
 
 NEWER_PRICE: Final = "11.00"
@@ -26,7 +26,7 @@ async def change_price(scene: Scene) -> None:
     order = order_of(scene)
     outdated = await validated(scene, order)
     old = scene.said["amounts"]["total"]
-    await scene.run("pizzeria", scene.merchant.host("/pizzeria.json", menus.pizzeria(margherita=NEWER_PRICE)))
+    await scene.run("pizzeria", scene.merchant.host("/pizzeria.json", shops.pizzeria(margherita=NEWER_PRICE)))
     reply = await scene.storefront.place_once(outdated, str(uuid4()))
     scene.refused("A changed price is caught", [reply], 400, "ORDER_TOTAL_DIFFERENT")
     order = await validated(scene, order)

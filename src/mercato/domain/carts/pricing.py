@@ -21,7 +21,7 @@ from mercato.domain.carts.model import (
     PricedModifierGroup,
 )
 from mercato.domain.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
-from mercato.domain.catalog.money import LEAST, MOST, scaled
+from mercato.domain.catalog.money import MAX_MINOR, MIN_MINOR, scaled
 from mercato.kernel import errors
 from mercato.kernel.clock import MakeId
 
@@ -76,11 +76,11 @@ def price(
             continue
         cost = unit * line.quantity
         total += cost
-        if not LEAST <= cost <= MOST:
+        if not MIN_MINOR <= cost <= MAX_MINOR:
             pricing.note_overflow((index,))
     if limited:
         pricing.check_quantities(limited)
-    if not LEAST <= total <= MOST and not pricing.overflows:
+    if not MIN_MINOR <= total <= MAX_MINOR and not pricing.overflows:
         pricing.note_overflow(())
     if len(set(pricing.ids)) != len(pricing.ids):
         _replace_duplicate_ids(priced, set(), new_id)

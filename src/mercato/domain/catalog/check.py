@@ -23,10 +23,10 @@ from mercato.kernel.outbound.results import NotModified, PullLimits, RequestFail
 from mercato.kernel.wire import Decoder, Wire
 from mercato.kernel.wire.checks import refuse, uri_fault
 
-AT_ONCE: Final = 2
+CONCURRENCY: Final = 2
 """Dry runs of one partner at one time: runs of every partner wait for the same building process."""
 
-LONGEST_REQUEST: Final = 1024 * 1024
+MAX_REQUEST: Final = 1024 * 1024
 """Bytes up to which a body may name a callbackUrl. A longer one is a document, whatever it holds."""
 
 RETRY_AFTER: Final = 2
@@ -81,9 +81,9 @@ class Checker(Struct, frozen=True):
         Raises what `receive` does, ValidationFailed for a callbackUrl that is none, RateLimited when the partner
         checks too many at once.
         """
-        if self.running[partner_id] >= AT_ONCE:
+        if self.running[partner_id] >= CONCURRENCY:
             raise RateLimited(
-                f"{AT_ONCE} dry runs of this account are under way. Wait for one to end.",
+                f"{CONCURRENCY} dry runs of this account are under way. Wait for one to end.",
                 retry_after=RETRY_AFTER,
             )
         self.running[partner_id] += 1
@@ -97,7 +97,7 @@ class Checker(Struct, frozen=True):
                 del self.running[partner_id]
 
     async def _pulled_and_checked(self, document: Document, subject: Subject | None) -> CatalogValidation:
-        url = callback_url(await document.read()) if document.size <= LONGEST_REQUEST else None
+        url = callback_url(await document.read()) if document.size <= MAX_REQUEST else None
         if url is None:
             return await self._check(document, subject)
         refuse([("/callbackUrl", uri_fault(url, "callbackUrl"))])

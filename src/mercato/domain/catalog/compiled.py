@@ -11,16 +11,16 @@ from mercato.kernel import errors
 from mercato.kernel.db.engine import Database
 from mercato.kernel.telemetry import Lookups
 
-MOST_BYTES: Final = 256 * 1024 * 1024
+MAX_BYTES: Final = 256 * 1024 * 1024
 """Bytes of compiled catalogs held, as measured where they are stored; in memory each is a few times that."""
 
 
 class CompiledCatalogs:
     """The catalogs that pricing reads, by CatalogSet id."""
 
-    def __init__(self, db: Database, *, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, db: Database, *, max_bytes: int = MAX_BYTES) -> None:
         self._db = db
-        self._most = most_bytes
+        self._max_bytes = max_bytes
         # By the UUID's integer: a UUID hashes and compares in Python, an integer does not.
         self._held: OrderedDict[int, tuple[int, CompiledCatalog]] = OrderedDict()
         self._bytes = 0
@@ -54,7 +54,7 @@ class CompiledCatalogs:
         catalog = unpack(body)
         self._held[set_id.int] = (len(body), catalog)
         self._bytes += len(body)
-        while self._bytes > self._most and len(self._held) > 1:
+        while self._bytes > self._max_bytes and len(self._held) > 1:
             _, (size, _) = self._held.popitem(last=False)
             self._bytes -= size
         return catalog

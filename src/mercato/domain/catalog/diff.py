@@ -21,7 +21,7 @@ from mercato.domain.catalog.model import (
 )
 from mercato.domain.catalog.money import scaled
 
-MOST_LISTED: Final = 100
+MAX_LISTED: Final = 100
 """Entries listed of each kind of change."""
 
 K = TypeVar("K", Key, str)
@@ -87,7 +87,7 @@ def _repriced(
             PriceChange(
                 id=_id(key), name=new.name, before=_text(old.price, before), after=_text(new.price, after)
             )
-            for key, old, new in changes[:MOST_LISTED]
+            for key, old, new in changes[:MAX_LISTED]
         ),
     )
 
@@ -102,7 +102,7 @@ def _parts(before: Mapping[K, N], after: Mapping[K, N]) -> PartDiff:
 
 def _listed(found: Iterable[tuple[Key | str, _Named]]) -> DiffList:
     pairs = list(found)
-    entries = tuple(DiffEntry(id=_id(key), name=part.name) for key, part in pairs[:MOST_LISTED])
+    entries = tuple(DiffEntry(id=_id(key), name=part.name) for key, part in pairs[:MAX_LISTED])
     return DiffList(count=len(pairs), entries=entries)
 
 

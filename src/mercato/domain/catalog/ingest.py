@@ -4,7 +4,8 @@ The listener is called inside the transaction that ends a run, so that what foll
 is there exactly when the switch is.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -153,9 +154,9 @@ class Ingest(Struct, frozen=True, kw_only=True):
             if isinstance(pulled, NotModified):
                 return await self._not_modified(job, run)
             with pulled.document:
-                if not await self._begin_processing(job, run):
-                    return Done()
-                return await self._process(job, run, current, pulled)
+                async with self._fenced(job) as tx:
+                    is_open = await queries.move_run(tx, run.id, to=RunStatus.PROCESSING, now=self.clock())
+                return await self._process(job, run, current, pulled) if is_open else Done()
         except (RequestFailed, BuildOverrunError) as failure:
             message = failure.message
         except errors.RateLimited as refused:
@@ -169,9 +170,15 @@ class Ingest(Struct, frozen=True, kw_only=True):
         if run is not None:
             await self._end(tx, Finished(run, RunStatus.FAILED, (_OURS,), self.clock()))
 
-    async def _begin(self, job: Job[IngestJob]) -> tuple[Run, CurrentSet | None] | None:
+    @asynccontextmanager
+    async def _fenced(self, job: Job[IngestJob]) -> AsyncIterator[Write]:
+        """Open a transaction of a job that is still held."""
         async with self.db.write() as tx:
             await fence(tx, job)
+            yield tx
+
+    async def _begin(self, job: Job[IngestJob]) -> tuple[Run, CurrentSet | None] | None:
+        async with self._fenced(job) as tx:
             run = await queries.find_run(tx, job.payload.run_id)
             if run is None or not await queries.move_run(tx, run.id, to=RunStatus.PULLING, now=self.clock()):
                 return None
@@ -198,8 +205,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
             return await self._fail(job, run, faults, partner_warnings(result.warnings))
         if isinstance(result, Unchanged):
             assert current is not None
-            async with self.db.write() as tx:
-                await fence(tx, job)
+            async with self._fenced(job) as tx:
                 await queries.touch_source(tx, current.id, url=run.callback_url, etag=pulled.etag)
                 warnings = partner_warnings(result.warnings)
                 await self._end(
@@ -223,7 +229,6 @@ class Ingest(Struct, frozen=True, kw_only=True):
         parts |= {queries.COMPILED: built.compiled, queries.SEARCH: built.search}
         crash.point("catalog.built")
         now, owner = self.clock(), run.owner
-        summary = msgspec.json.encode(built.summary).decode()
         new = NewSet(
             id=set_id,
             owner_id=owner.id,
@@ -231,32 +236,25 @@ class Ingest(Struct, frozen=True, kw_only=True):
             partner_id=owner.partner_id,
             content_hash=built.content_hash,
             currency=built.summary.currency,
-            summary=summary,
+            summary=msgspec.json.encode(built.summary).decode(),
             source_url=run.callback_url,
             source_etag=pulled.etag,
             created_at=now,
         )
-        async with self.db.write() as tx:
-            await fence(tx, job)
-            if not await queries.lock_owner(tx, run.owner.id):
+        async with self._fenced(job) as tx:
+            if not await queries.lock_owner(tx, owner.id):
                 # Cancelled meanwhile: its runs have ended, and what was pulled is discarded.
                 return Done()
             await queries.insert_set(tx, new, parts)
-            size = sum(map(len, parts.values()))
-            await self.quota.take(tx, run.owner.partner_id, size, now=now)
+            await self.quota.take(tx, owner.partner_id, sum(map(len, parts.values())), now=now)
             leaves = None if current is None else current.id
-            if not await queries.switch(tx, run.owner.id, leaves=leaves, to=set_id, now=now):
+            if not await queries.switch(tx, owner.id, leaves=leaves, to=set_id, now=now):
                 raise JobLost("another run switched the owner")
             finished = Finished(run, RunStatus.SUCCEEDED, (), now, partner_warnings(built.warnings), built)
             await self._end(tx, finished, set_id)
             crash.point("catalog.written")
         crash.point("catalog.switched")
         return Done()
-
-    async def _begin_processing(self, job: Job[IngestJob], run: Run) -> bool:
-        async with self.db.write() as tx:
-            await fence(tx, job)
-            return await queries.move_run(tx, run.id, to=RunStatus.PROCESSING, now=self.clock())
 
     async def _fail(
         self,
@@ -265,15 +263,13 @@ class Ingest(Struct, frozen=True, kw_only=True):
         faults: tuple[CatalogFault, ...],
         warnings: tuple[PartnerWarning, ...] = (),
     ) -> Outcome:
-        async with self.db.write() as tx:
-            await fence(tx, job)
+        async with self._fenced(job) as tx:
             await self._end(tx, Finished(run, RunStatus.FAILED, faults, self.clock(), warnings))
         return Done()
 
     async def _not_modified(self, job: Job[IngestJob], run: Run) -> Outcome:
         """End a run whose document is the one of the current set, with that one's warnings."""
-        async with self.db.write() as tx:
-            await fence(tx, job)
+        async with self._fenced(job) as tx:
             current = await queries.find_current(tx, run.owner.id)
             set_id = None if current is None else current.id
             warnings = () if set_id is None else await queries.find_warnings(tx, run.owner.id, set_id)

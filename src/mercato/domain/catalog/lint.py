@@ -39,20 +39,20 @@ class LintReport(Wire):
 
 
 def lint(
-    document: bytes, *, default_currency: str, most_bytes: int, onboarding_id: UUID = NOWHERE
+    document: bytes, *, default_currency: str, max_bytes: int, onboarding_id: UUID = NOWHERE
 ) -> tuple[LintReport, Built | None]:
     """Return what an ingest would say of the document, and what it would make of one without errors.
 
-    `most_bytes` is what a server may send at most without compressing it. The `onboarding_id` is used to derive
+    `max_bytes` is what a server may send at most without compressing it. The `onboarding_id` is used to derive
     the UUIDs that replace ids which aren't UUIDs.
     """
     made = build(document, BuildRequest(onboarding_id, NOWHERE, NOWHERE, default_currency))
     assert not isinstance(made, Unchanged)
     faults = made.faults if isinstance(made, BuildFailed) else ()
     warnings = made.warnings
-    if len(document) > most_bytes:
+    if len(document) > max_bytes:
         message = (
-            f"The document has {len(document):,} bytes; beyond {most_bytes:,} it can only be sent compressed."
+            f"The document has {len(document):,} bytes; beyond {max_bytes:,} it can only be sent compressed."
         )
         warnings = (*warnings, Finding(Rule.NEEDS_COMPRESSION.id, message, ""))
     places = _places(document, [*faults, *warnings])

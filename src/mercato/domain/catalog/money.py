@@ -24,14 +24,14 @@ _BY_DECIMALS: Final = {
 SCALES: Final = {code: scale for scale, codes in _BY_DECIMALS.items() for code in codes.split()}
 """Currency code → decimals of its amounts. Codes without a minor unit (gold, test codes) aren't currencies here."""
 
-LEAST: Final = -(2**63)
-MOST: Final = 2**63 - 1
+MIN_MINOR: Final = -(2**63)
+MAX_MINOR: Final = 2**63 - 1
 """Minor units fit into a signed 64-bit integer: what a database column and a message pack can hold."""
 
 _decimal: Final = re.compile(r"(-?)(\d+)(?:\.(\d+))?", re.ASCII).fullmatch
 _NUMBER: Final = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?)0*(\d{1,4}))?", re.ASCII)
-_MOST_DIGITS: Final = 19
-_CERTAIN: Final = 15
+_MAX_DIGITS: Final = 19
+_SAFE_DIGITS: Final = 15
 """Digits before the point that are in range at every scale."""
 _SHOWN: Final = 40
 """Characters of a refused price that its fault repeats."""
@@ -73,7 +73,7 @@ def decimal_to_minor(text: str, scale: int) -> int:
     if match is None:
         raise MoneyError(_no_decimal(text))
     sign, whole, fraction = match.groups("")
-    if len(fraction) <= scale and len(whole) < _CERTAIN:
+    if len(fraction) <= scale and len(whole) < _SAFE_DIGITS:
         return int(sign + whole + fraction.ljust(scale, "0"))
     return _minor(text, sign, whole, fraction, scale)
 
@@ -130,8 +130,8 @@ def _minor(text: str, sign: str, whole: str, fraction: str, scale: int) -> int:
         allowed = f"at most {scale} decimals" if scale else "no decimals"
         raise MoneyError(f"{shown(text)} has more decimals than the currency: {allowed}.")
     digits = whole.lstrip("0") + fraction.ljust(scale, "0")
-    if len(digits) <= _MOST_DIGITS + scale:
+    if len(digits) <= _MAX_DIGITS + scale:
         minor = int(sign + (digits or "0"))
-        if LEAST <= minor <= MOST:
+        if MIN_MINOR <= minor <= MAX_MINOR:
             return minor
     raise MoneyError(f"{shown(text)} is out of range for a price.")

@@ -23,7 +23,7 @@ class RunStatus(StrEnum):
     FAILED = "failed"
 
 
-MOVES: Final = {
+TRANSITIONS: Final = {
     RunStatus.QUEUED: {RunStatus.PULLING, RunStatus.FAILED},
     RunStatus.PULLING: {RunStatus.PROCESSING, RunStatus.SUCCEEDED, RunStatus.FAILED},
     RunStatus.PROCESSING: {RunStatus.SUCCEEDED, RunStatus.FAILED},
@@ -86,20 +86,20 @@ class NewSet(Struct, frozen=True):
     created_at: datetime
 
 
-MOST_WARNINGS: Final = 100
+MAX_WARNINGS: Final = 100
 """Warnings stored with a run; the last of them says how many more there are."""
 
 
 def partner_warnings(found: Sequence[Finding]) -> tuple[PartnerWarning, ...]:
     """Return warnings with their rules as codes. Where there are too many, every rule keeps its share."""
     kept = list(found)
-    if len(found) > MOST_WARNINGS:
-        share = max((MOST_WARNINGS - 1) // len({one.rule for one in found}), 1)
+    if len(found) > MAX_WARNINGS:
+        share = max((MAX_WARNINGS - 1) // len({one.rule for one in found}), 1)
         counted: Counter[str] = Counter()
         kept = []
         for one in found:
             counted[one.rule] += 1
-            if counted[one.rule] <= share and len(kept) < MOST_WARNINGS - 1:
+            if counted[one.rule] <= share and len(kept) < MAX_WARNINGS - 1:
                 kept.append(one)
         more = f"{len(found) - len(kept)} more warnings are not listed."
         more += " `mercato catalog lint` lists more of a document."

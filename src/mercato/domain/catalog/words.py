@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
-MOST_LETTERS: Final = 64
+MAX_LETTERS: Final = 64
 """Letters of one word that count: what PostgreSQL can index is bounded, and no dish's name is longer."""
 
-MOST_WORDS: Final = 20_000
+MAX_WORDS: Final = 20_000
 """Distinct words kept of one catalog, those that come first in the document."""
 
-MOST_BYTES: Final = 400_000
+MAX_BYTES: Final = 400_000
 """Bytes of all words together: a tsvector may have a megabyte."""
 
-LEAST_PREFIX: Final = 2
+MIN_PREFIX: Final = 2
 """Letters that make the beginning of a word: with one, nearly every store has what is asked for."""
 
 _ASCII: Final = re.compile(r"[a-z0-9]+")
@@ -28,7 +28,7 @@ _LOWER: Final = bytes(ord(chr(byte).lower()) if chr(byte).isalnum() else 32 for 
 )
 """Letters in lower case and digits; a blank for all else that is ASCII."""
 
-_AT_ONCE: Final = 128
+_BATCH: Final = 128
 """Texts that are cut at once: with more of them their words leave the processor's cache before they are looked up."""
 
 _APOSTROPHES: Final = str.maketrans(dict.fromkeys("'`\u00b4\u02bc\u2018\u2019"))
@@ -95,17 +95,17 @@ def _pieces(plain: str) -> list[Piece]:
 def words_of(texts: Sequence[str]) -> list[str]:
     """Return the distinct words to index, in order of first appearance, within bounds."""
     found = dict.fromkeys(chain.from_iterable(_cut(texts)))
-    if len(found) <= MOST_WORDS and max(map(len, found), default=0) <= MOST_LETTERS:
+    if len(found) <= MAX_WORDS and max(map(len, found), default=0) <= MAX_LETTERS:
         joined = b" ".join(found)
-        if len(joined) < MOST_BYTES:
+        if len(joined) < MAX_BYTES:
             return joined.decode().split(" ") if joined else []
-    return _bounded(dict.fromkeys(word.decode()[:MOST_LETTERS] for word in found))
+    return _bounded(dict.fromkeys(word.decode()[:MAX_LETTERS] for word in found))
 
 
 def _cut(texts: Sequence[str]) -> Iterator[list[bytes]]:
     """Yield the words of a few texts after the other, as bytes: bytes of many at once are what is cut the fastest."""
-    for at in range(0, len(texts), _AT_ONCE):
-        some = texts[at : at + _AT_ONCE]
+    for at in range(0, len(texts), _BATCH):
+        some = texts[at : at + _BATCH]
         joined = "\n".join(some)
         if not joined.isascii():
             joined = "\n".join([text if text.isascii() else _spelled(text) for text in some])
@@ -136,7 +136,7 @@ def key_of(text: str) -> str:
 
 def _indexed(piece: Piece) -> list[str]:
     if not piece.running:
-        return [piece.text[:MOST_LETTERS]]
+        return [piece.text[:MAX_LETTERS]]
     # The last letter also by itself: with it every letter begins an indexed word, and can be asked for alone.
     text = piece.text
     return [text[at : at + 2] for at in range(len(text))]
@@ -144,7 +144,7 @@ def _indexed(piece: Piece) -> list[str]:
 
 def _asked(piece: Piece, *, last: bool) -> list[Term]:
     if not piece.running:
-        return [Term(piece.text[:MOST_LETTERS], prefix=last and len(piece.text) >= LEAST_PREFIX)]
+        return [Term(piece.text[:MAX_LETTERS], prefix=last and len(piece.text) >= MIN_PREFIX)]
     text = piece.text
     if len(text) == 1:
         return [Term(text, prefix=True)]
@@ -172,10 +172,10 @@ def _is_accent(letter: str) -> bool:
 
 def _bounded(words: Iterable[str]) -> list[str]:
     kept: list[str] = []
-    room = MOST_BYTES
+    room = MAX_BYTES
     for word in words:
         room -= len(word.encode()) + 1
-        if room < 0 or len(kept) == MOST_WORDS:
+        if room < 0 or len(kept) == MAX_WORDS:
             break
         kept.append(word)
     return kept

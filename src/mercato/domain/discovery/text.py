@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from mercato.domain.catalog.words import LEAST_PREFIX, Term, terms_of, words_of
+from mercato.domain.catalog.words import MIN_PREFIX, Term, terms_of, words_of
 from mercato.domain.discovery.places import COLUMNS, Circle, cell_of
 from mercato.domain.stores.model import StoreRow
 from mercato.kernel.db.clock import Dialect
@@ -55,7 +55,7 @@ def document_of(row: StoreRow, catalog: Iterable[str], dialect: Dialect) -> list
     named = words_of([row.name])
     found = dict.fromkeys((*named, *words_of([row.description or "", *row.categories]), *catalog))
     if dialect == "postgresql":
-        starts = [word[:LEAST_PREFIX] for word in found if len(word) > LEAST_PREFIX]
+        starts = [word[:MIN_PREFIX] for word in found if len(word) > MIN_PREFIX]
         found.update(dict.fromkeys(_PREFIX + start for start in starts))
     found.update(dict.fromkeys(_NAME + word for word in named))
     found.update(dict.fromkeys(map(category_of, row.categories)))
@@ -115,7 +115,7 @@ def _tsquery(text_query: TextQuery) -> str:
 
 
 def _lexeme(term: Term) -> str:
-    if term.prefix and len(term.text) == LEAST_PREFIX:
+    if term.prefix and len(term.text) == MIN_PREFIX:
         return f"('{term.text}' | '{_PREFIX}{term.text}')"
     return f"'{term.text}'{':*' if term.prefix else ''}"
 

@@ -7,8 +7,8 @@ from msgspec import UNSET, Struct, field
 from msgspec.structs import astuple, replace
 
 from mercato.domain.catalog.money import (
-    LEAST,
-    MOST,
+    MAX_MINOR,
+    MIN_MINOR,
     MoneyError,
     decimal_to_minor,
     get_scale,
@@ -314,4 +314,4 @@ def _sum(details: Details) -> int:
 
 
 def _fits(minor: int) -> bool:
-    return LEAST <= minor <= MOST
+    return MIN_MINOR <= minor <= MAX_MINOR

@@ -70,7 +70,7 @@ async def _served(context: Context) -> str:
 async def _valid(context: Context) -> str:
     pulled = _first(context, needs_etag=False)
     context.record(f"GET {without_credentials(pulled.final_url)}", _shown(pulled), monotonic())
-    report, _ = await asyncio.to_thread(lint, pulled.body, default_currency="USD", most_bytes=LIMITS.max_raw)
+    report, _ = await asyncio.to_thread(lint, pulled.body, default_currency="USD", max_bytes=LIMITS.max_raw)
     if report.errors:
         count, first = count_of(len(report.errors), "error"), report.errors[0]
         raise Failed(f"It has {count}; the first, at {first.path or 'the start'}: {first.message}")

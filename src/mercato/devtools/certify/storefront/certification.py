@@ -9,11 +9,12 @@ from mercato.devtools.certify.receiver_checks import SIGNATURE, TRANSPORT
 from mercato.devtools.certify.redaction import Redactor
 from mercato.devtools.certify.report import Outcome
 from mercato.devtools.certify.runner import Report, Runner
+from mercato.devtools.certify.storefront.carts import CART
 from mercato.devtools.certify.storefront.context import Storefront, StorefrontContext
 from mercato.devtools.certify.storefront.drivers import Driver
 from mercato.devtools.certify.storefront.events import EVENTS
 from mercato.devtools.certify.storefront.failures import REFUSAL, RETRY
-from mercato.devtools.certify.storefront.purchases import CART, ORDER, REQUEST
+from mercato.devtools.certify.storefront.purchases import ORDER, REQUEST
 from mercato.devtools.certify.storefront.scenario_runner import ScenarioRunner
 from mercato.devtools.certify.storefront.stores import offer
 from mercato.devtools.certify.suite import Check, Suite

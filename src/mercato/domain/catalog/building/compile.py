@@ -13,10 +13,10 @@ from mercato.domain.catalog.ids import pack_ids
 from mercato.domain.catalog.validation.document import R, Table
 from mercato.domain.catalog.validation.validate import Valid
 
-MOST_ID: Final = 255
+MAX_ID: Final = 255
 """Characters of an id of the merchant's document as the lines of orders repeat it; a longer one isn't repeated."""
 
-MOST_NAME: Final = 256
+MAX_NAME: Final = 256
 """Characters of a name as orders and messages repeat it, for each line anew; the served copy has all of it."""
 
 
@@ -89,7 +89,7 @@ def _groups(valid: Valid, ids: tuple[bytes, ...], groups: dict[str, bytes]) -> d
 
     return {
         groups[key]: (
-            (row.name or "")[:MOST_NAME],
+            (row.name or "")[:MAX_NAME],
             row.minimum_allowed or 0,
             row.maximum_allowed,
             row.maximum_per_item,
@@ -121,7 +121,7 @@ def _catalogs(valid: Valid) -> list[tuple[Any, ...]]:
 
 def _names(table: Table[R]) -> list[str]:
     names = table.names()
-    return [name[:MOST_NAME] for name in names] if max(map(len, names), default=0) > MOST_NAME else names
+    return [name[:MAX_NAME] for name in names] if max(map(len, names), default=0) > MAX_NAME else names
 
 
 def _document_ids(table: Table[R]) -> list[str | None] | None:
@@ -129,7 +129,7 @@ def _document_ids(table: Table[R]) -> list[str | None] | None:
     ids = [None if text == served else text for served, text in table.written.items()]
     if all(text is None for text in ids):
         return None
-    return [text if text is None or len(text) <= MOST_ID else None for text in ids]
+    return [text if text is None or len(text) <= MAX_ID else None for text in ids]
 
 
 def _ids(table: Table[R]) -> tuple[bytes, ...]:

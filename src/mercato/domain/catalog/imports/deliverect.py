@@ -14,7 +14,7 @@ Languages = dict[str, str]
 _DECIMALS: Final = 2
 """Decimals of a price in a menu that does not say how many."""
 
-_MOST_DECIMALS: Final = 6
+_MAX_DECIMALS: Final = 6
 _DAYS_A_WEEK: Final = 7
 
 
@@ -108,7 +108,7 @@ class _Reader:
 
     def _decimals(self) -> int:
         given = self._menu.decimalDigits
-        if given is not None and not 0 <= given <= _MOST_DECIMALS:
+        if given is not None and not 0 <= given <= _MAX_DECIMALS:
             self._losses.dropped(
                 f"{self._at}/decimalDigits", "These are no decimals of a price: 2 are taken."
             )

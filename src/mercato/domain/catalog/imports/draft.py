@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from mercato.domain.catalog.imports.losses import Losses
 from mercato.domain.catalog.model import DAYS
-from mercato.domain.catalog.money import LEAST, MOST, scaled
-from mercato.domain.catalog.validation.checks import MOST_UNITS
+from mercato.domain.catalog.money import MAX_MINOR, MIN_MINOR, scaled
+from mercato.domain.catalog.validation.checks import MAX_UNITS
 from mercato.domain.catalog.validation.cycles import find_cycles
 from mercato.domain.catalog.validation.document import CatalogRow, GroupRow, ItemRow, Row, SectionRow
 
@@ -151,13 +151,13 @@ class Draft(Struct):
         return priced
 
     def _text(self, minor: int, at: str) -> str | None:
-        if LEAST <= minor <= MOST:
+        if MIN_MINOR <= minor <= MAX_MINOR:
             return scaled(minor, self.scale)
         self.losses.dropped(at, "The price is out of range.")
         return None
 
     def _units(self, count: int | None, at: str) -> int | None:
-        if count is None or 0 <= count <= MOST_UNITS:
+        if count is None or 0 <= count <= MAX_UNITS:
             return count
         self.losses.dropped(at, "A count is out of range.")
         return None

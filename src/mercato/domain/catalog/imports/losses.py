@@ -9,7 +9,7 @@ from msgspec import Meta
 from mercato.domain.catalog.validation.findings import clean
 from mercato.kernel.wire import Wire
 
-MOST_LISTED: Final = 10_000
+MAX_LISTED: Final = 10_000
 """Losses that are listed; all are counted."""
 
 
@@ -45,9 +45,9 @@ class Losses:
 
     def _add(self, path: str, kind: Kind, message: str) -> None:
         self.count += 1
-        if len(self._found) < MOST_LISTED:
+        if len(self._found) < MAX_LISTED:
             self._found.append(Loss(path=clean(path), kind=kind, message=clean(message)))
 
     def listed(self) -> Sequence[Loss]:
-        """Return them in the order found, at most MOST_LISTED."""
+        """Return them in the order found, at most MAX_LISTED."""
         return self._found

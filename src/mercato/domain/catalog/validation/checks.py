@@ -7,10 +7,10 @@ from mercato.domain.catalog.validation.findings import Findings, clipped
 from mercato.domain.catalog.validation.references import References
 from mercato.domain.catalog.validation.rules import Rule
 
-MOST_UNITS: Final = 2**31 - 1
+MAX_UNITS: Final = 2**31 - 1
 """Quantities in carts are 32-bit integers, so no count beyond one can be reached."""
 
-MOST_GROUPS: Final = 500
+MAX_GROUPS: Final = 500
 """Modifier groups of one item: each line of it in a cart is checked against all of them."""
 
 _COUNTS: Final = ("minimumAllowed", "maximumAllowed", "maximumPerItem", "freeQuantity")
@@ -21,10 +21,10 @@ _NAMED: Final = 3
 def check_counts(source: Source, references: References, findings: Findings) -> None:
     """Note counts that are negative, too large, or contradict each other."""
     for key, groups in references.item_groups.items():
-        if len(groups) > MOST_GROUPS:
+        if len(groups) > MAX_GROUPS:
             findings.fault(
                 Rule.TOO_MANY_GROUPS,
-                f"The item {source.items.label(key)} lists more than {MOST_GROUPS:,} modifier groups.",
+                f"The item {source.items.label(key)} lists more than {MAX_GROUPS:,} modifier groups.",
                 f"{source.items.pointer(key)}/modifierGroupIds",
             )
     _check_range(source.items, "maximumQuantity", findings)
@@ -37,8 +37,8 @@ def check_counts(source: Source, references: References, findings: Findings) -> 
 
 def _check_range(table: Table[Any], name: str, findings: Findings) -> None:
     for key, count in table.values(name).items():
-        if not 0 <= count <= MOST_UNITS:
-            bound = "not be negative" if count < 0 else f"be at most {MOST_UNITS}"
+        if not 0 <= count <= MAX_UNITS:
+            bound = "not be negative" if count < 0 else f"be at most {MAX_UNITS}"
             findings.fault(Rule.COUNT_OUT_OF_RANGE, f"{name} must {bound}.", f"{table.pointer(key)}/{name}")
 
 
@@ -57,7 +57,7 @@ def _check_choices(source: Source, references: References, findings: Findings) -
             )
             continue
         choices = len(set(references.group_items.get(key, ())))
-        if minimum > choices * (MOST_UNITS if per_item is None else per_item):
+        if minimum > choices * (MAX_UNITS if per_item is None else per_item):
             findings.warn(
                 Rule.UNREACHABLE_MINIMUM,
                 f"The modifier group {groups.label(key)} asks for at least {minimum}, more than can be chosen.",

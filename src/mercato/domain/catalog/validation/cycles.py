@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from mercato.domain.catalog.validation.document import Source, Table
-from mercato.domain.catalog.validation.findings import MOST_FAULTS, Findings
+from mercato.domain.catalog.validation.findings import MAX_FAULTS, Findings
 from mercato.domain.catalog.validation.references import References
 from mercato.domain.catalog.validation.rules import Rule
 
@@ -52,7 +52,7 @@ def _refuse(
         return table.label(key)
 
     rule, subject = words
-    for cycle in islice(find_cycles(graph), MOST_FAULTS):
+    for cycle in islice(find_cycles(graph), MAX_FAULTS):
         table, key, member = entity(cycle[-1])
         index = graph[cycle[-1]].index(cycle[0])
         findings.fault(

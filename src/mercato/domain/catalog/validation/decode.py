@@ -14,7 +14,7 @@ from mercato.domain.catalog.validation.rules import Rule
 from mercato.domain.catalog.validation.scan import BOM, positions, scan
 from mercato.kernel.wire.kinds import json_type
 
-MOST_VALUES: Final = 2_000_000
+MAX_VALUES: Final = 2_000_000
 """Values in one document; each costs some hundred bytes while it is checked."""
 
 _COUNTED_FROM: Final = 8 * 1024 * 1024
@@ -74,8 +74,8 @@ def _refuse_obvious(text: bytes) -> None:
             Rule.NOT_JSON,
             "The document is HTML or XML, not JSON. Does the URL lead to a page that asks to log in?",
         )
-    if len(text) > _COUNTED_FROM and text.count(b",") > MOST_VALUES:
-        raise UnreadableError(Rule.TOO_LARGE, f"The document holds more than {MOST_VALUES:,} values.")
+    if len(text) > _COUNTED_FROM and text.count(b",") > MAX_VALUES:
+        raise UnreadableError(Rule.TOO_LARGE, f"The document holds more than {MAX_VALUES:,} values.")
 
 
 def _with_long_integers(text: bytes) -> Any:

@@ -12,16 +12,16 @@ from mercato.domain.catalog.validation.rules import Rule
 Kind = tuple[Rule, str]
 """What warnings are counted by: a rule, and for some what it is about."""
 
-MOST_FAULTS: Final = 100
+MAX_FAULTS: Final = 100
 """Faults listed of one document; the last of them says how many more there are."""
 
-MOST_ALIKE: Final = 200
+MAX_ALIKE: Final = 200
 """Warnings listed of one kind; a menu without any price would have as many as items."""
 
 _SHOWN: Final = 80
 """Characters of a name or an id that a message repeats."""
 
-_LONGEST_PATH: Final = 2_000
+_MAX_PATH: Final = 2_000
 """Characters of a pointer."""
 
 _REPLACED: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -42,7 +42,7 @@ class Findings(Struct):
     def fault(self, rule: Rule, message: str, path: str) -> None:
         """Note why the document cannot be served."""
         self.fault_count += 1
-        if len(self.listed_faults) < MOST_FAULTS:
+        if len(self.listed_faults) < MAX_FAULTS:
             self.listed_faults.append(_finding(rule, message, path))
 
     def warn(self, rule: Rule, message: str, path: str, *, of: str = "") -> None:
@@ -50,7 +50,7 @@ class Findings(Struct):
         kind = rule, of
         self.alike[kind] += 1
         listed = self.listed_warnings.setdefault(kind, [])
-        if len(listed) < MOST_ALIKE:
+        if len(listed) < MAX_ALIKE:
             listed.append(_finding(rule, message, path))
 
     def unlisted(self, count: int) -> None:
@@ -60,10 +60,10 @@ class Findings(Struct):
     def extend(self, later: "Findings") -> None:
         """Add what another check found, behind what was found so far."""
         self.fault_count += later.fault_count
-        self.listed_faults += later.listed_faults[: MOST_FAULTS - len(self.listed_faults)]
+        self.listed_faults += later.listed_faults[: MAX_FAULTS - len(self.listed_faults)]
         for kind, found in later.listed_warnings.items():
             listed = self.listed_warnings.setdefault(kind, [])
-            listed += found[: MOST_ALIKE - len(listed)]
+            listed += found[: MAX_ALIKE - len(listed)]
         self.alike += later.alike
 
     @property
@@ -71,10 +71,10 @@ class Findings(Struct):
         return self.alike.total()
 
     def faults(self) -> tuple[Finding, ...]:
-        """Return the faults in the order found, at most MOST_FAULTS."""
-        if self.fault_count <= MOST_FAULTS:
+        """Return the faults in the order found, at most MAX_FAULTS."""
+        if self.fault_count <= MAX_FAULTS:
             return tuple(self.listed_faults)
-        kept = self.listed_faults[: MOST_FAULTS - 1]
+        kept = self.listed_faults[: MAX_FAULTS - 1]
         more = f"{self.fault_count - len(kept)} more faults are not listed. Fix these first."
         return (*kept, _finding(Rule.NOT_LISTED, more, ""))
 
@@ -89,7 +89,7 @@ class Findings(Struct):
 
 
 def _finding(rule: Rule, message: str, path: str) -> Finding:
-    while len(path) > _LONGEST_PATH:
+    while len(path) > _MAX_PATH:
         # Through keys of absurd length: the pointer ends at the last step that isn't one.
         path = path.rpartition("/")[0]
     return Finding(rule.id, clean(message), clean(path))

@@ -16,7 +16,7 @@ ALWAYS: Final[list[dict[str, str]]] = [
 ]
 """What is served for a catalog that is always available: storefronts read a missing list as closed."""
 
-MOST_WINDOWS: Final = 10_000
+MAX_WINDOWS: Final = 10_000
 """Windows of all catalogs together: every look at the store and every order goes through them."""
 
 _TIME: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d)", re.ASCII)
@@ -25,8 +25,8 @@ _TIME: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d)", re.ASCII)
 def read_windows(source: Source, findings: Findings) -> list[Windows | None]:
     """Return each catalog's windows, None for always; serve seven whole days for those."""
     catalogs = source.catalogs
-    if sum(map(len, catalogs.values("availability").values())) > MOST_WINDOWS:
-        message = f"The catalogs have more than {MOST_WINDOWS:,} windows of availability together."
+    if sum(map(len, catalogs.values("availability").values())) > MAX_WINDOWS:
+        message = f"The catalogs have more than {MAX_WINDOWS:,} windows of availability together."
         findings.fault(Rule.TOO_MANY_WINDOWS, message, "/catalogs")
         return []
     read: list[Windows | None] = []

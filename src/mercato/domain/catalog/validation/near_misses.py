@@ -13,16 +13,16 @@ from mercato.domain.catalog.validation.findings import Findings, clipped
 from mercato.domain.catalog.validation.rules import Rule
 from mercato.kernel.wire.walk import escape
 
-MOST_NAMES: Final = 500
+MAX_NAMES: Final = 500
 """Unknown names of one table that are looked at; a document with more of them isn't misspelled."""
 
-MOST_COMPARED: Final = 50
+MAX_COMPARED: Final = 50
 """Of these, those that are compared letter by letter: half a millisecond for ten of them."""
 
-MOST_NEAR: Final = 10
+MAX_NEAR: Final = 10
 """Misnamed members of one table that are warned of."""
 
-LONGEST_NAME: Final = 40
+MAX_NAME: Final = 40
 """Characters of a name that may be a misspelling; the longest known one has 16."""
 
 CLOSE: Final = 0.86
@@ -69,7 +69,7 @@ _AROUND: Final = re.compile(r"[\s\u00a0]|[^\W\d_]+\.?|[$\u00a2-\u00a5\u20a0-\u20
 _AMOUNT: Final = re.compile(r"-?\d{1,12}(\.\d{1,4})?", re.ASCII)
 _COMMA: Final = re.compile(r"(-?\d{1,12}),(\d{1,2})", re.ASCII)
 _THOUSANDS: Final = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d{1,4})?", re.ASCII)
-_LONGEST_PRICE: Final = 40
+_MAX_PRICE: Final = 40
 
 
 def warn_near_misses(source: Source, findings: Findings) -> None:
@@ -83,7 +83,7 @@ def warn_near_misses(source: Source, findings: Findings) -> None:
 
 def price_hint(price: str) -> str:
     """Return what may have been meant by a price that can't be read, as a sentence to add; empty if unknown."""
-    if len(price) > _LONGEST_PRICE:
+    if len(price) > _MAX_PRICE:
         return ""
     if price.rstrip().endswith("%"):
         return " A price is an amount, not a percentage."
@@ -110,19 +110,19 @@ def _warn_table(table: Table[Any], findings: Findings) -> None:
 
 def _near(used: set[str], known: tuple[str, ...], meant: dict[str, str]) -> list[tuple[str, str]]:
     """Return names that are close to a known one, and that one, in order."""
-    unknown = [name for name in used.difference(known) if len(name) <= LONGEST_NAME]
-    if len(unknown) > MOST_NAMES:
+    unknown = [name for name in used.difference(known) if len(name) <= MAX_NAME]
+    if len(unknown) > MAX_NAMES:
         return []
     folded = {_fold(name): name for name in known}
     found = []
     for number, name in enumerate(sorted(unknown)):
         plain = _fold(name)
         close = meant.get(plain) or folded.get(plain)
-        if close is None and number < MOST_COMPARED:
+        if close is None and number < MAX_COMPARED:
             close = next((folded[one] for one in get_close_matches(plain, folded, n=1, cutoff=CLOSE)), None)
         if close is not None:
             found.append((name, close))
-    return found[:MOST_NEAR]
+    return found[:MAX_NEAR]
 
 
 def _fold(name: str) -> str:

@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Struct, field
 
-from mercato.domain.catalog.validation.findings import MOST_FAULTS, clean
+from mercato.domain.catalog.validation.findings import MAX_FAULTS, clean
 from mercato.kernel.wire.walk import escape
 
-MOST_DEPTH: Final = 20_000
+MAX_DEPTH: Final = 20_000
 """Levels after which the scan stops. Where the decoder stops depends on the interpreter; this bounds memory."""
 
 BOM: Final = codecs.BOM_UTF8
@@ -162,8 +162,8 @@ class _Scanner:
         return at
 
     def _open(self, is_object: bool, at: int) -> None:  # noqa: FBT001  # told apart by one character
-        if len(self._stack) >= MOST_DEPTH:
-            raise _BrokenError(f"more than {MOST_DEPTH} levels are nested", at)
+        if len(self._stack) >= MAX_DEPTH:
+            raise _BrokenError(f"more than {MAX_DEPTH} levels are nested", at)
         self._stack.append(_Frame(set() if is_object else None, self._here()))
 
     def _next_step(self, at: int) -> int:
@@ -185,7 +185,7 @@ class _Scanner:
 
     def _repeated(self, at: int) -> None:
         self.found.duplicate_count += 1
-        if len(self.found.duplicates) < MOST_FAULTS:
+        if len(self.found.duplicates) < MAX_FAULTS:
             pointer = "".join(f"/{escape(str(frame.step))}" for frame in self._stack)
             self.found.duplicates.append((pointer, at))
 

@@ -15,7 +15,7 @@ from mercato.domain.catalog.validation.rules import Rule
 from mercato.kernel.wire.kinds import json_type
 from mercato.kernel.wire.walk import escape
 
-_AT_ONCE: Final = 512
+_BATCH: Final = 512
 """Entities of which all is read before they leave the processor's cache."""
 
 _EXACT: Final = 2**53
@@ -183,8 +183,8 @@ class _Read(Struct, Generic[R]):
 def _read(kind: Kind[R], entities: dict[str, Members]) -> _Read[R]:
     waiting = list(entities.values())
     read: _Read[R] = _Read(set(), [], [])
-    for at in range(0, len(waiting), _AT_ONCE):
-        some = waiting[at : at + _AT_ONCE]
+    for at in range(0, len(waiting), _BATCH):
+        some = waiting[at : at + _BATCH]
         read.names.update(*some)
         if kind.own_id in read.names:
             read.own_ids += [None] * (at - len(read.own_ids))

@@ -33,7 +33,7 @@ from mercato.domain.catalog.validation.scan import BOM, scan
 from mercato.domain.catalog.validation.tables import read_table
 from mercato.kernel.wire.kinds import json_type
 
-MOST_CATALOGS: Final = 1_000
+MAX_CATALOGS: Final = 1_000
 """Catalogs in one set: every section is looked at for each of them."""
 
 
@@ -103,8 +103,8 @@ def _read_tables(top: Members, onboarding_id: UUID, default_currency: str, findi
         at = "/items" if "items" in top else ""
         findings.fault(Rule.ITEMS_MISSING, "items is required: an object of items by id.", at)
         items.is_readable = False
-    if len(catalogs) > MOST_CATALOGS:
-        message = f"catalogs holds more than {MOST_CATALOGS:,} catalogs."
+    if len(catalogs) > MAX_CATALOGS:
+        message = f"catalogs holds more than {MAX_CATALOGS:,} catalogs."
         findings.fault(Rule.TOO_MANY_CATALOGS, message, "/catalogs")
     return Source(onboarding_id, top, currency, money.get_scale(currency), catalogs, sections, items, groups)
 
