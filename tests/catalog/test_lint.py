@@ -357,7 +357,7 @@ def test_a_diff_counts_and_names_what_changed(tmp_path: Path, capsys: pytest.Cap
     assert "2.50 → 2.80" in out
     assert "+ Juice" in out
     assert cli.run(["catalog", "diff", names[0], names[0]]) == 0
-    assert capsys.readouterr().out == "Nothing that pricing or browsing would notice is different.\n"
+    assert capsys.readouterr().out == "No difference that pricing or browsing would show.\n"
 
 
 def test_a_diff_says_what_carts_would_cost_and_which_would_fail(

@@ -141,7 +141,7 @@ def test_without_json_a_person_reads_keys_that_are_not_wrapped(shell: Shell) -> 
 
 def test_a_new_data_directory_is_made_with_its_database_and_its_key(fresh: Shell) -> None:
     made = fresh.json("partner", "create", "Acme", "--kind", "commerce")
-    assert "A new database is made" in fresh.err
+    assert "Creating a new database" in fresh.err
     assert {path.name for path in fresh.data_dir.iterdir()} >= {"mercato.db", FILE}
     assert [one["partnerId"] for one in fresh.json("partner", "list")["partners"]] == [made["partnerId"]]
 
@@ -410,7 +410,7 @@ def test_a_reader_that_goes_away_is_no_reason_to_complain(tmp_path: Path) -> Non
     )  # fmt: skip
     os.close(writer)
     assert done.returncode == 1
-    assert done.stderr == f"A new database is made in {tmp_path}.\n".encode()
+    assert done.stderr == f"Creating a new database in {tmp_path}.\n".encode()
 
 
 def _until_it_reads(process: int) -> None:
@@ -454,7 +454,7 @@ def test_a_change_of_nothing_is_refused(shell: Shell) -> None:
 
 def test_a_customer_without_a_name_is_nobody_to_erase(shell: Shell) -> None:
     shell("customer", "erase", " ", code=2)
-    assert "Say whom" in shell.err
+    assert "Name the customer" in shell.err
 
 
 def test_a_deletion_says_first_what_goes_in_80_columns_and_is_done_with_yes(shell: Shell) -> None:

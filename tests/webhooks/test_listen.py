@@ -128,7 +128,7 @@ async def test_a_repeat_is_told_and_what_is_no_post_or_too_long_is_refused():
         for _ in range(2):
             await here.post(headers=headers)
         assert [one.times for one in here.told] == [1, 2]
-        assert "has come 2 times" in " ".join(lines_of(here.told[1]))
+        assert "was received 2 times" in " ".join(lines_of(here.told[1]))
         status, text, answered = await here.post(b"", method="GET")
         assert (status, answered["Allow"], b"by POST" in text) == (405, "POST", True)
         assert (await here.post(io.BytesIO(b"x" * (MOST_BODY + 1)), headers=headers))[0] == 413

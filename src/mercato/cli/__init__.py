@@ -21,10 +21,10 @@ _arguments: ContextVar[tuple[str, ...]] = ContextVar("arguments", default=())
 def main() -> None:
     """Run the command of `sys.argv` and exit with its code."""
     _open_closed_streams()
-    _replace_unknown_letters()
+    _replace_unencodable()
     code = run(sys.argv[1:])
     if code == INTERRUPTED:
-        # Impatience while Python ends must not turn the exit code into a signal's.
+        # A second Ctrl-C while Python exits must not turn the exit code into a signal's.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
 
@@ -39,8 +39,8 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123  # until the end
 
 
-def _replace_unknown_letters() -> None:
-    """Print question marks for letters that the output's encoding lacks, as a help's `…` in ASCII."""
+def _replace_unencodable() -> None:
+    """Print question marks for characters that the output's encoding lacks, such as `…` in ASCII."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
 
@@ -63,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
         print("Interrupted.", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has seen enough. What is still to be flushed at exit goes nowhere, without complaint.
+        # The reader closed the pipe: discard what is still to be flushed at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except Exception as error:

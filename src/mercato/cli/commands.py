@@ -1,4 +1,4 @@
-"""The commands of `mercato`: one line for each, imported when it is called and not before."""
+"""The commands of `mercato`: one line each, imported only when it is called."""
 
 from importlib.metadata import version
 
@@ -9,7 +9,7 @@ app = App(
     help="The commerce network you can run yourself.",
     version=lambda: version("mercato"),
     suppress_keyboard_interrupt=False,
-    # A flag is given or not: none has a --no-… beside it.
+    # Flags have no --no-… form.
     default_parameter=Parameter(negative=()),
 )
 for name, function, text in (

@@ -1,4 +1,4 @@
-"""What a command says when it fails: what is wrong and what to do, never a traceback for what can happen."""
+"""Messages of commands that fail: what happened and what to do. Only bugs show a traceback."""
 
 import errno
 import sqlite3
@@ -19,23 +19,25 @@ from mercato.kernel.settings import SettingsError
 from mercato.kernel.telemetry.tracing import TracingUnavailableError
 
 _AWAY: Final = "The database is busy or unavailable, and nothing was changed. Is it running? Then try again."
-_OLD: Final = "The database does not have the tables of this version. Make them with: mercato migrate"
+_OLD: Final = "The database doesn't have this version's tables. Create them with: mercato migrate"
 
 
 class UnusableError(Exception):
-    """The command was asked for something that cannot be: exit code 2."""
+    """The arguments, input or environment can't be used: exit code 2."""
 
 
 def no_data_dir(data_dir: Path, error: OSError) -> UnusableError:
-    """Return what to raise where the data directory cannot be made."""
-    why = "is not a directory" if isinstance(error, FileExistsError) else f"cannot be made: {error.strerror}"
+    """Return the error for a data directory that can't be created."""
+    why = (
+        "is not a directory" if isinstance(error, FileExistsError) else f"can't be created: {error.strerror}"
+    )
     return UnusableError(
         f"The data directory {data_dir} {why}. Name another with --data-dir or MERCATO_DATA_DIR."
     )
 
 
 def cannot_listen(error: OSError | UnicodeError, host: str, port: int) -> UnusableError:
-    """Return what to raise where an address cannot be listened on: which of host and port is at fault."""
+    """Return the error for an address that can't be bound; it names the host or the port."""
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.EADDRINUSE:
         return UnusableError(
@@ -50,14 +52,14 @@ def cannot_listen(error: OSError | UnicodeError, host: str, port: int) -> Unusab
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Lines for standard error, and the exit code."""
+    """The text for standard error, and the exit code."""
 
     message: str
     code: int = FAILED
 
 
 def explain(error: Exception) -> Failure | None:
-    """Return what to say of an error, or None if it is a bug, whose traceback is wanted."""
+    """Return the message for an error; None for a bug, which should show its traceback."""
     match error:
         case UnusableError() | SettingsError() | UnusableUrl():
             return Failure(str(error), UNUSABLE)
@@ -77,7 +79,7 @@ def _of_database(error: Exception) -> Failure | None:
     cause = _drivers(error)
     if cause is None:
         return Failure(_AWAY) if is_unavailable(error) else None
-    # The first line alone: what follows may quote the values of a row.
+    # Only the first line: the rest may quote a row's values.
     what = (str(cause).splitlines() or [type(cause).__name__])[0]
     if isinstance(cause, asyncpg.UndefinedTableError | asyncpg.UndefinedColumnError) or "no such " in what:
         return Failure(_OLD)
@@ -96,7 +98,7 @@ def _of_database(error: Exception) -> Failure | None:
 
 
 def _drivers(error: BaseException) -> BaseException | None:
-    """Return the error of the driver under SQLAlchemy's, if there is one."""
+    """Return the database driver's error in the chain of causes, if any."""
     cause: BaseException | None = error
     for _ in range(5):
         if cause is None or isinstance(cause, asyncpg.PostgresError | sqlite3.Error):

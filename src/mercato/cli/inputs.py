@@ -1,4 +1,4 @@
-"""What commands are given to read: a file, standard input, or a URL, read within bounds."""
+"""Reads a command's input within bounds: a file, standard input or a URL."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ _CHUNK: Final = 1 << 20
 
 
 class RefusedError(Exception):
-    """An ingest would refuse the document before it looks at anything in it; the message says why."""
+    """An ingest would refuse the document before it reads it; the message says why."""
 
     def __init__(self, rule: Rule, message: str) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What was read. `uri` is how programs name it."""
+    """A document and its name. `uri` is its name for programs."""
 
     name: str
     uri: str
@@ -38,7 +38,7 @@ class Document:
 
 
 def settings() -> Settings:
-    """Return the settings of the environment: currencies, bounds and what may be reached follow them."""
+    """Return the settings of the environment."""
     return load(os.environ)
 
 
@@ -54,7 +54,7 @@ def pull_limits(bounds: Settings) -> PullLimits:
 
 
 def read_document(name: str, bounds: Settings) -> Document:
-    """Return the document. Raises UnusableError when there is none, RefusedError when an ingest would not read it."""
+    """Return the document. Raises UnusableError if it can't be read, RefusedError if an ingest would refuse it."""
     if name.lower().startswith(("http://", "https://")):
         return Document(name, name, _pulled(name, bounds))
     if name.startswith("-") and name != STANDARD_INPUT:
@@ -74,7 +74,7 @@ def read_document(name: str, bounds: Settings) -> Document:
 
 
 def read_valid_document(name: str, bounds: Settings) -> Document:
-    """Return the document. Raises UnusableError for whatever keeps an ingest from reading it."""
+    """Return the document. Raises UnusableError if an ingest couldn't read it."""
     try:
         return read_document(name, bounds)
     except RefusedError as error:
@@ -82,7 +82,7 @@ def read_valid_document(name: str, bounds: Settings) -> Document:
 
 
 def read_file(name: str, *, most: int) -> bytes:
-    """Return at most so many bytes of a file or of standard input. Raises UnusableError."""
+    """Return at most `most` bytes of a file or of standard input. Raises UnusableError."""
     try:
         if name == STANDARD_INPUT:
             if sys.stdin.isatty():
@@ -99,7 +99,7 @@ def read_file(name: str, *, most: int) -> bytes:
 
 
 def why_not(error: OSError | ValueError) -> str:
-    """Return the system's reason why a file can't be read or written; ValueError is its name's fault."""
+    """Return why a file can't be read or written. A ValueError means that its name isn't valid."""
     return (isinstance(error, OSError) and error.strerror) or "its name isn't valid"
 
 

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share. What they need help for stands in each command's docstring."""
+"""Arguments and options that several commands share. Each command's docstring has the rest of their help."""
 
 import re
 import sys
@@ -18,19 +18,19 @@ from mercato.kernel.outbound.signing import signing_key
 from mercato.kernel.wire import parse_instant
 
 MAX_LISTED: Final = 1000
-"""Greatest `--limit`: a longer list, cut short in silence, would pass for all."""
+"""Greatest `--limit`; a greater one is refused, for a list cut short in silence looks complete."""
 
 _DURATION: Final = re.compile(r"(\d{1,5})([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def group(name: str, text: str) -> App:
-    """Return a group of commands. Its flags are given or not: none has a --no-… beside it."""
+    """Return a group of commands, whose flags have no --no-… form."""
     return App(name=name, help=text, default_parameter=Parameter(negative=()))
 
 
 def between(option: str, least: float, most: float, unit: str = "") -> Parameter:
-    """Return a parameter that refuses other numbers, nan among them."""
+    """Return a parameter that refuses other numbers and NaN."""
 
     def check(_type: Any, value: float | None) -> None:
         if value is not None and not least <= value <= most:
@@ -57,7 +57,7 @@ def _since(_type: Any, tokens: Sequence[Token]) -> datetime:
 
 
 def _directory(_type: Any, tokens: Sequence[Token]) -> Path:
-    # Path would take it for the current directory, and an unset variable must not put a database there.
+    # An empty Path is the current directory, and an unset variable must not put a database there.
     if not tokens[0].value:
         raise ValueError("it is empty, leave it out for the default")
     return Path(tokens[0].value)
@@ -79,14 +79,14 @@ def read_secret(text: str) -> str:
 
 
 def read_secrets(texts: Sequence[str] | None) -> list[str]:
-    """Return secrets, read from where they are. Raises UnusableError for too many."""
+    """Return the secrets. Raises UnusableError for too many."""
     if len(texts or ()) > MOST_SECRETS:
         raise UnusableError(f"At most {MOST_SECRETS} secrets are tried.")
     return [read_secret(text) for text in texts or ()]
 
 
 def check_secrets(secrets: Sequence[str]) -> None:
-    """Raise UnusableError for what can't be a signing secret."""
+    """Raise UnusableError if one can't be a signing secret."""
     try:
         for secret in secrets:
             signing_key(secret)

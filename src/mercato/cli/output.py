@@ -22,50 +22,50 @@ if TYPE_CHECKING:
 W = TypeVar("W", bound=Wire)
 
 MAX_WIDTH: Final = 100
-"""Columns beyond which lines of text are hard to read."""
+"""Widest line of text: longer lines are hard to read."""
 
 PIPE_WIDTH: Final = 240
 """Columns of a table in a pipe, unless `COLUMNS` says how many."""
 
 UNBOUNDED: Final = 10**6
-"""More columns than any table has: to measure how wide one is."""
+"""Wider than any table, to measure one."""
 
 _CONTROLS: Final = dict.fromkeys(
     (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)),
     "\N{REPLACEMENT CHARACTER}",
 )
-"""Control characters, and those that turn the direction of the text after them."""
+"""Control characters, and those that change the direction of the text."""
 
 
 # --- text -----------------------------------------------------------------------------------------
 
 
 def width() -> int:
-    """Return the columns for text."""
+    """Return the width of text in columns."""
     return max(40, min(MAX_WIDTH, shutil.get_terminal_size((80, 24)).columns))
 
 
 def sanitize(text: str) -> str:
-    """Return the text without what a terminal would obey."""
+    """Return the text without control characters."""
     return text.translate(_CONTROLS)
 
 
 def cells(text: str) -> int:
-    """Return the columns that the text takes: a Chinese letter takes two."""
+    """Return the columns of the text; a Chinese character takes two."""
     from rich.cells import cell_len
 
     return cell_len(text)
 
 
 def truncate(text: str, room: int) -> str:
-    """Return the text, cut to so many columns."""
+    """Return the text, cut to `room` columns."""
     from rich.cells import set_cell_size
 
     return text if cells(text) <= room else set_cell_size(text, max(0, room - 1)).rstrip() + "…"
 
 
 def wrap(text: str, *, indent: str = "", first: str | None = None) -> Iterator[str]:
-    """Yield the text in lines that fit; a word that is longer than a line stays whole, so that it can be copied."""
+    """Yield lines that fit. A word longer than a line stays whole, so that it can be copied."""
     line, empty = indent if first is None else first, True
     for word in sanitize(text).split():
         if not empty and cells(line) + 1 + cells(word) > width():
@@ -79,7 +79,7 @@ def wrap(text: str, *, indent: str = "", first: str | None = None) -> Iterator[s
 def finding(
     text: str, advice: str | UnsetType | None = None, *, indent: str = "", first: str | None = None
 ) -> list[str]:
-    """Return the lines of a finding, and below it what to do about it."""
+    """Return the lines of a finding, followed by its advice."""
     lines = [*wrap(text, indent=indent, first=first)]
     for line in (advice or "").splitlines():
         lines += wrap(line, first=f"{indent}-> ", indent=f"{indent}   ")
@@ -99,7 +99,7 @@ def say(*lines: str) -> None:
 
 
 def note(text: str) -> None:
-    """Tell the person something, apart from the command's result."""
+    """Print a message to standard error, apart from the command's result."""
     print(text, file=sys.stderr)
 
 
@@ -109,7 +109,7 @@ def note(text: str) -> None:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:
     """Print a table; without rows print `empty`.
 
-    A row that is wider than the screen is printed as facts, for an id that is folded can't be copied.
+    A table wider than the screen is printed as facts: a folded id can't be copied.
     """
     from rich import box
     from rich.console import Console
@@ -122,7 +122,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty:
         return
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in cells_of:
-        # Text, because names may hold what would be markup.
+        # As Text: names may contain markup.
         table.add_row(*map(Text, row))
     is_screen = sys.stdout.isatty() or "COLUMNS" in os.environ
     console = Console(width=None if is_screen else PIPE_WIDTH, highlight=False)
@@ -136,7 +136,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty:
 
 
 Column = str | Callable[[Any], Any]
-"""An attribute, or what makes a cell of an object."""
+"""An attribute's name, or a function that returns the cell."""
 
 
 def print_objects(columns: Mapping[str, Column], objects: Iterable[object], *, empty: str) -> None:
@@ -171,14 +171,14 @@ def indented(value: Any) -> bytes:
 
 
 def print_json(value: Any) -> None:
-    """Print the value as indented JSON: the only thing on standard output."""
-    # In UTF-8 whatever the terminal has: that is what JSON is.
+    """Print the value as indented JSON, alone on standard output."""
+    # JSON is UTF-8, whatever the terminal uses.
     sys.stdout.flush()
     sys.stdout.buffer.write(indented(value))
 
 
 def view(kind: type[W], source: object, **members: Any) -> W:
-    """Return a wire struct of the source's attributes, instants as text; `members` go before attributes."""
+    """Return a wire struct of the source's attributes, instants as text; `members` override attributes."""
     for name in kind.__struct_fields__:
         if name not in members:
             value = getattr(source, name)
@@ -190,7 +190,7 @@ def view(kind: type[W], source: object, **members: Any) -> W:
 
 
 class Screen:
-    """A story told live: chapters, progress bars, a table of proofs. A pipe gets the same as plain text."""
+    """Live progress: chapters, progress bars, a table of proofs. In a pipe it is plain text."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -209,12 +209,12 @@ class Screen:
         self._console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
 
     def note(self, line: str) -> None:
-        """Say something at the end."""
+        """Print a line."""
         self._print(line)
 
     @contextmanager
     def watching(self, names: Sequence[str], steps: Mapping[str, int]) -> Iterator["Watch"]:
-        """Show a bar for each name while the block runs; a pipe gets their last state alone."""
+        """Show a progress bar for each name while the block runs; a pipe gets only their last state."""
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         columns = (
@@ -233,7 +233,7 @@ class Screen:
             yield watch
 
     def table(self, proofs: Iterable[tuple[bool, str, str]]) -> None:
-        """Show for each proof whether it holds, the claim, and what was measured."""
+        """Print each proof: whether it holds, the claim, the measurement."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -246,7 +246,7 @@ class Screen:
         self._console.print(table)
 
     def explore(self, lines: Iterable[str]) -> None:
-        """Show what to type in another terminal; nothing is wrapped, so that it can be copied."""
+        """Print commands for another terminal, never wrapped, so that they can be copied."""
         self._print("Still running. Ctrl-C ends it. In another terminal:", style="bold", before="\n")
         for line in lines:
             self._print(line, soft_wrap=True)

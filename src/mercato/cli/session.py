@@ -1,4 +1,4 @@
-"""What commands on a service's data work with: the settings' database, and the vault when something is sealed."""
+"""Opens the service's database and vault for a command."""
 
 import os
 import pwd
@@ -30,18 +30,18 @@ class Session:
     db: Database
 
     async def vault(self, tx: Read) -> Vault:
-        """Return the vault that servers on this database use. Raises VaultError if ours is another one."""
+        """Return the vault of the servers on this database. Raises VaultError if this process has another key."""
         keys = self.settings.encryption_keys
         return await accounts.open_vault(tx, None if keys is None else keys.reveal(), self.settings.data_dir)
 
     async def find_partner_id(self, tx: Read, name: str | None) -> UUID | None:
-        """Return the id of the partner of that id or name, if one is named. Raises UnknownAccountError."""
+        """Return the id of the partner with that id or name; None for None. Raises UnknownAccountError."""
         return None if name is None else (await accounts.get_partner_named(tx, name)).id
 
 
 @asynccontextmanager
 async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterator[Session]:
-    """Open the database of the settings, or with `create` make it and bring it to this version's schema."""
+    """Open the database of the settings; with `create`, create it and migrate it to this version's schema."""
     settings = load(os.environ, data_dir=data_dir)
     configure_logs(level=settings.log_level, form=settings.log_format)
     act_as(Acting(action=command_name(), user=_user()))
@@ -51,7 +51,7 @@ async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterato
     try:
         db = Database.open(url)
     except ValueError:
-        # The URL may hold a password: it is not repeated.
+        # Don't repeat the URL: it may hold a password.
         raise UnusableError(
             "MERCATO_DATABASE_URL isn't the address of a database. Write postgresql://user:password@host/name, "
             "or sqlite:/// and a path."
@@ -66,12 +66,12 @@ async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterato
 
 
 def _user() -> str:
-    """Return who typed the command, as the system knows it: anybody can set the environment."""
+    """Return the system's name of the user, for the audit trail: environment variables can be forged."""
     number = os.getuid()
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:
-        return f"uid {number}"  # in a container nobody need have a name
+        return f"uid {number}"  # a container's users need no names
 
 
 def _check_data_dir(data_dir: Path, file: Path, *, create: bool) -> None:
@@ -86,4 +86,4 @@ def _check_data_dir(data_dir: Path, file: Path, *, create: bool) -> None:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise no_data_dir(data_dir, error) from None
-    print(f"A new database is made in {data_dir}.", file=sys.stderr)
+    print(f"Creating a new database in {data_dir}.", file=sys.stderr)

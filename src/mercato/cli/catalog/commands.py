@@ -1,4 +1,4 @@
-"""`mercato catalog`: looks at catalog documents as an ingest would, without a server."""
+"""`mercato catalog`: checks, compares and draws catalog documents by the ingest's rules, without a server."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from mercato.kernel.plurals import count_of
 from mercato.kernel.settings import Settings
 
 MOST_ALIKE: Final = 10
-"""Warnings of one rule that people are shown."""
+"""Warnings shown per rule."""
 
 SARIF_SCHEMA: Final = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -56,16 +56,16 @@ def lint(
     sarif: bool = False,
     onboarding: Onboarding = NOWHERE,
 ) -> int:
-    """Say what an ingest would say of a catalog, and where: by the ingest's own rules, without a server.
+    """Check a catalog by the ingest's own rules, without a server, and show where each error is.
 
-    Exit code 0: valid; 1: errors; 2: there is nothing to look at.
+    Exit code 0: valid; 1: errors; 2: the document can't be read.
 
     Args:
         sarif: SARIF 2.1.0 on standard output, for code hosts.
 
     """
     if json and sarif:
-        raise UnusableError("Ask for --json or for --sarif, not for both.")
+        raise UnusableError("Give --json or --sarif, not both.")
     bounds = settings()
     name, uri = file, file
     try:
@@ -93,7 +93,7 @@ def diff(
     json: Json = False,
     onboarding: Onboarding = NOWHERE,
 ) -> int:
-    """Say what NEW changes against OLD: added, removed, repriced, with other options; and what carts would cost.
+    """Compare two catalogs: items added, removed, repriced, with other options; and what sample carts would cost.
 
     Exit code 0: done; 1: a cart that OLD can price would fail; 2: one of the documents is not valid.
 
@@ -117,7 +117,7 @@ def diff(
 
 @catalog.command
 def show(file: Source, /) -> int:
-    """Draw a catalog's menu: catalogs with their hours, sections, items, and what can be chosen, with prices.
+    """Draw a catalog's menu: catalogs with hours, sections, items, modifier groups and prices.
 
     Exit code 0: drawn; 2: the document is not valid.
     """
@@ -136,7 +136,7 @@ def _lint(document: Document, bounds: Settings, onboarding: UUID) -> tuple[LintR
 
 
 def _build(name: str, bounds: Settings, onboarding: UUID = NOWHERE) -> tuple[Document, Built]:
-    """Return a document that has no errors, and what an ingest makes of it. Raises UnusableError."""
+    """Return a valid document and what an ingest builds from it. Raises UnusableError."""
     document = read_valid_document(name, bounds)
     report, built = _lint(document, bounds, onboarding)
     if built is None:
@@ -185,7 +185,7 @@ def _summary(report: LintReport, name: str) -> str:
 
 
 def _sarif(report: LintReport, uri: str) -> dict[str, Any]:
-    """Return the report in SARIF 2.1.0: what code hosts and editors show beside the lines of a file."""
+    """Return the report in SARIF 2.1.0, which code hosts and editors show beside a file's lines."""
     rules = [
         {
             "id": rule.id,

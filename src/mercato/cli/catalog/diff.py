@@ -1,4 +1,4 @@
-"""What a new catalog changes: how `mercato catalog diff` prints it, and what sample carts would cost."""
+"""What `mercato catalog diff` prints: the changes of a new catalog, and what sample carts would cost."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -18,13 +18,13 @@ from mercato.kernel.wire import Decoder, Wire
 
 
 class SampleCart(Wire):
-    """A cart as a storefront sends or gets it; only its lines count here."""
+    """A cart as a storefront sends or receives it; only its lines are read."""
 
     line_items: list[LineItem]
 
 
 class CartChange(Wire):
-    """What a cart costs before and after; null where it cannot be priced, and then why."""
+    """A cart's price before and after; null where it can't be priced, with the errors."""
 
     file: str
     before: str | None
@@ -33,12 +33,12 @@ class CartChange(Wire):
 
     @property
     def breaks(self) -> bool:
-        """Tell whether the new catalog alone cannot price it."""
+        """Return whether the old catalog prices it and the new one doesn't."""
         return self.before is not None and self.after is None
 
 
 class Difference(Wire):
-    """What the new catalog changes, and what carts would cost."""
+    """The changes of the new catalog, and the prices of the sample carts."""
 
     catalog: CatalogDiff
     carts: list[CartChange]
@@ -48,7 +48,7 @@ _decode: Final = Decoder(SampleCart)
 
 
 def compare_carts(files: Iterable[str], before: CompiledCatalog, after: CompiledCatalog) -> list[CartChange]:
-    """Return what each cart costs by both catalogs. Raises UnusableError for a file that holds no cart."""
+    """Return each cart's price by both catalogs. Raises UnusableError for a file that isn't a cart."""
     return [_compare(file, before, after) for file in files]
 
 
@@ -57,7 +57,7 @@ def _compare(file: str, before: CompiledCatalog, after: CompiledCatalog) -> Cart
         lines = _decode(read_file(file, most=MiB)).line_items
         check_bounds(lines)
     except Problem as problem:
-        raise UnusableError(f"{file} holds no cart: {problem.detail}") from None
+        raise UnusableError(f"{file} isn't a cart: {problem.detail}") from None
     old, _ = _price(lines, before)
     new, faults = _price(lines, after)
     return CartChange(file=file, before=old, after=new, errors=faults)
@@ -80,7 +80,7 @@ def print_difference(found: Difference) -> None:
 
 def _catalog(found: CatalogDiff) -> Iterator[str]:
     if found.identical:
-        yield "Nothing that pricing or browsing would notice is different."
+        yield "No difference that pricing or browsing would show."
         return
     if found.currency is not None:
         yield f"Currency: {found.currency.before} before, {found.currency.after} after"

@@ -1,4 +1,4 @@
-"""`mercato catalog import`: menus of other formats as CatalogSets, and what was lost in the conversion."""
+"""`mercato catalog import`: converts menus of other formats to CatalogSets, and reports what was lost."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ from mercato.kernel.plurals import count_of
 from mercato.kernel.wire import as_json
 
 SHOWN: Final = 3
-"""Places that people are shown of what was lost in many."""
+"""Pointers shown per kind of loss."""
 
 MOST_FAULTS: Final = 10
 
@@ -46,16 +46,16 @@ def import_(
     currency: str | None = None,
     language: str | None = None,
 ) -> int:
-    """Turn a menu of another format into a CatalogSet, and say by pointer what was lost on the way.
+    """Convert a menu of another format to a CatalogSet, and report what was lost, by pointer.
 
-    Exit code 0: done, whatever was lost; 1: the result is not valid; 2: there is nothing to import.
+    Exit code 0: converted, even with losses; 1: the result isn't valid; 2: the menu can't be read.
 
     Args:
-        from_: The format that it is in.
+        from_: The menu's format.
         output: Where to write the CatalogSet (standard output).
-        report: Where to write what was lost, as JSON (standard error, in words).
-        currency: The currency of the prices, as EUR.
-        language: The language of the texts, as en or fr_CA.
+        report: Where to write the losses as JSON (standard error, as text).
+        currency: The currency of the prices, such as EUR.
+        language: The language of the texts, such as en or fr_CA.
 
     """
     bounds = settings()
@@ -66,7 +66,7 @@ def import_(
         now=clock.now(),
     )
     made = _convert(read_valid_document(file, bounds).body, from_, asked)
-    # There should be nothing that an ingest would refuse.
+    # A conversion should never produce what an ingest refuses.
     found, _ = lint(made.document, default_currency=bounds.default_currency, max_bytes=bounds.pull_bytes)
     for one in found.errors[:MOST_FAULTS]:
         note("\n".join(wrap(f"The result is not valid: {one.message}")))
@@ -85,7 +85,7 @@ def _convert(document: bytes, form: Format, asked: ImportOptions) -> Imported:
         return convert(form.value, document, asked)
     except UnknownCurrencyError as error:
         raise UnusableError(
-            f"{sanitize(str(error))} isn't a currency in use: write its code, as EUR."
+            f"{sanitize(str(error))} isn't a currency in use: write its code, such as EUR."
         ) from None
     except Problem as problem:
         lines = [f"This isn't a menu of the format {form.value}:"]
@@ -104,7 +104,7 @@ def _write(name: str | None, content: bytes) -> None:
         return
     path = Path(name)
     try:
-        # Written beside it first, so that a half-written catalog is never there for a server to send.
+        # Written to a temporary file first: a server must never send half a catalog.
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         part.write_bytes(content)
         part.replace(path)
@@ -113,7 +113,7 @@ def _write(name: str | None, content: bytes) -> None:
 
 
 def _print_losses(made: Imported) -> None:
-    """Say what was lost, with what is alike counted together."""
+    """Print the losses, one line per message with its count."""
     alike: dict[str, list[str]] = {}
     for one in made.losses:
         alike.setdefault(f"{one.kind.value}: {one.message}", []).append(one.path)

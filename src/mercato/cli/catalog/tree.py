@@ -1,6 +1,6 @@
 """A menu as a tree in the terminal: catalogs and their hours, sections, items, groups and choices, with prices.
 
-What is shared is drawn where it is met first, so that the picture is no longer than the document.
+A shared section or group is drawn once, where it first occurs, so that the tree isn't longer than the document.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,31 +20,31 @@ from mercato.kernel.plurals import count_of
 from mercato.kernel.wire import Wire
 
 MOST_DEPTH: Final = 16
-"""Levels that are drawn: there is no room for more in 80 columns."""
+"""Levels drawn: more don't fit in 80 columns."""
 
 _LEAST_ROOM: Final = 16
 
 
 class Node(Wire):
-    """What is held by a catalog or a section of the served document."""
+    """The children of a catalog or a section of the served document."""
 
     section_ids: list[str] | None = None
     item_ids: list[UUID] | None = None
 
 
 class Menu(Wire):
-    """The served document, as far as it is a tree."""
+    """The part of the served document that forms the tree."""
 
     catalogs: dict[str, Node]
     sections: dict[str, Node] | None = None
 
 
 Line = tuple[str, str, "Iterator[Line]"]
-"""What is on the left, the price on the right, and what stands below."""
+"""The text on the left, the price on the right, and the children."""
 
 
 def tree(built: Built, *, title: str) -> Iterator[str]:
-    """Yield the lines of the picture."""
+    """Yield the lines of the tree."""
     drawing = _Drawing(unpack(built.compiled), msgspec.json.decode(built.body, type=Menu))
     counts = built.summary
     yield truncate(
@@ -52,7 +52,7 @@ def tree(built: Built, *, title: str) -> Iterator[str]:
         width(),
     )
     yield from _drawn(drawing.catalogs(), "", 1)
-    # Only now is it known what was not met.
+    # Known only after everything above was drawn.
     rest = drawing.rest()
     if rest:
         yield "In no section:"
@@ -155,7 +155,7 @@ def _rule(group: CompiledGroup) -> str:
 
 
 def hours(windows: Windows | None) -> str:
-    """Return when a catalog is available: days that follow each other and are alike, together."""
+    """Return when a catalog is available, with equal consecutive days as one range."""
     if windows is None:
         return "always"
     days = [

@@ -1,4 +1,4 @@
-"""`mercato url doctor`: what a pull would meet at a URL, step by step, and what to do about it."""
+"""`mercato url doctor`: pulls a URL step by step, and reports what fails and how to fix it."""
 
 import asyncio
 from collections import Counter
@@ -25,9 +25,9 @@ _NOT_JSON: Final = {one.id for one in (Rule.EMPTY, Rule.NOT_JSON, Rule.NOT_UTF8,
 
 @url.command
 def doctor(address: str, /, *, json: Json = False) -> int:
-    """Pull a catalog's URL as an ingest would, and say what is found: name, addresses, TLS, redirects, size, ETag.
+    """Pull a catalog's URL as an ingest would, and check DNS, addresses, TLS, redirects, size and ETag.
 
-    Exit code 0: it can be pulled; 1: it cannot, or holds no JSON; 2: it isn't a URL.
+    Exit code 0: it can be pulled; 1: it can't, or isn't JSON; 2: not a URL.
 
     Args:
         address: A catalogCallbackUrl or callbackUrl, as you would register it.
@@ -48,7 +48,7 @@ def doctor(address: str, /, *, json: Json = False) -> int:
 
 
 async def diagnose(address: str, doctor: UrlDoctor, bounds: Settings) -> list[UrlFinding]:
-    """Return the findings, and what the linter says of the document that was read."""
+    """Return the findings, and the linter's result for the document."""
     pulled = await doctor.examine(address)
     return doctor.findings if pulled is None else [*doctor.findings, _lint(pulled.body, bounds)]
 

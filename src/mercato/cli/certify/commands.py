@@ -1,4 +1,4 @@
-"""`mercato certify`: checks another's implementation, says what fails and what to do, and signs what it found."""
+"""`mercato certify`: checks an implementation, explains what fails, and signs the report."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -32,7 +32,7 @@ from mercato.kernel import clock
 from mercato.kernel.wire.checks import timezone_fault, uri_fault
 
 KEY: Final = "mk_marketfront_certify"
-"""Grants access to this command's own service alone."""
+"""Valid only at the service that this command runs."""
 
 COMMAND_SECONDS: Final = 40.0
 """How long one purchase by a command may take."""
@@ -138,10 +138,10 @@ def storefront(
     report: ReportFile = None,
     data_dir: DataDir = None,
 ) -> int:
-    """Let a storefront buy at a service that injects faults, send it events, and check what it does.
+    """Run a storefront against a service that injects faults, send it events, and check its behaviour.
 
     The orders reach no real store: this command is the service. With --command it takes less than a minute, with
-    --listen as long as somebody places orders. Exit code 0: no check failed; 1: some failed; 2: there is nothing to
+    --listen as long as orders come in. Exit code 0: no check failed; 1: some failed; 2: there is nothing to
     check.
 
     Args:
@@ -150,7 +150,7 @@ def storefront(
         event_url: Your receiver of order events.
         token: Bearer token of events; @- reads it from standard input.
         order_url: Where your storefront shows an order as JSON with `status`: http://…/{orderId}
-        key: The key that your storefront gets.
+        key: The API key for your storefront.
 
     """
     checks = _select(STOREFRONT, only)
@@ -196,13 +196,13 @@ def _run(
     report: Path | None,
     data_dir: Path | None,
 ) -> int:
-    """Do the work, which gets what to call with each outcome; show, sign and write its results.
+    """Run the checks, which report each outcome to a callback; show, sign and write the results.
 
     Returns the exit code.
     """
     if report is not None:
         check_writable(report)
-    # Opened now: that there is no key must not be noticed after all the work.
+    # Opened first: a missing key must not show only after all the checks.
     vault = vault_of(data_dir) if json or report is not None else None
     screen, began = None if json else Screen(suite), clock.now()
     if screen is not None:
@@ -244,7 +244,7 @@ def _driver(command: str | None, listen: int | None) -> Driver | None:
 
 
 def _select(suite: Suite[Any], only: Sequence[str] | None) -> tuple[Check[Any], ...]:
-    """Return the checks that are asked for. Raises UnusableError when there are none."""
+    """Return the selected checks. Raises UnusableError when there are none."""
     checks = suite.select(only or ())
     if not checks:
         raise UnusableError(f"No check matches {', '.join(only or ())}. List them all with --list.")

@@ -1,4 +1,4 @@
-"""How a certification is shown while it goes on, and its signed report: written, and verified."""
+"""Certification on the screen, and its signed report: written and verified."""
 
 import asyncio
 import os
@@ -40,26 +40,26 @@ from mercato.kernel.settings import Settings, load
 from mercato.kernel.wire import Wire, instant
 
 MOST_LINES: Final = 14
-"""Lines of a message that are shown; reports have all of it."""
+"""Lines shown of a message; reports have all of it."""
 
 OTHERS_SETTINGS: Final = ("MERCATO_URL", "MERCATO_KEY", "MERCATO_STORE_ID")
-"""Names that a storefront under certification is started with: no settings of the service."""
+"""Variables passed to a storefront under certification: not settings of the service."""
 
 _MARKS: Final = {Verdict.PASS: "pass", Verdict.FAIL: "FAIL", Verdict.SKIPPED: "skip"}
 _NAME: Final = 27
 
 
 class Screen:
-    """Shows outcomes, group by group; the words alone say what is good and what is not."""
+    """Prints outcomes group by group; meaning never depends on colour."""
 
     def __init__(self, suite: Suite[Any]) -> None:
         self._suite = suite
         self._group = ""
         self._held: list[Outcome] = []
-        """Those of a group that begins with checks which were skipped for one reason."""
+        """The first checks of a group, while all are skipped for the same reason."""
 
     def show(self, outcome: Outcome) -> None:
-        """Print the line of a check, under the heading of its group; a group that is skipped as a whole has one."""
+        """Print a check's line under the heading of its group; a group skipped as a whole has one line."""
         group = outcome.id.rpartition(".")[0]
         is_first = group != self._group
         if is_first:
@@ -78,7 +78,7 @@ class Screen:
         say(*([f"  {_MARKS[Verdict.SKIPPED]}  all {len(held)}"] if len(held) > 1 else map(_line, held)))
 
     def end(self, outcomes: Sequence[Outcome]) -> None:
-        """Print what failed and what was skipped, and how many there were of each."""
+        """Print the failed and skipped checks, and the counts."""
         self._print_held()
         failed = [one for one in outcomes if one.verdict is Verdict.FAIL]
         if failed:
@@ -118,7 +118,7 @@ def _show(exchange: Exchange) -> None:
 
 
 class Listed(Wire):
-    """One check, before it is made."""
+    """A check that hasn't run."""
 
     id: str
     group: str
@@ -127,7 +127,7 @@ class Listed(Wire):
 
 
 def print_checks(suite: Suite[Any], checks: Sequence[Check[Any]], *, json: bool) -> None:
-    """Print what would be checked."""
+    """Print the checks without running them."""
     if json:
         print_json({"checks": [view(Listed, one) for one in checks]})
         return
@@ -141,7 +141,7 @@ def print_checks(suite: Suite[Any], checks: Sequence[Check[Any]], *, json: bool)
 
 
 def vault_of(data_dir: Path | None) -> Vault:
-    """Return the vault whose key signs reports: that of the settings, else of the data directory."""
+    """Return the vault whose key signs reports, from the settings or the data directory."""
     environment = {name: text for name, text in os.environ.items() if name not in OTHERS_SETTINGS}
     settings = load(environment, data_dir=data_dir)
     keys = settings.encryption_keys
@@ -244,7 +244,7 @@ def verify(
 
 
 def _lacking(counts: Counts) -> str | None:
-    """Return why a report certifies nothing, if it doesn't."""
+    """Return why the report isn't a certification, or None if it is."""
     if counts.failed:
         failed = count_of(counts.failed, "check")
         return f"But {failed} failed. Fix what the report says of each, then certify again."

@@ -1,4 +1,4 @@
-"""`mercato audit`: who changed what."""
+"""`mercato audit`: the audit trail."""
 
 from typing import Any, Final
 from uuid import UUID
@@ -64,7 +64,7 @@ async def audit(
     Args:
         action: Only this operation or command, as setStoreStatus or 'key revoke'.
         since: Only of the last 2d, 12h, …
-        before: Only what came before this entry.
+        before: Only entries before this one.
         limit: Entries at most (50; no more than 1000).
 
     """

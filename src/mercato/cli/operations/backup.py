@@ -25,24 +25,24 @@ def backup(file: Path, /, *, data_dir: DataDir = None) -> None:
     """Copy the embedded database to a file, while servers go on using it.
 
     Args:
-        file: The file to make.
+        file: The file to create.
 
     """
     settings = load(os.environ, data_dir=data_dir)
     with _removing_partial_copy():
         copies.backup(_file(settings), file)
-    note(f"{file} is a whole copy as of now.")
+    note(f"{file} is a complete copy as of now.")
     if settings.encryption_keys is None:
         key = settings.data_dir / FILE
-        note(f"Keep {key} too, in another place: without the key the copy's secrets cannot be read.")
+        note(f"Keep a copy of {key} in another place: without that key nobody can read the backup's secrets.")
 
 
 def restore(file: Path, /, *, replace: bool = False, data_dir: DataDir = None) -> None:
-    """Restore a backup made by `mercato backup`; no server may have the database open.
+    """Restore a backup made by `mercato backup`. Stop all servers first.
 
     Args:
         file: A file that `mercato backup` made.
-        replace: Also over a database that is there: what it holds is lost.
+        replace: Replace an existing database; its contents are lost.
 
     """
     settings = load(os.environ, data_dir=data_dir)
@@ -59,7 +59,7 @@ def restore(file: Path, /, *, replace: bool = False, data_dir: DataDir = None) -
 
 @contextmanager
 def _removing_partial_copy() -> Iterator[None]:
-    """Have a half-made copy removed when a signal ends the command: by default it ends Python where it stands."""
+    """Remove a partial copy when a signal ends the command: by default a signal skips all cleanup."""
 
     def end(number: int, _frame: object) -> None:
         sys.exit(128 + number)
@@ -75,7 +75,7 @@ def _removing_partial_copy() -> Iterator[None]:
 
 
 async def _audit_restore(data_dir: Path | None, file: Path) -> None:
-    """Note in the database itself that it was restored."""
+    """Record the restore in the database's audit trail."""
     async with opened(data_dir) as session, session.db.write() as tx:
         if await find_revision(tx) == HEAD:
             await audit(tx, "database", detail={"from": file.name})

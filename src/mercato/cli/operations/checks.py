@@ -1,4 +1,4 @@
-"""The checks of `mercato doctor`: each is one line that says what was seen, and what to do about it."""
+"""The checks of `mercato doctor`: each is one line that says what was found and what to do."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -39,7 +39,7 @@ MOST_LOG: Final = 512 * MiB
 
 MOST_SKEW: Final = timedelta(seconds=2)
 MOST_WAIT: Final = timedelta(seconds=60)
-"""How long a job may be due, or an order without its store's answer, before somebody should look into it."""
+"""How long a job may be due, or an order wait for its store's answer, before doctor reports it."""
 
 MOST_CONNECTIONS: Final = 0.9
 MOST_SECRETS: Final = 1000
@@ -48,11 +48,11 @@ MOST_SECRETS: Final = 1000
 CUT_OFF_WINDOW: Final = timedelta(minutes=10)
 FAILING: Final = timedelta(hours=1)
 SHOWN: Final = 3
-"""Stores that are named."""
+"""Stores listed by name."""
 
 
 class State(StrEnum):
-    """How bad it is: `note` is worth knowing, `wrong` should be fixed, with `unusable` nothing works."""
+    """Severity: `note` is worth knowing, `wrong` should be fixed, `unusable` means that nothing works."""
 
     OK = "ok"
     NOTE = "note"
@@ -61,7 +61,7 @@ class State(StrEnum):
 
 
 class Check(Wire, kw_only=True):
-    """One line. `advice` says what to do, where there is something to be done."""
+    """A check's result. `advice` says what to do, if anything."""
 
     name: str
     state: State
@@ -70,7 +70,7 @@ class Check(Wire, kw_only=True):
 
 
 def _check(name: str, said: str, advice: str | None = None, state: State = State.WRONG) -> Check:
-    """Return a check that is ok, or with advice in that state."""
+    """Return an ok check, or one with advice in the given state."""
     if advice is None:
         return Check(name=name, state=State.OK, said=said)
     return Check(name=name, state=state, said=said, advice=advice)
@@ -79,7 +79,7 @@ def _check(name: str, said: str, advice: str | None = None, state: State = State
 async def checks(tx: Read, settings: Settings) -> AsyncIterator[Check]:
     """Yield the checks of a service whose database can be reached; the schema's first.
 
-    What partners should be told is never the service's fault, and so never worse than a note.
+    A partner's fault isn't the service's, so it is never worse than a note.
     """
     schema = await _schema(tx)
     yield schema
@@ -142,7 +142,7 @@ async def _replica(settings: Settings) -> Check:
 
 
 async def _follow(db: Database) -> Check:
-    """Return the check of a replica, once it keeps up."""
+    """Wait until the replica keeps up, and return its check."""
     replica = db.replica
     while replica is not None and not replica.is_fresh():
         if not await replica.check():
@@ -197,7 +197,7 @@ async def _encryption(tx: Read, settings: Settings) -> Check:
     given = settings.encryption_keys
     if given is None and not (settings.data_dir / FILE).exists():
         said = f"There is no encryption key: neither MERCATO_ENCRYPTION_KEYS nor {settings.data_dir / FILE}."
-        # A new one must not be made beside a copy that was restored without its own: no start does, either.
+        # A restored database needs its own key: no start creates a new one beside it either.
         if await find_newest_secret(tx) is not None:
             return _check(
                 "encryption", said, f"The database has secrets: put their {FILE} there before a start."

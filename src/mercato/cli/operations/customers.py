@@ -1,4 +1,4 @@
-"""`mercato customer`: what people may ask a network to do with what it knows of them."""
+"""`mercato customer`: requests of people about their personal data."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -22,26 +22,28 @@ customer = group("customer", "Customers: erase.")
 
 
 BATCH: Final = 100
-"""Orders that one transaction changes: servers go on writing in between."""
+"""Orders per transaction: servers write in between."""
 
 LOG_SECONDS: Final = 10.0
-"""How long readers of the database are waited for: a server's take milliseconds."""
+"""How long to wait for readers of the database. A server's take milliseconds."""
 
 
 @customer.command
 async def erase(name: str, /, *, dry_run: bool = False, json: Json = False, data_dir: DataDir = None) -> int:
-    """Take a customer out of every order at once: name, addresses and all that was sent about them.
+    """Erase a customer from every order: name, addresses and everything sent about them.
 
     The orders stay, with what was ordered and paid. Of an embedded database its free space and log are overwritten,
     too: neither its files nor a backup made afterwards holds the customer.
 
     Args:
         name: The customer's e-mail address, phone number, or partnerUserId, as it was sent.
-        dry_run: Say which orders are the customer's, and change nothing.
+        dry_run: List the customer's orders, and change nothing.
 
     """
     if not name.strip():
-        raise UnusableError("Say whom: an e-mail address, a phone number or a partnerUserId, as it was sent.")
+        raise UnusableError(
+            "Name the customer: an e-mail address, a phone number or a partnerUserId, as it was sent."
+        )
     if json and not dry_run:
         raise UnusableError("--json goes with --dry-run: it lists the orders.")
     async with opened(data_dir) as session:
@@ -77,7 +79,7 @@ def _print(orders: list[UUID], validations: int, *, json: bool) -> None:
 async def _find(
     db: Database, find: Callable[..., Awaitable[tuple[list[UUID], UUID | None]]], name: str
 ) -> list[UUID]:
-    """Return all that is the customer's, read in batches."""
+    """Return the ids of all rows about the customer, read in batches."""
     found: list[UUID] = []
     after, more = None, True
     while more:
@@ -88,7 +90,7 @@ async def _find(
 
 
 async def _forget(db: Database, forget: Callable[..., Awaitable[tuple[int, UUID | None]]], name: str) -> int:
-    """Forget the customer in batches; return how many rows were theirs."""
+    """Erase the customer in batches; return the number of rows."""
     found, after, more = 0, None, True
     while more:
         async with db.write() as tx:

@@ -48,7 +48,7 @@ async def _check(data_dir: Path | None) -> list[Check]:
 
 
 def _failed(name: str, error: Exception) -> Check:
-    """Return the check that an error stands for. Raises it again if it is a bug."""
+    """Return an error as a check. Raises it again if it is a bug."""
     failure = explain(error)
     if failure is None:
         raise error

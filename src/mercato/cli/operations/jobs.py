@@ -1,4 +1,4 @@
-"""`mercato job`: background work that was given up, and reviving it."""
+"""`mercato job`: dead jobs, and how to revive them."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -24,7 +24,7 @@ _COLUMNS: Final = {name.title(): name for name in ("kind", "ready", "waiting", "
 
 
 class Kind(Wire):
-    """One kind of work, counted."""
+    """The number of jobs of one kind, by state."""
 
     kind: str
     ready: int
@@ -34,7 +34,7 @@ class Kind(Wire):
 
 
 class Dead(Wire):
-    """A job that was given up. What it is about stays in the database: it may be a customer's."""
+    """A dead job. Its arguments aren't shown: they may hold a customer's data."""
 
     id: int
     kind: str
@@ -48,10 +48,10 @@ class Dead(Wire):
 async def list_(
     *, kind: str | None = None, limit: Limit = PAGE, json: Json = False, data_dir: DataDir = None
 ) -> None:
-    """List the dead jobs, with why each was given up, and how much of each kind waits.
+    """List dead jobs with the reason for each, and count the jobs of each kind.
 
     Args:
-        kind: Only this kind's, as webhook.deliver.
+        kind: Only jobs of this kind, such as webhook.deliver.
         limit: Dead jobs at most (100; no more than 1000).
 
     """
@@ -70,18 +70,18 @@ async def list_(
 
 @job.command(name="revive")
 async def revive_(*numbers: int, kind: str | None = None, data_dir: DataDir = None) -> int:
-    """Make dead jobs due at once, as if they had never failed: by number, or all of a kind with --kind.
+    """Revive dead jobs as if they had never failed: by number, or all of a kind with --kind.
 
-    Exit code 1: one of them is not dead (any more).
+    Exit code 1: one of them isn't dead (any more).
 
     Args:
         numbers: The numbers of dead jobs, as the list shows them.
-        kind: Only this kind's, as webhook.deliver.
+        kind: Only jobs of this kind, such as webhook.deliver.
 
     """
     if bool(numbers) == (kind is not None):
         raise UnusableError(
-            "Say which: numbers as mercato job list shows them, or --kind KIND for all of one."
+            "Give job numbers, which mercato job list shows, or --kind KIND for all of a kind."
         )
     async with opened(data_dir) as session:
         async with session.db.read() as tx:

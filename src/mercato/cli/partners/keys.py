@@ -1,4 +1,4 @@
-"""`mercato key`: what partners send to be known."""
+"""`mercato key`: API keys."""
 
 from datetime import timedelta
 from typing import Final
@@ -15,7 +15,7 @@ from mercato.domain.partners.model import ApiKey, KeyState, Partner, Surface
 from mercato.kernel import clock
 from mercato.kernel.wire import Instant, Wire, instant, redacted
 
-key = group("key", "API keys: what partners send to be known.")
+key = group("key", "API keys: create, list, roll, revoke.")
 
 PAGE: Final = 1000
 MOST_DAYS: Final = 36_500
@@ -23,7 +23,7 @@ MOST_DAYS: Final = 36_500
 
 @redacted("key")
 class Made(Wire):
-    """A new key, shown this once."""
+    """A new key, which is shown only once."""
 
     partner_id: UUID
     key_id: UUID
@@ -74,12 +74,12 @@ async def create(
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Make one more key for a partner.
+    """Create another key for a partner.
 
     Args:
         surface: Needed for partners of both kinds.
         description: What it is for.
-        expires_in: How long it lives, as 90d or 12h.
+        expires_in: How long it is valid, such as 90d or 12h.
 
     """
     if expires_in is not None and not timedelta(0) < expires_in <= timedelta(days=MOST_DAYS):
@@ -123,7 +123,7 @@ async def roll(
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Make a key in place of another, which ends after the overlap (24h; 0s ends it at once).
+    """Replace a key; the old one expires after the overlap (24h; 0s expires it at once).
 
     Args:
         overlap: How long the old one stays valid.
@@ -138,7 +138,7 @@ async def roll(
 
 @key.command
 async def revoke(name: KeyName, /, *, json: Json = False, data_dir: DataDir = None) -> None:
-    """End a key for good: every server refuses it within 2 seconds."""
+    """Revoke a key for good: every server refuses it within 2 seconds."""
     async with opened(data_dir) as session, session.db.write() as tx:
         old = await credentials.get_key(tx, name)
         revoked = await credentials.revoke_key(tx, old)
@@ -151,7 +151,7 @@ async def revoke(name: KeyName, /, *, json: Json = False, data_dir: DataDir = No
 
 def _only_surface(owner: Partner) -> Surface:
     if len(owner.kind.surfaces) > 1:
-        raise UnusableError("Say for which side the key is: --surface commerce or --surface marketfront.")
+        raise UnusableError("Give the key's surface: --surface commerce or --surface marketfront.")
     return owner.kind.surfaces[0]
 
 

@@ -1,4 +1,4 @@
-"""`mercato partner`: organisations that use the network."""
+"""`mercato partner`: accounts of organisations on the network."""
 
 from typing import Any, Final
 from uuid import UUID
@@ -31,7 +31,7 @@ PAGE = 1000
 
 @redacted("commerce_key", "marketfront_key", "signing_secret")
 class Credentials(Wire, kw_only=True):
-    """All that a new partner needs to begin."""
+    """The credentials of a new partner."""
 
     partner_id: UUID
     commerce_key: str | UnsetType = UNSET
@@ -55,7 +55,7 @@ class Entry(Wire):
 
 
 class Deletion(Wire):
-    """What a deletion takes, and how many orders stay."""
+    """What a deletion removes, and how many orders stay."""
 
     done: bool
     partner_id: UUID
@@ -98,11 +98,11 @@ async def create(
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Make a partner, with a key for each surface of its kind and a signing secret.
+    """Create a partner, with a key for each surface of its kind and a signing secret.
 
     Args:
-        name: What to call it.
-        kind: What it does here.
+        name: The partner's name.
+        kind: Which surfaces it uses.
         event_url: Where order events go (marketfront partners).
 
     """
@@ -159,9 +159,9 @@ async def update(
 
     Args:
         event_url: Where order events go (marketfront partners).
-        reads: Reads a minute; 0 takes the deployment's.
-        writes: Writes a minute; 0 takes the deployment's.
-        discovery: Discoveries a minute; 0 takes the deployment's.
+        reads: Reads a minute; 0 is the deployment's limit.
+        writes: Writes a minute; 0 is the deployment's limit.
+        discovery: Discoveries a minute; 0 is the deployment's limit.
 
     """
     limits = Limits(reads=reads, writes=writes, discovery=discovery)
@@ -196,7 +196,7 @@ async def rename(name: PartnerName, new_name: str, /, *, data_dir: DataDir = Non
     """Give a partner another name. Its keys, stores and orders stay as they are.
 
     Args:
-        new_name: What to call it from now on.
+        new_name: The new name.
 
     """
     async with opened(data_dir) as session, session.db.write() as tx:
@@ -237,7 +237,7 @@ async def delete(
     Refused while an order of it is open. It is suspended first; an interrupted deletion is resumed by the same command.
 
     Args:
-        yes: Do it. Without it, what would go is counted.
+        yes: Delete it. Without this, what would be deleted is counted.
 
     """
     async with opened(data_dir) as session:
@@ -264,11 +264,13 @@ async def delete(
 
 def _check_origin(webhook_origin: str | None, token: str | None) -> None:
     if webhook_origin is not None and token is None:
-        raise UnusableError("--webhook-origin says where a token goes: give it with --webhook-token.")
+        raise UnusableError(
+            "--webhook-origin needs --webhook-token: it names the host that the token is sent to."
+        )
 
 
 async def _set_event_url(tx: Write, old: Partner, url: str | None) -> None:
-    """Set where order events go, and announce it where they went until now."""
+    """Set the event URL, and announce the change at the previous one."""
     await accounts.set_event_url(tx, old.id, url)
     if old.event_url is None or not origin_changed(old.event_url, url):
         return
@@ -291,7 +293,7 @@ async def _set_event_url(tx: Write, old: Partner, url: str | None) -> None:
 
 
 def _merged(old: Limits, given: Limits) -> Limits:
-    """Return the old limits with those given in their place; 0 goes back to the deployment's."""
+    """Return the old limits, changed as given; 0 restores the deployment's limit."""
     return Limits(
         **{
             name: getattr(old, name) if (value := getattr(given, name)) is None else value or None

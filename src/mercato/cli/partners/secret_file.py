@@ -19,11 +19,11 @@ OutFile = Annotated[
 ]
 
 _GIT_PATTERN: Final = re.compile(r"([\\*?\[\]!# ])")
-"""Characters that a line of git's exclude file reads as a pattern."""
+"""Characters that are part of a pattern in git's exclude file."""
 
 
 class SecretFile:
-    """Where a new secret goes: to a file, to standard output as JSON, or to the screen."""
+    """Writes a new secret to a file, to standard output as JSON, or to the screen."""
 
     def __init__(self, file: BinaryIO | None = None) -> None:
         self._file = file
@@ -42,9 +42,9 @@ class SecretFile:
 
 @contextmanager
 def secret_file(path: Path | None) -> Iterator[SecretFile]:
-    """Make the file before the secret is made: readable by its owner alone, and ignored by git.
+    """Create the file before the secret, readable by its owner alone and ignored by git.
 
-    The file is removed if the block raises. Raises UnusableError where it can't be made, or exists.
+    The file is removed if the block raises. Raises UnusableError if it exists or can't be created.
     """
     if path is None:
         yield SecretFile()
@@ -68,7 +68,7 @@ def secret_file(path: Path | None) -> Iterator[SecretFile]:
 
 
 def _exclude_from_git(path: Path) -> bool:
-    """Have git ignore the file in this clone alone; return whether there is a clone and it does."""
+    """Add the file to this clone's exclude file; return whether git ignores it now."""
     root = next((parent for parent in path.parents if (parent / ".git").is_dir()), None)
     if root is None:
         return False

@@ -1,4 +1,4 @@
-"""`mercato secret`: what webhooks are signed with."""
+"""`mercato secret`: signing secrets of webhooks."""
 
 from typing import Final
 from uuid import UUID
@@ -13,9 +13,9 @@ from mercato.domain.partners.resealing import reseal as reseal_batch
 from mercato.kernel.wire import Instant, Wire, redacted
 
 BATCH: Final = 100
-"""Partners whose secrets one transaction encrypts again."""
+"""Partners whose secrets one transaction reseals."""
 
-secret = group("secret", "Signing secrets: what webhooks are signed with.")
+secret = group("secret", "Signing secrets: rotate, list, reseal.")
 
 
 @redacted("signing_secret")
@@ -28,7 +28,7 @@ class Made(Wire):
 
 @redacted("signing_secret")
 class Entry(Wire):
-    """A signing secret in a list; its text only when asked for."""
+    """A signing secret in a list; its text only with --reveal."""
 
     secret_id: UUID
     created_at: Instant | None
@@ -46,10 +46,10 @@ async def rotate(
     json: Json = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Make a new signing secret; until the overlap (24h) is over webhooks are signed with both.
+    """Create a new signing secret. Webhooks are signed with both until the overlap (24h) ends.
 
     Args:
-        overlap: How long the old one signs as well.
+        overlap: How long the old one signs too.
 
     """
     with secret_file(out) as file:
@@ -62,9 +62,9 @@ async def rotate(
 
 @secret.command
 async def reseal(*, data_dir: DataDir = None) -> None:
-    """Encrypt all stored secrets with the first of the encryption keys, so that the others can be taken away.
+    """Encrypt all stored secrets with the first encryption key, so that you can remove the others.
 
-    Servers must know that key already. Run it again at any time: what is done stays done.
+    Servers must know that key already. You can run it again at any time.
     """
     count, after, more = 0, None, True
     async with opened(data_dir) as session:
@@ -74,7 +74,7 @@ async def reseal(*, data_dir: DataDir = None) -> None:
             async with session.db.write() as tx:
                 done = await reseal_batch(tx, vault, after=after, limit=BATCH)
             count, after, more = count + done.count, done.last, done.last is not None
-    note(f"{count} secrets were encrypted again. All of them are under the first key now.")
+    note(f"{count} secrets were encrypted again. All secrets use the first key now.")
 
 
 @secret.command(name="list")

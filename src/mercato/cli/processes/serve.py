@@ -28,7 +28,7 @@ def serve(
 
 
 def serve_one(handle: int, parent: int, place: int, /) -> int:
-    """Be one of the processes of `mercato serve --workers`, which starts it and dies with it.
+    """Run one worker process of `mercato serve --workers`; it ends with its parent.
 
     Args:
         handle: File descriptor of the socket that listens.
@@ -45,5 +45,5 @@ def worker(*, data_dir: DataDir = None) -> int:
 
 
 def migrate(*, data_dir: DataDir = None) -> int:
-    """Bring the database's schema to this version."""
+    """Migrate the database to this version's schema."""
     return start.migrate(data_dir=data_dir)

@@ -1,4 +1,4 @@
-"""The short way to the processes that a network runs: the parser of commands is a tenth of what their start costs."""
+"""Starts `serve` and `worker` without the command parser, whose import is a tenth of their start."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,9 +19,9 @@ _OPTIONS: Final[dict[str, dict[str, Callable[[str], Any]]]] = {
 
 
 def find_plain(arguments: Sequence[str]) -> Callable[[], int] | None:
-    """Return what a `serve`, `serve-one` or `worker` does whose arguments can mean one thing only.
+    """Return the function of a `serve`, `serve-one` or `worker` with simple arguments.
 
-    None of everything else: what is a mistake, asks for help or is written in another way is the parser's.
+    Return None for anything else, such as a mistake, `--help` or `--port=1`: the parser handles it.
     """
     name, *rest = arguments or [""]
     try:
@@ -43,7 +43,7 @@ def _numbers(rest: Sequence[str]) -> dict[str, int]:
 
 
 def _options(known: dict[str, Callable[[str], Any]], rest: Sequence[str]) -> dict[str, Any]:
-    """Return the values by parameter. Raises KeyError and ValueError for what is not plain."""
+    """Return the values by parameter. Raises KeyError or ValueError for arguments that aren't simple."""
     given: dict[str, Any] = {}
     for option, value in zip(rest[::2], rest[1::2], strict=True):
         parameter = option.removeprefix("--").replace("-", "_")

@@ -18,11 +18,11 @@ WANTED_FILES: Final = 4096
 """Open files: connections of partners, 1,024 webhook calls under way, pulls, and the database, with room to spare."""
 
 _UNLIMITED_FILES: Final = 1_048_576
-"""What Linux itself takes as the end, by default, where no limit is set."""
+"""Linux's default maximum where no limit is set."""
 
 
 def max_open_files() -> int:
-    """Return how many open files a server that is started here may have."""
+    """Return how many open files a server started from here may have."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _UNLIMITED_FILES if hard == resource.RLIM_INFINITY else hard
 
@@ -33,7 +33,7 @@ def serve(**given: Any) -> int:
 
 
 def serve_one(handle: int, parent: int, place: int) -> int:
-    """Be one of the processes of `mercato serve --workers`, which starts it and dies with it."""
+    """Run one worker process of `mercato serve --workers`; it ends with its parent."""
     from mercato.kernel.processes import exit_with_parent
     from mercato.kernel.telemetry import multiprocess
 
@@ -48,13 +48,13 @@ def worker(**given: Any) -> int:
 
 
 def migrate(**given: Any) -> int:
-    """Bring the database's schema to this version, and say what it took."""
+    """Migrate the database to this version's schema, and print what changed."""
     return _run(_migrate_alone, **given)
 
 
 def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], **overrides: Any) -> int:
-    """Load the settings and run until it ends by itself or a signal asks; `cli` reports what goes wrong."""
-    # Everything that is imported from here on stays: the collector need not walk it while it grows, nor ever again.
+    """Load the settings and run until it ends or a signal asks it to. Errors are reported by `mercato.cli.run`."""
+    # Modules imported from here on stay loaded: the garbage collector need not walk them.
     gc.disable()
     return_memory()
     import uvloop
@@ -77,16 +77,16 @@ async def _until_signalled(
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _asked_to_stop, stop)
+        loop.add_signal_handler(number, _request_stop, stop)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has it
-        # A terminal that is closed says so more than once, and not for haste.
+        # A closed terminal sends it more than once; that isn't impatience.
         loop.add_signal_handler(signal.SIGHUP, stop.set)
     await what(settings, stop)
 
 
-def _asked_to_stop(stop: asyncio.Event) -> None:
+def _request_stop(stop: asyncio.Event) -> None:
     if stop.is_set():
-        # Asked twice: whoever asks does not want to wait for requests in flight.
+        # The second signal: don't wait for requests in flight.
         os._exit(128 + signal.SIGINT)
     stop.set()
 
@@ -116,11 +116,11 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
 
 
 def _print_stopped() -> None:
-    """Print it if anybody still reads: all is drained, so a closed output is not a failure."""
+    """Print "stopped" if the output is still open. Everything is drained, so a closed output isn't a failure."""
     try:
         print("stopped", flush=True)
     except OSError:
-        # What was not written would be tried again at the exit.
+        # Otherwise Python tries to flush it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -130,7 +130,7 @@ async def _serve_one(settings: Settings, stop: asyncio.Event, *, handle: int) ->
 
 
 async def _serve_on(listener: socket.socket, settings: Settings, stop: asyncio.Event, *, ready: str) -> None:
-    """Serve on the socket and do the background work until asked to stop; say when it begins."""
+    """Serve on the socket and do the background work until stopped; print `ready` once it serves."""
     from mercato.http.app import application
     from mercato.http.server import serving
     from mercato.runtime import GRACE, running
@@ -140,7 +140,7 @@ async def _serve_on(listener: socket.socket, settings: Settings, stop: asyncio.E
             _settle_memory()
             print(ready, flush=True)
             await stop.wait()
-            # Jobs and requests drain side by side, each within its own time.
+            # Jobs and requests drain at the same time, each within its own timeout.
             draining = asyncio.create_task(app.worker.stop(grace=GRACE))
         await draining
 
@@ -160,7 +160,7 @@ async def _work(settings: Settings, stop: asyncio.Event) -> None:
     from mercato.runtime import running
 
     if settings.database_url is None and not settings.data_dir.exists():
-        from mercato.cli.failures import UnusableError  # not in a start that has nothing to say
+        from mercato.cli.failures import UnusableError  # imported only for the error
 
         raise UnusableError(
             f"There is no data directory {settings.data_dir}, and so no work to do. Name the server's with "
@@ -179,7 +179,7 @@ async def _migrate_alone(settings: Settings, _stop: asyncio.Event) -> None:
     before = await _migrate(settings)
     if before is None:
         where = settings.data_dir if settings.database_url is None else "the database"
-        message = f"The tables of revision {HEAD} are made, in {where}."
+        message = f"Created the tables of revision {HEAD} in {where}."
     elif before == HEAD:
         message = f"The database is at revision {HEAD}, this version's: nothing was changed."
     else:
@@ -188,7 +188,7 @@ async def _migrate_alone(settings: Settings, _stop: asyncio.Event) -> None:
 
 
 async def _migrate(settings: Settings) -> str | None:
-    """Bring the database to this version's schema; return the revision it was at, None if it is new."""
+    """Migrate the database to this version's schema; return its previous revision, None if it is new."""
     from mercato.kernel.db.migrate import migrate as migrate_database
     from mercato.kernel.db.url import database_url, refuse_pooled_replica
 
@@ -197,7 +197,7 @@ async def _migrate(settings: Settings) -> str | None:
         try:
             settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            from mercato.cli.failures import no_data_dir  # not in a start that has nothing to say
+            from mercato.cli.failures import no_data_dir  # imported only for the error
 
             raise no_data_dir(settings.data_dir, error) from None
     return await migrate_database(database_url(settings))

@@ -1,4 +1,4 @@
-"""`mercato serve --workers N`: one process that listens and watches, and N that serve and work."""
+"""`mercato serve --workers N`: a parent process that listens and supervises, and N worker processes."""
 
 import asyncio
 import os
@@ -17,35 +17,35 @@ from mercato.kernel.telemetry import multiprocess
 log = structlog.get_logger("mercato.workers")
 
 READY: Final = b"ready\n"
-"""What a process says once it serves."""
+"""What a worker process prints once it serves."""
 
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
-"""Seconds before a process that ended is started again: twice as long each time, but for one that had lived."""
+"""Seconds before a worker process is restarted: doubled each time, reset once one has run for LIVED_SECONDS."""
 
 LIVED_SECONDS: Final = 60.0
 
 DRAIN_SECONDS: Final = 45.0
-"""How long the processes may take to end: requests and jobs in flight have their own, shorter, limits."""
+"""Greatest time for the worker processes to end. Requests and jobs in flight have shorter limits."""
 
 
 class WorkerFailedError(Exception):
-    """A process ended before it had served at all: what it said stands above."""
+    """A worker process ended before it served; its output is above."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Keeps processes serving on one socket. Their parent holds it, so that it never stops listening."""
+    """Keeps worker processes serving on one socket, which the parent holds open so that it never stops listening."""
 
     settings: Settings
     listener: socket.socket
     metrics: Path
-    """Where the processes keep their metrics, so that each can answer for all."""
+    """The directory of the processes' metrics, so that each can report all of them."""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Start all, say where they listen, and keep them running until asked to stop.
+        """Start all, print the address, and keep them running until `stop` is set.
 
-        Raises WorkerFailedError if one of them cannot even start.
+        Raises WorkerFailedError if one of them can't start.
         """
         from mercato.http.server import url_of
 
@@ -57,13 +57,13 @@ class Workers:
             for place, process in zip(places, first, strict=True)
         ]
         await stop.wait()
-        # Each ends by itself, having drained; none is started again.
+        # Each drains and ends by itself; none is restarted.
         await asyncio.gather(*keepers)
 
     async def _keep(
         self, place: int, process: asyncio.subprocess.Process | None, stop: asyncio.Event
     ) -> None:
-        """Keep one process running: another takes its place when it ends."""
+        """Keep one process running: restart it when it ends."""
         loop = asyncio.get_running_loop()
         pause, began = FIRST_PAUSE, loop.time()
         while process is not None and not await _ended(process, stop):
@@ -78,18 +78,18 @@ class Workers:
     async def _start_again(
         self, place: int, pause: float, stop: asyncio.Event
     ) -> asyncio.subprocess.Process | None:
-        """Return another process once one has started; None when it is time to stop."""
+        """Return the new process once it has started; None when stopping."""
         while not await _waited(stop, pause):
             try:
                 return await self._start(place)
             except (WorkerFailedError, OSError) as error:
-                # No memory, no process or no file to be had, or Python itself is just being replaced: that may pass.
+                # Out of memory, processes or files, or Python is being upgraded: that may pass.
                 log.error("worker not started", error=str(error))  # noqa: TRY400  # no bug, and so no traceback
                 pause = min(pause * 2, LONGEST_PAUSE)
         return None
 
     async def _start(self, place: int) -> asyncio.subprocess.Process:
-        """Return a process that serves, in one of the places. Raises WorkerFailedError."""
+        """Return a process that serves at that place. Raises WorkerFailedError."""
         handle = self.listener.fileno()
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -101,7 +101,7 @@ class Workers:
             str(place),
             stdout=asyncio.subprocess.PIPE,
             pass_fds=[handle],
-            # A Ctrl-C is ours to pass on: told twice, a process would not wait for its requests.
+            # The parent passes Ctrl-C on: a process that gets it twice doesn't wait for its requests.
             start_new_session=True,
             env=os.environ | self._environment(),
         )
@@ -112,7 +112,7 @@ class Workers:
         return process
 
     def _environment(self) -> dict[str, str]:
-        """Return what the command line has said, as the settings that they are."""
+        """Return the command line's options as environment variables."""
         return {
             "MERCATO_DATA_DIR": str(self.settings.data_dir.absolute()),
             "MERCATO_WORKERS": str(self.settings.workers),
@@ -122,7 +122,7 @@ class Workers:
 
 
 async def _ended(process: asyncio.subprocess.Process, stop: asyncio.Event) -> bool:
-    """Wait until the process ends or it is time to stop; return whether it is time to stop."""
+    """Wait until the process ends or `stop` is set; return whether `stop` is set."""
     ending, stopping = asyncio.create_task(process.wait()), asyncio.create_task(stop.wait())
     await asyncio.wait({ending, stopping}, return_when=asyncio.FIRST_COMPLETED)
     for task in (ending, stopping):
@@ -131,7 +131,7 @@ async def _ended(process: asyncio.subprocess.Process, stop: asyncio.Event) -> bo
 
 
 async def _waited(stop: asyncio.Event, seconds: float) -> bool:
-    """Return False after so many seconds, True as soon as it is time to stop."""
+    """Wait for `stop`; return False at the timeout."""
     try:
         async with asyncio.timeout(seconds):
             return await stop.wait()

@@ -1,4 +1,4 @@
-"""`mercato sandbox`: a merchant and a storefront that behave as they are told, to test one side without the other."""
+"""`mercato sandbox`: a simulated merchant and storefront with scripted behaviour, to test one side alone."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,12 +20,12 @@ MOST_SECONDS: Final = 86_400
 
 On = Annotated[
     list[tuple[str, str]] | None,
-    Parameter(help="What to do at an operation, as: place 'decline:ITEM_UNAVAILABLE x2'."),
+    Parameter(help="An act at an operation, such as: place 'decline:ITEM_UNAVAILABLE x2'."),
 ]
 ScriptFile = Annotated[str | None, Parameter(help="A file of such lines; - is standard input.")]
-Seed = Annotated[int, Parameter(help="Draws every lot; the same seed does the same.")]
+Seed = Annotated[int, Parameter(help="Seed of all random choices: the same seed makes the same ones.")]
 Host = Annotated[str, Parameter(help="Address to listen on.")]
-Log = Annotated[Path | None, Parameter(help="Append everything that is seen to this file, as lines of JSON.")]
+Log = Annotated[Path | None, Parameter(help="Append every call to this file, as lines of JSON.")]
 Lines = Annotated[bool, Parameter(name="--json", help="Lines of JSON on standard output, for programs.")]
 Secrets = Annotated[
     list[str] | None,
@@ -34,7 +34,7 @@ Secrets = Annotated[
 Token = Annotated[
     str | None, Parameter(help="Bearer token that webhooks have to carry, @FILE, or @- for standard input.")
 ]
-Api = Annotated[str | None, Parameter(help="Address of a Mercato, as http://127.0.0.1:8000.")]
+Api = Annotated[str | None, Parameter(help="Address of a Mercato, such as http://127.0.0.1:8000.")]
 Key = Annotated[str | None, Parameter(help="API key to call it with, @FILE, or @- for standard input.")]
 
 
@@ -59,10 +59,10 @@ def merchant(
     log: Log = None,
     json: Lines = False,
 ) -> int:
-    """Be a merchant: host a catalog, answer order webhooks, receive events, and show all that comes.
+    """Run a merchant: host a catalog, answer order webhooks, receive events, and show every call.
 
-    Without --api it only listens. With --api and --key it registers its store there, activates it, and brings
-    every order that it takes to its end. Runs until Ctrl-C.
+    Without --api it only listens. With --api and --key it registers and activates its store there, and works
+    on every order that it accepts until it is done. Runs until Ctrl-C.
 
     Operations: validate, place, catalog-sync, order-cancelled, catalog, cook. Acts: accept, decline:CODE,
     wrong[:total|subTotal|taxes], slow:SECONDS, 500 (or another status), bad-json, drop[:BYTES], late[:TIMES];
@@ -70,12 +70,12 @@ def merchant(
 
     Args:
         port: Port to listen on; 0 takes a free one.
-        shop: Which of three invented shops it is.
+        shop: Which of three invented shops to simulate.
         catalog: A CatalogSet to host in place of the shop's; published again when it changes.
-        public: Where that Mercato reaches this one, if not on its own machine.
+        public: This merchant's address as that Mercato reaches it, if it runs on another machine.
         store: partnerStoreId to register under (the shop's).
         step: Seconds that each step of an order takes.
-        sold_out: An item, as carts name it, that cannot be had.
+        sold_out: An item's id, as in carts, that is sold out.
 
     """
     from mercato.domain.orders.reasons import ORDER_REASONS
@@ -91,7 +91,7 @@ def merchant(
     double = MerchantDouble(
         secret=secrets,
         token=None if token is None else read_secret(token),
-        # A file's catalog is hosted as it is, broken or not.
+        # A file is hosted as it is, valid or not.
         catalog=SHOPS[shop].document if catalog is None else read_file(catalog, most=MOST_CATALOG),
         sold_out=sold_out or (),
         behaviour=_script(on, script, MerchantDouble.operations, seed),
@@ -141,9 +141,9 @@ def storefront(
     log: Log = None,
     json: Lines = False,
 ) -> int:
-    """Be a storefront: find stores, price carts, place orders, retry, follow them by events and by polling.
+    """Run a storefront: find stores, price carts, place orders, retry, and follow orders by events and polling.
 
-    With --api and --key its customers buy there, and it ends with the last of them: 0 if every order was answered
+    With --api and --key its customers buy there; it ends after the last with 0 if every order was answered
     and its sums were right, else 1. Without --api it receives order events until Ctrl-C.
 
     Operations: order, event. Acts of an order: accept, slow:SECONDS (between validate and place), repeat (sent
@@ -197,7 +197,7 @@ def _service(api: str | None, key: str | None) -> tuple[str, str] | None:
         missing = "--api, its address" if api is None else "--key: mercato key create NAME"
         raise UnusableError(f"To call a service give {missing}.")
     if not api.startswith(("http://", "https://")):
-        raise UnusableError("Write --api as http://127.0.0.1:8000.")
+        raise UnusableError("Write --api as a URL, such as http://127.0.0.1:8000.")
     return api, read_secret(key)
 
 

@@ -1,4 +1,4 @@
-"""`mercato demo`: the whole story in one process, on a network that exists only as long as it is told."""
+"""`mercato demo`: the whole story in one process, on a temporary network."""
 
 import asyncio
 import os
@@ -25,17 +25,17 @@ POS: Final = "Sandbox POS"
 SHOP: Final = "Sandbox Storefront"
 
 PLACE_SECONDS: Final = 2.0
-"""What this service allows a store to answer an order: nobody wants to watch the usual 15 s pass."""
+"""A store's time to answer an order; with the default of 15 s the demo would only wait."""
 
 
 def demo(*, keep: bool = False) -> int:
     """Tell the whole story in one process, prove every claim of it, and end with 0 if all of them hold.
 
-    A merchant's half comes first, then a storefront's. Nothing is needed and nothing is left: the database lives
-    in a temporary directory, the ports are free ones.
+    First the merchant's half, then the storefront's. It needs nothing and leaves nothing: the database is
+    in a temporary directory, and the ports are free ones.
 
     Args:
-        keep: Leave the server running at the end, to be explored.
+        keep: Keep the server running at the end, to explore it.
 
     """
     import uvloop
@@ -57,7 +57,7 @@ async def _until_interrupted(screen: Screen, *, keep: bool) -> int:
 
 def _interrupt(telling: asyncio.Task[int]) -> None:
     if telling.cancelling():
-        # Asked twice: whoever asks does not want to wait for what is still being closed.
+        # The second signal: don't wait for what is still closing.
         os._exit(INTERRUPTED)
     telling.cancel()
 
@@ -83,7 +83,7 @@ async def _tell(screen: Screen, *, keep: bool) -> int:
         screen.note(f"All {len(scene.proofs)} claims hold. Told in {monotonic() - began:.1f} s.")
         if keep:
             screen.explore(_commands(scene))
-            # Told to stop it ends as it should: the story was told, and exit code 0 says so.
+            # Stopping it is no failure: the story is complete, so the exit code is 0.
             with suppress(asyncio.CancelledError):
                 await scene.order_simulator.run()
     if keep:
@@ -93,7 +93,7 @@ async def _tell(screen: Screen, *, keep: bool) -> int:
 
 @asynccontextmanager
 async def _scene(screen: Screen) -> AsyncIterator[Scene]:
-    """Run everything on free ports of loopback until the block ends; nothing of the environment is read."""
+    """Run everything on free loopback ports until the block ends; the environment isn't read."""
     from mercato.http.local import temporary_service
     from mercato.kernel.telemetry import configure_logs
 
@@ -132,7 +132,7 @@ async def _scene(screen: Screen) -> AsyncIterator[Scene]:
 
 
 def _commands(scene: Scene) -> list[str]:
-    """Return what to type in another terminal."""
+    """Return commands for another terminal."""
     pos, shop = (f'-H "Authorization: Bearer ${name}"' for name in ("KEY", "SHOP_KEY"))
     sends = "-H 'Content-Type: application/json' -d"
     document = f"{scene.merchant.url}/ramen.json"

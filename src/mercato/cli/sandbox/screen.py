@@ -1,4 +1,4 @@
-"""What the simulators show: one line for each call, or one of JSON, until Ctrl-C or the work's own end."""
+"""The output of a simulated partner: one line per call, as text or JSON, until Ctrl-C or the end of the work."""
 
 import asyncio
 import signal
@@ -18,7 +18,7 @@ from mercato.testing.journal import VALID, Seen, line_of
 
 
 class Screen:
-    """A double on the screen. `facts` are shown at the start, by name."""
+    """Shows the calls of a double. `facts` are printed at the start."""
 
     def __init__(self, double: Double, *, log: Path | None, as_json: bool) -> None:
         self.facts: list[tuple[str, object]] = []
@@ -29,11 +29,11 @@ class Screen:
         double.journal.tell(self._lines.put_nowait)
 
     def say(self, words: str) -> None:
-        """Show a sentence, among the lines."""
+        """Print a sentence between the calls."""
         self._lines.put_nowait(words)
 
     def run(self, work: Coroutine[Any, Any, int] | None = None) -> int:
-        """Run the double, and the work beside it, and return the exit code: 0 when it was asked to end."""
+        """Run the double and the work beside it; return the exit code, 0 when interrupted."""
         try:
             return asyncio.run(self._run(work))
         except ServiceError as error:
@@ -73,7 +73,7 @@ class Screen:
             return working.result() if working is not None and working in done else 0
 
     def _begin(self) -> None:
-        """Show where it is and what to do with it."""
+        """Print its address and how to use it."""
         title = f"{self._double.title} on {self._double.url}"
         if self._as_json:
             print(title, file=sys.stderr, flush=True)
@@ -82,7 +82,7 @@ class Screen:
         facts = [*self.facts, *self._double.addresses()]
         wide = max(len(name) for name, _ in facts)
         for name, value in facts:
-            # Whole, because it is copied.
+            # Never wrapped: it is copied.
             print(f"  {name:<{wide}}  {value}")
         print(flush=True)
 
@@ -110,7 +110,7 @@ def _open_log(file: Path) -> TextIO:
 
 
 def _raise_of(task: "asyncio.Task[Any]") -> None:
-    """Raise what ended the task, taken out of its groups."""
+    """Raise the task's error, taken out of its exception groups."""
     error = task.exception()
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -119,7 +119,7 @@ def _raise_of(task: "asyncio.Task[Any]") -> None:
 
 
 def _line(one: Seen) -> str:
-    """Return a call in one line: when, what, the answer, whether its signature is good, and what it was about."""
+    """Return a call as one line: time, operation, status, verdict on its signature, and subject."""
     status = str(one.status) if one.status else "---"
     verdict = {None: "", VALID: "signed "}.get(one.verdict, f"REFUSED: {one.verdict} ")
     act = "" if one.act == "accept" else f" <{one.act}>"
@@ -127,7 +127,7 @@ def _line(one: Seen) -> str:
 
 
 def _subject(one: Seen) -> str:
-    """Return what it is about, in a few words."""
+    """Return the call's subject in a few words."""
     answer = one.answer if isinstance(one.answer, dict) else {}
     order = answer.get("order") or answer
     errors = order.get("errors") or answer.get("errors") or ()

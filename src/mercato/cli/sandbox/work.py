@@ -1,4 +1,4 @@
-"""What the simulated partners of `mercato sandbox` do at a service: a merchant trades, a storefront's customers buy."""
+"""The work of simulated partners at a service: a merchant serves orders, a storefront's customers buy."""
 
 import asyncio
 from collections import Counter
@@ -22,10 +22,10 @@ from mercato.testing.storefront import StorefrontDouble
 Say = Callable[[str], object]
 
 ORDERS_AT_ONCE: Final = 20
-"""Orders that the merchant works on at a time."""
+"""Orders that the merchant works on at the same time."""
 
 FILE_POLL_SECONDS: Final = 1.0
-"""How often the catalog's file is looked at."""
+"""Seconds between two looks at the catalog's file."""
 
 CUSTOMERS_AT_ONCE: Final = 20
 
@@ -75,13 +75,13 @@ async def _follow(
         try:
             document = _read(file)
         except OSError:
-            continue  # an editor has just taken it away: it is looked at again
+            continue  # an editor is replacing it: try again
         published = version
         double.host("/catalog.json", document)
         try:
             await opening.publish()
         except ServiceError as error:
-            opening.say(f"{error} It is published with its next change.")
+            opening.say(f"{error} The next change publishes it again.")
 
 
 def _read(file: Path) -> bytes:
@@ -89,7 +89,7 @@ def _read(file: Path) -> bytes:
 
 
 def _version(file: Path) -> tuple[int, int] | None:
-    """Return what differs after every change; None while there is no file, as an editor may have it."""
+    """Return a value that differs after every change; None while the file is missing, as during an editor's save."""
     try:
         status = file.stat()
     except OSError:
@@ -109,7 +109,7 @@ async def buy(
 ) -> int:
     """Let the customers buy, `every` seconds apart, each followed for `follow` seconds.
 
-    Returns the exit code: 1 if one was not answered, or not rightly.
+    Returns the exit code: 1 if an order had no answer or a wrong one.
     """
     room = asyncio.Semaphore(CUSTOMERS_AT_ONCE)
     failed = 0
@@ -143,7 +143,7 @@ async def buy(
 
 
 async def _until_open(double: StorefrontDouble, query: dict[str, Any], say: Say) -> None:
-    """Wait a moment for a store that is open: its merchant may have been started just before."""
+    """Wait for an open store: its merchant may have started just before."""
     for poll in range(OPEN_POLLS):
         if any(store["isOpen"] for store in await double.discover(**query)):
             return

@@ -1,4 +1,4 @@
-"""`mercato webhooks`: what was sent to whom and with what result, sending it again, and enabling an address."""
+"""`mercato webhooks`: lists and shows deliveries, replays them, and enables endpoints."""
 
 import sys
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ from mercato.kernel.db.audit import audit
 from mercato.kernel.outbound.urls import origin_of
 from mercato.kernel.wire import Wire
 
-webhooks = group("webhooks", "Webhooks: list, show, replay; explain a signature, enable an address.")
+webhooks = group("webhooks", "Webhooks: list, show, replay; explain a signature, enable an endpoint.")
 webhooks.command("mercato.cli.webhooks.explain:explain", name="explain")
 
 PAGE: Final = 50
 
 
 class Counted(Wire):
-    """Deliveries of one kind."""
+    """The number of deliveries of one partner, type and status."""
 
     partner: str | None
     type: str
@@ -54,9 +54,9 @@ async def list_(
     """List webhooks of every partner, the newest first.
 
     Args:
-        status: Only those that stand so.
+        status: Only deliveries with this status.
         since: Only of the last 2h, 3d, …, or since an instant.
-        before: Only what was pushed before this delivery.
+        before: Only deliveries created before this one.
         limit: Deliveries at most (50; no more than 1000).
 
     """
@@ -79,15 +79,15 @@ async def list_(
 async def show(
     delivery: UUID, /, *, body: bool = False, json: Json = False, data_dir: DataDir = None
 ) -> None:
-    """Show one webhook: headers (no secrets), body, every attempt with its answer, and when it is tried next.
+    """Show a webhook: headers without secrets, body, every attempt with its response, and the next attempt.
 
     Args:
         delivery: A delivery's id, or its webhook-id.
-        body: The body alone, byte for byte as it is sent and signed.
+        body: Only the body, byte for byte as it is sent and signed.
 
     """
     if body and json:
-        raise UnusableError("Ask for --body or for --json, not for both.")
+        raise UnusableError("Give --body or --json, not both.")
     async with opened(data_dir) as session, session.db.read() as tx:
         row = await operators.find_row(tx, delivery)
         if row is None:
@@ -117,19 +117,19 @@ async def replay(
     json: Json = False,
     data_dir: DataDir = None,
 ) -> int:
-    """Send webhooks again with the same id and body, and call their addresses again that were disabled.
+    """Send webhooks again with the same id and body; their disabled endpoints are enabled again.
 
-    Questions to stores (order.validate, order.place) are not sent again. Exit code 1: one of the ids is unknown.
+    Questions to stores (order.validate, order.place) aren't sent again. Exit code 1: one of the ids is unknown.
 
     Args:
         deliveries: Ids of deliveries, as lists show them.
         since: All since then: 2h, 3d, …, or an instant as 2026-01-31T18:30:00Z.
-        failed: Only those that failed for good.
-        yes: Do it. Without it, what would be sent is counted.
+        failed: Only deliveries that failed for good.
+        yes: Send them. Without this, what would be sent is counted.
 
     """
     if bool(deliveries) == (since is not None):
-        raise UnusableError("Say which: mercato webhooks replay --since 2h, or the ids of deliveries.")
+        raise UnusableError("Give the ids of deliveries, or a time: mercato webhooks replay --since 2h")
     if deliveries and (failed or partner or type_):
         raise UnusableError("Ids are enough; --failed, --partner and --type go with --since.")
     async with opened(data_dir) as session:
@@ -195,7 +195,7 @@ async def _replay_all(session: Session, criteria: DeliveryFilter, expected: int)
 
 @webhooks.command
 async def enable(partner: PartnerName, url: str, /, *, data_dir: DataDir = None) -> None:
-    """Let an address be called again that was disabled after days of failures, or by its own 410.
+    """Enable an endpoint that was disabled after days of failures or a 410 response.
 
     Args:
         url: A webhookUrl, an event URL, or one address with its suffix.
@@ -205,7 +205,7 @@ async def enable(partner: PartnerName, url: str, /, *, data_dir: DataDir = None)
         owner = await accounts.get_partner_named(tx, partner)
         enabled = [await enable_endpoint(tx, owner.id, url), await enable_endpoints_below(tx, owner.id, url)]
         if any(enabled):
-            # Not the address: what it has after its host may be what grants access.
+            # Only the host: the rest of the URL may grant access.
             detail = {"enabled": True, "host": urlsplit(url).hostname}
             await audit(tx, "endpoint", partner_id=owner.id, detail=detail)
     note(f"{url} is called again." if any(enabled) else f"{url} was not disabled; nothing changed.")

@@ -1,4 +1,4 @@
-"""One webhook delivery as operators see it: what is sent, without secrets, and the result of each attempt."""
+"""One delivery as operators see it: the request without secrets, and the result of each attempt."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -21,7 +21,7 @@ HIDDEN: Final = "***"
 
 
 class Listed(Wire):
-    """A delivery in a list. The query of its address, which may be what grants access, is left out."""
+    """A delivery in a list. Its URL's query is masked: it may grant access."""
 
     id: UUID
     partner_id: UUID
@@ -54,7 +54,7 @@ class Attempt(Wire):
 
 @redacted("headers", "body")
 class Detail(Listed):
-    """A delivery with all that is kept of it. `headers` are those of an attempt, without secrets."""
+    """All that is stored of a delivery. `headers` are those of an attempt, without secrets."""
 
     headers: dict[str, str]
     attempt_log: list[Attempt]
@@ -67,7 +67,7 @@ def listed_of(row: Row[Any]) -> Listed:
 
 
 def detail_of(row: Row[Any], attempts: Sequence[Row[Any]], *, has_token: bool) -> Detail:
-    """Return the row, which has its body, with its attempts; `has_token` if the partner gave one for its origin."""
+    """Return a row with its body and attempts; `has_token` if the partner has a token for its origin."""
     last = int(attempts[-1].at.timestamp()) if attempts else None
     return view(
         Detail,
@@ -80,7 +80,7 @@ def detail_of(row: Row[Any], attempts: Sequence[Row[Any]], *, has_token: bool) -
 
 
 def _members(row: Row[Any]) -> dict[str, Any]:
-    """Return the members that aren't the row's columns as they are."""
+    """Return the members that differ from the row's columns."""
     return {
         "url": _without_query(row.url),
         "status": DeliveryStatus(row.status),
@@ -111,7 +111,7 @@ def _without_query(url: str) -> str:
 
 
 def print_listed(rows: Sequence[Listed]) -> None:
-    """Print deliveries for people: a few lines each, with ids and addresses whole."""
+    """Print deliveries, a few lines each; ids and URLs are never cut."""
     for one in rows:
         attempts = count_of(one.attempts, "attempt")
         say(f"{format_instant(one.created_at)}  {one.status.value:<9}  {sanitize(one.type)}, {attempts}")
@@ -123,13 +123,13 @@ def _state(one: Listed) -> Iterator[str]:
     if one.error:
         yield from wrap(one.error, indent="  ")
     if one.endpoint_disabled and not (one.error or "").startswith("endpoint disabled"):
-        yield from wrap(f"Its address is not called any more: {one.endpoint_disabled}", indent="  ")
+        yield from wrap(f"Its endpoint is disabled: {one.endpoint_disabled}", indent="  ")
     if one.next_attempt_at and one.status is DeliveryStatus.PENDING:
         yield f"  next attempt {format_instant(one.next_attempt_at)}"
 
 
 def print_detail(one: Detail) -> None:
-    """Print all of a delivery for people."""
+    """Print a delivery."""
     print_listed([one])
     say("Headers (signature and timestamp are made for each attempt):")
     say(*(f"  {name}: {sanitize(value)}" for name, value in one.headers.items()), "")

@@ -1,4 +1,4 @@
-"""`mercato webhooks explain`: why a signature fails, of a webhook as people have it: pasted HTTP, or files."""
+"""`mercato webhooks explain`: why a webhook's signature fails, given its HTTP message or files."""
 
 import asyncio
 import re
@@ -44,23 +44,23 @@ def explain(
     json: Json = False,
     data_dir: DataDir = None,
 ) -> int:
-    """Say what is wrong with a webhook's signature: key, body, headers or clock. No server is needed.
+    """Explain why a webhook's signature fails: key, body, headers or clock. No server is needed.
 
-    Exit code 0: the signature is valid; 1: it is not; 2: there is nothing to look at.
+    Exit code 0: the signature is valid; 1: it isn't; 2: the webhook can't be read.
 
     Args:
         message: A file with the webhook as HTTP: headers, an empty line, body; - or nothing: standard input.
         partner: Verify with this partner's own secrets.
-        headers: A file with the headers alone.
-        body: A file with the body alone; - is standard input.
-        computed: The signature that your own code came to.
-        received: When it was received, as 2026-01-31T18:30:00Z (now).
+        headers: A file with only the headers.
+        body: A file with only the body; - is standard input.
+        computed: The signature that your own code computed.
+        received: When it was received, such as 2026-01-31T18:30:00Z (now).
 
     """
     given = [Secret(text, SecretOrigin.GIVEN, index) for index, text in enumerate(read_secrets(secret))]
     received_at = None if received is None else parse_instant(received)
     if received is not None and received_at is None:
-        raise UnusableError("--received must be an instant with an offset, as 2026-01-31T18:30:00Z.")
+        raise UnusableError("--received must be an instant with an offset, such as 2026-01-31T18:30:00Z.")
     if not given and partner is None:
         raise UnusableError(
             "Give the signing secret with --secret, or name a partner of this service with --partner."
@@ -78,7 +78,7 @@ def explain(
 
 
 def _looked_up(partner: str, webhook: Webhook, data_dir: Path | None) -> tuple[list[Secret], list[Sent]]:
-    """Return what is known of the partner. Raises UnusableError: a database's failure isn't the signature's."""
+    """Return what the database knows of the partner. Raises UnusableError: exit code 1 is for signatures alone."""
     try:
         return asyncio.run(_known(partner, webhook, data_dir))
     except Exception as error:
@@ -89,7 +89,7 @@ def _looked_up(partner: str, webhook: Webhook, data_dir: Path | None) -> tuple[l
 
 
 async def _known(partner: str, webhook: Webhook, data_dir: Path | None) -> tuple[list[Secret], list[Sent]]:
-    """Return the partner's secrets, and what it was sent under the webhook's id."""
+    """Return the partner's secrets, and what was sent under the webhook's id."""
     async with opened(data_dir) as session, session.db.read() as tx:
         owner = await accounts.get_partner_named(tx, partner)
         secrets = await list_own_secrets(tx, await session.vault(tx), owner.id, now=clock.now)
@@ -123,7 +123,7 @@ def _read_webhook(
     computed: str | None,
     received_at: datetime | None,
 ) -> Webhook:
-    """Return the webhook. Raises UnusableError when there is none."""
+    """Return the webhook. Raises UnusableError if it can't be read."""
     if headers is None:
         if body is not None:
             raise UnusableError("Give --headers with --body, or the whole message in one file.")

@@ -1,4 +1,4 @@
-"""`mercato listen`: receives webhooks, says of each what it is and whether its signature is right."""
+"""`mercato listen`: receives webhooks, verifies their signatures and forwards them."""
 
 import asyncio
 import signal
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 PORT: Final = 9100
 _LOCAL: Final = AddressPolicy(allow_private=True)
-"""What may be forwarded to: also this machine and its network, but no metadata service."""
+"""Addresses to forward to: also this machine and its network, but never a metadata service."""
 
 _MARKS: Final = {True: "ok", False: "NO", None: "--"}
 _VERDICTS: Final = {True: "valid", False: "not valid", None: "not verified"}
@@ -42,7 +42,7 @@ _INDENT: Final = " " * 9
 
 @redacted("body")
 class Line(Wire):
-    """One webhook with `--json`. `valid` is null when there was no secret to verify it with."""
+    """A webhook with `--json`. `valid` is null without a secret to verify it."""
 
     at: Instant | None
     path: str
@@ -72,18 +72,18 @@ def listen(
     json: Json = False,
     data_dir: DataDir = None,
 ) -> int:
-    """Receive webhooks, verify them, and say of each what is wrong with it, until Ctrl-C.
+    """Receive webhooks, verify them, and explain what is wrong with each, until Ctrl-C.
 
-    Exit code 0: all that came were valid; 1: some were not; 2: it cannot listen.
+    Exit code 0: all were valid; 1: some were not; 2: it can't listen.
 
     Args:
         host: Address to listen on.
         port: Port to listen on; 0 takes a free one.
         partner: Verify with this partner's own secrets.
-        forward: Pass all on to this URL, the path that came appended, and answer what it answers.
-        answer: Status to answer good webhooks with (200).
+        forward: Forward each to this URL with the path appended, and return its response.
+        answer: Status of the response to valid webhooks (200).
         body: Show bodies, too.
-        count: End after so many webhooks.
+        count: End after this many webhooks.
 
     """
     _check(answer=answer, forward=forward, count=count)
@@ -104,7 +104,7 @@ def listen(
 
 def _check(*, answer: int | None, forward: str | None, count: int | None) -> None:
     if answer is not None and forward is not None:
-        raise UnusableError("With --forward the answer is that of your program: leave --answer out.")
+        raise UnusableError("With --forward your program's response is returned: leave --answer out.")
     if answer is not None and not HTTPStatus.OK <= answer <= 599:  # noqa: PLR2004  # HTTP's last status
         raise UnusableError("--answer is an HTTP status from 200 to 599.")
     if count is not None and count < 1:
@@ -156,7 +156,7 @@ async def _listen(
 
 @dataclass
 class Screen:
-    """Shows webhooks as they come, and sums them up at the end."""
+    """Prints webhooks as they arrive, and a summary at the end."""
 
     as_json: bool
     bodies: bool
@@ -171,11 +171,11 @@ class Screen:
 
     @property
     def refused(self) -> int:
-        """Return how many were not valid."""
+        """Return how many weren't valid."""
         return self._verdicts[False]
 
     def show(self, received: "ReceivedWebhook") -> None:
-        """Show one, at once, whoever reads it: a person or a program behind a pipe."""
+        """Print one at once, without buffering."""
         self._count += 1
         self._repeated += received.times > 1
         self._statuses[received.status] += 1
@@ -195,7 +195,7 @@ class Screen:
             self.ended.set()
 
     def end(self) -> None:
-        """Say what came, apart from what is printed for use."""
+        """Print the summary to standard error."""
         parts = [f"{count} {_VERDICTS[verdict]}" for verdict, count in self._verdicts.items()]
         codes = ", ".join(f"{code} {count}" for code, count in self._codes.most_common())
         if self._repeated:
@@ -206,7 +206,7 @@ class Screen:
 
 
 def lines_of(received: "ReceivedWebhook") -> list[str]:
-    """Return one line about a webhook, and below it what is wrong with it."""
+    """Return one line about a webhook, followed by its faults."""
     start = f"{received.at.astimezone():%H:%M:%S} {received.status} {_MARKS[received.is_valid]}"
     name, webhook_id = sanitize(received.type or received.path), sanitize(received.webhook_id)
     room = width() - len(start) - 2 - (len(webhook_id) + 1 if webhook_id else 0)
@@ -214,7 +214,7 @@ def lines_of(received: "ReceivedWebhook") -> list[str]:
     if received.too_large:
         lines += wrap("The body is longer than any webhook; it was not read.", indent=_INDENT)
     if received.times > 1:
-        lines += wrap(f"Again: this webhook-id has come {received.times} times.", indent=_INDENT)
+        lines += wrap(f"Repeated: this webhook-id was received {received.times} times.", indent=_INDENT)
     if received.explanation is not None and not received.explanation.valid:
         for one in received.explanation.findings:
             if one.level == ERROR:

@@ -1,4 +1,4 @@
-"""The receiver of `mercato listen`: reads within bounds, verifies, forwards, answers, and reports each webhook."""
+"""The HTTP server of `mercato listen`: verifies, forwards, answers and reports each webhook."""
 
 import asyncio
 from collections import OrderedDict
@@ -22,7 +22,7 @@ from mercato.testing.server import listening
 MOST_BODY: Final = 1 << 20
 MOST_REPLY: Final = 1 << 20
 MOST_REMEMBERED: Final = 1_000
-"""webhook-ids that are remembered, to tell repeats."""
+"""webhook-ids remembered, to recognise repeats."""
 
 FORWARD_SECONDS: Final = 30.0
 
@@ -32,18 +32,18 @@ _NOT_FORWARDED: Final = frozenset(
         "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
     }
 )  # fmt: skip
-"""Headers of a connection, and not of what came over it."""
+"""Headers of the connection, not of the message."""
 
 
 class _Typed(msgspec.Struct):
-    """The member of a body that names its type."""
+    """The part of a body that names its type."""
 
     type: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedWebhook:
-    """A webhook and its result. `explanation` is None when there was no secret to verify it with."""
+    """A webhook and its result. `explanation` is None without a secret to verify it."""
 
     at: datetime
     path: str
@@ -51,17 +51,17 @@ class ReceivedWebhook:
     body: bytes = field(repr=False)
     webhook_id: str
     times: int
-    """How many times its webhook-id has come, this one included."""
+    """How many times its webhook-id was received, this one included."""
     status: int
     explanation: SignatureExplanation | None = None
     too_large: bool = False
     forward_error: str | None = None
     ms: int | None = None
-    """Milliseconds that the program took that it was forwarded to."""
+    """Milliseconds until the program that it was forwarded to responded."""
 
     @property
     def type(self) -> str:
-        """Return the event's type as the body names it."""
+        """Return the event's type from the body."""
         try:
             return msgspec.json.decode(self.body, type=_Typed).type
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -69,13 +69,13 @@ class ReceivedWebhook:
 
     @property
     def is_valid(self) -> bool | None:
-        """Return whether its signature is; None when it was not verified."""
+        """Return whether its signature is valid; None if it wasn't verified."""
         return None if self.explanation is None else self.explanation.valid
 
 
 @dataclass(kw_only=True)
 class Listener:
-    """Receives webhooks. `report` is called for each, once it is answered; `answer` is the status of good ones."""
+    """Receives webhooks. `report` is called with each result; `answer` is the status for valid ones."""
 
     secrets: Sequence[Secret] = field(repr=False)
     answer: int
@@ -114,7 +114,7 @@ class Listener:
         body: bytes,
         explanation: SignatureExplanation | None,
     ) -> web.Response:
-        """Pass it on as it came, signed or not: the program that is tried out has to refuse it itself."""
+        """Forward it unchanged, valid or not: the program under test must refuse it itself."""
         assert self.outbound is not None
         passed = {name: text for name, text in headers.items() if name.lower() not in _NOT_FORWARDED}
         url = below(base, request.path_qs)
@@ -164,11 +164,11 @@ class Listener:
 
 
 async def _refuse(request: web.Request) -> web.Response:
-    return _text(405, f"Webhooks come by POST, and this was {request.method}.", allow="POST")
+    return _text(405, f"Webhooks are sent by POST; this was {request.method}.", allow="POST")
 
 
 def receiving(listener: Listener, *, host: str, port: int) -> AbstractAsyncContextManager[str]:
-    """Listen while the block runs; yields the base URL. Raises OSError when the address can't be listened on."""
+    """Listen while the block runs; yields the base URL. Raises OSError if the address can't be bound."""
     app = web.Application(client_max_size=MOST_BODY)
     app.router.add_post("/{path:.*}", listener.receive)
     app.router.add_route("*", "/{path:.*}", _refuse)
@@ -176,7 +176,7 @@ def receiving(listener: Listener, *, host: str, port: int) -> AbstractAsyncConte
 
 
 def below(base: str, path: str) -> str:
-    """Return the URL of a path (with its query) below another: a webhookUrl is called with suffixes, too."""
+    """Return the URL with a path and its query appended: a webhookUrl is also called with suffixes."""
     parts = urlsplit(base)
     rest, _, query = path.partition("?")
     joined = parts.path.rstrip("/") + (rest if rest != "/" else "") or "/"
@@ -185,7 +185,7 @@ def below(base: str, path: str) -> str:
 
 
 def _combined(request: web.Request) -> dict[str, str]:
-    """Return the headers by name as it was sent; one that came twice is the list of its values (RFC 9110, 5.3)."""
+    """Return the headers by name as sent; repeated ones are joined by commas (RFC 9110, 5.3)."""
     found: dict[str, str] = {}
     names: dict[str, str] = {}
     for name, text in request.headers.items():
