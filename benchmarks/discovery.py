@@ -33,7 +33,7 @@ from benchmarks.towns import KINDS, Network
 from mercato.domain.discovery.model import DiscoverRequest
 from mercato.domain.discovery.service import Discovery
 from mercato.kernel import clock
-from mercato.kernel.db.clock import Dialect
+from mercato.kernel.db.types import Dialect
 
 STORES, LARGE = 100_000, 1_000_000
 GOAL, LARGE_GOAL = 2.0, 3.0

@@ -13,7 +13,7 @@ from mercato.domain.discovery.index import entry_of
 from mercato.domain.discovery.writes import Entry
 from mercato.domain.stores.address import Address
 from mercato.domain.stores.model import StoreRow
-from mercato.kernel.db.clock import Dialect
+from mercato.kernel.db.types import Dialect
 
 TOWNS = 400
 MENUS = 3_000

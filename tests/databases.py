@@ -16,9 +16,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from mercato.kernel.db import postgresql
 from mercato.kernel.db.engine import Database
 from mercato.kernel.db.migrate import migrate
+from mercato.kernel.db.url import sqlalchemy_url
 
 KINDS = ("sqlite", "postgresql")
 
@@ -210,11 +210,11 @@ async def postgresql_server() -> str:
 
 
 def with_database(url: str, name: str) -> str:
-    return postgresql.sqlalchemy_url(url).set(database=name).render_as_string(hide_password=False)
+    return sqlalchemy_url(url).set(database=name).render_as_string(hide_password=False)
 
 
 def _plain(url: str) -> str:
-    return postgresql.sqlalchemy_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    return sqlalchemy_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 async def run(url: str, statement: str) -> None:

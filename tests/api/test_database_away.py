@@ -20,6 +20,7 @@ from mercato.domain.partners import callers
 from mercato.http.operations import Access
 from mercato.kernel.db import postgresql
 from mercato.kernel.db.engine import Database
+from mercato.kernel.db.url import sqlalchemy_url
 
 STORES = "/v1/commerce/stores"
 # Of this test's own database: the server is shared by tests that run beside it.
@@ -82,7 +83,7 @@ class Wire:
 @pytest.fixture
 async def wire(database_url: str) -> AsyncIterator[tuple[Wire, str]]:
     """A cable, and the URL of the database at its end."""
-    url = postgresql.sqlalchemy_url(database_url)
+    url = sqlalchemy_url(database_url)
     made = Wire(f"{url.query['host']}/.s.PGSQL.5432")
     async with made.laid() as port:
         yield made, f"postgresql://postgres@127.0.0.1:{port}/{url.database}"

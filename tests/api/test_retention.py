@@ -25,11 +25,12 @@ from mercato.domain.catalog import queries as catalogs
 from mercato.domain.orders.forgetting import forget_customer, forget_validations
 from mercato.domain.upkeep import Upkeep
 from mercato.kernel import clock
-from mercato.kernel.db import sqlite, tables
+from mercato.kernel.db import tables
 from mercato.kernel.db.audit import list_entries
 from mercato.kernel.db.backup import backup
 from mercato.kernel.db.compression import decompress
-from mercato.kernel.db.errors import DatabaseAway
+from mercato.kernel.db.errors import DatabaseUnavailable
+from mercato.kernel.db.url import sqlite_path
 
 DELIVERY = {
     "mode": "DELIVERY_BY_MERCHANT",
@@ -110,7 +111,7 @@ async def test_what_is_kept_for_as_long_as_can_be_set_is_kept(here: Trade):
     assert "customer" in (await here.front.get(f"{ORDERS}/{placed['orderId']}")).json()
 
 
-@pytest.mark.parametrize("fault", [ValueError("a bug"), DatabaseAway("it takes too long")])
+@pytest.mark.parametrize("fault", [ValueError("a bug"), DatabaseUnavailable("it takes too long")])
 async def test_what_cannot_be_deleted_keeps_nothing_else_from_being_deleted_and_is_tried_again(
     here: Trade, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ):
@@ -231,7 +232,7 @@ def raw(path: Path) -> bytes:
 async def test_neither_the_files_nor_a_later_backup_hold_an_erased_customer_while_a_server_runs(
     here: Trade, database_url: str, tmp_path: Path
 ):
-    path = sqlite.path_of(database_url)
+    path = sqlite_path(database_url)
     ours = CUSTOMER | {"firstName": "Adalind", "partnerUserId": "user-99812"}
     for number in range(40):
         other = CUSTOMER | {"email": f"grace{number}@example.com", "firstName": "Grace" * number}
@@ -258,7 +259,7 @@ async def test_neither_the_files_nor_a_later_backup_hold_an_erased_customer_whil
 async def test_an_erasure_says_when_a_reader_keeps_the_log_in_use(here: Trade, database_url: str):
     await here.placed()
     await settled(here)
-    path = sqlite.path_of(database_url)
+    path = sqlite_path(database_url)
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM orders").fetchone()

@@ -1,7 +1,7 @@
-"""What the tables looked like in releases: `python -m tests.db.releases` writes down those of the present revision.
+"""The schemas of releases: `python -m tests.db.releases` writes the files of the present revision.
 
-Run it once for each release, when its revision has become history. Before the first release there is one, which is
-written anew when something was taken out of it.
+`<revision>.json` has the columns as the release's code uses them, `<revision>.<kind>.sql` makes a database as that
+release does. Run it once for each release. Before the first one, run it after every change of the tables.
 """
 
 import json
@@ -11,9 +11,9 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary, MetaData, Table, Text, Uuid
 from sqlalchemy.types import TypeEngine
 
-from mercato.kernel.db.migrate import HEAD
+from mercato.kernel.db.migrate import HEAD, schema_statements
 from mercato.kernel.db.tables import metadata
-from mercato.kernel.db.types import Id, Instant, Json, Serial
+from mercato.kernel.db.types import Id, Instant, Serial
 
 HERE: Final = Path(__file__).parent / "released"
 
@@ -52,8 +52,8 @@ def load(path: Path) -> MetaData:
 
 
 def main() -> None:
-    """Write down the tables of the present revision."""
-    told = {
+    """Write the files of the present revision."""
+    tables = {
         table.name: [
             {
                 "name": column.name,
@@ -67,7 +67,19 @@ def main() -> None:
         ]
         for table in metadata.sorted_tables
     }
-    (HERE / f"{HEAD}.json").write_text(json.dumps(told, indent=1) + "\n")
+    (HERE / f"{HEAD}.json").write_text(json.dumps(tables, indent=1) + "\n")
+    for kind, url in (("sqlite", "sqlite://"), ("postgresql", "postgresql+asyncpg://")):
+        version = f"INSERT INTO alembic_version VALUES ('{HEAD}')"  # noqa: S608  # our own constant
+        statements = [*schema_statements(url), version]
+        text = "\n".join(f"{statement.strip()};\n" for statement in statements)
+        lines = (line.replace("\t", "  ").rstrip() for line in text.splitlines())
+        (HERE / f"{HEAD}.{kind}.sql").write_text("\n".join(lines) + "\n")
+
+
+def load_statements(revision: str, kind: str) -> list[str]:
+    """Return the statements that make a database of the kind as the release did."""
+    text = (HERE / f"{revision}.{kind}.sql").read_text()
+    return [statement for statement in text.split(";\n") if statement.strip()]
 
 
 def _name(column: Column[Any]) -> str:
@@ -80,8 +92,6 @@ def _name(column: Column[Any]) -> str:
         return "serial"
     if isinstance(kind, Instant):
         return "bigint"
-    if isinstance(kind, Json):
-        return "text"
     if isinstance(kind, Id):
         return "uuid"
     return next(name for name, known in TYPES.items() if name != "serial" and type(known) is type(kind))

@@ -114,9 +114,9 @@ def test_a_database_of_something_else_is_refused(database: Path, tmp_path: Path)
     other = tmp_path / "other.db"
     with closing(sqlite3.connect(other)) as connection:
         connection.execute("CREATE TABLE bookmarks (url TEXT)")
-    with pytest.raises(BackupError, match="no database of mercato"):
+    with pytest.raises(BackupError, match="isn't a database of mercato"):
         restore(other, database, replace=True)
-    with pytest.raises(BackupError, match="no database of mercato"):
+    with pytest.raises(BackupError, match="isn't a database of mercato"):
         backup(other, tmp_path / "copy.db")
 
 
@@ -126,7 +126,7 @@ def test_a_copy_into_no_directory_names_the_directory_and_not_a_file_of_ours(dat
 
 
 def test_a_directory_is_no_copy_and_makes_no_data_directory(tmp_path: Path):
-    with pytest.raises(BackupError, match=r"is no file\. Name one"):
+    with pytest.raises(BackupError, match=r"isn't a file\. Name a backup"):
         restore(tmp_path, tmp_path / "new" / "mercato.db")
     assert not (tmp_path / "new").exists()
 

@@ -17,6 +17,7 @@ from tests.databases import only_postgresql, only_sqlite
 from mercato.kernel.db import sqlite
 from mercato.kernel.db.engine import Database
 from mercato.kernel.db.statements import prepared
+from mercato.kernel.db.url import sqlite_path
 
 numbers = Table("numbers", MetaData(), Column("number", Integer, primary_key=True))
 put = prepared(insert(numbers).values(number=bindparam("its_number")))
@@ -111,7 +112,7 @@ def heard(task: asyncio.Task[None]) -> None:
 @contextmanager
 def another_writer(db: Database) -> Iterator[None]:
     """Hold the write lock of a file, as another process does."""
-    with closing(sqlite3.connect(sqlite.path_of(db.url), isolation_level=None)) as other:
+    with closing(sqlite3.connect(sqlite_path(db.url), isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
         other.execute("ROLLBACK")

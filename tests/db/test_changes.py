@@ -11,10 +11,10 @@ from sqlalchemy import Executable, func, select, text, update
 from tests.databases import only_postgresql
 
 from mercato.kernel.db import changes as module
-from mercato.kernel.db.changes import BATCH, FORGET_ALL_AFTER, RETENTION, ChangeFeed, announce
-from mercato.kernel.db.clock import now_ms
+from mercato.kernel.db.changes import BATCH, MAX_POLL_AGE, RETENTION, ChangeFeed, announce
 from mercato.kernel.db.engine import Database, Read
 from mercato.kernel.db.tables import changes
+from mercato.kernel.db.types import now_ms
 
 ALL = None
 
@@ -197,7 +197,7 @@ async def test_a_change_of_this_process_that_commits_late_is_heard_once(
 async def test_the_number_of_a_transaction_that_rolled_back_is_not_waited_for_forever(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE", -1.0)
+    monkeypatch.setattr(module, "GAP_SECONDS", -1.0)
     feed = ChangeFeed(db)
     await say(db, "a")
     await say_and_fail(db, "b")
@@ -216,7 +216,7 @@ async def test_missing_numbers_are_bounded_even_after_a_great_jump(db: Database,
     await feed.poll()
     await feed.poll()
     assert ear.heard == ["a", ALL, "far"]
-    assert len(feed._gaps) <= module.MOST_GAPS
+    assert len(feed._gaps) <= module.MAX_GAPS
 
 
 async def test_after_a_time_away_everything_may_have_changed(db: Database, elsewhere: Database) -> None:
@@ -226,7 +226,7 @@ async def test_after_a_time_away_everything_may_have_changed(db: Database, elsew
     await say(elsewhere, "a")
     assert feed._last_success is not None
     steady, wall = feed._last_success
-    feed._last_success = steady, wall - FORGET_ALL_AFTER - 1
+    feed._last_success = steady, wall - MAX_POLL_AGE - 1
     await feed.poll()
     assert ear.heard == [ALL, ALL]
     assert feed.age() < 1

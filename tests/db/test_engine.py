@@ -8,7 +8,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, Text, bindparam, exc, i
 from tests.databases import only_sqlite
 
 from mercato.kernel.db.engine import Database, Read, Write
-from mercato.kernel.db.errors import DatabaseAway, is_unavailable
+from mercato.kernel.db.errors import DatabaseUnavailable, is_unavailable
 
 counters = Table("counters", MetaData(), Column("name", Text, primary_key=True), Column("value", Integer))
 first_counter = select(counters.c.value).where(counters.c.name == "first")
@@ -113,7 +113,7 @@ async def test_waiting_for_a_connection_has_an_end(db: Database, database_url: s
         Database.open(database_url, pool_size=1, pool_timeout=timedelta(milliseconds=50)) as small,
         small.write(),
     ):
-        with pytest.raises(DatabaseAway) as refused:
+        with pytest.raises(DatabaseUnavailable) as refused:
             async with small.write():
                 pass
     assert is_unavailable(refused.value)

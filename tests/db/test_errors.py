@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import Index, exc, select, text
 from tests.databases import only_postgresql, only_sqlite
 
-from mercato.kernel.db import sqlite
 from mercato.kernel.db.engine import Database, Write
-from mercato.kernel.db.errors import DatabaseAway, is_unavailable, is_unique_violation
+from mercato.kernel.db.errors import DatabaseUnavailable, is_unavailable, is_unique_violation
 from mercato.kernel.db.migrate import migrate
 from mercato.kernel.db.tables import jobs, jobs_dedup, jobs_one_running_per_key
+from mercato.kernel.db.url import sqlite_path
 
 
 async def add(tx: Write, **values: object) -> None:
@@ -70,7 +70,7 @@ async def test_a_wrong_statement_is_a_bug_and_not_a_database_that_is_away(db: Da
 async def test_a_file_that_another_process_keeps_locked_is_unavailable_after_the_busy_timeout(
     database_url: str,
 ) -> None:
-    other = sqlite3.connect(sqlite.path_of(database_url), isolation_level=None)
+    other = sqlite3.connect(sqlite_path(database_url), isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     try:
         async with Database.open(database_url, busy_timeout=timedelta(milliseconds=20)) as db:
@@ -100,7 +100,7 @@ async def test_a_start_whose_connection_is_ended_while_it_is_made_finds_the_data
 
 async def test_a_directory_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
     async with Database.open(str(tmp_path / "missing" / "x.db")) as db:
-        with pytest.raises(DatabaseAway) as refused:
+        with pytest.raises(DatabaseUnavailable) as refused:
             async with db.read() as tx:
                 await tx.execute(text("SELECT 1"))
     assert is_unavailable(refused.value)
@@ -108,7 +108,7 @@ async def test_a_directory_that_is_not_there_is_unavailable(tmp_path: Path) -> N
 
 async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
     async with Database.open(f"postgresql://postgres@/x?host={tmp_path}") as db:
-        with pytest.raises(DatabaseAway) as refused:
+        with pytest.raises(DatabaseUnavailable) as refused:
             async with db.read() as tx:
                 await tx.execute(text("SELECT 1"))
     assert is_unavailable(refused.value)

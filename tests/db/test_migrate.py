@@ -13,12 +13,14 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 from tests import databases
+from tests.db import releases
 
 from mercato.kernel.db import migrate as module
 from mercato.kernel.db.engine import Database
 from mercato.kernel.db.migrate import HEAD, SchemaIsNewer, migrate, run_in_transaction
 from mercato.kernel.db.tables import metadata
 from mercato.kernel.db.tables.discovery import WORDS_OBJECTS
+from mercato.kernel.db.url import is_postgresql
 
 _numbers = count()
 
@@ -98,12 +100,19 @@ async def test_a_migrated_database_equals_the_schema(empty_url: str, database_ur
     assert await schema(empty_url) == await schema(database_url)
 
 
-async def test_a_new_database_equals_one_that_took_every_step(
-    empty_url: str, other_empty_url: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("release", sorted(path.stem for path in releases.HERE.glob("*.json")))
+async def test_a_migrated_database_of_a_release_equals_a_new_one(
+    release: str, empty_url: str, other_empty_url: str
 ) -> None:
     await migrate(empty_url)
-    monkeypatch.setattr(module, "_create", lambda connection: module._walk(connection, None))
-    await migrate(other_empty_url)
+    kind = "postgresql" if is_postgresql(other_empty_url) else "sqlite"
+
+    def create(connection: Connection) -> None:
+        for statement in releases.load_statements(release, kind):
+            connection.exec_driver_sql(statement)
+
+    await run_in_transaction(other_empty_url, create)
+    assert await migrate(other_empty_url) == release
     assert await differences(other_empty_url) == []
     assert await schema(empty_url) == await schema(other_empty_url)
     assert await version(empty_url) == await version(other_empty_url)

@@ -10,9 +10,7 @@ from tests.databases import only_postgresql
 
 from mercato.kernel.db.errors import UnusableUrl
 from mercato.kernel.db.migrate import migrate
-from mercato.kernel.db.pooler import refuse_pooler
-from mercato.kernel.db.postgresql import driver_url
-from mercato.kernel.db.url import refuse_pooled_replica
+from mercato.kernel.db.url import driver_url, refuse_pooled_replica, refuse_pooler
 from mercato.kernel.settings import Secret, Settings
 
 pytestmark = only_postgresql

@@ -176,7 +176,7 @@ async def test_stores_are_found_and_read_through_a_replica(
 
     monkeypatch.setattr(module.Replica, "connection", counted)
     # This is not about a machine that is too busy to ask.
-    monkeypatch.setattr(module, "MOST_BEHIND", 60)
+    monkeypatch.setattr(module, "MAX_LAG", 60)
     async with service(database_url, tmp_path / "data", database_replica_url=Secret(database_url)) as mercato:
         there = await trade(mercato, shop)
         replica = mercato.app.db.replica

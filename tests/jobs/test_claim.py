@@ -9,9 +9,9 @@ from tests.databases import only_postgresql
 from tests.jobs.support import Log, Note, handler, job_of, nothing, put, rows, states, take, texts, working
 
 from mercato.kernel import clock
-from mercato.kernel.db.clock import now_ms
 from mercato.kernel.db.engine import Database, Write
 from mercato.kernel.db.tables import jobs
+from mercato.kernel.db.types import now_ms
 from mercato.kernel.jobs import Job, JobLost, Outcome, fence, finish, maintenance, put_back, settle
 from mercato.kernel.jobs.claim import Claimed, Rotation
 

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import insert
 from tests.jobs.support import handler, job_of, nothing, put, take, texts
 
-from mercato.kernel.db.clock import now_ms
 from mercato.kernel.db.engine import Database
 from mercato.kernel.db.tables import jobs
+from mercato.kernel.db.types import now_ms
 from mercato.kernel.jobs import finish
 from mercato.kernel.jobs.claim import Claimed, Rotation
 

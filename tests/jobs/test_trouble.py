@@ -25,10 +25,10 @@ from tests.jobs.support import (
     working,
 )
 
-from mercato.kernel.db import sqlite
 from mercato.kernel.db.engine import Database
-from mercato.kernel.db.errors import DatabaseAway
+from mercato.kernel.db.errors import DatabaseUnavailable
 from mercato.kernel.db.tables import jobs
+from mercato.kernel.db.url import sqlite_path
 from mercato.kernel.jobs import Done, Job, Outcome, Worker
 from mercato.kernel.jobs.ownership import Ownership
 from mercato.kernel.jobs.settle import MAX_POSTPONED
@@ -38,7 +38,7 @@ from mercato.kernel.jobs.settle import MAX_POSTPONED
 async def away(db: Database) -> AsyncIterator[None]:
     """Make the database fail for the length of the block."""
     if db.dialect == "sqlite":
-        other = sqlite3.connect(sqlite.path_of(db.url), isolation_level=None)
+        other = sqlite3.connect(sqlite_path(db.url), isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
         yield
         other.close()
@@ -189,7 +189,7 @@ async def test_a_job_for_which_the_database_is_always_away_ends_some_day(db: Dat
     async def asks_too_much(_job: Job[Note]) -> Outcome:
         nonlocal runs
         runs += 1
-        raise DatabaseAway("canceling statement due to statement timeout")
+        raise DatabaseUnavailable("canceling statement due to statement timeout")
 
     async def dead() -> bool:
         return await states(db) == ["dead"]

@@ -20,7 +20,7 @@ from mercato.domain.partners.model import Caller, Limits, Surface
 from mercato.domain.partners.tokens import Claims, Tokens
 from mercato.kernel.db.changes import ChangeFeed
 from mercato.kernel.db.engine import Database, Read
-from mercato.kernel.db.errors import DatabaseAway
+from mercato.kernel.db.errors import DatabaseUnavailable
 from mercato.kernel.errors import Forbidden, Unauthenticated
 
 
@@ -342,7 +342,7 @@ async def test_a_key_that_cannot_be_looked_up_is_the_databases_fault_and_not_the
 
     monkeypatch.setattr(queries, "find_caller_by_digest", hangs)
     monkeypatch.setattr(module, "READ_SECONDS", 0.01)
-    with pytest.raises(DatabaseAway):
+    with pytest.raises(DatabaseUnavailable):
         await callers.get(token(partner))
     monkeypatch.undo()
     assert (await callers.get(token(partner))).partner_id == partner.id
@@ -391,7 +391,7 @@ async def test_noting_uses_goes_on_when_the_database_was_away(
     callers: Callers, partner: NewPartner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "USE_SECONDS", 0)
-    failures = iter([DatabaseAway("away"), ZeroDivisionError()])
+    failures = iter([DatabaseUnavailable("away"), ZeroDivisionError()])
     noted = asyncio.Event()
 
     async def notes() -> None:

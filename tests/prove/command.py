@@ -15,7 +15,7 @@ from tests.prove import round as rounds
 from tests.prove.round import PROGRAMS, Plan, Result
 from tests.prove.state import State, load, save, table
 
-from mercato.kernel.db import postgresql
+from mercato.kernel.db.url import sqlalchemy_url
 from mercato.kernel.plurals import count_of
 
 BROKEN: Final = 1
@@ -101,13 +101,13 @@ async def _new_database(server: str, name: str) -> AsyncIterator[str]:
     await _run(server, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
     await _run(server, f"CREATE DATABASE {name}")
     try:
-        yield postgresql.sqlalchemy_url(server).set(database=name).render_as_string(hide_password=False)
+        yield sqlalchemy_url(server).set(database=name).render_as_string(hide_password=False)
     finally:
         await _run(server, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 async def _run(url: str, statement: str) -> None:
-    plain = postgresql.sqlalchemy_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    plain = sqlalchemy_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
     connection = await asyncpg.connect(plain)
     try:
         await connection.execute(statement)

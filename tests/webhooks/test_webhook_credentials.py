@@ -17,7 +17,7 @@ from mercato.domain.webhooks.credentials import Credentials, WebhookCredentials
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.changes import ChangeFeed
 from mercato.kernel.db.engine import Database
-from mercato.kernel.db.errors import DatabaseAway
+from mercato.kernel.db.errors import DatabaseUnavailable
 
 
 def known(house: House, *, most: int = 10) -> WebhookCredentials:
@@ -40,7 +40,7 @@ class Away:
 
     def read(self) -> Any:
         self.asked += 1
-        raise DatabaseAway("it is not there")
+        raise DatabaseUnavailable("it is not there")
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ async def test_of_a_partner_that_is_not_known_a_database_that_is_away_says_so(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Away(house, monkeypatch)
-    with pytest.raises(DatabaseAway):
+    with pytest.raises(DatabaseUnavailable):
         await known(house).get(house.partner.id)
 
 
@@ -196,11 +196,11 @@ async def test_a_database_that_never_answers_is_not_waited_for(
     @asynccontextmanager
     async def stuck() -> AsyncIterator[None]:
         await never.wait()
-        raise DatabaseAway("it came back too late")
+        raise DatabaseUnavailable("it came back too late")
         yield
 
     monkeypatch.setattr(house.db, "read", stuck)
-    with pytest.raises(DatabaseAway, match="could not be read in time"):
+    with pytest.raises(DatabaseUnavailable, match="could not be read in time"):
         await cache.get(house.partner.id)
     never.set()
 

@@ -14,7 +14,7 @@ from mercato.cli.failures import UnusableError, no_data_dir
 from mercato.domain.partners import accounts
 from mercato.domain.partners.vault import Vault
 from mercato.kernel.db.engine import Database, Read
-from mercato.kernel.db.errors import DatabaseAway
+from mercato.kernel.db.errors import DatabaseUnavailable
 from mercato.kernel.db.migrate import migrate
 from mercato.kernel.db.url import database_url
 from mercato.kernel.settings import Settings, load
@@ -60,7 +60,7 @@ async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterato
         try:
             await migrate(url)
         except OSError as error:
-            raise DatabaseAway("the database could not be reached") from error
+            raise DatabaseUnavailable("the database could not be reached") from error
     async with db:
         yield Session(settings, db)
 

@@ -16,7 +16,7 @@ from mercato.domain.upkeep import Upkeep
 from mercato.kernel import clock
 from mercato.kernel.clock import Clock
 from mercato.kernel.db.changes import ChangeFeed
-from mercato.kernel.db.url import open_database
+from mercato.kernel.db.engine import open_database
 from mercato.kernel.jobs import Worker
 from mercato.kernel.jobs.maintenance import read_queue
 from mercato.kernel.outbound.addresses import AddressPolicy

@@ -47,8 +47,8 @@ from mercato.kernel import clock
 from mercato.kernel.clock import Clock, MakeId
 from mercato.kernel.db.changes import ChangeFeed
 from mercato.kernel.db.engine import Database
-from mercato.kernel.db.errors import DatabaseAway
-from mercato.kernel.db.probe import WriteProbe
+from mercato.kernel.db.errors import DatabaseUnavailable
+from mercato.kernel.db.health import WriteProbe
 from mercato.kernel.jobs import Handler, Handlers, Worker
 from mercato.kernel.outbound.client import Outbound
 from mercato.kernel.outbound.document import NewDocument
@@ -95,12 +95,12 @@ class Runtime:
     write_probe: WriteProbe
 
     async def check_ready(self) -> None:
-        """Return when the database answers and can be written. Raises DatabaseAway."""
+        """Return when the database answers and can be written. Raises DatabaseUnavailable."""
         try:
             async with asyncio.timeout(READY_SECONDS), self.db.read() as tx:
                 await tx.scalar(text("SELECT 1"))
         except TimeoutError:
-            raise DatabaseAway("the database did not answer in time") from None
+            raise DatabaseUnavailable("the database did not answer in time") from None
         await self.write_probe.check()
 
 

@@ -32,9 +32,9 @@ from mercato.devtools.certify.suite import Check, Suite
 from mercato.domain.partners.queries import find_newest_secret
 from mercato.domain.partners.vault import FILE, Vault, load_keys
 from mercato.kernel import clock
+from mercato.kernel.db.engine import open_database
 from mercato.kernel.db.migrate import find_revision
 from mercato.kernel.db.url import FILE as DATABASE
-from mercato.kernel.db.url import open_database
 from mercato.kernel.plurals import count_of
 from mercato.kernel.settings import Settings, load
 from mercato.kernel.wire import Wire, instant

@@ -16,8 +16,7 @@ from mercato.domain.partners.vault import FILE
 from mercato.kernel.db import backup as copies
 from mercato.kernel.db.audit import audit
 from mercato.kernel.db.migrate import HEAD, find_revision
-from mercato.kernel.db.postgresql import is_url
-from mercato.kernel.db.url import database_url
+from mercato.kernel.db.url import database_url, is_postgresql
 from mercato.kernel.settings import Settings, load
 
 
@@ -85,7 +84,7 @@ async def _audit_restore(data_dir: Path | None, file: Path) -> None:
 
 def _file(settings: Settings) -> Path:
     url = database_url(settings)
-    if is_url(url):
+    if is_postgresql(url):
         raise UnusableError(
             "This is for the embedded database. For PostgreSQL use its own tools: "
             "pg_dump --format=custom --file=mercato.dump, and pg_restore --clean --if-exists."

@@ -18,11 +18,10 @@ from mercato.domain.partners.vault import FILE, Vault, VaultError, load_keys
 from mercato.domain.webhooks.endpoints import count_disabled, count_failing, list_failing_stores
 from mercato.kernel import clock
 from mercato.kernel.db import health
-from mercato.kernel.db.engine import Database, Read
-from mercato.kernel.db.errors import DatabaseAway
+from mercato.kernel.db.engine import Database, Read, open_database
+from mercato.kernel.db.errors import DatabaseUnavailable
 from mercato.kernel.db.migrate import HEAD, find_revision
-from mercato.kernel.db.replica import ANSWER_SECONDS, EVERY, MOST_BEHIND
-from mercato.kernel.db.url import open_database
+from mercato.kernel.db.replica import CHECK_SECONDS, INTERVAL, MAX_LAG
 from mercato.kernel.jobs import list_gauges
 from mercato.kernel.jobs.maintenance import Gauge
 from mercato.kernel.jobs.ownership import is_owned
@@ -115,8 +114,8 @@ async def _schema(tx: Read) -> Check:
 async def _storage(tx: Read) -> Check:
     if tx.dialect == "postgresql":
         server = await health.find_server(tx)
-        said = f"PostgreSQL {server.version}, {server.connections} of {server.most} connections in use"
-        full = server.connections >= server.most * MOST_CONNECTIONS
+        said = f"PostgreSQL {server.version}, {server.connections} of {server.max_connections} connections in use"
+        full = server.connections >= server.max_connections * MOST_CONNECTIONS
         return _check(
             "storage", said, "Raise max_connections of PostgreSQL, or run fewer processes." if full else None
         )
@@ -132,12 +131,12 @@ async def _storage(tx: Read) -> Check:
 
 async def _replica(settings: Settings) -> Check:
     try:
-        async with open_database(settings) as db, asyncio.timeout(ANSWER_SECONDS):
+        async with open_database(settings) as db, asyncio.timeout(CHECK_SECONDS):
             return await _follow(db)
     except ValueError as error:
         return _check("replica", "It can't be used.", f"{error}.", State.UNUSABLE)
-    except (TimeoutError, DatabaseAway, SQLAlchemyError):
-        said = f"It does not answer, or is more than {MOST_BEHIND:g} s behind the primary."
+    except (TimeoutError, DatabaseUnavailable, SQLAlchemyError):
+        said = f"It does not answer, or is more than {MAX_LAG:g} s behind the primary."
         return _check("replica", said, "Until it keeps up, all is read from the primary.")
 
 
@@ -150,7 +149,7 @@ async def _follow(db: Database) -> Check:
                 "MERCATO_DATABASE_REPLICA_URL isn't a replica of this database, so nothing is read from it."
             )
             return _check("replica", said, "Name a streaming replica of MERCATO_DATABASE_URL.")
-        await asyncio.sleep(EVERY)
+        await asyncio.sleep(INTERVAL)
     return _check("replica", "it keeps up")
 
 

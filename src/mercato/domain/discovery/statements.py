@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ARRAY, BigInteger, Double, Text, TextClause, bindparam, text
 from sqlalchemy.types import TypeEngine
 
-from mercato.kernel.db.clock import Dialect
 from mercato.kernel.db.statements import prepared
+from mercato.kernel.db.types import Dialect
 
 
 class Shape(NamedTuple):

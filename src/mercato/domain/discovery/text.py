@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from mercato.domain.catalog.words import MIN_PREFIX, Term, terms_of, words_of
 from mercato.domain.discovery.places import COLUMNS, Circle, cell_of
 from mercato.domain.stores.model import StoreRow
-from mercato.kernel.db.clock import Dialect
+from mercato.kernel.db.types import Dialect
 
 _NAME: Final = "\ue000n"
 _CATEGORY: Final = "\ue000c"

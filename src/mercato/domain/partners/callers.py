@@ -22,7 +22,7 @@ from mercato.kernel import clock
 from mercato.kernel.clock import Clock, rfc3339
 from mercato.kernel.db.changes import ChangeFeed
 from mercato.kernel.db.engine import Database, Read
-from mercato.kernel.db.errors import DatabaseAway, is_unavailable
+from mercato.kernel.db.errors import DatabaseUnavailable, is_unavailable
 from mercato.kernel.errors import Forbidden, Unauthenticated
 from mercato.kernel.telemetry import Lookups
 
@@ -113,7 +113,7 @@ class Callers:
     async def get(self, token: bytes) -> Caller:
         """Return the caller of a key or token. Raises Unauthenticated, with advice but never the key.
 
-        Raises Forbidden while the partner is suspended; DatabaseAway, or the database's error, when a read fails.
+        Raises Forbidden for a suspended partner, DatabaseUnavailable or the database's error when a read fails.
         """
         entry = await (
             self._entry_of_token(token) if keys.looks_like_token(token) else self._entry_of_key(token)
@@ -198,7 +198,7 @@ class Callers:
                     self._raise_cached_refusal(handle)
                     entry = await self._read(handle, look_up, unknown)
         except TimeoutError:
-            raise DatabaseAway("keys could not be looked up in time") from None
+            raise DatabaseUnavailable("keys could not be looked up in time") from None
         if entry.suspended:
             raise Forbidden(_SUSPENDED)
         return entry

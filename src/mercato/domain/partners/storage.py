@@ -12,10 +12,10 @@ from sqlalchemy import Insert, bindparam, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.kernel import errors
-from mercato.kernel.db.clock import Dialect
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.statements import prepared
 from mercato.kernel.db.tables import stored_bytes
+from mercato.kernel.db.types import Dialect
 
 ORDER_BYTES: Final = 12_000
 """What an order stores besides its content: rows, indices, events. Measured by `benchmarks.stored`."""

@@ -25,11 +25,10 @@ from sqlalchemy import (
 
 from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks.model import KIND, CallResult, DeliverJob, Delivery, DeliveryStatus, Outcome
-from mercato.kernel.db.clock import Dialect
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.statements import prepared, prepared_insert, prepared_update
 from mercato.kernel.db.tables import deliveries, delivery_attempts, endpoints, orders
-from mercato.kernel.db.types import Instant
+from mercato.kernel.db.types import Dialect, Instant
 from mercato.kernel.jobs import enqueue
 
 ITS_ENDPOINT: Final = and_(

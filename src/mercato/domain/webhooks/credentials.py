@@ -17,7 +17,7 @@ from mercato.domain.partners.webhook_tokens import get_webhook_tokens
 from mercato.kernel.clock import Clock
 from mercato.kernel.db.changes import ChangeFeed
 from mercato.kernel.db.engine import Database
-from mercato.kernel.db.errors import DatabaseAway, is_unavailable
+from mercato.kernel.db.errors import DatabaseUnavailable, is_unavailable
 from mercato.kernel.outbound.urls import origin_of
 from mercato.kernel.wire import redacted
 
@@ -92,7 +92,7 @@ class WebhookCredentials:
         return entry.at(self._now)
 
     async def get(self, partner_id: UUID) -> Credentials:
-        """Return what signs the partner's webhooks now. Raises DatabaseAway, or what the database or vault raises."""
+        """Return the partner's signing secrets and tokens. Raises the errors of the database and the vault."""
         return self.cached(partner_id) or (await self._renewed(partner_id)).at(self._now)
 
     async def _renewed(self, partner_id: UUID) -> _Entry:
@@ -100,7 +100,7 @@ class WebhookCredentials:
             async with asyncio.timeout(READ_SECONDS):
                 return await asyncio.shield(self._reading(partner_id))
         except TimeoutError:
-            away: Exception = DatabaseAway("webhook credentials could not be read in time")
+            away: Exception = DatabaseUnavailable("webhook credentials could not be read in time")
         except Exception as error:
             if not is_unavailable(error):
                 raise

@@ -1,6 +1,6 @@
-"""The audit trail: who changed what, written in the transaction of the change, so that neither is without the other.
+"""The audit trail: who changed what, written in the transaction of the change.
 
-Who it was stands in `telemetry.acting`; what is changed says here what it is.
+The actor comes from `telemetry.acting`, the subject from the caller.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from mercato.kernel.db.statements import prepared_insert
 from mercato.kernel.telemetry.acting import SERVICE, Acting, acting_now
 
 _INSERT: Final = prepared_insert(tables.audit)
-_NOBODY: Final = Acting(action=SERVICE)
+_NO_CONTEXT: Final = Acting(action=SERVICE)
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -45,12 +45,12 @@ async def audit(
     partner_id: UUID | None = None,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write down that the subject is changed in this transaction, by whoever this task works for.
+    """Record that this transaction changes the subject, on behalf of this task's actor.
 
-    `partner_id` is whom it concerns, where that is not the caller. `detail` says what of it: names and numbers,
-    never secrets, never customers' data.
+    `partner_id` is the partner concerned, if that isn't the caller. `detail` says what changes: names and numbers,
+    never secrets or customers' data.
     """
-    acting = acting_now() or _NOBODY
+    acting = acting_now() or _NO_CONTEXT
     row = {
         "id": clock.new_id(),
         "at": clock.now(),
@@ -75,7 +75,7 @@ async def list_entries(
     before: UUID | None = None,
     limit: int,
 ) -> Sequence[Entry]:
-    """Return entries, the newest first: of one partner, of one action, not older than `since`, older than `before`."""
+    """Return entries, newest first; `since` is the oldest instant, `before` the id that they precede."""
     found = select(tables.audit).order_by(tables.audit.c.id.desc()).limit(limit)
     if partner_id is not None:
         found = found.where(tables.audit.c.partner_id == partner_id)
@@ -90,13 +90,13 @@ async def list_entries(
 
 async def prune(tx: Write, *, before: datetime, limit: int) -> int:
     """Delete at most `limit` entries that are older; return how many."""
-    some = (
+    batch = (
         select(tables.audit.c.id)
         .where(tables.audit.c.id < clock.first_id(before))
         .order_by(tables.audit.c.id)
         .limit(limit)
     )
-    return (await tx.execute(delete(tables.audit).where(tables.audit.c.id.in_(some)))).rowcount
+    return (await tx.execute(delete(tables.audit).where(tables.audit.c.id.in_(batch)))).rowcount
 
 
 def _entry(row: Any) -> Entry:

@@ -1,6 +1,6 @@
-"""Bodies as columns keep them: compressed, and those about an order only by what its content doesn't say already.
+"""Stored bodies: compressed, those about an order with the order's content as their dictionary.
 
-The first byte tells how the rest is to be read.
+The first byte says how the rest is encoded.
 """
 
 import sys
@@ -16,9 +16,8 @@ _RAW: Final = b"\x00"
 _COMPRESSED: Final = b"\x01"
 _AFTER_BASE: Final = b"\x02"
 
-# What webhooks and replies have in common, the most frequent last. Half of what is left of a body about an order is
-# names of members, which its content doesn't have. It never changes: what was compressed with it couldn't be read any
-# more. A better one gets first bytes of its own.
+# Text that webhooks and replies have in common, the most frequent last: half of what a body about an order adds to its
+# content is names of members. It must never change, or stored bodies can't be read; a better one gets a new first byte.
 _COMMON: Final = b"".join(
     (
         b'{"itemId":"","partnerItemId":"","modifierGroups":[{"modifierGroupId":"","partnerModifierGroupId":"","lineItems":',
@@ -43,7 +42,7 @@ _COMMON: Final = b"".join(
 )
 
 # Level 1: the levels up to 6 save at most a tenth more and take two to four times as long. The checksum costs four
-# bytes, and finds a base that isn't the one.
+# bytes, and detects a wrong base.
 _OPTIONS: Final = {
     int(zstd.CompressionParameter.compression_level): 1,
     int(zstd.CompressionParameter.checksum_flag): 1,
@@ -52,11 +51,11 @@ _OPTIONS: Final = {
 _FRAME: Final = zstd.ZstdCompressor.FLUSH_FRAME
 
 _BASES: Final = 8
-"""Bases whose compressors are kept: several bodies about one order are written close together."""
+"""Bases whose compressors are cached: several bodies about an order are written at nearly the same time."""
 
 
 def compress(content: bytes, *, base: bytes = b"") -> bytes:
-    """Return the content as it is stored. `base` is what it mostly repeats; `decompress` needs it again."""
+    """Return the stored form. `base` is text that the content mostly repeats; `decompress` needs it again."""
     packed = _compressor(base).compress(content, mode=_FRAME)
     if base:
         return _AFTER_BASE + packed
@@ -64,18 +63,18 @@ def compress(content: bytes, *, base: bytes = b"") -> bytes:
 
 
 def decompress(stored: bytes, *, base: bytes | None = None) -> bytes:
-    """Return the content. `base` is the base as it is stored itself; what was compressed without one needs none."""
+    """Return the content. `base` is the stored form of the base that it was compressed with, if it was."""
     kind, packed = stored[:1], stored[1:]
     if kind == _RAW:
         return packed
     if kind == _COMPRESSED:
         return zstd.decompress(packed, zstd_dict=_common)
     if base is None:
-        raise ValueError("The base that these bytes were compressed with isn't there.")
+        raise ValueError("These bytes were compressed with a base, which is missing.")
     return zstd.decompress(packed, zstd_dict=_dictionary(decompress(base)).as_prefix)
 
 
-# One that is kept compresses in a third of the time that a new one takes. It locks itself against other threads.
+# A cached one takes a third of the time of a new one. It is thread-safe.
 @lru_cache(maxsize=_BASES)
 def _compressor(base: bytes) -> zstd.ZstdCompressor:
     return zstd.ZstdCompressor(options=_OPTIONS, zstd_dict=_dictionary(base).as_digested_dict)

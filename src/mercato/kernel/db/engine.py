@@ -1,5 +1,6 @@
 """One database, SQLite or PostgreSQL: `read()` cannot write, `write()` is a short transaction."""
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
@@ -10,44 +11,44 @@ from typing import Any, Final, Protocol, Self, TypeVar
 from sqlalchemy import Executable, Row
 
 from mercato.kernel.db import postgresql, sqlite, sqlite_backend
-from mercato.kernel.db.clock import Dialect
 from mercato.kernel.db.errors import UnusableUrl, is_unavailable
 from mercato.kernel.db.replica import Replica
-from mercato.kernel.db.signals import Signals
-from mercato.kernel.db.sqlite_log import empty_log
 from mercato.kernel.db.statements import Parameters, Result
+from mercato.kernel.db.types import Dialect
+from mercato.kernel.db.url import database_url, is_postgresql, sqlite_path
+from mercato.kernel.settings import Settings
 
 T = TypeVar("T")
 
 REPLICA_TIMEOUT: Final = timedelta(seconds=3)
-"""How long a replica may take for a connection, and for a statement: then the primary is asked."""
+"""How long a replica may take for a connection, and for a statement; after that the primary is read."""
 
 AnyRow = Row[*tuple[Any, ...]]
-"""A row with however many columns: its statement knows their types, the checker does not."""
+"""A row of any columns: mypy does not know their types."""
 
 
 class Connection(Protocol):
-    """What a handle needs of a backend's connection."""
+    """The part of a backend's connection that readers use."""
 
     async def execute(
         self, statement: Executable, parameters: Parameters | Sequence[Parameters] | None = None
     ) -> Result:
-        """Return the buffered result; `rowcount` on it says how many rows a change touched."""
+        """Return the buffered result; its `rowcount` is the number of rows that a change touched."""
 
 
 class WritingConnection(Connection, Protocol):
-    """What a transaction needs of a backend's connection."""
+    """The part of a backend's connection that transactions use."""
 
     def defer(self, statement: Executable, parameters: Parameters) -> None:
-        """Run a prepared statement whose result nobody needs, before the next statement or the commit.
+        """Run a prepared statement whose result isn't needed, before the next statement or the commit.
 
-        On PostgreSQL those that wait together are one round trip. They see the rows as they were before all of them,
+        On PostgreSQL all deferred statements are one round trip. Each sees the rows as they were before all of them,
         so no two of them may change the same row.
         """
 
 
 class Backend(Protocol):
-    """A kind of database. `reading` gives a connection that can't write, `writing` one in a transaction."""
+    """A kind of database. `reading` opens a connection that can't write, `writing` one in a transaction."""
 
     @property
     def dialect(self) -> Dialect: ...
@@ -62,11 +63,11 @@ class Backend(Protocol):
 
 
 BeginWrite = Callable[[WritingConnection], "Write"]
-"""Makes the handle of a transaction on a connection, whose backend calls `committed` on it after the commit."""
+"""Makes the handle of a transaction on a connection. The backend calls its `committed` after the commit."""
 
 
 class Read:
-    """A handle that sees committed rows and cannot write: the database itself refuses."""
+    """A handle that sees committed rows. The database refuses writes through it."""
 
     __slots__ = ("database", "dialect", "execute")
 
@@ -81,7 +82,7 @@ class Read:
         return row
 
     async def all(self, statement: Executable, parameters: Parameters | None = None) -> Sequence[AnyRow]:
-        """Return every row: the statement is the one to bound how many there can be."""
+        """Return every row; the statement bounds how many there can be."""
         rows: Sequence[AnyRow] = (await self.execute(statement, parameters)).rows
         return rows
 
@@ -101,21 +102,36 @@ class Write(Read):
         self._callbacks: list[Callable[[], None]] = []
 
     def after_commit(self, callback: Callable[[], None]) -> None:
-        """Call back once the commit is done, in order; never after a rollback.
+        """Call back after the commit, in order; never after a rollback.
 
-        For hints (waking somebody, forgetting a cached value): a crash between the commit and the call
-        loses it.
+        For hints (waking a worker, dropping a cache entry): a crash between the commit and the call loses it.
         """
         self._callbacks.append(callback)
 
     def committed(self) -> None:
-        """Call back: the commit is done."""
+        """Run the callbacks: the commit is done."""
         for callback in self._callbacks:
             callback()
 
 
+class Signals:
+    """Publishes values to listeners in this process, as a hint: other processes don't get it, and a crash loses it."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, list[Callable[[str], None]]] = defaultdict(list)
+
+    def listen(self, topic: str, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Call `listener` with every value published on the topic; return the function that stops that."""
+        self._listeners[topic].append(listener)
+        return lambda: self._listeners[topic].remove(listener)
+
+    def publish(self, topic: str, value: str) -> None:
+        for listener in tuple(self._listeners.get(topic, ())):
+            listener(value)
+
+
 class Database:
-    """Opened lazily: nothing is connected before the first block, so that a database may come up later."""
+    """Opened lazily: nothing is connected before the first block, so the database may start later than we do."""
 
     def __init__(self, url: str, backend: Backend, *, replica: Replica | None = None) -> None:
         self.url = url
@@ -139,12 +155,12 @@ class Database:
         """Return the database at `sqlite:///file`, a plain path, or `postgresql://…`.
 
         `pool_size` bounds the connections for reading, and on PostgreSQL those for writing as well;
-        `pool_timeout` is how long a block waits for one before it raises `DatabaseAway`;
-        `busy_timeout` is how long a statement waits for another's lock: on SQLite for another process that writes;
-        `statement_timeout` is how long PostgreSQL works on one, at most 30 s: the change feed counts on it.
+        `pool_timeout` is how long a block waits for one before it raises `DatabaseUnavailable`;
+        `busy_timeout` is how long a statement waits for a lock: on SQLite, for another process that writes;
+        `statement_timeout` is how long PostgreSQL works on one, at most 30 s: the change feed relies on it.
         `replica_url` is a replica of a PostgreSQL database, for `read_replica`.
         """
-        if postgresql.is_url(url):
+        if is_postgresql(url):
             bounds = postgresql.Bounds(
                 pool_size=pool_size,
                 pool_timeout=pool_timeout,
@@ -154,7 +170,7 @@ class Database:
             backend = postgresql.Backend(url, bounds)
             replica = None
             if replica_url is not None:
-                # Who waits for a replica waits for the primary after it.
+                # A block that waits for the replica in vain then waits for the primary.
                 replica = Replica(
                     postgresql.replica_sessions(replica_url, bounds, REPLICA_TIMEOUT), backend.reading
                 )
@@ -163,7 +179,7 @@ class Database:
             raise UnusableUrl(
                 "MERCATO_DATABASE_REPLICA_URL needs a PostgreSQL database at MERCATO_DATABASE_URL"
             )
-        path = sqlite.path_of(url)
+        path = sqlite_path(url)
         file = sqlite_backend.Backend(
             path, pool_size=pool_size, pool_timeout=pool_timeout, lock_timeout=busy_timeout
         )
@@ -171,18 +187,18 @@ class Database:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Read]:
-        """Open a block that only reads. Raises DatabaseAway.
+        """Open a block that only reads. Raises DatabaseUnavailable.
 
-        On SQLite the block is one snapshot; on PostgreSQL each statement sees what is committed when it
-        starts, and costs one round trip. What must be one snapshot on both is one statement.
+        On SQLite the block is one snapshot; on PostgreSQL each statement sees what is committed when it starts, and
+        costs one round trip. For one snapshot on both use one statement.
         """
         async with self._backend.reading() as connection:
             yield Read(self, connection)
 
     async def read_replica(self, block: Callable[[Read], Coroutine[Any, Any, T]]) -> T:
-        """Run a block that only reads, on a replica if there is one: it may see rows as of up to a second ago.
+        """Run a block that only reads, on a replica if there is one: its rows may be up to a second old.
 
-        The block runs again on the primary when the replica fails in the middle of it, so it changes nothing.
+        The block runs again on the primary when the replica fails within it, so it must have no side effect.
         """
         if self.replica is not None and self.replica.is_fresh():
             try:
@@ -196,7 +212,7 @@ class Database:
             return await block(tx)
 
     async def find_immutable(self, block: Callable[[Read], Coroutine[Any, Any, T | None]]) -> T | None:
-        """Run a block as `read_replica` does, and on the primary if that finds nothing: for what never changes."""
+        """Run a block as `read_replica` does, and on the primary if that finds nothing: for rows that never change."""
         found = await self.read_replica(block)
         if found is None and self.replica is not None:
             async with self.read() as tx:
@@ -204,19 +220,19 @@ class Database:
         return found
 
     def write(self) -> AbstractAsyncContextManager[Write]:
-        """Open a transaction: keep it short, and never wait for a network inside. Raises DatabaseAway.
+        """Open a transaction: keep it short, and never wait for a network inside. Raises DatabaseUnavailable.
 
-        On SQLite it holds the only write lock from its first line, so that what it reads cannot change under
-        it; on PostgreSQL it is READ COMMITTED: lock what you decide upon, or update conditionally.
+        On SQLite it holds the only write lock from its beginning, so what it reads cannot change meanwhile; on
+        PostgreSQL it is READ COMMITTED: lock the rows that a decision depends on, or update conditionally.
         """
         return self._backend.writing(self._begin_write)
 
     async def empty_log(self, *, seconds: float) -> bool:
-        """Leave no earlier version of a row in SQLite's log; False if others keep it busy for so long.
+        """Leave no earlier version of a row in SQLite's log; False if readers or writers prevent that for so long.
 
-        Nothing to do on PostgreSQL, whose log belongs to its server.
+        On PostgreSQL, whose log belongs to its server, there is nothing to do.
         """
-        return self.dialect != "sqlite" or await empty_log(sqlite.path_of(self.url), seconds=seconds)
+        return self.dialect != "sqlite" or await sqlite.empty_log(sqlite_path(self.url), seconds=seconds)
 
     async def close(self) -> None:
         if self.replica is not None:
@@ -230,3 +246,15 @@ class Database:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def open_database(settings: Settings) -> Database:
+    """Return the database with the pools and the timeouts of the settings."""
+    return Database.open(
+        database_url(settings),
+        pool_size=settings.database_pool,
+        pool_timeout=timedelta(seconds=settings.database_pool_seconds),
+        busy_timeout=timedelta(seconds=settings.database_lock_seconds),
+        statement_timeout=timedelta(seconds=settings.database_statement_seconds),
+        replica_url=None if settings.database_replica_url is None else settings.database_replica_url.reveal(),
+    )

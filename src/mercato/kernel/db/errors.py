@@ -1,4 +1,4 @@
-"""What a database error means: away for now, a rule of the schema, or a bug."""
+"""What a database error means: the database is unavailable, a constraint refused the row, or it is a bug."""
 
 import sqlite3
 from typing import Final
@@ -7,8 +7,8 @@ from sqlalchemy import Constraint, Index, exc
 from sqlalchemy.sql.schema import ColumnCollectionConstraint
 
 # SQLite: busy or locked by another process, disk full, unreadable, cannot be opened.
-# Not READONLY: that is what a write through a reader's handle gives, which is a bug.
-_SQLITE_AWAY = {
+# Not READONLY: a write through a reader's handle raises it, which is a bug.
+_SQLITE_UNAVAILABLE = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
     sqlite3.SQLITE_FULL,
@@ -16,24 +16,24 @@ _SQLITE_AWAY = {
     sqlite3.SQLITE_CANTOPEN,
 }
 
-# PostgreSQL, by class of SQLSTATE: connection lost, a transaction to be tried again (serialisation,
-# deadlock), out of disk, memory or connections, stopped by the operator or a time-out, a broken disk.
-_POSTGRES_AWAY = ("08", "40", "53", "57", "58", "55P03")
+# PostgreSQL, by class of SQLSTATE: connection lost, a transaction to be retried (serialisation, deadlock), out of disk,
+# memory or connections, stopped by the operator or a timeout, a broken disk, a lock that is taken.
+_POSTGRES_UNAVAILABLE = ("08", "40", "53", "57", "58", "55P03")
 
 
-class UnusableUrl(ValueError):  # noqa: N818  # a fault of the settings, told as it is
-    """The URL names no database that can be used here."""
+class UnusableUrl(ValueError):  # noqa: N818  # a fault of the settings, shown as it is
+    """The URL doesn't name a database that can be used here."""
 
 
-class DatabaseAway(Exception):  # noqa: N818  # a state of the world, as `Problem` is
-    """The database could not be reached, or had no connection to spare."""
+class DatabaseUnavailable(Exception):  # noqa: N818  # a state of the world, as `Problem` is
+    """The database could not be reached, or had no free connection."""
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Return whether the database is busy, full or away, so that the same request may succeed later."""
-    if isinstance(error, DatabaseAway):
+    """Return whether the database is busy, full or not reachable, so that the same request may succeed later."""
+    if isinstance(error, DatabaseUnavailable):
         return True
-    return any(_is_away(cause) for cause in _chain(error))
+    return any(_is_unavailable(cause) for cause in _chain(error))
 
 
 def is_unique_violation(error: BaseException, constraint: Constraint | Index | None = None) -> bool:
@@ -44,8 +44,8 @@ def is_unique_violation(error: BaseException, constraint: Constraint | Index | N
 
 
 def connection_errors() -> tuple[type[Exception], ...]:
-    """Return what may be raised instead of a connection; the driver for PostgreSQL has errors of its own."""
-    # Imported when something has failed, and not at the start of a service that runs on SQLite.
+    """Return the errors that opening or using a connection may raise, asyncpg's own among them."""
+    # Imported when something has failed: a start on SQLite doesn't load asyncpg.
     import asyncpg
 
     return OSError, exc.SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError
@@ -57,7 +57,7 @@ def is_locked(error: sqlite3.Error) -> bool:
 
 
 def _primary_code(error: sqlite3.Error) -> int:
-    """Return SQLite's error code without what only refines it; 0 for an error of the driver's own."""
+    """Return SQLite's primary error code; 0 for an error of the driver's own."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF
 
@@ -76,7 +76,7 @@ _KINDS: Final[tuple[tuple[str, type[exc.DBAPIError]], ...]] = (
     ("ProgrammingError", exc.ProgrammingError),
     ("SyntaxOrAccessError", exc.ProgrammingError),
 )
-"""By the names that `sqlite3` and asyncpg have for a class of errors: asyncpg is imported only where it is used."""
+"""By the class names of `sqlite3` and asyncpg: asyncpg is imported only where it is used."""
 
 
 def _is_a(error: Exception, name: str) -> bool:
@@ -84,7 +84,7 @@ def _is_a(error: Exception, name: str) -> bool:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """Return the error and what caused it, as far as the driver's own."""
+    """Return the error and its causes, down to the driver's own."""
     chain: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and len(chain) < 5:  # noqa: PLR2004  # SQLAlchemy wraps the driver's error twice
@@ -93,17 +93,17 @@ def _chain(error: BaseException) -> list[BaseException]:
     return chain
 
 
-def _is_away(error: BaseException) -> bool:
+def _is_unavailable(error: BaseException) -> bool:
     if isinstance(error, sqlite3.Error):
-        return _primary_code(error) in _SQLITE_AWAY
+        return _primary_code(error) in _SQLITE_UNAVAILABLE
     import asyncpg
 
     if isinstance(error, asyncpg.PostgresError):
-        return (error.sqlstate or "").startswith(_POSTGRES_AWAY)
+        return (error.sqlstate or "").startswith(_POSTGRES_UNAVAILABLE)
     if isinstance(error, asyncpg.InternalClientError):
-        # Told to end between two of our words: asyncpg can make nothing of that, and ends the connection.
+        # The server ended the session between two messages: asyncpg does not expect that, and closes the connection.
         return True
-    # asyncpg says InterfaceError of wrong arguments, too; those are bugs.
+    # asyncpg raises InterfaceError for wrong arguments, too; those are bugs.
     return isinstance(error, asyncpg.InterfaceError) and any(
         word in str(error) for word in ("closed", "released")
     )
@@ -121,11 +121,11 @@ def _refused_by(error: BaseException, constraint: Constraint | Index | None) -> 
 
 def _sqlite_refused_by(message: str, constraint: Constraint | Index | None) -> bool:
     """SQLite names the columns (`UNIQUE constraint failed: t.a, t.b`), or an index of expressions."""
-    refusal, _, what = message.partition(" constraint failed: ")
-    if refusal != "UNIQUE":
+    kind, _, subject = message.partition(" constraint failed: ")
+    if kind != "UNIQUE":
         return False
-    if constraint is None or what == f"index '{constraint.name}'":
+    if constraint is None or subject == f"index '{constraint.name}'":
         return True
     if not isinstance(constraint, Index | ColumnCollectionConstraint):
         return False
-    return what == ", ".join(f"{column.table.name}.{column.name}" for column in constraint.columns)
+    return subject == ", ".join(f"{column.table.name}.{column.name}" for column in constraint.columns)

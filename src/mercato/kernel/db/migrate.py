@@ -1,4 +1,4 @@
-"""Bring a database to the schema of this version; safe when several processes start at once."""
+"""Upgrade a database to the schema of this version. Safe when several processes start at once."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
+    URL,
+    ClauseElement,
     Column,
     Connection,
     MetaData,
@@ -21,18 +23,19 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.engine.mock import MockConnection
 
-from mercato.kernel.db import postgresql, sqlite
+from mercato.kernel.db import sqlite
 from mercato.kernel.db.engine import Read
-from mercato.kernel.db.pooler import refuse_pooler
 from mercato.kernel.db.tables import metadata
+from mercato.kernel.db.url import CONNECT_SECONDS, driver_url, is_postgresql, refuse_pooler, sqlite_path
 
 T = TypeVar("T")
 
 HEAD = "0001"
-"""The newest revision. Written here so that a start with no step to take loads no Alembic; a test holds it."""
+"""The newest revision. Written here so that an up-to-date start doesn't import Alembic; a test checks it."""
 
-# Alembic's own table, as it makes it.
+# Alembic's own table, as Alembic creates it.
 _VERSION = Table(
     "alembic_version",
     MetaData(),
@@ -40,20 +43,19 @@ _VERSION = Table(
     PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
 
-_IS_THERE: Final = {
+_VERSION_TABLE: Final = {
     "sqlite": text("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'"),
     "postgresql": text("SELECT to_regclass('alembic_version')"),
 }
 
-# Any number that nobody else uses for an advisory lock in the same database.
+# An arbitrary number: other advisory locks of the same database must differ.
 _LOCK = 7_275_110_001
-
 
 LOCK_WAIT: Final = timedelta(minutes=1)
 """How long a process waits while another one migrates."""
 
 LOCK_MS: Final = 3000
-"""How long a step waits for a table that is in use: everybody else waits behind it, and may still be serving."""
+"""How long a step waits for a table that is in use: requests of running servers queue behind it."""
 
 
 class SchemaIsNewer(Exception):  # noqa: N818  # a state of the world, as `Problem` is
@@ -64,27 +66,27 @@ async def migrate(url: str) -> str | None:
     """Upgrade to `HEAD` in one transaction, all of it or nothing; return the revision it was at, None if it is new.
 
     A second process waits for the first: on PostgreSQL for an advisory lock, on SQLite for the write lock.
-    A database of a newer version is left as it is, with `SchemaIsNewer`. A step that meets a table in use gives up
-    soon, and nothing is changed. Raises UnusableUrl for a pooler in transaction mode.
+    Raises SchemaIsNewer for a database of a newer version, the database's error if a table stays locked for `LOCK_MS`,
+    and UnusableUrl for a pooler in transaction mode; nothing is changed then.
     """
-    if postgresql.is_url(url):
+    if is_postgresql(url):
         await refuse_pooler(url)
     return await run_in_transaction(url, _upgrade)
 
 
 async def run_in_transaction(url: str, function: Callable[[Connection], T]) -> T:
-    """Run what needs SQLAlchemy's own connection, as Alembic does, in a transaction that nobody migrates beside."""
-    if postgresql.is_url(url):
+    """Run a function on SQLAlchemy's own connection, which Alembic needs, in a transaction under the migration lock."""
+    if is_postgresql(url):
         return await _run_on_postgresql(url, function)
-    return await asyncio.to_thread(_run_on_sqlite, sqlite.path_of(url), function)
+    return await asyncio.to_thread(_run_on_sqlite, sqlite_path(url), function)
 
 
 def _run_on_sqlite(path: Path, function: Callable[[Connection], T]) -> T:
     sqlite.create_private(path)
     engine = create_engine(
         "sqlite://",
-        # It waits for the lock as long as another process may migrate. Foreign keys are off, because a table that is
-        # rebuilt is dropped for an instant.
+        # The lock may be held by another process that migrates. Foreign keys are off, because rebuilding a table drops
+        # it for an instant.
         creator=lambda: sqlite.connect(path, "foreign_keys=OFF", lock_timeout=LOCK_WAIT),
         poolclass=NullPool,
     )
@@ -94,17 +96,17 @@ def _run_on_sqlite(path: Path, function: Callable[[Connection], T]) -> T:
 
 
 async def _run_on_postgresql(url: str, function: Callable[[Connection], T]) -> T:
-    # Imported where a PostgreSQL is migrated: it brings SQLAlchemy's whole ORM along.
+    # Imported here, because it loads SQLAlchemy's whole ORM.
     import asyncpg
     from sqlalchemy.ext.asyncio import create_async_engine
 
     async def connect() -> Any:
         return await asyncpg.connect(
-            postgresql.driver_url(url),
-            timeout=postgresql.CONNECT_SECONDS,
+            driver_url(url),
+            timeout=CONNECT_SECONDS,
             server_settings={
                 "application_name": "mercato migrate",
-                # No statement is cut short, and none waits long for a lock: those behind it would wait, too.
+                # Statements may take long; waiting for a lock may not, because requests queue behind it.
                 "statement_timeout": "0",
                 "lock_timeout": f"{LOCK_WAIT // timedelta(milliseconds=1)}",
             },
@@ -121,8 +123,8 @@ async def _run_on_postgresql(url: str, function: Callable[[Connection], T]) -> T
 
 
 async def find_revision(tx: Read) -> str | None:
-    """Return the schema's revision; None of a database that has no tables of ours."""
-    if await tx.scalar(_IS_THERE[tx.dialect]) is None:
+    """Return the schema's revision; None if the database has no tables of ours."""
+    if await tx.scalar(_VERSION_TABLE[tx.dialect]) is None:
         return None
     revision: str | None = await tx.scalar(select(_VERSION.c.version_num))
     return revision
@@ -133,30 +135,35 @@ def _upgrade(connection: Connection) -> str | None:
     if revision is None:
         _create(connection)
     elif revision != HEAD:
-        _walk(connection, revision)
+        _run_steps(connection, revision)
     return revision
 
 
 def _create(connection: Connection) -> None:
-    """Make a new database at once, because the tables are quicker made than Alembic is imported.
+    """Make a new database from the tables: no revision runs, and Alembic isn't imported.
 
-    A test holds what is made here against what all revisions make together. Tables alone: rows that a revision
-    inserts would have to be inserted here, too.
+    Rows that a revision inserts would have to be inserted here, too.
     """
-    statements: list[str] = []
-    noting = create_mock_engine(
-        connection.engine.url,
-        lambda statement, *_: statements.append(str(statement.compile(dialect=connection.dialect))),
-    )
-    metadata.create_all(noting, checkfirst=False)
-    _VERSION.create(noting, checkfirst=False)
-    for statement in statements:
+    for statement in schema_statements(connection.engine.url):
         connection.exec_driver_sql(statement)
     connection.execute(_VERSION.insert().values(version_num=HEAD))
 
 
-def _walk(connection: Connection, revision: str | None) -> None:
-    """Take the steps from the revision to `HEAD`; from None, all there are."""
+def schema_statements(url: URL | str) -> list[str]:
+    """Return the DDL of a new database at `HEAD`, for the kind of database at the URL."""
+    statements: list[str] = []
+
+    def record(statement: ClauseElement, *_: object) -> None:
+        statements.append(str(statement.compile(dialect=recorder.dialect)))
+
+    recorder: MockConnection = create_mock_engine(url, record)
+    metadata.create_all(recorder, checkfirst=False)
+    _VERSION.create(recorder, checkfirst=False)
+    return statements
+
+
+def _run_steps(connection: Connection, revision: str) -> None:
+    """Run the steps from the revision to `HEAD`. Raises SchemaIsNewer."""
     from alembic import command
     from alembic.config import Config
     from alembic.script import ScriptDirectory
@@ -165,7 +172,7 @@ def _walk(connection: Connection, revision: str | None) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.attributes["connection"] = connection
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    if revision is not None and revision not in known:
+    if revision not in known:
         raise SchemaIsNewer(f"the database is at revision {revision}, which this version does not know")
     command.upgrade(config, "head")
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import Executable, exc
 from sqlalchemy.dialects.postgresql import asyncpg as asyncpg_dialect
-from sqlalchemy.engine import URL, make_url
 
-from mercato.kernel.db.errors import DatabaseAway, UnusableUrl, connection_errors, database_error
+from mercato.kernel.db.errors import DatabaseUnavailable, UnusableUrl, connection_errors, database_error
 from mercato.kernel.db.statements import Compiled, Parameters, Result, compiled
+from mercato.kernel.db.url import CONNECT_SECONDS, driver_url
 
 if TYPE_CHECKING:
-    # Imported where there is a PostgreSQL: a start on SQLite needs none of it.
+    # Imported when it is used: a start on SQLite doesn't load it.
     import asyncpg
 
     from mercato.kernel.db.engine import BeginWrite, Write
@@ -31,13 +31,13 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 _SESSION: Final = {
     "application_name": "mercato",
-    # Our statements are short; compiling one costs more than it ever saves.
+    # Our statements are short; compiling one costs more than it saves.
     "jit": "off",
-    # We ask by index. A plan that was made while a table was small, and kept, must not read it whole later.
+    # Every query has an index. A plan cached while a table was small must not scan it once it is large.
     "enable_seqscan": "off",
-    # A process that stalls inside a transaction must not hold its locks for ever.
+    # A process that stalls within a transaction must not hold its locks for ever.
     "idle_in_transaction_session_timeout": "60s",
-    # Nor one that has gone without a word.
+    # Nor must one whose machine or network is gone.
     "tcp_keepalives_idle": "30",
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
@@ -45,49 +45,19 @@ _SESSION: Final = {
 
 _READ_ONLY: Final = {"default_transaction_read_only": "on"}
 
-CONNECT_SECONDS: Final = 5.0
-"""How long a connection may take to be made."""
-
 CLOSE_SECONDS: Final = 2.0
-"""How long the far ends of connections may take to say goodbye: there is nothing else to hear from them."""
+"""How long the server may take to acknowledge that the connections close."""
 
 CHECK_SECONDS: Final = 30.0
-"""How often an idle connection that listens is asked whether it still is one."""
+"""Seconds between checks of an idle connection that listens."""
 
 GRACE: Final = timedelta(seconds=2)
-"""How much longer than the server a statement is waited for: then it is the network that is silent."""
-
-
-def is_url(url: str) -> bool:
-    return url.startswith(("postgresql:", "postgresql+asyncpg:", "postgres:"))
-
-
-def sqlalchemy_url(url: str) -> URL:
-    """Return the URL, read. Raises UnusableUrl, which repeats nothing of it: what is misread may be the password."""
-    try:
-        read = make_url(url.replace("postgres:", "postgresql:", 1))
-    except (ValueError, exc.ArgumentError):
-        raise UnusableUrl(
-            "The address of the database cannot be read. Write it as postgresql://user:password@host:5432/name; "
-            "in a password %40 stands for @, %3A for : and %2F for /."
-        ) from None
-    return read.set(drivername="postgresql+asyncpg")
-
-
-def driver_url(url: str) -> str:
-    """Return the URL as asyncpg reads it, whose options are those of libpq (`sslmode`, `sslrootcert`)."""
-    read = sqlalchemy_url(url).set(drivername="postgresql")
-    # As SQLAlchemy has it, with whom one option may be given more than once: hosts of which one is the primary.
-    query = {
-        "sslmode" if name == "ssl" else name: value if isinstance(value, str) else ",".join(value)
-        for name, value in read.query.items()
-    }
-    return read.set(query=query).render_as_string(hide_password=False)
+"""How long a statement is waited for beyond the server's own timeout: after that the network is at fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How many connections a pool has, and how long it, a statement, and a statement's wait for a lock may take."""
+    """How many connections a pool has, and how long getting one, a statement, and its wait for a lock may take."""
 
     pool_size: int
     pool_timeout: timedelta
@@ -95,7 +65,7 @@ class Bounds:
     lock_timeout: timedelta
 
     def session(self) -> dict[str, str]:
-        """Return the settings of a session."""
+        """Return the server settings of a session."""
         return _SESSION | {
             "statement_timeout": f"{self.statement_timeout // _MILLISECOND}",
             "lock_timeout": f"{self.lock_timeout // _MILLISECOND}",
@@ -107,11 +77,11 @@ _PARAMETER: Final = re.compile(r"\$(\d+)")
 _ROWS: Final = re.compile(
     r"\s*(SELECT|WITH|VALUES|SHOW|EXPLAIN)\b|.*\bRETURNING\b", re.IGNORECASE | re.DOTALL
 )
-"""Plain texts that return rows."""
+"""Matches a textual statement that returns rows."""
 
 
 class Connection:
-    """One session, for one task at a time. Whatever leaves it in an unknown state ends it; the pool opens another."""
+    """One session, for one task at a time. An unknown state ends it, and the pool opens another."""
 
     def __init__(self, driver: "asyncpg.Connection", seconds: float) -> None:
         self._driver = driver
@@ -122,7 +92,7 @@ class Connection:
     async def execute(
         self, statement: Executable, parameters: Parameters | Sequence[Parameters] | None = None
     ) -> Result:
-        """Return the result, its rows read. Raises SQLAlchemy's errors, and DatabaseAway for no answer in time."""
+        """Return the result, its rows read. Raises SQLAlchemy's errors, and DatabaseUnavailable at a timeout."""
         if self._deferred:
             await self.flush()
         if parameters is None or isinstance(parameters, Mapping):
@@ -131,32 +101,32 @@ class Connection:
             return await self._run(made, made.values(given))
         made = compiled(statement, DIALECT, parameters[0])
         values = [made.values(given) for given in parameters]
-        await self._answered(made.sql, self._driver.executemany, made.sql, values)
+        await self._call(made.sql, self._driver.executemany, made.sql, values)
         return Result([], -1)
 
     def defer(self, statement: Executable, parameters: Parameters) -> None:
-        """Keep a prepared statement until the next one, or the commit."""
+        """Keep a prepared statement until the next statement or the commit."""
         made = compiled(statement, DIALECT, parameters)
         assert made.is_short, "only prepared statements can be deferred"
         self._deferred.append((made.sql, made.values(parameters)))
 
     async def flush(self) -> None:
-        """Run what was deferred in one round trip."""
+        """Run the deferred statements in one round trip."""
         deferred, self._deferred = self._deferred, []
         if deferred:
             sql = _joined(tuple(sql for sql, _ in deferred))
-            await self._answered(sql, self._driver.fetch, sql, *chain.from_iterable(v for _, v in deferred))
+            await self._call(sql, self._driver.fetch, sql, *chain.from_iterable(v for _, v in deferred))
 
     async def _run(self, made: Compiled, values: list[Any]) -> Result:
         if made.returns_rows or _ROWS.match(made.sql):
-            found = await self._answered(made.sql, self._driver.fetch, made.sql, *values)
+            found = await self._call(made.sql, self._driver.fetch, made.sql, *values)
             return Result(made.rows(found, lambda: list(found[0].keys()) if found else []), len(found))
-        status = await self._answered(made.sql, self._driver.execute, made.sql, *values)
+        status = await self._call(made.sql, self._driver.execute, made.sql, *values)
         return Result([], _row_count(status))
 
     async def command(self, sql: str) -> None:
         """Run a statement without values, such as BEGIN."""
-        await self._answered(sql, self._driver.execute, sql)
+        await self._call(sql, self._driver.execute, sql)
 
     async def roll_back(self) -> None:
         """End the transaction, or the session if that can't be done."""
@@ -164,17 +134,17 @@ class Connection:
             return
         try:
             await self.command("ROLLBACK")
-        except (DatabaseAway, exc.DBAPIError):
+        except (DatabaseUnavailable, exc.DBAPIError):
             self.terminate()
 
-    async def _answered(self, sql: str, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    async def _call(self, sql: str, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
         try:
             async with asyncio.timeout(self._seconds):
                 return await method(*arguments)
         except TimeoutError:
-            # The server's own time-out comes first: it is the network that is silent.
+            # The server's own timeout is shorter, so the network is at fault.
             self.terminate()
-            raise DatabaseAway(f"the database did not answer within {self._seconds:g} s") from None
+            raise DatabaseUnavailable(f"the database did not answer within {self._seconds:g} s") from None
         except connection_errors() as error:
             raise database_error(error, sql) from error
         except BaseException:
@@ -182,23 +152,23 @@ class Connection:
             raise
 
     def terminate(self) -> None:
-        """End the session at once, and with it whatever it was in the middle of."""
+        """End the session at once, and with it the statement it may be running."""
         if not self._is_ended:
             self._is_ended = True
-            with suppress(*connection_errors()):  # the pool has noticed the loss and has let go of it
+            with suppress(*connection_errors()):  # the pool has already noticed the loss and dropped it
                 self._driver.terminate()
 
 
 @lru_cache(maxsize=200)
 def _joined(texts: tuple[str, ...]) -> str:
-    """Return one statement that runs all of these, its parameters theirs in order."""
+    """Return one statement that runs all of these; it takes their parameters in order."""
     if len(texts) == 1:
         return texts[0]
     parts, before = [], 0
     for number, text in enumerate(texts):
         own = {int(found) for found in _PARAMETER.findall(text)}
-        moved = _PARAMETER.sub(lambda found, before=before: f"${int(found[1]) + before}", text)  # type: ignore[misc]
-        parts.append(f"deferred_{number} AS ({moved})")
+        renumbered = _PARAMETER.sub(lambda found, before=before: f"${int(found[1]) + before}", text)  # type: ignore[misc]
+        parts.append(f"deferred_{number} AS ({renumbered})")
         before += len(own)
     return f"WITH {', '.join(parts)} SELECT 1"
 
@@ -221,19 +191,19 @@ class Sessions:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """Give a session; each statement on it is a transaction of its own. Raises DatabaseAway."""
+        """Yield a session; each statement on it is a transaction of its own. Raises DatabaseUnavailable."""
         pool = self._pool or await self._open()
         try:
             driver = await pool.acquire(timeout=self._bounds.pool_timeout.total_seconds())
         except TimeoutError:
-            raise DatabaseAway(
+            raise DatabaseUnavailable(
                 f"no connection to the database was free within {self._bounds.pool_timeout.total_seconds():g} s"
             ) from None
-        except ValueError as error:  # asyncpg.ClientConfigurationError: an option that it doesn't take
+        except ValueError as error:  # asyncpg.ClientConfigurationError: an option that it doesn't know
             raise UnusableUrl(f"The address of the database cannot be used: {error}.") from None
         except connection_errors() as error:
-            # Whatever keeps us from a connection (no server, no room, a changed password) may pass.
-            raise DatabaseAway(f"no connection to the database: {error}") from error
+            # Every reason (no server, too many connections, a changed password) may pass.
+            raise DatabaseUnavailable(f"no connection to the database: {error}") from error
         connection = Connection(driver, (self._bounds.statement_timeout + GRACE).total_seconds())
         try:
             yield connection
@@ -245,7 +215,7 @@ class Sessions:
 
     @asynccontextmanager
     async def transaction(self, begin: "BeginWrite") -> "AsyncIterator[Write]":
-        """Give the handle of a transaction that is committed when the block has ended. Raises DatabaseAway."""
+        """Yield the handle of a transaction that is committed at the end of the block. Raises DatabaseUnavailable."""
         async with self.connection() as connection:
             await connection.command("BEGIN")
             handle = begin(connection)
@@ -267,7 +237,7 @@ class Sessions:
                     self._dsn,
                     min_size=0,
                     max_size=self._bounds.pool_size,
-                    # Our statements are few: each is prepared once in a session, for good.
+                    # Our statements are few: each is prepared once per session.
                     statement_cache_size=500,
                     max_cached_statement_lifetime=0,
                     max_queries=2**31,
@@ -280,7 +250,7 @@ class Sessions:
     async def close(self) -> None:
         if self._pool is None:
             return
-        # A process that is to end must not wait for ever for a network that swallows what is sent.
+        # A process that stops must not wait for a network that drops packets.
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._pool.close()
@@ -289,7 +259,7 @@ class Sessions:
 
 
 async def _reset(driver: "asyncpg.Connection") -> None:
-    """Leave a session as it is: nothing here sets what the next user of it could meet."""
+    """Leave a session as it is: no statement of ours changes its settings."""
     if driver.is_in_transaction():
         driver.terminate()
 
@@ -300,8 +270,8 @@ class Backend:
     dialect: Final = "postgresql"
 
     def __init__(self, url: str, bounds: Bounds) -> None:
-        # A session whose every transaction is READ ONLY shows what a READ COMMITTED transaction would, without the
-        # round trips for BEGIN and COMMIT.
+        # A session whose every transaction is READ ONLY sees the same rows as a READ COMMITTED transaction, without the
+        # round trips of BEGIN and COMMIT.
         self._readers = Sessions(url, bounds, bounds.session() | _READ_ONLY)
         self._writers = Sessions(url, bounds, bounds.session())
         self.reading = self._readers.connection
@@ -312,14 +282,18 @@ class Backend:
         await self._writers.close()
 
 
-def replica_sessions(url: str, bounds: Bounds, patience: timedelta) -> Sessions:
-    """Return sessions of a replica, for whose connection and statements nobody waits longer than `patience`."""
-    quick = replace(bounds, pool_timeout=patience, statement_timeout=patience)
+def replica_sessions(url: str, bounds: Bounds, timeout: timedelta) -> Sessions:
+    """Return sessions of a replica; `timeout` bounds the wait for a connection and for a statement."""
+    quick = replace(bounds, pool_timeout=timeout, statement_timeout=timeout)
     return Sessions(url, quick, quick.session() | _READ_ONLY)
 
 
-async def listen(url: str, channel: str, heard: Callable[[str], None]) -> None:
-    """Call `heard` with the payload of every notification on the channel, until the connection is lost."""
+async def listen(url: str, channel: str, callback: Callable[[str], None]) -> None:
+    """Call back with the payload of every notification on the channel, until the connection is lost.
+
+    Calls back once with an empty payload at the beginning: earlier notifications were missed.
+    Raises DatabaseUnavailable if there is no connection.
+    """
     import asyncpg
 
     lost = asyncio.Event()
@@ -328,17 +302,16 @@ async def listen(url: str, channel: str, heard: Callable[[str], None]) -> None:
             driver_url(url), timeout=CONNECT_SECONDS, server_settings={"application_name": "mercato listen"}
         )
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        raise DatabaseAway(f"no connection to listen on: {error}") from error
+        raise DatabaseUnavailable(f"no connection to listen on: {error}") from error
     try:
         connection.add_termination_listener(lambda _: lost.set())
-        await connection.add_listener(channel, lambda *notification: heard(notification[-1]))
-        # What was sent before we listened was not heard: look once.
-        heard("")
+        await connection.add_listener(channel, lambda *notification: callback(notification[-1]))
+        callback("")
         while not lost.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(CHECK_SECONDS):
                     await lost.wait()
-            # A peer that has gone without a word is noticed by asking.
+            # Only a statement reveals a server that is gone without closing the connection.
             async with asyncio.timeout(CONNECT_SECONDS):
                 await connection.execute("SELECT 1")
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):

@@ -1,15 +1,16 @@
-"""Connections of SQLite: short statements run in the event loop's own thread, and long ones in a thread beside it.
+"""Connections of SQLite: short statements run in the event loop's thread, long ones in a thread of their own.
 
-A statement that touches a few rows takes SQLite some 10 µs, and handing it to a thread ten times that. A statement that
-isn't prepared may take longer, so it has a thread.
+A statement that touches a few rows takes SQLite about 10 µs; handing it to a thread takes ten times that. A statement
+that isn't prepared may take longer, so it gets a thread.
 """
 
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Executable
 from sqlalchemy.dialects import sqlite
 
-from mercato.kernel.db.errors import DatabaseAway, UnusableUrl, database_error
+from mercato.kernel.db.errors import DatabaseUnavailable, database_error, is_locked
 from mercato.kernel.db.statements import Compiled, Parameters, Result, compiled
 
 T = TypeVar("T")
@@ -27,32 +28,24 @@ DIALECT: Final = sqlite.dialect()
 
 PRAGMAS: Final = (
     "journal_mode=WAL",
-    # FULL: a commit that was answered survives a power cut.
+    # FULL: a commit survives a power cut.
     "synchronous=FULL",
     "foreign_keys=ON",
-    # What is deleted or replaced is overwritten with zeros: erased customers must not stay in free pages.
+    # Deleted and replaced rows are overwritten with zeros: erased customers must not stay in free pages.
     "secure_delete=ON",
     "temp_store=MEMORY",
     "cache_size=-16000",
 )
 
 
-def path_of(url: str) -> Path:
-    """Return the file of `sqlite:///relative`, `sqlite:////absolute` or a plain path."""
-    scheme, found, rest = url.partition("://")
-    if found and not (scheme in {"sqlite", "sqlite+aiosqlite"} and rest.startswith("/")):
-        raise UnusableUrl(f"MERCATO_DATABASE_URL starts with sqlite:/// or postgresql://, not {scheme}://.")
-    return Path(rest[1:] if found else url)
-
-
 def create_private(path: Path) -> None:
-    """Create the file for its owner alone, unless it exists: SQLite gives the files beside it the same mode."""
+    """Create the file with mode 0600, unless it exists; SQLite gives the files beside it the same mode."""
     with suppress(OSError):  # SQLite reports what is wrong with the path
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def connect(path: Path, *pragmas: str, lock_timeout: timedelta) -> sqlite3.Connection:
-    """Return a connection on which a transaction begins with a statement alone."""
+    """Return a connection on which only a BEGIN starts a transaction."""
     connection = sqlite3.connect(
         path,
         isolation_level=None,
@@ -70,7 +63,7 @@ def connect(path: Path, *pragmas: str, lock_timeout: timedelta) -> sqlite3.Conne
 
 
 class Connection:
-    """One connection, for one task at a time, with a thread for what takes long."""
+    """One connection, for one task at a time, with a thread for long statements."""
 
     def __init__(self, plain: sqlite3.Connection, thread: ThreadPoolExecutor) -> None:
         self.plain = plain
@@ -107,11 +100,11 @@ class Connection:
 
     async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run the function in the thread. When cancelled, it interrupts the statement and waits for its end."""
-        return await completed(submitted(self._thread, function, *arguments), self.plain.interrupt)
+        return await wait_for(submit(self._thread, function, *arguments), self.plain.interrupt)
 
 
 def _rolled_back() -> Exception:
-    """Return the error of a block whose transaction a full disk has ended: the rest must not be committed."""
+    """Return the error of a block whose transaction a full disk has ended: its other changes must not be committed."""
     return database_error(sqlite3.OperationalError("the transaction was rolled back by an earlier error"))
 
 
@@ -127,16 +120,16 @@ def _run_many(plain: sqlite3.Connection, made: Compiled, values: Sequence[Sequen
     return Result([], plain.executemany(made.sql, values).rowcount)
 
 
-def submitted(thread: ThreadPoolExecutor, function: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-    """Return what the thread will make. Raises DatabaseAway once the database has been closed."""
+def submit(thread: ThreadPoolExecutor, function: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+    """Run the function in the thread. Raises DatabaseUnavailable once the database has been closed."""
     try:
         return asyncio.get_running_loop().run_in_executor(thread, function, *arguments)
     except RuntimeError as error:
-        raise DatabaseAway("the database has been closed") from error
+        raise DatabaseUnavailable("the database has been closed") from error
 
 
-async def completed(running: asyncio.Future[T], interrupt: Callable[[], None] | None = None) -> T:
-    """Return what a thread makes. A caller that is cancelled leaves when the thread is free again, not before."""
+async def wait_for(running: asyncio.Future[T], interrupt: Callable[[], None] | None = None) -> T:
+    """Return the result of a thread's work. A cancelled caller resumes when the thread is free again, not before."""
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -145,12 +138,12 @@ async def completed(running: asyncio.Future[T], interrupt: Callable[[], None] | 
         while not running.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
-        running.exception()  # retrieved: the caller no longer waits for it
+        running.exception()  # marks it as retrieved: the caller no longer wants it
         raise
 
 
 class Readers:
-    """Connections that see one snapshot for each block, and can't write."""
+    """Connections that see one snapshot per block and can't write."""
 
     def __init__(self, path: Path, *, size: int, pool_timeout: timedelta, lock_timeout: timedelta) -> None:
         self._path = path
@@ -163,8 +156,8 @@ class Readers:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """Give a connection in a transaction of its own. Raises DatabaseAway."""
-        async with acquired(self._room, self._seconds):
+        """Yield a connection in a transaction of its own. Raises DatabaseUnavailable."""
+        async with acquire(self._room, self._seconds):
             connection = self._idle.pop() if self._idle else await self._open()
             try:
                 connection.plain.execute("BEGIN")
@@ -178,7 +171,9 @@ class Readers:
                     self._idle.append(connection)
 
     async def _open(self) -> Connection:
-        return await opened(self._thread, self._path, "query_only=ON", lock_timeout=self._lock_timeout)
+        return await open_connection(
+            self._thread, self._path, "query_only=ON", lock_timeout=self._lock_timeout
+        )
 
     async def close(self) -> None:
         self._closed = True
@@ -189,14 +184,16 @@ class Readers:
 
 
 @asynccontextmanager
-async def acquired(room: asyncio.Lock | asyncio.Semaphore, seconds: float) -> AsyncIterator[None]:
-    """Hold the lock or semaphore while the block runs. Raises DatabaseAway if there is none within `seconds`."""
+async def acquire(room: asyncio.Lock | asyncio.Semaphore, seconds: float) -> AsyncIterator[None]:
+    """Hold the lock or semaphore during the block. Raises DatabaseUnavailable if it isn't free within `seconds`."""
     if room.locked():
         try:
             async with asyncio.timeout(seconds):
                 await room.acquire()
         except TimeoutError:
-            raise DatabaseAway(f"no connection to the database was free within {seconds:g} s") from None
+            raise DatabaseUnavailable(
+                f"no connection to the database was free within {seconds:g} s"
+            ) from None
     else:
         await room.acquire()
     try:
@@ -205,24 +202,53 @@ async def acquired(room: asyncio.Lock | asyncio.Semaphore, seconds: float) -> As
         room.release()
 
 
-async def opened(
+async def open_connection(
     thread: ThreadPoolExecutor, path: Path, *pragmas: str, lock_timeout: timedelta
 ) -> Connection:
-    """Return a new connection. Raises DatabaseAway."""
-    made: list[sqlite3.Connection] = []
-
-    def close() -> None:
-        for plain in made:
-            plain.close()
+    """Return a new connection. Raises DatabaseUnavailable."""
+    made: list[sqlite3.Connection] = []  # a cancelled caller gets no result, but must close the connection
 
     def connect_in_thread() -> None:
         made.append(connect(path, *pragmas, lock_timeout=lock_timeout))
 
     try:
-        await completed(submitted(thread, connect_in_thread))
+        await wait_for(submit(thread, connect_in_thread))
     except sqlite3.Error as error:
-        raise DatabaseAway(f"no connection to the database: {error}") from error
+        raise DatabaseUnavailable(f"no connection to the database: {error}") from error
     except asyncio.CancelledError:
-        close()
+        for plain in made:
+            plain.close()
         raise
     return Connection(made[0], thread)
+
+
+LOG_ATTEMPT_SECONDS: Final = 0.1
+"""How long one attempt to empty the log waits for readers and writers."""
+
+LOG_PAUSE_SECONDS: Final = 0.1
+"""Seconds between two attempts, in which others write."""
+
+
+async def empty_log(path: Path, *, seconds: float) -> bool:
+    """Copy the write-ahead log, which holds earlier versions of rows, into the file, and truncate it.
+
+    Returns False if readers or writers prevent that for so long. Each attempt is short: SQLite holds the write lock
+    while it waits for readers.
+    """
+    deadline = time.monotonic() + seconds
+    while not await asyncio.to_thread(_truncate_log, path):
+        if time.monotonic() >= deadline:
+            return False
+        await asyncio.sleep(LOG_PAUSE_SECONDS)
+    return True
+
+
+def _truncate_log(path: Path) -> bool:
+    with closing(sqlite3.connect(path, timeout=LOG_ATTEMPT_SECONDS, isolation_level=None)) as connection:
+        try:
+            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.OperationalError as error:
+            if not is_locked(error):
+                raise
+            return False
+    return not busy

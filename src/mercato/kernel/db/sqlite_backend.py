@@ -1,7 +1,7 @@
 """One SQLite file: readers that cannot write, and one writer whose transactions share commits.
 
-A commit waits for the disk in a thread. No connection waits for another process's lock inside SQLite: it asks again,
-after a pause.
+A commit waits for the disk in a thread. No connection waits for another process's lock inside SQLite, which would
+block the event loop: it tries again after a pause.
 """
 
 import asyncio
@@ -13,17 +13,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mercato.kernel.db.errors import DatabaseAway, database_error, is_locked
-from mercato.kernel.db.sqlite import Connection, Readers, acquired, completed, opened, submitted
+from mercato.kernel.db.errors import DatabaseUnavailable, database_error, is_locked
+from mercato.kernel.db.sqlite import Connection, Readers, acquire, open_connection, submit, wait_for
 
 if TYPE_CHECKING:
     from mercato.kernel.db.engine import BeginWrite, Write
 
 BATCH_WINDOW: Final = 3
-"""Rounds of the event loop for which a commit waits: transactions that are ready by then share it."""
+"""Iterations of the event loop for which a commit waits: transactions that are ready by then share it."""
 
-MOST_IN_BATCH: Final = 32
-"""Transactions of one commit: so many hold up the event loop for some milliseconds, in pieces."""
+MAX_BATCH: Final = 32
+"""Transactions of one commit: they take the event loop some milliseconds, in pieces."""
 
 LOCK_PAUSES: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 """Seconds between attempts while another process holds the lock; the last one repeats."""
@@ -40,28 +40,28 @@ class Batch:
 
     def fail(self, error: Exception) -> None:
         self.done.set_exception(error)
-        self.done.exception()  # retrieved: perhaps nobody waits for it any more
+        self.done.exception()  # marks it as retrieved: all waiters may have been cancelled
 
 
 class Writer:
     """The one connection that writes. Its transactions run one after the other, each a savepoint of a shared one.
 
-    One that fails takes nothing of the others with it, and all of them resume after the shared commit.
+    One that fails does not affect the others. Callers resume after the shared commit.
     """
 
     def __init__(self, path: Path, *, pool_timeout: timedelta, lock_timeout: timedelta) -> None:
         self._path = path
         self._seconds = pool_timeout.total_seconds()
         self._lock_timeout = lock_timeout
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._connection: Connection | None = None
         self._batch: Batch | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-writer")
 
     @asynccontextmanager
     async def transaction(self, begin: "BeginWrite") -> "AsyncIterator[Write]":
-        """Give the handle of a transaction that is committed when the block has ended. Raises DatabaseAway."""
-        async with acquired(self._turn, self._seconds):
+        """Yield the handle of a transaction that is committed at the end of the block. Raises DatabaseUnavailable."""
+        async with acquire(self._lock, self._seconds):
             connection = self._connection or await self._open()
             batch = self._batch or await self._begin(connection)
             try:
@@ -73,19 +73,19 @@ class Writer:
                 self._undo(connection, batch, error)
                 raise
             batch.size += 1
-            if batch.size == MOST_IN_BATCH:
+            if batch.size == MAX_BATCH:
                 await self._commit(connection, batch)
         await self._committed(connection, batch)
         handle.committed()
 
     async def _open(self) -> Connection:
-        self._connection = await opened(self._thread, self._path, lock_timeout=self._lock_timeout)
-        # From now on another process's lock is waited for in `_begin`, which holds up nobody.
+        self._connection = await open_connection(self._thread, self._path, lock_timeout=self._lock_timeout)
+        # From now on `_begin` waits for another process's lock, without blocking the event loop.
         self._connection.plain.execute("PRAGMA busy_timeout=0")
         return self._connection
 
     async def _begin(self, connection: Connection) -> Batch:
-        """Take the write lock, from another process if need be."""
+        """Take the write lock; wait while another process holds it."""
         loop = asyncio.get_running_loop()
         until, pauses, pause = loop.time() + self._lock_timeout.total_seconds(), iter(LOCK_PAUSES), 0.0
         while True:
@@ -101,7 +101,7 @@ class Writer:
         return self._batch
 
     def _undo(self, connection: Connection, batch: Batch, error: BaseException) -> None:
-        """Roll the block back, or end the batch if the block's error has rolled back all of it."""
+        """Roll the block back, or fail the batch if the block's error has rolled back all of it."""
         if connection.plain.in_transaction:
             connection.plain.execute("ROLLBACK TO block")
             connection.plain.execute("RELEASE block")
@@ -109,42 +109,42 @@ class Writer:
                 self._roll_back(connection, batch)
         elif self._batch is batch:
             self._batch = None
-            batch.fail(DatabaseAway(f"the shared transaction was rolled back: {type(error).__name__}"))
+            batch.fail(DatabaseUnavailable(f"the shared transaction was rolled back: {type(error).__name__}"))
 
     async def _committed(self, connection: Connection, batch: Batch) -> None:
-        """Return when the batch is on the disk; whoever comes first commits it for all."""
+        """Return when the batch is on the disk. The first caller commits it for all."""
         batch.waiting += 1
         try:
-            await _rounds(BATCH_WINDOW)
+            await _iterations(BATCH_WINDOW)
             if self._batch is batch:
-                async with self._turn:
+                async with self._lock:
                     await self._commit(connection, batch)
             await asyncio.shield(batch.done)
         finally:
             batch.waiting -= 1
-            if self._batch is batch and not batch.waiting and not self._turn.locked():
-                # All who waited were cancelled: nobody has been answered, and the lock must not stay taken.
+            if self._batch is batch and not batch.waiting and not self._lock.locked():
+                # All waiters were cancelled: none has returned a result, and the write lock must be released.
                 self._roll_back(connection, batch)
 
     async def _commit(self, connection: Connection, batch: Batch) -> None:
-        """Commit the batch, unless that has been done. The caller has the turn."""
+        """Commit the batch, unless that has been done. The caller holds the lock."""
         if self._batch is not batch:
             return
         self._batch = None
         plain = connection.plain
         if plain.total_changes == batch.changes_before:
-            plain.execute("COMMIT")  # of nothing: there is no disk to wait for
+            plain.execute("COMMIT")  # nothing has changed, so it doesn't wait for the disk
             batch.done.set_result(None)
             return
-        committing = submitted(self._thread, plain.execute, "COMMIT")
+        committing = submit(self._thread, plain.execute, "COMMIT")
         try:
-            await completed(committing)
+            await wait_for(committing)
         except sqlite3.Error as error:
             if plain.in_transaction:
                 plain.execute("ROLLBACK")
             batch.fail(database_error(error, "COMMIT"))
         finally:
-            # Cancelled or not, the commit was left to its end.
+            # Even a cancelled caller has waited for the end of the commit.
             if committing.exception() is None:
                 batch.done.set_result(None)
 
@@ -155,7 +155,7 @@ class Writer:
             batch.done.cancel()
 
     async def close(self) -> None:
-        async with self._turn:
+        async with self._lock:
             if self._batch is not None and self._connection is not None:
                 await self._commit(self._connection, self._batch)
             if self._connection is not None:
@@ -164,8 +164,8 @@ class Writer:
         self._thread.shutdown(wait=False)
 
 
-def _rounds(count: int) -> asyncio.Future[None]:
-    """Return what is done after so many rounds of the event loop: its waiter is suspended once, not in each."""
+def _iterations(count: int) -> asyncio.Future[None]:
+    """Return a future that is done after so many iterations of the event loop: its waiter is suspended only once."""
     loop = asyncio.get_running_loop()
     done = loop.create_future()
 

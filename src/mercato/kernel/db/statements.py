@@ -1,7 +1,7 @@
-"""Statements of SQLAlchemy Core, compiled once each to the text and the conversions that a driver needs.
+"""Statements of SQLAlchemy Core, each compiled once to the text and the conversions that a driver needs.
 
-SQLAlchemy knows the tables, the types and both dialects; the drivers run what it compiles. Its engine isn't used:
-that would compile, convert and wrap anew for each execution.
+SQLAlchemy knows the tables, the types and both dialects; the drivers run what it compiles. Its engine isn't used,
+because it repeats part of that work at each execution.
 """
 
 from collections import namedtuple
@@ -38,13 +38,13 @@ S = TypeVar("S", bound=Executable)
 Parameters = Mapping[str, Any]
 Convert = Callable[[Any], Any]
 Converts = tuple[tuple[int, Convert], ...]
-"""Conversions by the position of the value they are for."""
+"""Conversions with the positions of their values."""
 
 
 def prepared(statement: S) -> S:
-    """Return the statement, a constant of its module, to be compiled once; all its values are `bindparam`s.
+    """Register the statement, a constant of its module, to be compiled once; all its values are `bindparam`s.
 
-    It finds or changes a few rows by an index: on SQLite it runs in the event loop's own thread.
+    It finds or changes a few rows by an index: on SQLite it runs in the event loop's thread.
     """
     _prepared[statement] = {}
     return statement
@@ -63,9 +63,9 @@ def prepared_update(table: Table, *columns: str, where: Sequence[ColumnElement[b
 
 
 class Binds(Struct, frozen=True):
-    """Which values a driver needs in another form, by position. None is NULL in every form.
+    """Positions of the values that a driver needs in another form. None is NULL in every form.
 
-    Most are ids and instants: those are converted in line, because a call for each value is half of a short statement.
+    Most are ids and instants: they are converted inline, because calls would double a short statement's time.
     """
 
     ids: tuple[int, ...] = ()
@@ -74,9 +74,9 @@ class Binds(Struct, frozen=True):
 
 
 class Compiled(Struct, frozen=True):
-    """A statement as a driver takes it. `is_short`: it touches a few rows, so that SQLite needs no thread for it.
+    """A statement as a driver takes it. `is_short`: it touches a few rows, so SQLite needs no thread for it.
 
-    `complete` adds the statement's own values to parameters; a prepared statement has none.
+    `complete` adds the statement's own values to the parameters; a prepared statement has none.
     """
 
     sql: str
@@ -90,7 +90,7 @@ class Compiled(Struct, frozen=True):
 
     @property
     def returns_rows(self) -> bool:
-        """Whether SQLAlchemy knows of columns; a plain text's rows are known to the driver alone."""
+        """Whether SQLAlchemy knows columns of the result; only the driver knows those of a textual statement."""
         return self.row is not None
 
     def values(self, given: Parameters) -> list[Any]:
@@ -112,17 +112,17 @@ class Compiled(Struct, frozen=True):
         return values
 
     def rows(self, found: Sequence[Sequence[Any]], names: Callable[[], Sequence[str]]) -> list[Any]:
-        """Return the driver's rows as named tuples; `names` asks the driver for those of a text's columns."""
+        """Return the driver's rows as named tuples; `names` returns the column names of a textual statement."""
         make = self.row or _row_type(names())
         if not self.columns:
             return [make(row) for row in found]
-        made = []
+        converted = []
         for row in found:
             values = list(row)
             for position, convert in self.columns:
                 values[position] = convert(values[position])
-            made.append(make(values))
-        return made
+            converted.append(make(values))
+        return converted
 
 
 class Result(Struct, frozen=True):
@@ -142,17 +142,16 @@ class Result(Struct, frozen=True):
 
 
 _prepared: Final[dict[Executable, dict[str, Compiled]]] = {}
-"""Every prepared statement with its compiled form by dialect; both are constants of the program."""
+"""Every prepared statement with its compiled form by dialect."""
 
-
-_CACHED: Final = 1_000
-"""Compiled forms kept of statements that aren't prepared."""
+_MAX_CACHED: Final = 1_000
+"""Compiled forms that are kept of statements that aren't prepared."""
 
 _cache: Final[dict[Any, tuple[Compiled, SQLCompiler]]] = {}
 
 
 def compiled(statement: Executable, dialect: Dialect, given: Parameters) -> Compiled:
-    """Return the statement's compiled form; `given` says which columns an insert without values has."""
+    """Return the statement's compiled form; `given` names the columns of an insert without values."""
     known = _prepared.get(statement)
     if known is None:
         return _compiled_by_structure(statement, dialect, given)
@@ -163,14 +162,14 @@ def compiled(statement: Executable, dialect: Dialect, given: Parameters) -> Comp
 
 
 def _compiled_by_structure(statement: Executable, dialect: Dialect, given: Parameters) -> Compiled:
-    # To compile a statement of thirty columns takes a millisecond. This is the key of SQLAlchemy's own cache, which
-    # belongs to its engine: the one name of it here that isn't public.
+    # Compiling a statement of thirty columns takes a millisecond. This is the key of SQLAlchemy's own cache, which only
+    # its engine uses: the one name here that isn't public.
     key = cast("ClauseElement", statement)._generate_cache_key()  # noqa: SLF001  # see above
     assert key is not None, "every construct that is used here can be cached"
     name = (dialect.name, key.key, tuple(given) if isinstance(statement, Insert) else ())
     found = _cache.get(name)
     if found is None:
-        if len(_cache) >= _CACHED:
+        if len(_cache) >= _MAX_CACHED:
             _cache.clear()
         made = _compiler(statement, dialect, given, cache_key=key)
         found = _cache[name] = _compile(statement, made, is_short=False), made
@@ -196,7 +195,7 @@ def _compiled_by_structure(statement: Executable, dialect: Dialect, given: Param
 
 
 def _compiler(statement: Executable, dialect: Dialect, given: Parameters, **options: Any) -> SQLCompiler:
-    clause = cast("ClauseElement", statement)  # all that is executed here is one
+    clause = cast("ClauseElement", statement)  # every statement that is executed here is one
     made = clause.compile(dialect=dialect, column_keys=_column_keys(statement, given), **options)
     assert isinstance(made, SQLCompiler), "DDL is given as text"
     return made
@@ -216,24 +215,26 @@ def _compile(statement: Executable, made: SQLCompiler, *, is_short: bool) -> Com
 
 
 def _column_keys(statement: Executable, given: Parameters) -> list[str] | None:
-    """Return which columns an insert sets whose values are only known as parameters."""
+    """Return the columns of an insert whose values are given as parameters."""
     return list(given) if isinstance(statement, Insert) and given else None
 
 
 def _columns(statement: Executable) -> list[tuple[str, TypeEngine[Any]]]:
-    """Return the names and types of what comes back; nothing of a plain text, which doesn't know."""
+    """Return the names and types of the result's columns; none for a textual statement."""
     found: Iterable[ColumnElement[Any]] = ()
     if isinstance(statement, SelectBase):
         found = statement.selected_columns
     elif isinstance(statement, UpdateBase):
         found = statement.exported_columns
-    # An expression without a name is never asked for by one.
+    # An expression without a label is read by its position.
     return [(column.key or "", column.type) for column in found]
 
 
 def _row_type(names: Sequence[str]) -> Callable[[Iterable[Any]], Any]:
     shape: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]  # noqa: PYI024  # made at run time
-    make: Callable[[Iterable[Any]], Any] = shape._make  # a named tuple's own way to be made of a sequence
+    make: Callable[[Iterable[Any]], Any] = (
+        shape._make
+    )  # the public constructor of a named tuple from a sequence
     return make
 
 
@@ -251,7 +252,7 @@ def _converts(converts: Iterable[Convert | None]) -> Converts:
     return tuple((position, convert) for position, convert in enumerate(converts) if convert is not None)
 
 
-# Nearly every value is of one of these types: converted without what SQLAlchemy wraps around a conversion.
+# Nearly every value is an id or an instant: these skip SQLAlchemy's wrappers.
 
 
 def _binds(
@@ -289,8 +290,8 @@ def _from_milliseconds(value: Any) -> Any:
 
 
 def _from_hex(value: Any) -> UUID | None:
-    return None if value is None else _read_uuid(f'"{value}"')
+    return None if value is None else _parse_uuid(f'"{value}"')
 
 
-# A quarter of the time of UUID's own constructor.
-_read_uuid: Final = msgspec.json.Decoder(UUID).decode
+# Takes a quarter of the time of UUID's own constructor.
+_parse_uuid: Final = msgspec.json.Decoder(UUID).decode

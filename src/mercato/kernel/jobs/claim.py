@@ -18,11 +18,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from sqlalchemy import ARRAY, BigInteger, Text, bindparam, func, select, text, update
 
-from mercato.kernel.db.clock import NOW, Dialect
 from mercato.kernel.db.engine import Write
 from mercato.kernel.db.statements import prepared
 from mercato.kernel.db.tables import jobs
-from mercato.kernel.db.types import from_ms
+from mercato.kernel.db.types import NOW, Dialect, from_ms
 from mercato.kernel.jobs.model import Handler
 
 _UNBOUNDED: Final = 1_000_000_000

@@ -9,11 +9,11 @@ from typing import Any, Final
 from msgspec import Struct
 from sqlalchemy import ColumnElement, Integer, Select, delete, exists, func, literal_column, select, update
 
-from mercato.kernel.db.clock import now_ms
 from mercato.kernel.db.engine import Database, Read, Write
 from mercato.kernel.db.errors import is_unavailable
 from mercato.kernel.db.statements import prepared
 from mercato.kernel.db.tables import jobs
+from mercato.kernel.db.types import now_ms
 from mercato.kernel.jobs.settle import IDLE
 from mercato.kernel.telemetry.metrics import Depth
 

@@ -8,8 +8,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from mercato.kernel.db import sqlite
 from mercato.kernel.db.engine import Database
+from mercato.kernel.db.url import sqlite_path
 
 
 class Ownership:
@@ -17,7 +17,7 @@ class Ownership:
 
     def __init__(self, database: Database) -> None:
         self.alone = database.dialect == "sqlite"
-        self._path = Path(f"{sqlite.path_of(database.url)}.jobs.lock") if self.alone else None
+        self._path = Path(f"{sqlite_path(database.url)}.jobs.lock") if self.alone else None
         self._file: int | None = None
 
     @property
@@ -46,7 +46,7 @@ class Ownership:
 
 def is_owned(database: Database) -> bool:
     """Tell whether a process runs the jobs of an embedded database; nothing is made or taken by asking."""
-    path = Path(f"{sqlite.path_of(database.url)}.jobs.lock")
+    path = Path(f"{sqlite_path(database.url)}.jobs.lock")
     if not path.exists():
         return False
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -9,11 +9,10 @@ from sqlalchemy import Executable, Integer, Text, bindparam, case, delete, func,
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mercato.kernel.clock import new_id, now
-from mercato.kernel.db.clock import now_ms
 from mercato.kernel.db.engine import Write
 from mercato.kernel.db.statements import prepared
 from mercato.kernel.db.tables import jobs, jobs_dedup
-from mercato.kernel.db.types import Instant
+from mercato.kernel.db.types import Instant, now_ms
 
 TOPIC: Final = "jobs"
 """The signal in the process after a commit that makes a job ready: the job's kind."""
@@ -69,7 +68,7 @@ async def enqueue(
     if written is None:
         return None
     if not is_later:
-        tx.after_commit(partial(tx.database.signals.say, TOPIC, kind))
+        tx.after_commit(partial(tx.database.signals.publish, TOPIC, kind))
     return Enqueued(written.id, written.run_at)
 
 

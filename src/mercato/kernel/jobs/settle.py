@@ -23,12 +23,11 @@ from sqlalchemy import (
     update,
 )
 
-from mercato.kernel.db.clock import now_ms
 from mercato.kernel.db.engine import Database, Write
 from mercato.kernel.db.errors import is_unavailable
 from mercato.kernel.db.statements import prepared
 from mercato.kernel.db.tables import jobs
-from mercato.kernel.db.types import Instant
+from mercato.kernel.db.types import Instant, now_ms
 from mercato.kernel.jobs.model import Again, Dead, Done, Handler, Job, JobLost, Settled
 from mercato.kernel.jobs.queue import CHANNEL
 from mercato.kernel.jobs.run import Failed, Interrupted, Postponed, Result, Unreadable

@@ -1,11 +1,8 @@
-"""Every table of the service: one schema for SQLite and PostgreSQL, a module for each part of the house."""
+"""Every table of the service: one schema for SQLite and PostgreSQL, a module for each part of the domain."""
 
-from mercato.kernel.db.tables.audit import audit
 from mercato.kernel.db.tables.base import metadata
 from mercato.kernel.db.tables.catalog import catalog_bodies, catalog_owners, catalog_runs, catalog_sets
-from mercato.kernel.db.tables.changes import changes
 from mercato.kernel.db.tables.discovery import opening_hours, store_cards, store_search, store_words
-from mercato.kernel.db.tables.health import write_probes
 from mercato.kernel.db.tables.jobs import jobs, jobs_dedup, jobs_one_running_per_key
 from mercato.kernel.db.tables.orders import (
     idempotency_keys,
@@ -23,6 +20,7 @@ from mercato.kernel.db.tables.partners import (
     webhook_tokens,
 )
 from mercato.kernel.db.tables.stores import onboardings, onboardings_one_for_each_name, sold_out_items, stores
+from mercato.kernel.db.tables.system import audit, changes, write_probes
 from mercato.kernel.db.tables.webhooks import deliveries, delivery_attempts, endpoints
 
 __all__ = [

@@ -1,8 +1,8 @@
-"""What every table shares: the one schema, and how its parts are named."""
+"""The metadata of all tables, and the names of constraints and indexes."""
 
 from sqlalchemy import MetaData
 
-# Names are given by rule, so that a migration and an error message can name what they mean.
+# Constraints have predictable names, which migrations and error messages use.
 metadata = MetaData(
     naming_convention={
         "pk": "pk_%(table_name)s",

@@ -1,11 +1,11 @@
-"""Who owns a catalog, its immutable sets, and the runs that fetch them."""
+"""Catalog owners, their immutable CatalogSets, and the runs that pull them."""
 
 from sqlalchemy import Boolean, Column, Index, LargeBinary, Table, Text, text
 
 from mercato.kernel.db.tables.base import metadata
 from mercato.kernel.db.types import Id, Instant
 
-# An owner is an onboarding, and the store it becomes: both ids are given at registration.
+# An owner is an onboarding and the store that it becomes: both ids are assigned at registration.
 catalog_owners = Table(
     "catalog_owners",
     metadata,
@@ -13,7 +13,7 @@ catalog_owners = Table(
     Column("store_id", Id, nullable=False, unique=True),
     Column("partner_id", Id, nullable=False),
     Column("current_set_id", Id),
-    # A closed owner takes no set any more: its onboarding was cancelled.
+    # A closed owner gets no more sets: its onboarding was cancelled.
     Column("closed_at", Instant),
 )
 
@@ -41,8 +41,7 @@ Index(
     postgresql_where=_superseded,
 )
 
-# The bytes of a set, one row for each coding and one for what pricing reads, apart from the row above:
-# a look at a set's facts must not drag its megabytes along.
+# The bytes of a set, one row for each coding and one for the compiled form. `catalog_sets` is read without them.
 catalog_bodies = Table(
     "catalog_bodies",
     metadata,
@@ -58,7 +57,7 @@ catalog_runs = Table(
     Column("owner_id", Id, nullable=False),
     Column("store_id", Id, nullable=False),
     Column("partner_id", Id, nullable=False),
-    # Tells the onboarding's own pulls, which make no event and no history, from those a partner asked for.
+    # False for an onboarding's own pull, which has neither event nor history; true for one that a partner requested.
     Column("notified", Boolean, nullable=False),
     Column("callback_url", Text, nullable=False),
     Column("status", Text, nullable=False),

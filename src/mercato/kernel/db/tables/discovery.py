@@ -1,4 +1,4 @@
-"""What storefronts search: one row for each live store, its words, its answer, and when which stores are open."""
+"""The search index of storefronts: each live store with its words, its card, and the opening hours of all stores."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ from sqlalchemy import (
 from mercato.kernel.db.tables.base import metadata
 from mercato.kernel.db.types import Id, Serial
 
-# Narrow on purpose: a search for a common word looks at many rows.
+# Narrow on purpose: a search for a common word reads many rows.
 store_search = Table(
     "store_search",
     metadata,
@@ -31,7 +31,7 @@ store_search = Table(
     Column("store_id", Id, nullable=False, unique=True),
     # Ordered by bytes on both databases.
     Column("name_key", Text().with_variant(Text(collation="C"), "postgresql"), nullable=False),
-    # The place as a grid cell and as a point on the unit sphere: a distance takes no trigonometry. Null if unknown.
+    # The location as a grid cell and as a point on the unit sphere, which saves trigonometry. Null if unknown.
     Column("cell", BigInteger),
     Column("x", Double),
     Column("y", Double),
@@ -39,12 +39,12 @@ store_search = Table(
     Column("pickup", Boolean, nullable=False),
     Column("delivery", Boolean, nullable=False),
     Column("hours_key", BigInteger, nullable=False),
-    # Milliseconds since 1970: 0 for a store that is not paused, the largest number for until further notice.
+    # Milliseconds since 1970: 0 if the store isn't paused, the largest number if it is paused until further notice.
     Column("paused_until", BigInteger, nullable=False),
 )
 _s = store_search.c
 _filters = (_s.pickup, _s.delivery, _s.hours_key, _s.paused_until)
-# Both hold all that a search and its count look at, so that neither visits the table.
+# Covering indexes: neither a search nor its count reads the table.
 Index("ix_store_search_cell", _s.cell, _s.x, _s.y, _s.z, *_filters, _s.number)
 Index("ix_store_search_name_key", _s.name_key, _s.number, *_filters)
 _paused = text("paused_until > 0")
@@ -58,7 +58,7 @@ Index(
     postgresql_where=_paused,
 )
 
-# A store as storefronts see it, but for what depends on the hour: JSON, ready to be sent.
+# A store as JSON for storefronts, without the members that depend on the present time.
 store_cards = Table(
     "store_cards",
     metadata,
@@ -67,7 +67,7 @@ store_cards = Table(
     Column("card", LargeBinary, nullable=False),
 )
 
-# The distinct opening hours with how many stores have them: what a count of all open stores adds up.
+# The distinct opening hours with their numbers of stores, which a count of all open stores adds up.
 opening_hours = Table(
     "opening_hours",
     metadata,
@@ -81,22 +81,22 @@ opening_hours = Table(
 
 WORDS_DDL: Final = {
     "sqlite": (
-        # Words come normalised, so the simplest tokenizer does; positions and sizes are never asked for.
+        # Words are normalised before, so the simplest tokenizer suffices; positions and sizes are not used.
         """CREATE VIRTUAL TABLE store_words
         USING fts5(words, detail=none, columnsize=0, prefix='2 3', tokenize='ascii')""",
     ),
     "postgresql": (
         "ALTER TABLE store_search ADD COLUMN words tsvector",
-        # Out of the row whole where a row is long, rather than inside it compressed.
+        # Long values are stored outside of the row, rather than compressed inside.
         "ALTER TABLE store_search ALTER COLUMN words SET STORAGE EXTERNAL",
-        # No list of pending entries: every search would read all of it.
+        # No list of pending entries, all of which every search would read.
         "CREATE INDEX ix_store_search_words ON store_search USING gin (words) WITH (fastupdate = off)",
     ),
 }
-"""The full-text index, which SQLAlchemy has no words for: a virtual table here, a column and its index there."""
+"""The full-text index, which SQLAlchemy can't describe: a virtual table of SQLite, a column of PostgreSQL."""
 
 WORDS_OBJECTS: Final = ("store_words", "words", "ix_store_search_words")
-"""Names (FTS5 has tables of its own below the first) that a comparison with the metadata leaves out."""
+"""Names, or beginnings of names, that a comparison with the metadata skips: FTS5 has tables of its own."""
 
 store_words = table("store_words", column("rowid", BigInteger), column("words", Text))
 """SQLite's virtual table."""

@@ -1,15 +1,15 @@
-"""Work to be done later, written in the transaction that makes it necessary."""
+"""Background jobs, enqueued in the transaction that makes them necessary."""
 
 from sqlalchemy import Column, Index, Integer, Table, Text, text
 
 from mercato.kernel.db.tables.base import metadata
 from mercato.kernel.db.types import Instant, Serial
 
-# A row is `waiting` (not due yet), `ready`, `running` or `dead`; a finished one is deleted.
+# A row is `waiting` (not due yet), `ready`, `running` or `dead`; a finished job is deleted.
 jobs = Table(
     "jobs",
     metadata,
-    # The database numbers the jobs, so that the order of a key rests on no process's clock.
+    # Assigned by the database, so the order within a key doesn't depend on a process's clock.
     Column("id", Serial, primary_key=True),
     Column("kind", Text, nullable=False),
     Column("ordering_key", Text, nullable=False),
@@ -18,11 +18,11 @@ jobs = Table(
     Column("payload", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("run_at", Instant, nullable=False),
-    # When it was enqueued, or put back for another try.
+    # When it was enqueued, or returned to the queue for another attempt.
     Column("enqueued_at", Instant, nullable=False),
     # Every claim adds one: it is the fencing token of the worker that made the claim.
     Column("attempt", Integer, nullable=False, server_default=text("0")),
-    # Runs that raised or overran their time, and runs whose worker vanished.
+    # Runs that raised or timed out, and runs whose worker was lost.
     Column("failures", Integer, nullable=False, server_default=text("0")),
     Column("losses", Integer, nullable=False, server_default=text("0")),
     Column("worker", Text),

@@ -1,4 +1,4 @@
-"""Orders, what happened to them, what waits for a store's answer, and the keys under which they were placed."""
+"""Orders with their history, the submissions to their stores, and idempotency keys."""
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text, text
 
@@ -9,32 +9,32 @@ orders = Table(
     "orders",
     metadata,
     Column("id", Id, primary_key=True),
-    # The merchant, whose store it is, and the storefront that placed it.
+    # The merchant who owns the store, and the storefront that placed the order.
     Column("partner_id", Id, nullable=False),
     Column("storefront_id", Id, nullable=False),
     Column("store_id", Id, nullable=False),
     Column("partner_store_id", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("status", Text, nullable=False),
-    # What the store said to the placement: waiting, accepted, refused, or given up.
+    # The store's answer to the placement: waiting, accepted, refused, or given up.
     Column("answer", Text, nullable=False),
-    # Why the store refused, as reasons of an order.
+    # The store's reasons for a refusal, as `OrderError`s.
     Column("errors", Text, nullable=False),
     Column("partner_order_id", Text),
     Column("estimated_ready_at", Instant),
     Column("cancel_reason", Text),
     Column("currency", Text, nullable=False),
     Column("total", BigInteger, nullable=False),
-    # Cart and amounts as JSON, compressed (`db.compression`). It never changes: the bodies of the order's deliveries
-    # and its reply are compressed with it as their base, and can't be read without it.
+    # Cart and amounts as JSON, compressed (`db.compression`). It must never change: the bodies of the order's
+    # deliveries and its reply are compressed with it as their base.
     Column("content", LargeBinary, nullable=False),
-    # Who ordered, from where and where to: what is taken out when a customer is forgotten.
+    # The customer's data, which is removed when the customer is erased.
     Column("fulfillment", Text, nullable=False),
     Column("customer", Text),
     Column("client_context", Text),
-    # Of the validation that it was placed with; each can be used once.
+    # The id of the validation's token: each can be used once.
     Column("token_id", Id),
-    # Events sent to the storefront, and entries of the history.
+    # Numbers of events sent to the storefront and of history entries.
     Column("sequence", Integer, nullable=False),
     Column("entries", Integer, nullable=False),
     Column("traceparent", Text, nullable=False),
@@ -45,14 +45,14 @@ Index("ix_orders_partner_id", orders.c.partner_id, orders.c.id)
 Index("ix_orders_store_id", orders.c.store_id, orders.c.id)
 Index("ix_orders_partner_state", orders.c.partner_id, orders.c.state, orders.c.id)
 Index("ix_orders_storefront_id", orders.c.storefront_id, orders.c.id)
-# Every order has a client context until its customer is forgotten.
-_of_somebody = text("client_context IS NOT NULL")
+# Every order has a client context until its customer is erased.
+_with_customer = text("client_context IS NOT NULL")
 Index(
-    "ix_orders_of_somebody",
+    "ix_orders_with_customer",
     orders.c.created_at,
     orders.c.id,
-    sqlite_where=_of_somebody,
-    postgresql_where=_of_somebody,
+    sqlite_where=_with_customer,
+    postgresql_where=_with_customer,
 )
 _with_token = text("token_id IS NOT NULL")
 orders_one_for_each_token = Index(
@@ -63,7 +63,7 @@ orders_one_for_each_token = Index(
     postgresql_where=_with_token,
 )
 
-# What the store is told, kept sealed (it may hold a card's token) until the store has answered.
+# The request that the store gets, sealed (it may hold a card's token) until the store has answered.
 order_submissions = Table(
     "order_submissions",
     metadata,
@@ -82,7 +82,7 @@ order_history = Table(
     Column("actor", Text, nullable=False),
     Column("type", Text, nullable=False),
     Column("detail", Text, nullable=False),
-    # Short rows, which the primary key holds by itself; else SQLite has an index of it besides.
+    # Short rows, stored in the primary key; else SQLite has a second index.
     sqlite_with_rowid=False,
 )
 
@@ -93,10 +93,10 @@ idempotency_keys = Table(
     Column("key", Text, primary_key=True),
     Column("request", LargeBinary, nullable=False),
     Column("order_id", Id),
-    # Until then somebody works on the request; the number tells whose work it is.
+    # Until when the claim holds, and the number of claims: the fencing token of the request that has it.
     Column("claimed_until", Instant, nullable=False),
     Column("claims", Integer, nullable=False),
-    # The reply, once it is final: sent again byte for byte. Its body is compressed, with the order as its base.
+    # The reply, once it is final, which is repeated byte for byte. Its body is compressed with the order as its base.
     Column("status", Integer),
     Column("media_type", Text),
     Column("body", LargeBinary),

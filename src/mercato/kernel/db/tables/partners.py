@@ -1,4 +1,4 @@
-"""Organisations, their keys and their secrets."""
+"""Partners, their API keys and their secrets."""
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
 
@@ -14,13 +14,13 @@ partners = Table(
     Column("limits", Text, nullable=False),
     Column("event_url", Text),
     Column("created_at", Instant, nullable=False),
-    # Since when its keys open nothing and its stores are hidden.
+    # Since when its keys are refused and its stores are hidden.
     Column("suspended_at", Instant),
 )
 partners_one_for_each_name = Index("uq_partners_name", partners.c.name, unique=True)
 
-# The tokens that our webhooks carry to a partner's stores, each sealed and for one origin only. A token that was
-# given before there was an origin has an empty one, and goes nowhere.
+# The bearer tokens of our webhooks to a partner's stores, each sealed and for one origin. One stored without an origin
+# has an empty one and isn't sent.
 webhook_tokens = Table(
     "webhook_tokens",
     metadata,
@@ -29,7 +29,7 @@ webhook_tokens = Table(
     Column("token", LargeBinary, nullable=False),
 )
 
-# What a partner has stored in a day (its ordinal number, in UTC): see `partners.storage`.
+# Bytes that a partner has stored in a day (its ordinal number, in UTC): see `partners.storage`.
 stored_bytes = Table(
     "stored_bytes",
     metadata,
@@ -46,7 +46,7 @@ api_keys = Table(
     Column("partner_id", Id, ForeignKey("partners.id"), nullable=False),
     Column("surface", Text, nullable=False),
     Column("prefix", Text, nullable=False),
-    # SHA-256 of the key; the key itself is nowhere.
+    # SHA-256 of the key; the key itself isn't stored.
     Column("hash", LargeBinary, nullable=False, unique=True),
     Column("description", Text),
     Column("expires_at", Instant),
@@ -57,7 +57,7 @@ api_keys = Table(
 Index("ix_api_keys_partner_id", api_keys.c.partner_id, api_keys.c.id)
 Index("ix_api_keys_prefix", api_keys.c.prefix)
 
-# At most two for each partner: the one in use and, during a rotation, the one before it.
+# At most two per partner: the current one and, during a rotation, the previous one.
 signing_secrets = Table(
     "signing_secrets",
     metadata,

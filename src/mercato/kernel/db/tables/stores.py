@@ -1,4 +1,4 @@
-"""Onboardings, the stores they become, and what is sold out."""
+"""Onboardings, the stores they become, and items that are sold out."""
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, Table, Text, text
 
@@ -17,14 +17,14 @@ onboardings = Table(
     Column("latitude", Double),
     Column("longitude", Double),
     Column("timezone", Text, nullable=False),
-    # Whether the merchant named the time zone; else it follows the place.
+    # Whether the merchant named the time zone; otherwise it follows the address.
     Column("timezone_given", Boolean, nullable=False),
     Column("catalog_callback_url", Text, nullable=False),
     Column("webhook_url", Text),
     Column("created_at", Instant, nullable=False),
     Column("activated_at", Instant),
     Column("cancelled_at", Instant),
-    # Holds the partnerStoreId: true from Register until a cancel, or until a new Register follows a failure.
+    # Whether it reserves the partnerStoreId: from Register until it is cancelled, or replaced after a failure.
     Column("holds_name", Boolean, nullable=False),
 )
 Index("ix_onboardings_partner_id", onboardings.c.partner_id, onboardings.c.id)
@@ -51,7 +51,7 @@ stores = Table(
     Column("longitude", Double),
     Column("phone", Text),
     Column("timezone", Text, nullable=False),
-    # Whether the merchant named the time zone; else it follows the place.
+    # Whether the merchant named the time zone; otherwise it follows the address.
     Column("timezone_given", Boolean, nullable=False),
     Column("logo_url", Text),
     Column("description", Text),
@@ -59,7 +59,7 @@ stores = Table(
     Column("categories", Text, nullable=False),
     Column("delivery_allowed", Boolean, nullable=False),
     Column("pickup_allowed", Boolean, nullable=False),
-    # Minor units of the currency beside it, so that a later catalog in another currency can't rescale it.
+    # Minor units of the currency below: a later catalog in another currency must not change its meaning.
     Column("minimum_order_amount", BigInteger),
     Column("minimum_order_currency", Text),
     Column("paused", Boolean, nullable=False),
@@ -67,7 +67,7 @@ stores = Table(
     Column("resume_at", Instant),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
-    # Incremented by every change of what an order is checked against: this row, the current set, sold-out items.
+    # Incremented with everything that orders are checked against: this row, the current set, sold-out items.
     Column("version", Integer, nullable=False),
 )
 Index("ix_stores_partner_id", stores.c.partner_id, stores.c.id)

@@ -1,4 +1,4 @@
-"""Deliveries, their attempts, and the endpoints that are in trouble."""
+"""Deliveries, their attempts, and failing endpoints."""
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text, text
 
@@ -12,27 +12,27 @@ deliveries = Table(
     Column("partner_id", Id, nullable=False),
     Column("surface", Text, nullable=False),
     Column("store_id", Id),
-    # The order that it is about, if it is about one.
+    # The order of the event, if it has one.
     Column("order_id", Id),
     Column("type", Text, nullable=False),
     Column("webhook_id", Id, nullable=False),
     Column("url", Text, nullable=False),
-    # The bytes that are signed and sent, the same at every attempt: compressed, about an order with that as their base.
+    # The bytes that every attempt signs and sends, compressed, with the order's content as the base if there is one.
     Column("body", LargeBinary, nullable=False),
     Column("traceparent", Text, nullable=False),
-    # The ordering key is the endpoint (partner and URL) and a partition, which follows from what the event is about.
+    # The ordering key is the endpoint (partner and URL) and a partition, which follows from the event's subject.
     Column("partition", Integer, nullable=False),
     Column("status", Text, nullable=False),
     Column("error", Text),
     Column("attempts", Integer, nullable=False),
-    # A redelivery starts a new round: the schedule begins anew, and an attempt of an earlier round counts no more.
+    # A redelivery starts a new round: the schedule starts again, and attempts of earlier rounds no longer count.
     Column("round", Integer, nullable=False),
     Column("attempts_before_round", Integer, nullable=False),
     Column("next_attempt_at", Instant),
-    # While an attempt of ours is to come: when its job is due, by the database's clock, and the job's number.
+    # While another attempt is scheduled: when its job is due, by the database's clock, and the job's number.
     Column("due_at", Instant),
     Column("job_id", BigInteger),
-    # How often in a row a fault of ours kept the attempt from being made, or from being recorded.
+    # Consecutive failures of ours to make or to record an attempt.
     Column("faults", Integer, nullable=False, server_default=text("0")),
     Column("created_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
@@ -65,7 +65,7 @@ Index(
     postgresql_where=_of_order,
 )
 _not_delivered = text("status <> 'succeeded'")
-# What somebody looks for is what has gone wrong, among a hundred times as many that have not.
+# Failed deliveries are what people search for, among a hundred times as many that have succeeded.
 Index(
     "ix_deliveries_not_delivered",
     deliveries.c.partner_id,
@@ -86,11 +86,11 @@ delivery_attempts = Table(
     Column("ms", Integer, nullable=False),
     Column("error", Text),
     Column("reply", Text),
-    # Short rows, which the primary key holds by itself; else SQLite has an index of it besides.
+    # Short rows, stored in the primary key; else SQLite has a second index.
     sqlite_with_rowid=False,
 )
 
-# Only endpoints that are failing or disabled have a row: a success removes it, and so does enabling.
+# Only endpoints that fail or are disabled have a row: a success or enabling them removes it.
 endpoints = Table(
     "endpoints",
     metadata,

@@ -10,8 +10,8 @@ from tests.databases import only_postgresql, only_sqlite
 from tests.service import service
 
 from mercato.kernel.db.engine import Database
-from mercato.kernel.db.errors import DatabaseAway
-from mercato.kernel.db.probe import WriteProbe
+from mercato.kernel.db.errors import DatabaseUnavailable
+from mercato.kernel.db.health import WriteProbe
 from mercato.kernel.db.tables import write_probes
 
 
@@ -28,17 +28,17 @@ async def full(db: Database, *, more: int) -> None:
 
 
 async def test_a_write_leaves_one_row_however_often_it_is_tried(db: Database):
-    probe = WriteProbe(db, every=0)
+    probe = WriteProbe(db, interval=0)
     for _ in range(3):
         await probe.check()
-    await asyncio.gather(*(WriteProbe(db, every=0).check() for _ in range(5)))
+    await asyncio.gather(*(WriteProbe(db, interval=0).check() for _ in range(5)))
     assert await rows(db) <= 5
     await probe.check()
     assert await rows(db) == 1
 
 
 async def test_many_that_ask_at_once_cost_one_write(db: Database, monkeypatch: pytest.MonkeyPatch):
-    probe, real, writes = WriteProbe(db, every=60), db.write, 0
+    probe, real, writes = WriteProbe(db, interval=60), db.write, 0
 
     def counted() -> Any:
         nonlocal writes
@@ -53,9 +53,9 @@ async def test_many_that_ask_at_once_cost_one_write(db: Database, monkeypatch: p
 
 @only_sqlite
 async def test_a_full_disk_is_noticed_and_so_is_its_end(db: Database):
-    probe = WriteProbe(db, every=0)
+    probe = WriteProbe(db, interval=0)
     await full(db, more=0)
-    with pytest.raises(DatabaseAway, match="full"):
+    with pytest.raises(DatabaseUnavailable, match="full"):
         await probe.check()
     await full(db, more=1000)
     await probe.check()
@@ -67,7 +67,7 @@ async def test_a_server_that_has_become_read_only_is_noticed(db: Database, datab
     async with db.write() as tx:
         await tx.execute(text(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'))
     async with Database.open(database_url) as fresh:
-        with pytest.raises(DatabaseAway, match="read-only"):
+        with pytest.raises(DatabaseUnavailable, match="read-only"):
             await WriteProbe(fresh).check()
 
 
@@ -76,7 +76,7 @@ async def test_a_write_that_waits_too_long_for_others_is_a_failure(db: Database)
         await tx.execute(text("SELECT 1"))
         if db.dialect == "postgresql":
             await tx.execute(text("LOCK TABLE write_probes"))
-        with pytest.raises(DatabaseAway, match="in time"):
+        with pytest.raises(DatabaseUnavailable, match="in time"):
             await WriteProbe(db, seconds=0.1).check()
     await WriteProbe(db).check()
 
