@@ -1,1 +1,1 @@
-"""Menus published in others' formats, turned into CatalogSets: what is lost is told by pointer."""
+"""Menus in other formats, converted into CatalogSets; every loss is reported by pointer. No input or output."""

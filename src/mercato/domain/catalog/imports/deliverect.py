@@ -1,25 +1,32 @@
-"""Menus of Deliverect, as it pushes them to channels: one or a list, with products, modifiers and groups by id."""
+"""Menus of Deliverect, as it sends them to channels: one or a list, with products, modifiers and groups by id."""
 
 from collections.abc import Sequence
 from typing import Any, Final
 
 from mercato.domain.catalog.imports.draft import Draft, Ref, refs
-from mercato.domain.catalog.imports.hours import Window, windows
-from mercato.domain.catalog.imports.source import Format, ImportOptions, Shape, translated
+from mercato.domain.catalog.imports.source import (
+    ONE_LANGUAGE,
+    ImportOptions,
+    Losses,
+    Shape,
+    Window,
+    translate,
+    windows,
+)
 from mercato.domain.catalog.money import find_scale
 from mercato.domain.catalog.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
 from mercato.kernel.wire.walk import escape
 
 Languages = dict[str, str]
 _DECIMALS: Final = 2
-"""Decimals of a price in a menu that does not say how many."""
+"""Decimals of a price in a menu that doesn't have `decimalDigits`."""
 
 _MAX_DECIMALS: Final = 6
 _DAYS_A_WEEK: Final = 7
 
 
 class Availability(Shape):
-    dayOfWeek: int  # noqa: N815  # as it is written there, like all that follow
+    dayOfWeek: int  # noqa: N815  # the names of the format, here and below
     startTime: str  # noqa: N815
     endTime: str  # noqa: N815
 
@@ -75,7 +82,12 @@ class Menu(Shape, kw_only=True):
     bundles: dict[str, Product] | None = None
 
 
-def _shape_of(untyped: Any) -> Any:
+IGNORED: Final = frozenset(
+    {"_id", "productType", "menuType", "channelLinkId", "nestedModifiers", "account", "level"}
+)
+
+
+def shape_of(untyped: Any) -> Any:
     return list[Menu] if isinstance(untyped, list) else Menu
 
 
@@ -85,14 +97,14 @@ def _menus(document: Menu | list[Menu]) -> list[tuple[Menu, str]]:
     return [(document, "")]
 
 
-def _currency_of(document: Menu | list[Menu]) -> str | None:
+def currency_of(document: Menu | list[Menu]) -> str | None:
     named = (menu.currency for menu, _ in _menus(document))
     return next(
         (one.upper() for one in named if isinstance(one, str) and find_scale(one.upper()) is not None), None
     )
 
 
-def _fill(document: Menu | list[Menu], draft: Draft, options: ImportOptions) -> None:
+def fill(document: Menu | list[Menu], draft: Draft, options: ImportOptions) -> None:
     for menu, at in _menus(document):
         _Reader(menu, at, draft, options).read()
 
@@ -110,7 +122,8 @@ class _Reader:
         given = self._menu.decimalDigits
         if given is not None and not 0 <= given <= _MAX_DECIMALS:
             self._losses.dropped(
-                f"{self._at}/decimalDigits", "These are no decimals of a price: 2 are taken."
+                f"{self._at}/decimalDigits",
+                f"It must be from 0 to {_MAX_DECIMALS}. {_DECIMALS} is used.",
             )
             given = None
         return _DECIMALS if given is None else given
@@ -129,18 +142,17 @@ class _Reader:
         named = self._menu.currency
         if named is not None and not (isinstance(named, str) and named.upper() == self._draft.currency):
             self._losses.approximated(
-                f"{self._at}/currency", f"The currency is taken for {self._draft.currency}. See --currency."
+                f"{self._at}/currency",
+                f"The currency is read as {self._draft.currency}. Set another with --currency.",
             )
 
     def _text(self, text: str | None, others: Languages | None, at: str) -> str | None:
         if not others or (self._options.language is None and text):
             for name in others or {}:
                 if (others or {})[name] != text:
-                    self._losses.dropped(
-                        f"{at}/{escape(name)}", "A text is kept in one language; see --language."
-                    )
+                    self._losses.dropped(f"{at}/{escape(name)}", ONE_LANGUAGE)
             return text or None
-        return translated(others, at, self._options, self._losses) or text
+        return translate(others, at, self._options, self._losses) or text
 
     def _name(self, one: Product | Category, at: str) -> str | None:
         return self._text(one.name, one.nameTranslations, f"{at}/nameTranslations")
@@ -149,7 +161,7 @@ class _Reader:
         return self._text(one.description, one.descriptionTranslations, f"{at}/descriptionTranslations")
 
     def _catalogs(self) -> None:
-        """Write a catalog for each of the hours that categories have: of sections they are none here."""
+        """Add a catalog for each set of opening hours among the categories: sections have no hours here."""
         menu, at = self._menu, self._at
         hours: dict[str, tuple[list[Ref], list[Window] | None]] = {}
         for index, category in enumerate(menu.categories or ()):
@@ -159,7 +171,7 @@ class _Reader:
             found = self._hours(
                 own or menu.availabilities,
                 f"{where if own else at}/availabilities",
-                told=not index or bool(own),
+                reported=not index or bool(own),
             )
             name = "" if found is None else repr(found)
             hours.setdefault(name, ([], found))[0].append(Ref(key, where))
@@ -171,15 +183,15 @@ class _Reader:
             row = CatalogRow(name=title, description=about, availability=found)
             self._draft.catalog(key, row, sections, at=at)
 
-    def _hours(self, given: Sequence[Availability] | None, at: str, *, told: bool) -> list[Window] | None:
+    def _hours(self, given: Sequence[Availability] | None, at: str, *, reported: bool) -> list[Window] | None:
         if not given:
             return None
-        losses = self._losses if told else type(self._losses)()
+        losses = self._losses if reported else Losses()
         found: list[Window] = []
         for index, one in enumerate(given):
             where = f"{at}/{index}"
             if not 1 <= one.dayOfWeek <= _DAYS_A_WEEK:
-                losses.dropped(f"{where}/dayOfWeek", "A day is from 1, Monday, to 7, Sunday.")
+                losses.dropped(f"{where}/dayOfWeek", "A day is from 1 (Monday) to 7 (Sunday).")
                 continue
             found += windows(one.dayOfWeek % _DAYS_A_WEEK, one.startTime, one.endTime, where, losses)
         return found
@@ -209,9 +221,7 @@ class _Reader:
             for bundle in overload.bundles or () if price is not None else ():
                 self._draft.override(bundle, key, price or 0, f"{at}/overloads/{index}/price")
         if any((product.min, product.max, product.multiMax)):
-            self._losses.dropped(
-                at, "How often a product may be ordered is said by the group it is chosen in."
-            )
+            self._losses.dropped(at, "Only modifier groups limit how many of a product can be chosen.")
 
     def _group(self, key: str, group: Product, at: str, *, bundle: bool) -> None:
         choices = refs(group.subProducts, f"{at}/subProducts")
@@ -221,11 +231,11 @@ class _Reader:
                 if one.to not in known:
                     self._draft.override(key, one.to, 0, one.at)
         if group.price:
-            self._losses.dropped(f"{at}/price", "A group has no price: its choices have.")
+            self._losses.dropped(f"{at}/price", "A modifier group has no price: its choices have prices.")
         row = GroupRow(
             name=self._name(group, at),
             minimum_allowed=group.min,
-            # Zero is how the format says that there is no limit.
+            # The format writes 0 for no limit.
             maximum_allowed=group.max or None,
             maximum_per_item=group.multiMax or None,
         )
@@ -240,17 +250,6 @@ class _Reader:
         whole, rest = divmod(price, factor)
         if rest:
             self._losses.approximated(
-                at, "The price has more decimals than the currency: it is rounded down."
+                at, "The price has more decimals than the currency, so it is rounded down."
             )
         return whole
-
-
-FORMAT: Final = Format(
-    name="deliverect",
-    shape_of=_shape_of,
-    currency_of=_currency_of,
-    fill=_fill,
-    idle=frozenset(
-        {"_id", "productType", "menuType", "channelLinkId", "nestedModifiers", "account", "level"}
-    ),
-)

@@ -5,13 +5,13 @@ from typing import Any, Final
 
 import msgspec
 
-from mercato.domain.catalog.imports.draft import Draft, Ref, refs
-from mercato.domain.catalog.imports.source import Format, ImportOptions, Shape
-from mercato.domain.catalog.imports.variants import Variant, add_product
+from mercato.domain.catalog.imports.draft import MISSING, Draft, Ref, Variant, refs
+from mercato.domain.catalog.imports.draft import Category as Section
+from mercato.domain.catalog.imports.source import ImportOptions, Shape
 from mercato.domain.catalog.money import MoneyError, decimal_to_minor, find_scale
-from mercato.domain.catalog.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
+from mercato.domain.catalog.validation.document import GroupRow, ItemRow, SectionRow
 
-_REST: Final = "rest"
+IGNORED: Final = frozenset({"id", "account_id", "location_id", "created_at", "product_id", "option_list_id"})
 
 
 class Restrictions(Shape):
@@ -75,13 +75,13 @@ class Data(Shape, kw_only=True):
 
 
 class Catalog(Shape, kw_only=True):
-    """A catalog as the API answers it, around its data."""
+    """A catalog as the API returns it, around its data."""
 
     name: str | None = None
     data: Data
 
 
-def _shape_of(untyped: Any) -> Any:
+def shape_of(untyped: Any) -> Any:
     return Catalog if isinstance(untyped, dict) and "data" in untyped else Data
 
 
@@ -89,13 +89,13 @@ def _data(document: Catalog | Data) -> Data:
     return document.data if isinstance(document, Catalog) else document
 
 
-def _currency_of(document: Catalog | Data) -> str | None:
+def currency_of(document: Catalog | Data) -> str | None:
     prices = (sku.price for product in _data(document).products for sku in product.skus or ())
     named = (price.partition(" ")[2].strip().upper() for price in prices if price)
     return next((one for one in named if find_scale(one) is not None), None)
 
 
-def _fill(document: Catalog | Data, draft: Draft, _options: ImportOptions) -> None:
+def fill(document: Catalog | Data, draft: Draft, _options: ImportOptions) -> None:
     at = "/data" if isinstance(document, Catalog) else ""
     _Reader(_data(document), at, draft).read(document.name if isinstance(document, Catalog) else None)
 
@@ -106,42 +106,25 @@ class _Reader:
         self._at = at
         self._draft = draft
         self._losses = draft.losses
-        # What is referred to by ref in an upload is referred to by id in an answer: both lead to one key.
+        # Uploads refer by ref, responses by id: both lead to one key.
         self._categories = _keys(data.categories or (), "category")
         self._lists = _keys(data.option_lists or (), "list")
 
     def read(self, name: str | None) -> None:
-        sold = self._products()
-        self._sections(sold, name)
+        products = self._products()
+        categories = [self._category(one, index) for index, one in enumerate(self._data.categories or ())]
+        self._draft.menu(categories, products, name=name, at=self._at, listed_at=f"{self._at}/products")
         for index, options in enumerate(self._data.option_lists or ()):
             self._group(options, index, f"{self._at}/option_lists/{index}")
 
-    def _sections(self, sold: dict[str | None, list[Ref]], name: str | None) -> None:
-        categories = self._data.categories or []
-        below: dict[str | None, list[Ref]] = {}
-        for index, one in enumerate(categories):
-            parent = one.parent_ref or one.parent_id
-            key = self._categories.get(parent) if parent else None
-            if parent and key is None:
-                self._losses.dropped(
-                    f"{self._at}/categories/{index}/parent_ref", "What it refers to is not there."
-                )
-            below.setdefault(key, []).append(
-                Ref(_key(one, "category", index), f"{self._at}/categories/{index}")
-            )
-        for index, one in enumerate(categories):
-            key = _key(one, "category", index)
-            row = SectionRow(name=one.name, description=one.description or None)
-            at = f"{self._at}/categories/{index}"
-            self._draft.section(key, row, sold.get(key, ()), below.get(key, ()), at=at)
-        roots = below.get(None, [])
-        if sold.get(None):
-            self._losses.approximated(
-                f"{self._at}/products", "Products of no category stand in a section of their own."
-            )
-            self._draft.section(_REST, SectionRow(name=name), sold[None], at=self._at)
-            roots = [*roots, Ref(_REST, self._at)]
-        self._draft.catalog("catalog", CatalogRow(name=name), roots, at=self._at)
+    def _category(self, category: Category, index: int) -> Section:
+        at = f"{self._at}/categories/{index}"
+        named = category.parent_ref or category.parent_id
+        parent = self._categories.get(named) if named else None
+        if named and parent is None:
+            self._losses.dropped(f"{at}/parent_ref", MISSING)
+        row = SectionRow(name=category.name, description=category.description or None)
+        return Section(key=_key(category, "category", index), row=row, parent=parent, at=at)
 
     def _products(self) -> dict[str | None, list[Ref]]:
         """Add the products; return those of each category."""
@@ -152,7 +135,7 @@ class _Reader:
             named = product.category_ref or product.category_id
             category = self._categories.get(named) if named else None
             if named and category is None:
-                self._losses.dropped(f"{at}/category_ref", "What it refers to is not there.")
+                self._losses.dropped(f"{at}/category_ref", MISSING)
             sold.setdefault(category, []).append(Ref(key, at))
             self._product(product, key, at)
         return sold
@@ -181,7 +164,7 @@ class _Reader:
             partner_item_id=product.ref or None,
             tags=product.tags or None,
         )
-        add_product(self._draft, key, row, shared, variants, at=at)
+        self._draft.product(key, row, shared, variants, at=at)
 
     def _refs(self, sku: Sku, at: str) -> list[Ref]:
         name = "option_list_refs" if sku.option_list_refs is not None else "option_list_ids"
@@ -219,10 +202,9 @@ class _Reader:
         try:
             minor = decimal_to_minor(amount, self._draft.scale)
         except MoneyError:
-            self._losses.dropped(at, "The price is no amount in the currency of the catalog.")
+            self._losses.dropped(at, "The price isn't an amount in the catalog's currency.")
             return None
-        if currency.strip().upper() != self._draft.currency:
-            self._losses.approximated(at, "The price is in another currency, and is taken for the catalog's.")
+        self._draft.check_currency(currency.strip().upper(), at)
         return minor
 
 
@@ -242,12 +224,3 @@ def _keys(entities: Sequence[msgspec.Struct], kind: str) -> dict[str | None, str
 
 def _same(one: Sequence[Ref], other: Sequence[Ref]) -> bool:
     return [ref.to for ref in one] == [ref.to for ref in other]
-
-
-FORMAT: Final = Format(
-    name="hubrise",
-    shape_of=_shape_of,
-    currency_of=_currency_of,
-    fill=_fill,
-    idle=frozenset({"id", "account_id", "location_id", "created_at", "product_id", "option_list_id"}),
-)

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from mercato.domain.catalog.imports.draft import Draft, Ref
-from mercato.domain.catalog.imports.source import Format, ImportOptions
+from mercato.domain.catalog.imports.draft import MISSING, Category, Draft, Ref, Variant
+from mercato.domain.catalog.imports.source import ImportOptions
 from mercato.domain.catalog.imports.square_shapes import (
     Belongs,
     ItemData,
@@ -20,19 +20,19 @@ from mercato.domain.catalog.imports.square_shapes import (
     Variation,
     VariationData,
 )
-from mercato.domain.catalog.imports.variants import Variant, add_product
 from mercato.domain.catalog.money import find_scale
-from mercato.domain.catalog.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
+from mercato.domain.catalog.validation.document import GroupRow, ItemRow, SectionRow
 
-_REST: Final = "rest"
-_UNNAMED: Final = {"", "regular", "default"}
-_READ: Final = {"ITEM", "CATEGORY", "MODIFIER_LIST", "IMAGE"}
-
+IGNORED: Final = frozenset(
+    {"type", "version", "updated_at", "created_at", "item_id", "modifier_list_id", "cursor"}
+)
+_DEFAULT_NAMES: Final = {"", "regular", "default"}
+_TYPES: Final = {"ITEM", "CATEGORY", "MODIFIER_LIST", "IMAGE"}
 
 Document = Objects | One | list[Object]
 
 
-def _shape_of(untyped: Any) -> Any:
+def shape_of(untyped: Any) -> Any:
     if isinstance(untyped, list):
         return list[Object]
     return One if isinstance(untyped, dict) and "object" in untyped else Objects
@@ -52,7 +52,7 @@ def _objects(document: Document) -> Iterator[tuple[Object, str]]:
     )
 
 
-def _currency_of(document: Document) -> str | None:
+def currency_of(document: Document) -> str | None:
     amounts = (
         variation.item_variation_data.price_money
         for one, _ in _objects(document)
@@ -64,7 +64,7 @@ def _currency_of(document: Document) -> str | None:
     return next((one for one in named if find_scale(one) is not None), None)
 
 
-def _fill(document: Document, draft: Draft, _options: ImportOptions) -> None:
+def fill(document: Document, draft: Draft, _options: ImportOptions) -> None:
     _Reader(draft).read(list(_objects(document)))
 
 
@@ -72,7 +72,7 @@ class _Reader(Struct):
     draft: Draft
     images: dict[str, str] = {}
     lists: dict[str, tuple[ModifierListData, str]] = {}
-    sold: dict[str, list[tuple[int, Ref]]] = {}
+    sold: dict[str | None, list[tuple[int, Ref]]] = {}
     made: set[str] = set()
 
     def read(self, objects: Sequence[tuple[Object, str]]) -> None:
@@ -90,14 +90,18 @@ class _Reader(Struct):
         for one, at in live:
             if one.item_data is not None:
                 self._item(one.id, one.item_data, at, known)
-        self._sections(categories, known)
+        products = {
+            key: [ref for _, ref in sorted(refs, key=lambda one: one[0])] for key, refs in self.sold.items()
+        }
+        sections = [self._section(one, at, known) for one, at in categories]
+        self.draft.menu(sections, products, name=None, at="", listed_at="")
 
     def _is_live(self, one: Object, at: str) -> bool:
         if one.is_deleted:
             self.draft.losses.dropped(at, "It is deleted.")
         elif one.item_data is not None and one.item_data.is_archived:
             self.draft.losses.dropped(at, "It is archived.")
-        elif one.type not in _READ:
+        elif one.type not in _TYPES:
             self.draft.losses.dropped(at, f"Objects of the type {one.type} have no counterpart.")
         else:
             return True
@@ -120,25 +124,25 @@ class _Reader(Struct):
             partner_item_id=key,
         )
         groups = self._groups(data.modifier_list_info, f"{here}/modifier_list_info")
-        add_product(self.draft, key, row, groups, variants, at=at)
+        self.draft.product(key, row, groups, variants, at=at)
         belongs = data.categories or ([Belongs(id=data.category_id)] if data.category_id else [])
         named = [(one.id or "", one.ordinal or 0) for one in belongs]
         for index, (category, ordinal) in enumerate(named):
             if category in known:
                 self.sold.setdefault(category, []).append((ordinal, Ref(key, f"{here}/categories/{index}")))
             else:
-                self.draft.losses.dropped(f"{here}/categories/{index}", "What it refers to is not there.")
+                self.draft.losses.dropped(f"{here}/categories/{index}", MISSING)
         if not any(category in known for category, _ in named):
-            self.sold.setdefault(_REST, []).append((0, Ref(key, at)))
+            self.sold.setdefault(None, []).append((0, Ref(key, at)))
 
     def _variant(self, one: Variation, at: str, *, alone: bool) -> Variant:
         data = one.item_variation_data or VariationData()
-        if alone and (data.name or "").lower() not in _UNNAMED:
+        if alone and (data.name or "").lower() not in _DEFAULT_NAMES:
             self.draft.losses.dropped(
-                f"{at}/item_variation_data/name", "The only size of an item is not named."
+                f"{at}/item_variation_data/name", "The name of an item's only variation is left out."
             )
         if data.pricing_type == "VARIABLE_PRICING":
-            self.draft.losses.dropped(at, "A price that is asked for at the till: the item cannot be sold.")
+            self.draft.losses.dropped(at, "The price is entered at checkout, so the item can't be sold.")
         price = self._amount(data.price_money, f"{at}/item_variation_data/price_money")
         row = ItemRow(name=data.name, base_price=price, partner_item_id=one.id, is_available=data.sellable)
         return Variant(id=one.id, at=at, row=row)
@@ -153,12 +157,12 @@ class _Reader(Struct):
     def _group_for(self, info: ListInfo) -> str:
         """Return the key of the list as the item has it: with its own minimum and maximum it is another group."""
         found = self.lists.get(info.modifier_list_id)
-        least, most = _count(info.min_selected_modifiers), _count(info.max_selected_modifiers)
-        if found is None or (least is None and most is None):
+        minimum, maximum = _count(info.min_selected_modifiers), _count(info.max_selected_modifiers)
+        if found is None or (minimum is None and maximum is None):
             return info.modifier_list_id
         data, at = found
         bounds = _bounds(data)
-        own = (bounds[0] if least is None else least, bounds[1] if most is None else most)
+        own = (bounds[0] if minimum is None else minimum, bounds[1] if maximum is None else maximum)
         if own == bounds:
             return info.modifier_list_id
         key = f"{info.modifier_list_id}:{own[0]}:{own[1]}"
@@ -170,12 +174,12 @@ class _Reader(Struct):
     def _group(self, key: str, data: ModifierListData, at: str) -> None:
         for index, one in enumerate(data.modifiers or ()):
             where = f"{at}/modifier_list_data/modifiers/{index}"
-            its = one.modifier_data or ModifierData()
+            modifier = one.modifier_data or ModifierData()
             if one.is_deleted:
                 self.draft.losses.dropped(where, "It is deleted.")
                 continue
-            price = self._amount(its.price_money, f"{where}/modifier_data/price_money") or 0
-            row = ItemRow(name=its.name, base_price=price, partner_item_id=one.id)
+            price = self._amount(modifier.price_money, f"{where}/modifier_data/price_money") or 0
+            row = ItemRow(name=modifier.name, base_price=price, partner_item_id=one.id)
             self.draft.item(one.id, row, at=where)
         self._write_group(key, data, at, _bounds(data))
 
@@ -196,43 +200,25 @@ class _Reader(Struct):
     def _amount(self, money: Money | None, at: str) -> int | None:
         if money is None or money.amount is None:
             return None
-        if money.currency is not None and money.currency != self.draft.currency:
-            self.draft.losses.approximated(
-                at, "The price is in another currency, and is taken for the catalog's."
-            )
+        self.draft.check_currency(money.currency, at)
         return money.amount
 
     def _image(self, ids: Sequence[str] | None, at: str) -> str | None:
         for index, one in enumerate(ids or ()):
             if one not in self.images:
-                self.draft.losses.dropped(f"{at}/{index}", "The image is not in the document.")
+                self.draft.losses.dropped(f"{at}/{index}", "The image isn't in the document.")
             elif index:
-                self.draft.losses.dropped(f"{at}/{index}", "One image is kept.")
+                self.draft.losses.dropped(f"{at}/{index}", "Only the first image is kept.")
         return next((self.images[one] for one in ids or () if one in self.images), None)
 
-    # --- sections -------------------------------------------------------------------------------------
-
-    def _sections(self, categories: Sequence[tuple[Object, str]], known: set[str]) -> None:
-        below: dict[str | None, list[Ref]] = {}
-        for one, at in categories:
-            assert one.category_data is not None
-            parent = one.category_data.parent_category
-            above = None if parent is None or parent.id not in known else parent.id
-            below.setdefault(above, []).append(Ref(one.id, at))
-        for one, at in categories:
-            assert one.category_data is not None
-            image = self._image(one.category_data.image_ids, f"{at}/category_data/image_ids")
-            row = SectionRow(name=one.category_data.name, image_url=image)
-            self.draft.section(one.id, row, self._in(one.id), below.get(one.id, ()), at=at)
-        roots = below.get(None, [])
-        if _REST in self.sold:
-            self.draft.losses.approximated("", "Items of no category stand in a section of their own.")
-            self.draft.section(_REST, SectionRow(), self._in(_REST), at="")
-            roots = [*roots, Ref(_REST, "")]
-        self.draft.catalog("catalog", CatalogRow(), roots, at="")
-
-    def _in(self, category: str) -> list[Ref]:
-        return [ref for _, ref in sorted(self.sold.get(category, ()), key=lambda one: one[0])]
+    def _section(self, one: Object, at: str, known: set[str]) -> Category:
+        data = one.category_data
+        assert data is not None
+        above = None if data.parent_category is None else data.parent_category.id
+        row = SectionRow(
+            name=data.name, image_url=self._image(data.image_ids, f"{at}/category_data/image_ids")
+        )
+        return Category(key=one.id, row=row, parent=above if above in known else None, at=at)
 
 
 def _ordered(objects: Sequence[Any] | None, data_of: Any) -> list[tuple[int, Any]]:
@@ -241,19 +227,10 @@ def _ordered(objects: Sequence[Any] | None, data_of: Any) -> list[tuple[int, Any
 
 
 def _bounds(data: ModifierListData) -> tuple[int | None, int | None]:
-    least, most = _count(data.min_selected_modifiers), _count(data.max_selected_modifiers)
-    return least or 0, 1 if most is None and data.selection_type == "SINGLE" else most
+    minimum, maximum = _count(data.min_selected_modifiers), _count(data.max_selected_modifiers)
+    return minimum or 0, 1 if maximum is None and data.selection_type == "SINGLE" else maximum
 
 
 def _count(count: int | None) -> int | None:
-    """Return a count; -1 is how it says that there is none."""
+    """Return a count; the format writes -1 for none."""
     return None if count is None or count < 0 else count
-
-
-FORMAT: Final = Format(
-    name="square",
-    shape_of=_shape_of,
-    currency_of=_currency_of,
-    fill=_fill,
-    idle=frozenset({"type", "version", "updated_at", "created_at", "item_id", "modifier_list_id", "cursor"}),
-)

@@ -1,4 +1,4 @@
-"""Menus of Uber Eats, as its Menu API takes them: menus, categories, items and modifier groups, each a list."""
+"""Menus of Uber Eats, in the form of its Menu API: menus, categories, items and modifier groups, each a list."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -7,8 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from mercato.domain.catalog.imports.draft import Draft, Ref, refs
-from mercato.domain.catalog.imports.hours import Window, windows
-from mercato.domain.catalog.imports.source import Format, ImportOptions, Shape, translated
+from mercato.domain.catalog.imports.source import ImportOptions, Shape, Window, translate, windows
 from mercato.domain.catalog.model import DAYS
 from mercato.domain.catalog.validation.document import CatalogRow, GroupRow, ItemRow, SectionRow
 
@@ -119,17 +118,28 @@ class Menus(Shape, kw_only=True):
     modifier_groups: list[ModifierGroup] | None = None
 
 
-def _fill(document: Menus, draft: Draft, options: ImportOptions) -> None:
+IGNORED: Final = frozenset({"menu_type"})
+
+
+def shape_of(_untyped: object) -> type[Menus]:
+    return Menus
+
+
+def currency_of(_document: Menus) -> None:
+    """Return None: a menu names no currency."""
+
+
+def fill(document: Menus, draft: Draft, options: ImportOptions) -> None:
     reader = _Reader(draft, options)
     for index, menu in enumerate(document.menus or ()):
         reader.menu(menu, f"/menus/{index}")
     for index, category in enumerate(document.categories or ()):
         reader.category(category, f"/categories/{index}")
-    most: dict[str, dict[str, int]] = defaultdict(dict)
+    maximums: dict[str, dict[str, int]] = defaultdict(dict)
     for index, item in enumerate(document.items):
-        reader.item(item, f"/items/{index}", most)
+        reader.item(item, f"/items/{index}", maximums)
     for index, group in enumerate(document.modifier_groups or ()):
-        reader.group(group, f"/modifier_groups/{index}", most.get(group.id, {}))
+        reader.group(group, f"/modifier_groups/{index}", maximums.get(group.id, {}))
 
 
 class _Reader(Struct, frozen=True):
@@ -138,7 +148,7 @@ class _Reader(Struct, frozen=True):
 
     def _text(self, text: Text | None, at: str) -> str | None:
         found = (text.translations if text is not None else None) or {}
-        return translated(found, f"{at}/translations", self.options, self.draft.losses)
+        return translate(found, f"{at}/translations", self.options, self.draft.losses)
 
     def menu(self, menu: Menu, at: str) -> None:
         row = CatalogRow(
@@ -155,7 +165,7 @@ class _Reader(Struct, frozen=True):
         for index, day in enumerate(days):
             number = _DAYS.get(day.day_of_week.lower())
             if number is None:
-                self.draft.losses.dropped(f"{at}/{index}/day_of_week", "This is no day of the week.")
+                self.draft.losses.dropped(f"{at}/{index}/day_of_week", "This isn't a day of the week.")
                 continue
             for place, period in enumerate(day.time_periods or ()):
                 where = f"{at}/{index}/time_periods/{place}"
@@ -169,17 +179,12 @@ class _Reader(Struct, frozen=True):
         )
         self.draft.section(category.id, row, _entities(category.entities, f"{at}/entities"), at=at)
 
-    def item(self, item: Item, at: str, most: dict[str, dict[str, int]]) -> None:
+    def item(self, item: Item, at: str, maximums: dict[str, dict[str, int]]) -> None:
         price, quantity = item.price_info or PriceInfo(), item.quantity_info or QuantityInfo()
         self._prices(item, price, f"{at}/price_info/overrides")
-        self._most_in_groups(item, quantity, f"{at}/quantity_info/overrides", most)
+        self._maximums(item, quantity, f"{at}/quantity_info/overrides", maximums)
         own = quantity.quantity or Quantity()
-        if own.min_permitted:
-            self.draft.losses.dropped(f"{at}/quantity_info/quantity/min_permitted", "An item has no minimum.")
-        if own.charge_above:
-            self.draft.losses.dropped(
-                f"{at}/quantity_info/quantity/charge_above", "Only groups have free units."
-            )
+        self._check_quantity(own, f"{at}/quantity_info/quantity")
         groups = item.modifier_group_ids or GroupIds()
         row = ItemRow(
             name=self._text(item.title, f"{at}/title"),
@@ -195,30 +200,28 @@ class _Reader(Struct, frozen=True):
     def _prices(self, item: Item, price: PriceInfo, at: str) -> None:
         for index, one in enumerate(price.overrides or ()):
             if one.context_type != _IN_GROUP:
-                self.draft.losses.dropped(
-                    f"{at}/{index}", "A price depends on nothing but the group it is chosen in."
-                )
+                self.draft.losses.dropped(f"{at}/{index}", "Prices can differ only by modifier group.")
             elif one.price is not None:
                 self.draft.override(one.context_value, item.id, one.price, f"{at}/{index}/price")
 
-    def _most_in_groups(
-        self, item: Item, quantity: QuantityInfo, at: str, most: dict[str, dict[str, int]]
+    def _maximums(
+        self, item: Item, quantity: QuantityInfo, at: str, maximums: dict[str, dict[str, int]]
     ) -> None:
+        """Collect the item's maximum by group."""
         for index, one in enumerate(quantity.overrides or ()):
-            its = one.quantity or Quantity()
+            of_choice = one.quantity or Quantity()
             if one.context_type != _IN_GROUP:
-                self.draft.losses.dropped(
-                    f"{at}/{index}", "A quantity depends on nothing but the group it is chosen in."
-                )
+                self.draft.losses.dropped(f"{at}/{index}", "Quantities can differ only by modifier group.")
                 continue
-            if its.min_permitted:
-                self.draft.losses.dropped(f"{at}/{index}/quantity/min_permitted", "A choice has no minimum.")
-            if its.charge_above:
-                self.draft.losses.dropped(
-                    f"{at}/{index}/quantity/charge_above", "Only groups have free units."
-                )
-            if its.max_permitted is not None:
-                most[one.context_value][item.id] = its.max_permitted
+            self._check_quantity(of_choice, f"{at}/{index}/quantity")
+            if of_choice.max_permitted is not None:
+                maximums[one.context_value][item.id] = of_choice.max_permitted
+
+    def _check_quantity(self, quantity: Quantity, at: str) -> None:
+        if quantity.min_permitted:
+            self.draft.losses.dropped(f"{at}/min_permitted", "Only modifier groups have a minimum.")
+        if quantity.charge_above:
+            self.draft.losses.dropped(f"{at}/charge_above", "Only modifier groups have free units.")
 
     def _available(self, info: SuspensionInfo | None, at: str) -> bool:
         suspension = None if info is None else info.suspension
@@ -226,17 +229,17 @@ class _Reader(Struct, frozen=True):
         if not until or until <= self.options.now.timestamp():
             return True
         self.draft.losses.approximated(
-            at, "It is sold out, but not until when: use item availability for that."
+            at, "It is sold out without an end. Set the end with item availability."
         )
         return False
 
-    def group(self, group: ModifierGroup, at: str, most: dict[str, int]) -> None:
+    def group(self, group: ModifierGroup, at: str, maximums: dict[str, int]) -> None:
         quantity = (group.quantity_info or QuantityInfo()).quantity or Quantity()
         options = group.modifier_options or []
         for index, _ in enumerate((group.quantity_info or QuantityInfo()).overrides or ()):
             self.draft.losses.dropped(
                 f"{at}/quantity_info/overrides/{index}",
-                "A group's rules are the same wherever it is offered.",
+                "A modifier group has the same rules for every item.",
             )
         if quantity.charge_above:
             self.draft.losses.approximated(
@@ -247,32 +250,23 @@ class _Reader(Struct, frozen=True):
             name=self._text(group.title, f"{at}/title"),
             minimum_allowed=quantity.min_permitted,
             maximum_allowed=quantity.max_permitted,
-            maximum_per_item=self._per_item(options, most, at),
+            maximum_per_item=self._per_item(options, maximums, at),
             free_quantity=quantity.charge_above,
         )
         self.draft.group(group.id, row, _entities(options, f"{at}/modifier_options"), at=at)
 
-    def _per_item(self, options: Sequence[Entity], most: dict[str, int], at: str) -> int | None:
-        counts = [most.get(one.id) for one in options]
+    def _per_item(self, options: Sequence[Entity], maximums: dict[str, int], at: str) -> int | None:
+        counts = [maximums.get(one.id) for one in options]
         known = [count for count in counts if count is not None]
         if not known:
             return None
         if len(known) == len(counts) and len(set(known)) == 1:
             return known[0]
         self.draft.losses.approximated(
-            at, "How many of one choice may be taken is the same for all: the most is kept."
+            at, "All choices of a group have the same maximum: the largest is kept."
         )
         return max(known) if len(known) == len(counts) else None
 
 
 def _entities(entities: Sequence[Entity] | None, at: str) -> list[Ref]:
     return refs([one.id for one in entities or ()], at)
-
-
-FORMAT: Final = Format(
-    name="uber",
-    shape_of=lambda _untyped: Menus,
-    currency_of=lambda _document: None,
-    fill=_fill,
-    idle=frozenset({"menu_type"}),
-)
