@@ -107,7 +107,7 @@ async def test_a_database_that_is_away_costs_the_queue_and_nothing_else(
     async def away(_tx: Any) -> Any:
         raise TimeoutError
 
-    monkeypatch.setattr(maintenance, "list_gauges", away)
+    monkeypatch.setattr(maintenance, "list_depths", away)
     now = await figures(mercato)
     assert now["mercato_database_up"] == {(): 0}
     assert "mercato_jobs" not in now

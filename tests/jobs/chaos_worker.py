@@ -1,6 +1,6 @@
-"""A worker process for tests to kill: `python -m tests.jobs.chaos_worker URL [--skew SECONDS]`.
+"""A worker process that tests kill: `python -m tests.jobs.chaos_worker URL [--skew SECONDS]`.
 
-Each run of a job leaves two rows, its begin and its end, numbered by the database.
+Each run of a job writes two rows, its begin and its end, numbered by the database.
 """
 
 import argparse
@@ -23,21 +23,21 @@ GRACE = timedelta(milliseconds=700)
 
 
 class Step(msgspec.Struct):
-    lane: str
+    ordering_key: str
     number: int
     seconds: float
 
 
 TABLES = {
-    "sqlite": "CREATE TABLE effects (id INTEGER PRIMARY KEY, lane TEXT, number INTEGER, attempt INTEGER,"
+    "sqlite": "CREATE TABLE effects (id INTEGER PRIMARY KEY, ordering_key TEXT, number INTEGER, attempt INTEGER,"
     " what TEXT, process INTEGER)",
-    "postgresql": "CREATE TABLE effects (id SERIAL PRIMARY KEY, lane TEXT, number INTEGER, attempt INTEGER,"
+    "postgresql": "CREATE TABLE effects (id SERIAL PRIMARY KEY, ordering_key TEXT, number INTEGER, attempt INTEGER,"
     " what TEXT, process INTEGER)",
 }
 
 WRITE = text(
-    "INSERT INTO effects (lane, number, attempt, what, process)"
-    " VALUES (:lane, :number, :attempt, :what, :process)"
+    "INSERT INTO effects (ordering_key, number, attempt, what, process)"
+    " VALUES (:ordering_key, :number, :attempt, :what, :process)"
 )
 
 
@@ -53,7 +53,7 @@ class Steps:
 
     async def _write(self, job: Job[Step], what: str) -> None:
         step = job.payload
-        row = {"lane": step.lane, "number": step.number, "attempt": job.attempt, "what": what}
+        row = {"ordering_key": step.ordering_key, "number": step.number, "attempt": job.attempt, "what": what}
         async with self._db.write() as tx:
             await fence(tx, job)
             await tx.execute(WRITE, {**row, "process": os.getpid()})
@@ -73,7 +73,7 @@ async def main(url: str) -> None:
 
 
 def _skew(seconds: float) -> None:
-    """Set this process's clocks wrong."""
+    """Move this process's clocks."""
     true_time, true_time_ns = time.time, time.time_ns
     time.time = lambda: true_time() + seconds
     time.time_ns = lambda: true_time_ns() + int(seconds * 1_000_000_000)

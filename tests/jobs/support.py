@@ -1,4 +1,4 @@
-"""A worker that runs while a test looks on, and handlers that tell what they did."""
+"""A worker that runs during a test, and handlers that record what they did."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,12 +12,12 @@ from sqlalchemy import select
 from mercato.kernel.db.engine import AnyRow, Database
 from mercato.kernel.db.tables import jobs
 from mercato.kernel.jobs import Done, Handler, Handlers, Job, Outcome, Worker, enqueue
-from mercato.kernel.jobs.claim import Claimed, Rotation, claim
+from mercato.kernel.jobs.claim import Rotation, claim
 
-PATIENCE = 30.0
-"""Seconds after which a test gives up waiting; nothing here takes as long."""
+TIMEOUT = 30.0
+"""Seconds after which a test fails; nothing here takes as long."""
 
-SOON: dict[str, Any] = {
+FAST: dict[str, Any] = {
     "lease": timedelta(seconds=1),
     "heartbeat": timedelta(milliseconds=200),
     "poll": timedelta(milliseconds=100),
@@ -29,24 +29,24 @@ class Note(msgspec.Struct):
 
 
 class Log:
-    """What has been run, in order, and a way to wait until so much has."""
+    """Records what has been run, in order, and waits until a number of runs is reached."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
-        self._news = asyncio.Condition()
+        self._changed = asyncio.Condition()
 
     async def __call__(self, job: Job[Note]) -> Outcome:
         await self.add(job.payload.text)
         return Done()
 
     async def add(self, text: str) -> None:
-        async with self._news:
+        async with self._changed:
             self.seen.append(text)
-            self._news.notify_all()
+            self._changed.notify_all()
 
     async def wait_for(self, count: int) -> list[str]:
-        async with asyncio.timeout(PATIENCE), self._news:
-            await self._news.wait_for(lambda: len(self.seen) >= count)
+        async with asyncio.timeout(TIMEOUT), self._changed:
+            await self._changed.wait_for(lambda: len(self.seen) >= count)
         return list(self.seen)
 
 
@@ -67,39 +67,26 @@ async def put(db: Database, *texts: str, kind: str = "note", **options: Any) -> 
 
 async def take(
     db: Database,
-    taker: Handler[Note] | None = None,
+    handled_by: Handler[Note] | None = None,
     *,
     kind: str = "note",
     worker: str = "w",
     lease: timedelta = timedelta(seconds=60),
     free: int = 100,
     rotation: Rotation | None = None,
-) -> list[Claimed]:
-    """Claim as a worker of that name would."""
+) -> list[Job[str]]:
+    """Claim as a worker of that name does."""
     rotation = rotation or Rotation()
     async with db.write() as tx:
         claimed = await claim(
-            tx, kind, taker or handler(nothing), worker=worker, lease=lease, free=free, rotation=rotation
+            tx, kind, handled_by or handler(nothing), worker=worker, lease=lease, free=free, rotation=rotation
         )
     rotation.advance(claimed, is_full=len(claimed) == free)
     return claimed
 
 
-def texts(claimed: list[Claimed]) -> list[str]:
-    return [msgspec.json.decode(one.payload, type=Note).text for one in claimed]
-
-
-def job_of(claimed: Claimed) -> Job[Note]:
-    return Job(
-        id=claimed.id,
-        kind=claimed.kind,
-        payload=Note(),
-        attempt=claimed.attempt,
-        failures=claimed.failures,
-        losses=claimed.losses,
-        run_at=claimed.run_at,
-        enqueued_at=claimed.enqueued_at,
-    )
+def texts(claimed: list[Job[str]]) -> list[str]:
+    return [msgspec.json.decode(job.payload, type=Note).text for job in claimed]
 
 
 async def rows(db: Database) -> list[AnyRow]:
@@ -112,9 +99,9 @@ async def states(db: Database) -> list[str]:
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for something that is only to be seen in the database."""
-    async with asyncio.timeout(PATIENCE):
-        while not await holds():  # other processes set no event of ours
+    """Wait for something that only the database shows."""
+    async with asyncio.timeout(TIMEOUT):
+        while not await holds():  # other processes can't set an event here
             await asyncio.sleep(0.01)
 
 
@@ -129,12 +116,12 @@ async def until_empty(db: Database) -> None:
 async def working(
     db: Database, handlers: Handlers, *, grace: timedelta = timedelta(seconds=5), **options: Any
 ) -> AsyncIterator[Worker]:
-    """Run a worker for the length of the block, and see that it ends well."""
-    worker = Worker(db, handlers, **{**SOON, **options})
+    """Run a worker for the length of the block, and check that it stops."""
+    worker = Worker(db, handlers, **{**FAST, **options})
     running = asyncio.create_task(worker.run())
     try:
         yield worker
     finally:
         await worker.stop(grace=grace)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await running

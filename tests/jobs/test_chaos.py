@@ -1,4 +1,4 @@
-"""Workers as processes of their own: killed, stopped, and with clocks that are wrong."""
+"""Workers in processes of their own: killed, stopped, and with wrong clocks."""
 
 import asyncio
 import random
@@ -31,49 +31,49 @@ async def _effects(db: Database) -> None:
         await tx.execute(text(chaos_worker.TABLES[db.dialect]))
 
 
-class Crowd:
-    """Some workers on one database, of which any may be killed; a new one takes its place."""
+class Workers:
+    """Worker processes on one database."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self.workers: list[subprocess.Popen[bytes]] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, *, skew: float = 0.0) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.jobs.chaos_worker", self._url, "--skew", str(skew)]
         worker = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-        self.workers.append(worker)
+        self.processes.append(worker)
         return worker
 
     def kill(self, worker: subprocess.Popen[bytes]) -> None:
         worker.send_signal(signal.SIGKILL)
         worker.wait()
-        self.workers.remove(worker)
+        self.processes.remove(worker)
 
 
 @asynccontextmanager
-async def crowd(db: Database, *, skews: tuple[float, ...]) -> AsyncIterator[Crowd]:
-    workers = Crowd(db.url)
+async def workers_of(db: Database, *, skews: tuple[float, ...]) -> AsyncIterator[Workers]:
+    workers = Workers(db.url)
     try:
         for skew in skews:
             workers.start(skew=skew)
         yield workers
     finally:
-        for worker in list(workers.workers):
+        for worker in list(workers.processes):
             workers.kill(worker)
 
 
-async def put_steps(db: Database, *, lanes: int, each: int, seconds: float) -> None:
+async def put_steps(db: Database, *, keys: int, each: int, seconds: float) -> None:
     async with db.write() as tx:
         for number in range(each):
-            for lane in range(lanes):
-                step = Step(lane=f"lane{lane}", number=number, seconds=seconds)
-                await enqueue(tx, KIND, step, ordering_key=step.lane)
+            for index in range(keys):
+                step = Step(ordering_key=f"key{index}", number=number, seconds=seconds)
+                await enqueue(tx, KIND, step, ordering_key=step.ordering_key)
 
 
 async def effects(db: Database) -> list[AnyRow]:
     async with db.read() as tx:
         return list(
-            await tx.all(text("SELECT lane, number, attempt, what, process FROM effects ORDER BY id"))
+            await tx.all(text("SELECT ordering_key, number, attempt, what, process FROM effects ORDER BY id"))
         )
 
 
@@ -81,19 +81,19 @@ async def began(db: Database, count: int) -> bool:
     return len(await effects(db)) >= count
 
 
-def check(happened: list[AnyRow], *, lanes: int, each: int) -> int:
-    """See that nothing was lost, overlapped or out of order; return how many runs were repeated."""
-    by_lane: dict[str, list[AnyRow]] = defaultdict(list)
+def check(happened: list[AnyRow], *, keys: int, each: int) -> int:
+    """Assert that nothing was lost, overlapped or out of order. Return how many runs were repeated."""
+    by_key: dict[str, list[AnyRow]] = defaultdict(list)
     for row in happened:
-        by_lane[row.lane].append(row)
-    assert len(by_lane) == lanes
+        by_key[row.ordering_key].append(row)
+    assert len(by_key) == keys
     repeated = 0
-    for lane in by_lane.values():
+    for of_key in by_key.values():
         ended: list[int] = []
         running: AnyRow | None = None
-        for row in lane:
+        for row in of_key:
             if row.what == "begin":
-                # Only a run whose worker was killed has no end, and then the same job is begun again.
+                # Only a run whose worker was killed has no end, and then the same job starts again.
                 assert running is None or running.number == row.number
                 assert row.number in {len(ended), len(ended) - 1}
                 running = row
@@ -109,72 +109,79 @@ def check(happened: list[AnyRow], *, lanes: int, each: int) -> int:
     return repeated
 
 
-async def endure(db: Database, *, lanes: int, each: int, kills: int, workers: int) -> int:
+async def run_with_kills(db: Database, *, keys: int, each: int, kills: int, count: int) -> int:
     rng = random.Random(kills)
-    await put_steps(db, lanes=lanes, each=each, seconds=0.02)
-    total = lanes * each * 2
-    async with crowd(db, skews=(0.0,) * workers) as crew:
+    await put_steps(db, keys=keys, each=each, seconds=0.02)
+    total = keys * each * 2
+    async with workers_of(db, skews=(0.0,) * count) as workers:
         for kill in range(kills):
-            # Spread over the whole run: what was done tells when, not a clock.
+            # Spread over the whole run by what was done, not by a clock.
             await until(partial(began, db, total * (kill + 1) // (kills + 2)))
-            crew.kill(rng.choice(crew.workers) if kill else crew.workers[0])
-            crew.start()
+            workers.kill(rng.choice(workers.processes) if kill else workers.processes[0])
+            workers.start()
         async with asyncio.timeout(60):
             await until_empty(db)
-    return check(await effects(db), lanes=lanes, each=each)
+    return check(await effects(db), keys=keys, each=each)
 
 
-async def test_workers_killed_at_any_instant_lose_nothing_and_keep_every_lanes_order(db: Database) -> None:
-    repeated = await endure(db, lanes=8, each=10, kills=3, workers=2)
+async def test_workers_killed_at_any_time_lose_nothing_and_keep_the_order_of_each_key(db: Database) -> None:
+    repeated = await run_with_kills(db, keys=8, each=10, kills=3, count=2)
     assert repeated <= 3 * 8
 
 
 @pytest.mark.long
 async def test_workers_killed_again_and_again_lose_nothing(db: Database) -> None:
-    repeated = await endure(db, lanes=60, each=25, kills=20, workers=3)
+    repeated = await run_with_kills(db, keys=60, each=25, kills=20, count=3)
     assert repeated <= 20 * 8
 
 
-async def test_at_sigterm_short_runs_finish_and_long_ones_are_due_again_at_once(db: Database) -> None:
+async def test_at_sigterm_short_runs_finish_and_long_ones_are_due_at_once(db: Database) -> None:
     async with db.write() as tx:
-        for lane, seconds in (("short", 0.1), ("long", 60.0)):
-            await enqueue(tx, KIND, Step(lane=lane, number=0, seconds=seconds), ordering_key=lane)
-    async with crowd(db, skews=(0.0,)) as crew:
+        for ordering_key, seconds in (("short", 0.1), ("long", 60.0)):
+            await enqueue(
+                tx,
+                KIND,
+                Step(ordering_key=ordering_key, number=0, seconds=seconds),
+                ordering_key=ordering_key,
+            )
+    async with workers_of(db, skews=(0.0,)) as workers:
         await until(lambda: began(db, 2))
-        begun = time.monotonic()
-        (worker,) = crew.workers
+        started_at = time.monotonic()
+        (worker,) = workers.processes
         worker.terminate()
         assert await asyncio.to_thread(worker.wait, 10) == 0
-        assert time.monotonic() - begun < GRACE.total_seconds() + 6
-    assert [(row.lane, row.what) for row in await effects(db) if row.what == "end"] == [("short", "end")]
+        assert time.monotonic() - started_at < GRACE.total_seconds() + 6
+    assert [(row.ordering_key, row.what) for row in await effects(db) if row.what == "end"] == [
+        ("short", "end")
+    ]
     (row,) = await rows(db)
     assert (row.ordering_key, row.state, row.failures) == ("long", "ready", 0)
 
 
-async def test_what_a_killed_worker_ran_is_run_again_soon(db: Database) -> None:
-    await put_steps(db, lanes=1, each=1, seconds=1.0)
-    async with crowd(db, skews=(0.0,)) as crew:
+async def test_the_jobs_of_a_killed_worker_are_run_again_soon(db: Database) -> None:
+    await put_steps(db, keys=1, each=1, seconds=1.0)
+    async with workers_of(db, skews=(0.0,)) as workers:
         await until(lambda: began(db, 1))
-        crew.start()
-        crew.kill(crew.workers[0])
-        begun = time.monotonic()
+        workers.start()
+        workers.kill(workers.processes[0])
+        started_at = time.monotonic()
         await until(lambda: began(db, 2))
         # The lease, a poll, and however long the second process takes to start.
-        assert time.monotonic() - begun < LEASE.total_seconds() + 15
+        assert time.monotonic() - started_at < LEASE.total_seconds() + 15
         await until_empty(db)
     assert [row.what for row in await effects(db)] == ["begin", "begin", "end"]
 
 
-async def test_workers_whose_clocks_are_an_hour_wrong_take_nothing_from_each_other(db: Database) -> None:
-    await put_steps(db, lanes=6, each=2, seconds=0.9)
+async def test_workers_whose_clocks_are_an_hour_wrong_take_no_jobs_from_each_other(db: Database) -> None:
+    await put_steps(db, keys=6, each=2, seconds=0.9)
     async with db.write() as tx:
-        early = Step(lane="delayed", number=0, seconds=0.01)
+        early = Step(ordering_key="delayed", number=0, seconds=0.01)
         await enqueue(tx, KIND, early, ordering_key="delayed", run_at=timedelta(minutes=30))
-    async with crowd(db, skews=(-3600.0, 0.0, 3600.0)):
+    async with workers_of(db, skews=(-3600.0, 0.0, 3600.0)):
         await until(lambda: began(db, 6 * 2 * 2))
         await until(lambda: _is(db, ["waiting"]))
     happened = await effects(db)
-    assert check(happened, lanes=6, each=2) == 0
+    assert check(happened, keys=6, each=2) == 0
     assert {row.attempt for row in happened} == {1}
 
 
@@ -182,17 +189,17 @@ async def _is(db: Database, expected: list[str]) -> bool:
     return await states(db) == expected
 
 
-async def test_when_a_process_dies_another_takes_over_and_on_sqlite_one_runs_them_at_a_time(
+async def test_when_a_process_dies_another_runs_its_jobs_and_on_sqlite_only_one_does(
     db: Database,
 ) -> None:
-    await put_steps(db, lanes=4, each=3, seconds=0.2)
-    async with crowd(db, skews=(0.0, 0.0)) as crew:
+    await put_steps(db, keys=4, each=3, seconds=0.2)
+    async with workers_of(db, skews=(0.0, 0.0)) as workers:
         await until(lambda: began(db, 6))
         first = {row.process for row in await effects(db)}
         if db.dialect == "sqlite":
             assert len(first) == 1
-        (holder,) = [worker for worker in crew.workers if worker.pid == next(iter(first))]
-        crew.kill(holder)
+        (holder,) = [worker for worker in workers.processes if worker.pid == next(iter(first))]
+        workers.kill(holder)
         async with asyncio.timeout(20):
             await until_empty(db)
     assert {row.process for row in await effects(db)} > {holder.pid}

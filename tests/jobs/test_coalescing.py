@@ -1,4 +1,4 @@
-"""Jobs that say only that their ordering key has work: one run stands for all that are ready, and misses none."""
+"""Jobs that only say that their ordering key has work: one run replaces all that are ready, and misses none."""
 
 import asyncio
 from contextlib import suppress
@@ -10,7 +10,6 @@ from tests.jobs.support import (
     Log,
     Note,
     handler,
-    job_of,
     nothing,
     put,
     rows,
@@ -34,11 +33,11 @@ async def test_a_claim_deletes_the_ready_jobs_of_its_key_and_no_others(db: Datab
     await put(db, "x", ordering_key="two")
     await put(db, "other", ordering_key="one", kind="other")
     one, two = await take(db, COALESCING)
-    assert (one.place.key, two.place.key) == ("one", "two")
+    assert (one.ordering_key, two.ordering_key) == ("one", "two")
     assert sorted(await states(db)) == ["ready", "running", "running", "waiting"]
 
 
-async def test_a_run_is_due_when_the_last_job_was_that_it_stands_for_even_after_a_crash(db: Database) -> None:
+async def test_a_run_is_due_when_the_last_job_that_it_replaces_was_even_after_a_crash(db: Database) -> None:
     await put(db, "a", ordering_key="one", run_at=timedelta(seconds=-5))
     async with db.write() as tx:
         last = await enqueue(tx, "note", Note("b"), ordering_key="one")
@@ -51,18 +50,18 @@ async def test_a_run_is_due_when_the_last_job_was_that_it_stands_for_even_after_
     assert (again.id, again.run_at) == (run.id, last.run_at)
 
 
-async def test_a_job_that_is_enqueued_while_its_key_runs_is_run_after_it(db: Database) -> None:
+async def test_a_job_that_is_enqueued_while_its_key_runs_follows_that_run(db: Database) -> None:
     await put(db, "a", ordering_key="one")
     (run,) = await take(db, COALESCING)
     await put(db, "b", ordering_key="one")
     assert await take(db, COALESCING) == []
     async with db.write() as tx:
-        await finish(tx, job_of(run))
+        await finish(tx, run)
     assert len(await take(db, COALESCING)) == 1
 
 
 @only_postgresql
-async def test_a_job_whose_transaction_is_open_while_its_key_is_claimed_and_ends_is_run_after_it(
+async def test_a_job_that_commits_after_its_key_was_claimed_and_finished_is_run(
     db: Database,
 ) -> None:
     await put(db, "a", ordering_key="one")
@@ -70,12 +69,12 @@ async def test_a_job_whose_transaction_is_open_while_its_key_is_claimed_and_ends
         await enqueue(open_, "note", Note("b"), ordering_key="one")
         (run,) = await take(db, COALESCING)
         async with db.write() as tx:
-            await finish(tx, job_of(run))
+            await finish(tx, run)
         assert await take(db, COALESCING) == []
     assert len(await take(db, COALESCING)) == 1
 
 
-async def test_a_job_that_is_put_back_is_run_again_after_others_and_its_losses_are_forgotten(
+async def test_a_job_that_is_put_back_is_run_again_without_its_losses(
     db: Database,
 ) -> None:
     log = Log()
@@ -97,26 +96,26 @@ async def test_a_job_that_is_put_back_is_run_again_after_others_and_its_losses_a
         await until_empty(db)
 
 
-async def test_who_lost_a_job_can_not_put_it_back(db: Database) -> None:
+async def test_a_worker_that_lost_a_job_cannot_put_it_back(db: Database) -> None:
     await put(db, "a", ordering_key="one")
     (run,) = await take(db, COALESCING)
     async with db.write() as tx:
         await move_orphans(tx)
     with suppress(JobLost):
         async with db.write() as tx:
-            await put_back(tx, job_of(run))
+            await put_back(tx, run)
         raise AssertionError("it was put back")
     assert [row.losses for row in await rows(db)] == [1]
 
 
-async def test_of_work_that_many_add_while_runs_begin_and_end_none_is_left_undone(db: Database) -> None:
+async def test_no_work_is_missed_that_is_added_while_runs_start_and_end(db: Database) -> None:
     async with db.write() as tx:
         await tx.execute(text("CREATE TABLE work (name TEXT, due BIGINT, is_done INTEGER)"))
 
     async def do_all(job: Job[Note]) -> Outcome:
         due = int(job.run_at.timestamp() * 1000 + 0.5)
-        async with db.read() as look:
-            found = await look.all(
+        async with db.read() as reader:
+            found = await reader.all(
                 text("SELECT name FROM work WHERE is_done = 0 AND due <= :due"), {"due": due}
             )
         await asyncio.sleep(0)
@@ -138,7 +137,7 @@ async def test_of_work_that_many_add_while_runs_begin_and_end_none_is_left_undon
     async with working(db, {"note": handler(do_all, coalesces=True)}):
         await asyncio.gather(*(add(writer) for writer in range(6)))
         await until_empty(db)
-    async with db.read() as look:
-        left = await look.all(text("SELECT name FROM work WHERE is_done = 0"))
-        total = await look.scalar(text("SELECT count(*) FROM work"))
+    async with db.read() as reader:
+        left = await reader.all(text("SELECT name FROM work WHERE is_done = 0"))
+        total = await reader.scalar(text("SELECT count(*) FROM work"))
     assert (left, total) == ([], 240)

@@ -1,4 +1,4 @@
-"""`mercato job list|revive`: work that was given up, and once more."""
+"""`mercato job list|revive`: dead jobs, and reviving them."""
 
 import asyncio
 from typing import Any
@@ -15,13 +15,13 @@ from mercato.kernel.jobs import enqueue
 __all__ = ["fresh", "shell"]
 
 
-class Nothing(Struct):
+class Payload(Struct):
     hidden: str = "a-customers-name"
 
 
 async def _dead(url: str, kind: str, dedup: str | None) -> int:
     async with Database.open(url) as db, db.write() as tx:
-        enqueued = await enqueue(tx, kind, Nothing(), dedup=dedup)
+        enqueued = await enqueue(tx, kind, Payload(), dedup=dedup)
         assert enqueued is not None
         gone = {
             "state": "dead",
@@ -45,15 +45,15 @@ def states(url: str) -> dict[int, Any]:
     return asyncio.run(read())
 
 
-def test_the_dead_are_listed_with_why_and_revived_by_number(
+def test_dead_jobs_are_listed_with_reasons_and_revived_by_number(
     shell: Shell, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     number, other = dead(database_url), dead(database_url, "catalog.ingest")
-    told = shell("job", "list")
-    assert f"10 attempts, job {number}" in told
-    assert "a-customers-name" not in told + shell("job", "list", "--json")
-    assert all(len(line.rstrip()) <= 80 for line in told.splitlines())
+    listed_text = shell("job", "list")
+    assert f"10 attempts, job {number}" in listed_text
+    assert "a-customers-name" not in listed_text + shell("job", "list", "--json")
+    assert all(len(line.rstrip()) <= 80 for line in listed_text.splitlines())
     listed = shell.json("job", "list", "--kind", "catalog.ingest")
     assert [one["id"] for one in listed["dead"]] == [other]
     assert listed["kinds"] == [{"kind": "catalog.ingest", "ready": 0, "waiting": 0, "running": 0, "dead": 1}]
@@ -63,12 +63,14 @@ def test_the_dead_are_listed_with_why_and_revived_by_number(
     assert (entry["subjectType"], entry["detail"]) == ("job", {"job": number, "kind": "webhook.deliver"})
 
 
-def test_all_of_a_kind_are_revived_but_for_work_that_waits_already(shell: Shell, database_url: str) -> None:
+def test_all_dead_jobs_of_a_kind_are_revived_except_duplicates_of_waiting_jobs(
+    shell: Shell, database_url: str
+) -> None:
     first, second = dead(database_url, dedup="same"), dead(database_url)
 
     async def again() -> None:
         async with Database.open(database_url) as db, db.write() as tx:
-            assert await enqueue(tx, "webhook.deliver", Nothing(), dedup="same") is not None
+            assert await enqueue(tx, "webhook.deliver", Payload(), dedup="same") is not None
 
     asyncio.run(again())
     shell("job", "revive", "--kind", "webhook.deliver")
@@ -77,7 +79,7 @@ def test_all_of_a_kind_are_revived_but_for_work_that_waits_already(shell: Shell,
     assert [states(database_url)[one][0] for one in (first, second)] == ["dead", "ready"]
 
 
-def test_what_is_not_dead_is_told_and_what_is_wrongly_asked_for(shell: Shell) -> None:
+def test_a_job_that_is_not_dead_and_wrong_arguments_are_reported(shell: Shell) -> None:
     assert "No work waits." in shell("job", "list")
     shell("job", "revive", "12345", code=1)
     assert "is not dead, or gone. See those that are dead: mercato job list" in shell.err
@@ -86,12 +88,12 @@ def test_what_is_not_dead_is_told_and_what_is_wrongly_asked_for(shell: Shell) ->
         assert shell.err
 
 
-def test_no_database_is_told(fresh: Shell) -> None:
+def test_a_missing_database_is_reported(fresh: Shell) -> None:
     fresh("job", "list", code=2)
     assert "--data-dir" in fresh.err
 
 
-def test_a_number_that_no_database_can_hold_is_no_jobs_number(shell: Shell) -> None:
+def test_a_number_that_no_database_can_hold_is_not_a_jobs_number(shell: Shell) -> None:
     shell("job", "revive", str(2**63), "0", code=1)
     assert f"{2**63} isn't a job's number. See those that are dead: mercato job list" in shell.err
     assert "0 isn't a job's number" in shell.err

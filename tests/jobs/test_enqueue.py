@@ -11,7 +11,7 @@ from mercato.kernel.db.engine import Database
 from mercato.kernel.jobs import Done, Job, Outcome, Worker, enqueue, queue
 
 
-async def test_a_transaction_that_rolls_back_takes_the_job_with_it(db: Database) -> None:
+async def test_a_transaction_that_rolls_back_enqueues_nothing(db: Database) -> None:
     log = Log()
     async with working(db, {"note": handler(log)}):
         with pytest.raises(LookupError):  # noqa: PT012  # the whole block is what is tested
@@ -24,14 +24,14 @@ async def test_a_transaction_that_rolls_back_takes_the_job_with_it(db: Database)
     assert await rows(db) == []
 
 
-async def test_a_job_is_there_with_its_transaction_even_if_no_worker_ran(db: Database) -> None:
+async def test_a_job_is_stored_by_its_transaction_even_if_no_worker_runs(db: Database) -> None:
     (number,) = await put(db, "later", ordering_key="l", group="g", dedup="d")
     (row,) = await rows(db)
     assert (row.id, row.kind, row.ordering_key, row.group_key, row.dedup) == (number, "note", "l", "g", "d")
     assert (row.state, row.attempt) == ("ready", 0)
 
 
-async def test_while_a_job_is_unfinished_the_same_key_writes_nothing(db: Database) -> None:
+async def test_the_same_dedup_key_enqueues_nothing_while_a_job_is_unfinished(db: Database) -> None:
     first, second = await put(db, "first", "second", dedup="same")
     assert second is None
     assert await put(db, "other kind", kind="other", dedup="same") != [None]
@@ -40,7 +40,7 @@ async def test_while_a_job_is_unfinished_the_same_key_writes_nothing(db: Databas
     assert await put(db, "while it runs", dedup="same") == [None]
 
 
-async def test_a_finished_jobs_key_is_free_again(db: Database) -> None:
+async def test_the_dedup_key_of_a_finished_job_can_be_used_again(db: Database) -> None:
     log = Log()
     async with working(db, {"note": handler(log)}):
         for number in range(3):
@@ -56,13 +56,13 @@ async def test_a_delayed_job_runs_when_it_is_due_and_not_before(db: Database, fo
     log = Log()
     delay = timedelta(milliseconds=400)
     async with working(db, {"note": handler(log)}, poll=timedelta(seconds=30)):
-        begun = time.monotonic()
+        started_at = time.monotonic()
         at = datetime.now(UTC) + delay if form == "instant" else delay
         await put(db, "delayed", run_at=at)
         assert await states(db) == ["waiting"]
         await log.wait_for(1)
     # Far below the poll, far above what a busy machine adds.
-    assert 0.39 <= time.monotonic() - begun < 5
+    assert 0.39 <= time.monotonic() - started_at < 5
 
 
 async def test_each_delayed_job_runs_when_it_is_due_though_another_is_still_running(db: Database) -> None:
@@ -74,26 +74,26 @@ async def test_each_delayed_job_runs_when_it_is_due_though_another_is_still_runn
         return Done()
 
     async with working(db, {"note": handler(hangs)}, poll=timedelta(seconds=30)):
-        begun = time.monotonic()
+        started_at = time.monotonic()
         await put(db, "first", run_at=timedelta(milliseconds=100))
         await put(db, "second", run_at=timedelta(milliseconds=300))
         await log.wait_for(2)
-        assert 0.29 <= time.monotonic() - begun < 5
+        assert 0.29 <= time.monotonic() - started_at < 5
         finish.set()
 
 
-async def test_an_instant_that_has_passed_is_due_at_once(db: Database) -> None:
+async def test_a_job_with_a_past_instant_is_due_at_once(db: Database) -> None:
     await put(db, "late", run_at=datetime(2020, 1, 1, tzinfo=UTC))
     await put(db, "very late", run_at=timedelta(days=-1))
     assert await states(db) == ["ready", "ready"]
 
 
-async def test_jobs_without_a_lane_run_side_by_side(db: Database) -> None:
+async def test_jobs_without_an_ordering_key_run_in_parallel(db: Database) -> None:
     await put(db, *"abcdef")
     assert sorted(texts(await take(db))) == list("abcdef")
 
 
-async def test_a_kind_that_no_handler_knows_waits_for_a_worker_that_does(db: Database) -> None:
+async def test_a_kind_without_a_handler_waits_for_a_worker_that_has_one(db: Database) -> None:
     log = Log()
     await put(db, "new", kind="of a newer version")
     async with working(db, {"note": handler(log)}):
@@ -109,37 +109,37 @@ async def test_a_worker_that_was_stopped_before_it_ran_ends(db: Database) -> Non
 
 
 @pytest.mark.parametrize(
-    ("wait", "heard"),
+    ("wait", "signals"),
     [(None, ["note"]), (timedelta(seconds=1), ["note"]), (timedelta(minutes=1), [])],
     ids=["now", "soon", "later"],
 )
-async def test_of_a_job_that_is_due_later_nobody_is_told(
-    db: Database, wait: timedelta | None, heard: list[str]
+async def test_a_job_that_is_due_later_sends_no_signal(
+    db: Database, wait: timedelta | None, signals: list[str]
 ) -> None:
-    said: list[str] = []
-    elsewhere: list[str] = []
-    db.signals.listen(queue.TOPIC, said.append)
+    received: list[str] = []
+    notified: list[str] = []
+    db.signals.listen(queue.TOPIC, received.append)
     listening = asyncio.Event()
 
-    def hear(word: str) -> None:
+    def notify(word: str) -> None:
         if word:
-            elsewhere.append(word)
+            notified.append(word)
         listening.set()
 
-    ear = None
+    listener = None
     if db.dialect == "postgresql":
-        ear = asyncio.create_task(postgresql.listen(db.url, queue.CHANNEL, hear))
+        listener = asyncio.create_task(postgresql.listen(db.url, queue.CHANNEL, notify))
         await listening.wait()
     async with db.write() as tx:
         await enqueue(tx, "note", Note("x"), run_at=wait)
-    if ear is not None:
-        # Words come in order: once this one is heard, so are those before it.
+    if listener is not None:
+        # Notifications arrive in order: after this one no earlier one can follow.
         async with db.write() as tx:
             await tx.execute(text(f"SELECT pg_notify('{queue.CHANNEL}', 'end')"))
         async with asyncio.timeout(10):
-            while "end" not in elsewhere:
+            while "end" not in notified:
                 await asyncio.sleep(0.01)
-        ear.cancel()
-        await asyncio.gather(ear, return_exceptions=True)
-        assert elsewhere == [*heard, "end"]
-    assert said == heard
+        listener.cancel()
+        await asyncio.gather(listener, return_exceptions=True)
+        assert notified == [*signals, "end"]
+    assert received == signals

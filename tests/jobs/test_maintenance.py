@@ -2,47 +2,49 @@ import asyncio
 from datetime import timedelta
 
 from sqlalchemy import text
-from tests.jobs.support import Log, handler, job_of, put, rows, states, take, working
+from tests.jobs.support import Log, handler, nothing, put, rows, states, take, working
 
 from mercato.kernel.db.engine import Database
-from mercato.kernel.jobs import Gauge, list_dead, list_gauges, revive
+from mercato.kernel.jobs import list_dead, list_depths, revive
 from mercato.kernel.jobs.maintenance import prune
-from mercato.kernel.jobs.settle import settle_dead
+from mercato.kernel.jobs.run import Dead
+from mercato.kernel.jobs.settle import settle
+from mercato.kernel.telemetry.metrics import Depth
 
 
 async def kill(db: Database, count: int = 1) -> None:
-    for one in (await take(db))[:count]:
-        async with db.write() as tx:
-            await settle_dead(tx, job_of(one), "no hope")
+    for job in (await take(db))[:count]:
+        await settle(db, job, handler(nothing), Dead("no hope"))
 
 
-async def test_gauges_count_every_kind_by_state(db: Database) -> None:
+async def test_depths_count_every_kind_by_state(db: Database) -> None:
     await put(db, *"abcd")
     await kill(db, 1)
     await put(db, *"ef", run_at=timedelta(hours=1))
     await put(db, "g", run_at=timedelta(seconds=-90))
     await put(db, "x", kind="other")
     async with db.read() as tx:
-        note, other = await list_gauges(tx)
-    assert other == Gauge(kind="other", ready=1, oldest=other.oldest)
-    assert other.oldest < timedelta(seconds=10)
-    assert (note.ready, note.waiting, note.running, note.dead, note.attempts) == (1, 2, 3, 1, 1)
-    assert timedelta(seconds=89) < note.oldest < timedelta(seconds=100)
+        note, other = await list_depths(tx)
+    assert other == Depth(kind="other", ready=1, oldest=other.oldest)
+    assert other.oldest < 10
+    assert (note.ready, note.waiting, note.running, note.dead) == (1, 2, 3, 1)
+    assert 89 < note.oldest < 100
 
 
 async def test_the_dead_are_listed_newest_first_with_their_reasons(db: Database) -> None:
-    for one in "ab":
-        await put(db, one, ordering_key="l")
+    killed = []
+    for text_ in "ab":
+        killed += await put(db, text_, ordering_key="l")
         await kill(db)
     async with db.read() as tx:
         newest, oldest = await list_dead(tx)
         assert len(await list_dead(tx, limit=1)) == 1
-    assert (newest.payload, oldest.payload) == ('{"text":"b"}', '{"text":"a"}')
-    assert (newest.reason, newest.kind, newest.ordering_key, newest.attempt) == ("no hope", "note", "l", 1)
+    assert [oldest.id, newest.id] == killed
+    assert (newest.reason, newest.kind, newest.attempt) == ("no hope", "note", 1)
     assert newest.died_at >= oldest.died_at >= oldest.enqueued_at
 
 
-async def test_a_dead_job_blocks_neither_its_lane_nor_its_key(db: Database) -> None:
+async def test_a_dead_job_blocks_neither_its_ordering_key_nor_its_dedup_key(db: Database) -> None:
     await put(db, "a", ordering_key="l", dedup="d")
     await kill(db)
     assert await put(db, "b", ordering_key="l", dedup="d") != [None]
@@ -62,7 +64,7 @@ async def test_a_dead_job_may_be_revived_once(db: Database) -> None:
         await log.wait_for(1)
 
 
-async def test_only_what_has_been_dead_for_long_is_pruned(db: Database) -> None:
+async def test_only_jobs_that_have_been_dead_for_long_are_pruned(db: Database) -> None:
     await put(db, *(str(number) for number in range(100)))
     await kill(db, 60)
     async with db.write() as tx:
@@ -74,14 +76,14 @@ async def test_only_what_has_been_dead_for_long_is_pruned(db: Database) -> None:
     assert await prune(db, older_than=timedelta(minutes=30)) == 0
 
 
-async def test_a_dead_job_that_is_revived_while_it_would_be_pruned_stays(db: Database) -> None:
+async def test_a_job_that_is_revived_during_the_pruning_stays(db: Database) -> None:
     await put(db, "a")
     await kill(db, 1)
-    await asyncio.sleep(0.01)  # since when it is dead is told in milliseconds
+    await asyncio.sleep(0.01)  # the time of death has milliseconds
     (dead,) = [row.id for row in await rows(db)]
     async with db.write() as tx:
         assert await revive(tx, dead)
-        # On PostgreSQL it waits for the row, on SQLite for the writer.
+        # PostgreSQL waits for the row, SQLite for the writer.
         pruning = asyncio.create_task(prune(db, older_than=timedelta(0)))
         await asyncio.sleep(0.3)
     assert await pruning == 0

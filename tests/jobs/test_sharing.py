@@ -1,50 +1,50 @@
-"""Decisions §14: places are shared between partners first, then between a partner's ordering keys."""
+"""Decisions §14: slots are shared between partners first, then between a partner's ordering keys."""
 
 from collections import Counter
 
 import pytest
 from sqlalchemy import insert
-from tests.jobs.support import handler, job_of, nothing, put, take, texts
+from tests.jobs.support import handler, nothing, put, take, texts
 
 from mercato.kernel.db.engine import Database
 from mercato.kernel.db.tables import jobs
 from mercato.kernel.db.types import now_ms
-from mercato.kernel.jobs import finish
-from mercato.kernel.jobs.claim import Claimed, Rotation
+from mercato.kernel.jobs import Job, finish
+from mercato.kernel.jobs.claim import Rotation
 
 
-async def backlog(db: Database, group: str, *, lanes: int, each: int = 1) -> None:
-    """Make so many jobs of so many lanes of the group ready."""
+async def backlog(db: Database, group: str, *, keys: int, each: int = 1) -> None:
+    """Add `each` ready jobs to each of so many keys of the group."""
     rows = [
         {
             "kind": "note",
-            "ordering_key": f"{group}:{lane:03}",
+            "ordering_key": f"{group}:{key:03}",
             "group_key": group,
             "payload": "{}",
             "state": "ready",
         }
         for _ in range(each)
-        for lane in range(lanes)
+        for key in range(keys)
     ]
     async with db.write() as tx:
         await tx.execute(insert(jobs).values(run_at=now_ms(), enqueued_at=now_ms()), rows)
 
 
-class Places:
-    """The places of one worker, and what runs in them, the oldest first."""
+class Slots:
+    """The slots of one worker, and the jobs that run in them, oldest first."""
 
     def __init__(self, db: Database, total: int) -> None:
         self.db = db
         self.total = total
-        self.running: list[Claimed] = []
+        self.running: list[Job[str]] = []
         self.rotation = Rotation()
 
     @property
-    def held(self) -> Counter[str]:
-        return Counter(one.place.group for one in self.running)
+    def in_use(self) -> Counter[str]:
+        return Counter(job.group for job in self.running)
 
-    async def fill(self) -> list[Claimed]:
-        """Claim what there is room for."""
+    async def fill(self) -> list[Job[str]]:
+        """Claim jobs for the free slots."""
         free = self.total - len(self.running)
         claimed = await take(self.db, free=free, rotation=self.rotation) if free else []
         self.running += claimed
@@ -52,80 +52,78 @@ class Places:
 
     async def end_oldest(self) -> None:
         async with self.db.write() as tx:
-            await finish(tx, job_of(self.running.pop(0)))
+            await finish(tx, self.running.pop(0))
 
 
-async def test_a_partner_alone_leaves_half_of_the_places_free(db: Database) -> None:
-    await backlog(db, "big", lanes=50)
-    places = Places(db, 16)
-    await places.fill()
-    await places.fill()
-    assert places.held == {"big": 8}
+async def test_one_partner_alone_leaves_half_of_the_slots_free(db: Database) -> None:
+    await backlog(db, "big", keys=50)
+    slots = Slots(db, 16)
+    await slots.fill()
+    await slots.fill()
+    assert slots.in_use == {"big": 8}
 
 
 @pytest.mark.parametrize("hanging", [1, 2, 3, 4, 5])
-async def test_however_many_hang_a_partner_without_a_call_gets_a_place_at_once(
+async def test_a_partner_without_a_running_job_gets_a_slot_at_once_however_many_hang(
     db: Database, hanging: int
 ) -> None:
-    places = Places(db, 32)
+    slots = Slots(db, 32)
     for number in range(hanging):
-        await backlog(db, f"hangs{number}", lanes=100)
-        await places.fill()
+        await backlog(db, f"hangs{number}", keys=100)
+        await slots.fill()
     await put(db, "healthy", ordering_key="healthy", group="a healthy one")
-    assert [one.place.group for one in await places.fill()] == ["a healthy one"]
+    assert [job.group for job in await slots.fill()] == ["a healthy one"]
 
 
 @pytest.mark.parametrize(("total", "partners"), [(8, 1), (8, 3), (8, 7), (32, 4), (32, 15), (64, 5)])
-async def test_of_partners_that_wait_none_gets_less_than_its_share(
-    db: Database, total: int, partners: int
-) -> None:
-    places = Places(db, total)
+async def test_no_waiting_partner_gets_less_than_its_share(db: Database, total: int, partners: int) -> None:
+    slots = Slots(db, total)
     for number in range(partners):
-        await backlog(db, f"p{number:02}", lanes=4 * total)
-        await places.fill()
+        await backlog(db, f"p{number:02}", keys=4 * total)
+        await slots.fill()
     for _ in range(3 * total):
-        await places.end_oldest()
-        await places.fill()
+        await slots.end_oldest()
+        await slots.fill()
     share = total // (partners + 1)
-    assert {group: held for group, held in places.held.items() if held < share} == {}
-    assert len(places.held) == partners
-    assert len(places.running) <= total - share
+    assert {group: in_use for group, in_use in slots.in_use.items() if in_use < share} == {}
+    assert len(slots.in_use) == partners
+    assert len(slots.running) <= total - share
 
 
-async def test_more_partners_than_places_take_turns(db: Database) -> None:
-    places = Places(db, 4)
+async def test_more_partners_than_slots_take_turns(db: Database) -> None:
+    slots = Slots(db, 4)
     for number in range(10):
-        await backlog(db, f"p{number}", lanes=20)
-    claimed = await places.fill()
+        await backlog(db, f"p{number}", keys=20)
+    claimed = await slots.fill()
     while len(claimed) < 40:
-        await places.end_oldest()
-        claimed += await places.fill()
-    turns = Counter(one.place.group for one in claimed)
+        await slots.end_oldest()
+        claimed += await slots.fill()
+    turns = Counter(job.group for job in claimed)
     assert len(turns) == 10
     assert max(turns.values()) - min(turns.values()) <= 2
 
 
 async def test_the_ordering_keys_of_a_partner_take_turns(db: Database) -> None:
-    await backlog(db, "big", lanes=20, each=5)
-    await backlog(db, "other", lanes=20, each=5)
-    places = Places(db, 8)
-    claimed = await places.fill()
+    await backlog(db, "big", keys=20, each=5)
+    await backlog(db, "other", keys=20, each=5)
+    slots = Slots(db, 8)
+    claimed = await slots.fill()
     while len(claimed) < 160:
-        await places.end_oldest()
-        claimed += await places.fill()
+        await slots.end_oldest()
+        claimed += await slots.fill()
     for group in ("big", "other"):
-        turns = Counter(one.place.key for one in claimed if one.place.group == group)
+        turns = Counter(job.ordering_key for job in claimed if job.group == group)
         assert len(turns) == 20
         assert max(turns.values()) - min(turns.values()) <= 1
 
 
-async def test_a_bound_for_each_partner_holds_beside_its_share(db: Database) -> None:
-    await backlog(db, "big", lanes=50)
-    bounded = handler(nothing, per_group=2)
-    assert len(await take(db, bounded, free=32)) == 2
-    assert await take(db, bounded, free=30) == []
+async def test_the_limit_of_a_partner_holds_besides_its_share(db: Database) -> None:
+    await backlog(db, "big", keys=50)
+    limited = handler(nothing, group_concurrency=2)
+    assert len(await take(db, limited, free=32)) == 2
+    assert await take(db, limited, free=30) == []
 
 
-async def test_jobs_of_no_partner_take_every_place(db: Database) -> None:
+async def test_jobs_without_a_partner_take_every_slot(db: Database) -> None:
     await put(db, *"abcdef")
     assert sorted(texts(await take(db, free=6))) == list("abcdef")

@@ -1,4 +1,4 @@
-"""A database that is away for a while, and who may run jobs when one file is shared."""
+"""A database that is unavailable for a while, and which process may run the jobs of a shared file."""
 
 import asyncio
 import sqlite3
@@ -12,8 +12,8 @@ from sqlalchemy import text, update
 from tests import databases
 from tests.databases import only_sqlite
 from tests.jobs.support import (
-    PATIENCE,
-    SOON,
+    FAST,
+    TIMEOUT,
     Log,
     Note,
     handler,
@@ -31,12 +31,12 @@ from mercato.kernel.db.tables import jobs
 from mercato.kernel.db.url import sqlite_path
 from mercato.kernel.jobs import Done, Job, Outcome, Worker
 from mercato.kernel.jobs.ownership import Ownership
-from mercato.kernel.jobs.settle import MAX_POSTPONED
+from mercato.kernel.jobs.run import MAX_POSTPONED
 
 
 @asynccontextmanager
-async def away(db: Database) -> AsyncIterator[None]:
-    """Make the database fail for the length of the block."""
+async def unavailable(db: Database) -> AsyncIterator[None]:
+    """Make the database unavailable for the length of the block."""
     if db.dialect == "sqlite":
         other = sqlite3.connect(sqlite_path(db.url), isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
@@ -52,7 +52,7 @@ async def away(db: Database) -> AsyncIterator[None]:
     await databases.run(server, f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
 
 
-async def test_a_worker_outlives_a_database_that_is_away(database_url: str) -> None:
+async def test_a_worker_survives_an_unavailable_database(database_url: str) -> None:
     log, started, finish = Log(), asyncio.Event(), asyncio.Event()
 
     async def waits(job: Job[Note]) -> Outcome:
@@ -64,26 +64,26 @@ async def test_a_worker_outlives_a_database_that_is_away(database_url: str) -> N
         Database.open(database_url, busy_timeout=timedelta(milliseconds=20)) as db,
         working(db, {"note": handler(waits, max_attempts=1)}, lease=timedelta(seconds=10)),
     ):
-        await put(db, "running when it went away")
+        await put(db, "running during the outage")
         await started.wait()
-        async with away(db):
+        async with unavailable(db):
             finish.set()
             await log.wait_for(1)
             await asyncio.sleep(0.3)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await until_empty(db)
-        await put(db, "after it came back")
-        assert await log.wait_for(2) == ["running when it went away", "after it came back"]
+        await put(db, "after the outage")
+        assert await log.wait_for(2) == ["running during the outage", "after the outage"]
 
 
-async def test_a_run_that_meets_a_database_away_is_not_the_jobs_failure(database_url: str) -> None:
+async def test_an_unavailable_database_is_not_the_jobs_failure(database_url: str) -> None:
     log = Log()
-    gone, asked = asyncio.Event(), asyncio.Event()
+    gone, started = asyncio.Event(), asyncio.Event()
     async with Database.open(database_url, busy_timeout=timedelta(milliseconds=20)) as db:
 
         async def writes(job: Job[Note]) -> Outcome:
             assert job.failures == 0
-            asked.set()
+            started.set()
             if job.attempt == 1:
                 await gone.wait()
             async with db.write() as tx:
@@ -92,8 +92,8 @@ async def test_a_run_that_meets_a_database_away_is_not_the_jobs_failure(database
 
         async with working(db, {"note": handler(writes, max_attempts=1)}, lease=timedelta(seconds=10)):
             await put(db, "x")
-            await asked.wait()
-            async with away(db):
+            await started.wait()
+            async with unavailable(db):
                 gone.set()
                 await asyncio.sleep(0.3)
             await log.wait_for(1)
@@ -101,7 +101,9 @@ async def test_a_run_that_meets_a_database_away_is_not_the_jobs_failure(database
 
 
 @only_sqlite
-async def test_on_sqlite_only_the_holder_of_the_lock_runs_jobs_and_the_next_takes_over(db: Database) -> None:
+async def test_on_sqlite_only_the_holder_of_the_lock_runs_jobs_and_the_next_holder_continues(
+    db: Database,
+) -> None:
     first, second = Log(), Log()
     async with working(db, {"note": handler(first)}) as worker:
         await put(db, "one")
@@ -117,24 +119,24 @@ async def test_on_sqlite_only_the_holder_of_the_lock_runs_jobs_and_the_next_take
 
 
 @only_sqlite
-async def test_on_sqlite_what_was_running_at_boot_is_due_at_once(db: Database) -> None:
+async def test_on_sqlite_jobs_that_are_running_at_start_are_due_at_once(db: Database) -> None:
     await put(db, "left behind")
     await take(db, worker="gone", lease=timedelta(hours=1))
     log = Log()
-    begun = time.monotonic()
+    started_at = time.monotonic()
     async with working(db, {"note": handler(log)}):
         await log.wait_for(1)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - started_at < 5
 
 
 @only_sqlite
-async def test_on_sqlite_a_take_over_that_fails_is_tried_again(database_url: str) -> None:
+async def test_on_sqlite_a_take_over_that_fails_is_retried(database_url: str) -> None:
     log = Log()
     async with Database.open(database_url, busy_timeout=timedelta(milliseconds=20)) as db:
         await put(db, "left behind")
         await take(db, worker="gone", lease=timedelta(hours=1))
-        worker = Worker(db, {"note": handler(log)}, **SOON)
-        async with away(db):
+        worker = Worker(db, {"note": handler(log)}, **FAST)
+        async with unavailable(db):
             running = asyncio.create_task(worker.run())
             await asyncio.sleep(0.1)
         await log.wait_for(1)
@@ -143,21 +145,21 @@ async def test_on_sqlite_a_take_over_that_fails_is_tried_again(database_url: str
 
 
 @only_sqlite
-async def test_the_lock_is_one_holders_at_a_time(db: Database) -> None:
+async def test_the_lock_has_one_holder_at_a_time(db: Database) -> None:
     one, two = Ownership(db), Ownership(db)
     assert one.acquire()
     assert not one.acquire()
-    assert one.held
+    assert one.is_held
     assert not two.acquire()
-    assert not two.held
+    assert not two.is_held
     one.release()
-    assert not one.held
+    assert not one.is_held
     assert two.acquire()
     two.release()
 
 
 @only_sqlite
-async def test_on_sqlite_a_clock_that_is_set_takes_no_job_from_its_own_worker(db: Database) -> None:
+async def test_on_sqlite_a_clock_change_takes_no_job_from_its_own_worker(db: Database) -> None:
     started, finish, runs = asyncio.Event(), asyncio.Event(), Log()
 
     async def waits(job: Job[Note]) -> Outcome:
@@ -166,8 +168,8 @@ async def test_on_sqlite_a_clock_that_is_set_takes_no_job_from_its_own_worker(db
         await finish.wait()
         return Done()
 
-    # A lease that has ended as it begins is what a clock set forward makes of it.
-    options: dict[str, Any] = {**SOON, "lease": timedelta(milliseconds=-1), "heartbeat": timedelta(hours=1)}
+    # A clock that is set forward makes every lease end at once.
+    options: dict[str, Any] = {**FAST, "lease": timedelta(milliseconds=-1), "heartbeat": timedelta(hours=1)}
     worker = Worker(db, {"note": handler(waits)}, **options)
     running = asyncio.create_task(worker.run())
     await put(db, "x")
@@ -183,7 +185,7 @@ async def test_on_sqlite_a_clock_that_is_set_takes_no_job_from_its_own_worker(db
     assert await states(db) == []
 
 
-async def test_a_job_for_which_the_database_is_always_away_ends_some_day(db: Database) -> None:
+async def test_a_job_for_which_the_database_is_always_unavailable_dies_in_the_end(db: Database) -> None:
     runs = 0
 
     async def asks_too_much(_job: Job[Note]) -> Outcome:
@@ -200,5 +202,5 @@ async def test_a_job_for_which_the_database_is_always_away_ends_some_day(db: Dat
     asking = handler(asks_too_much, max_attempts=2, backoff=lambda _failures: timedelta(0))
     async with working(db, {"note": asking}):
         await until(dead)
-    # One more that is not its fault, and two that are.
+    # One more postponed run, and two failures.
     assert runs == 3

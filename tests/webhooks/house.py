@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 from sqlalchemy import select, update
 
 from mercato.domain.partners import accounts
@@ -29,7 +30,7 @@ from mercato.kernel.db.engine import AnyRow, Database, Write
 from mercato.kernel.db.tables import deliveries as delivery_rows
 from mercato.kernel.db.tables import jobs
 from mercato.kernel.jobs import Job
-from mercato.kernel.jobs.claim import Claimed, Rotation, claim
+from mercato.kernel.jobs.claim import Rotation, claim
 from mercato.kernel.jobs.run import Run
 from mercato.kernel.jobs.settle import settle
 from mercato.kernel.outbound.addresses import AddressPolicy
@@ -105,7 +106,7 @@ class House:
         async with self.db.write() as tx:
             return await deliveries.redeliver(tx, self.caller(), delivery_id, now=self.now)
 
-    async def take(self) -> Claimed:
+    async def take(self) -> Job[str]:
         """Claim the one job that is ready, as a worker would."""
         async with self.db.write() as tx:
             [claimed] = await claim(
@@ -142,17 +143,9 @@ class House:
             return list(await tx.all(select(jobs).order_by(jobs.c.id)))
 
 
-def job_of(claimed: Claimed) -> Job[DeliverJob]:
-    return Job(
-        id=claimed.id,
-        kind=claimed.kind,
-        payload=msgspec.json.decode(claimed.payload, type=DeliverJob),
-        attempt=claimed.attempt,
-        failures=claimed.failures,
-        losses=claimed.losses,
-        run_at=claimed.run_at,
-        enqueued_at=claimed.enqueued_at,
-    )
+def job_of(claimed: Job[str]) -> Job[DeliverJob]:
+    job: Job[Any] = claimed
+    return replace(job, payload=msgspec.json.decode(claimed.payload, type=DeliverJob))
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from mercato.kernel.clock import Clock
 from mercato.kernel.db.changes import ChangeFeed
 from mercato.kernel.db.engine import open_database
 from mercato.kernel.jobs import Worker
-from mercato.kernel.jobs.maintenance import read_queue
+from mercato.kernel.jobs.maintenance import find_depths
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.client import Outbound
 from mercato.kernel.outbound.document import DocumentSpace
@@ -114,7 +114,7 @@ async def _measured(app: Runtime) -> AsyncIterator[None]:
     app.metrics.watch_cache("stores", app.cache.lookups)
     app.metrics.watch_cache("catalogs", app.compiled.lookups)
     app.metrics.watch_cache("bodies", app.bodies.lookups)
-    app.metrics.watch_queue(partial(read_queue, app.db))
+    app.metrics.watch_queue(partial(find_depths, app.db))
     port, token = app.settings.metrics_port, _revealed(app.settings.metrics_token)
     if port is None or not multiprocess.owns_metrics_port():
         yield

@@ -22,12 +22,12 @@ from mercato.kernel.db.engine import Database, Read, open_database
 from mercato.kernel.db.errors import DatabaseUnavailable
 from mercato.kernel.db.migrate import HEAD, find_revision
 from mercato.kernel.db.replica import CHECK_SECONDS, INTERVAL, MAX_LAG
-from mercato.kernel.jobs import list_gauges
-from mercato.kernel.jobs.maintenance import Gauge
+from mercato.kernel.jobs import list_depths
 from mercato.kernel.jobs.ownership import is_owned
 from mercato.kernel.jobs.queue import CHANNEL
 from mercato.kernel.plurals import count_of
 from mercato.kernel.settings import MiB, Settings
+from mercato.kernel.telemetry.metrics import Depth
 from mercato.kernel.wire import Wire
 
 LEAST_FREE: Final = 512 * MiB
@@ -92,9 +92,9 @@ async def checks(tx: Read, settings: Settings) -> AsyncIterator[Check]:
     if schema.state is State.OK:
         yield await _encryption(tx, settings)
         yield await _workers(tx)
-        gauges = await list_gauges(tx)
-        yield _due(gauges)
-        yield _dead(gauges)
+        depths = await list_depths(tx)
+        yield _due(depths)
+        yield _dead(depths)
         for check in (_endpoints, _orders, _stores, _deliveries):
             yield await check(tx)
 
@@ -226,18 +226,18 @@ async def _workers(tx: Read) -> Check:
     )
 
 
-def _due(gauges: Sequence[Gauge]) -> Check:
-    oldest = max((one.oldest for one in gauges if one.ready), default=None)
+def _due(depths: Sequence[Depth]) -> Check:
+    oldest = max((one.oldest for one in depths if one.ready), default=None)
     if oldest is None:
         return _check("due work", "none waits")
     advice = "Start more workers, or see in their logs why they take none."
-    said = f"the oldest job has been due for {oldest.total_seconds():.0f} s"
-    return _check("due work", said, None if oldest <= MOST_WAIT else advice)
+    said = f"the oldest job has been due for {oldest:.0f} s"
+    return _check("due work", said, None if oldest <= MOST_WAIT.total_seconds() else advice)
 
 
-def _dead(gauges: Sequence[Gauge]) -> Check:
+def _dead(depths: Sequence[Depth]) -> Check:
     dead = ", ".join(
-        f"{count} of {kind}" for kind, count in sorted((g.kind, g.dead) for g in gauges) if count
+        f"{count} of {kind}" for kind, count in sorted((g.kind, g.dead) for g in depths) if count
     )
     if not dead:
         return _check("dead work", "none")

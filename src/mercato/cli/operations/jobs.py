@@ -11,7 +11,7 @@ from mercato.cli.session import Session, opened
 from mercato.kernel.db.audit import audit
 from mercato.kernel.db.errors import is_unique_violation
 from mercato.kernel.db.tables import jobs_dedup
-from mercato.kernel.jobs import DeadJob, list_dead, list_gauges, revive
+from mercato.kernel.jobs import DeadJob, list_dead, list_depths, revive
 from mercato.kernel.plurals import count_of
 from mercato.kernel.wire import Instant, Wire
 
@@ -56,15 +56,15 @@ async def list_(
 
     """
     async with opened(data_dir) as session, session.db.read() as tx:
-        gauges = [one for one in await list_gauges(tx) if kind in {None, one.kind}]
+        depths = [one for one in await list_depths(tx) if kind in {None, one.kind}]
         dead = await list_dead(tx, kind=kind, limit=limit)
     if json:
         jobs = [view(Dead, one, attempts=one.attempt) for one in dead]
-        print_json({"kinds": [view(Kind, one) for one in gauges], "dead": jobs})
+        print_json({"kinds": [view(Kind, one) for one in depths], "dead": jobs})
         return
-    print_objects(_COLUMNS, gauges, empty="No work waits.")
+    print_objects(_COLUMNS, depths, empty="No work waits.")
     _print_dead(dead)
-    if len(dead) == limit < sum(one.dead for one in gauges):
+    if len(dead) == limit < sum(one.dead for one in depths):
         note("There are more: see --kind and --limit.")
 
 

@@ -151,7 +151,7 @@ class Sender:
             payload=DeliverJob,
             timeout=timedelta(seconds=self._seconds) + _SLACK,
             concurrency=concurrency,
-            per_group=per_partner,
+            group_concurrency=per_partner,
             coalesces=True,
             on_dead=self.give_up,
         )

@@ -1,18 +1,15 @@
-"""Work to be done later: `enqueue` in your own transaction, a table of handlers, a `Worker` to run them."""
+"""Background jobs: `enqueue` in your own transaction, a table of handlers, and a `Worker` that runs them."""
 
-from mercato.kernel.jobs.maintenance import DeadJob, Gauge, list_dead, list_gauges, revive
-from mercato.kernel.jobs.model import Again, Dead, Done, Handler, Handlers, Job, JobLost, Outcome, Settled
+from mercato.kernel.jobs.maintenance import DeadJob, list_dead, list_depths, revive
+from mercato.kernel.jobs.model import Done, Handler, Handlers, Job, JobLost, Outcome, Settled
 from mercato.kernel.jobs.queue import Enqueued, delete_waiting, enqueue
 from mercato.kernel.jobs.settle import fence, finish, put_back
 from mercato.kernel.jobs.worker import Worker
 
 __all__ = [
-    "Again",
-    "Dead",
     "DeadJob",
     "Done",
     "Enqueued",
-    "Gauge",
     "Handler",
     "Handlers",
     "Job",
@@ -25,7 +22,7 @@ __all__ = [
     "fence",
     "finish",
     "list_dead",
-    "list_gauges",
+    "list_depths",
     "put_back",
     "revive",
 ]

@@ -1,4 +1,4 @@
-"""What a worker looks after besides its runs: what is due, whose lease has ended, what is old. What operators see."""
+"""Polling, and what changes with time alone: due jobs, expired leases, old dead jobs. And the queue for operators."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -21,14 +21,14 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _READ_SECONDS: Final = 2.0
 
 BATCH: Final = 500
-"""Rows that one maintenance statement touches at most, so that no transaction is long."""
+"""Rows that one maintenance statement changes at most: transactions stay short."""
 
 _SKEW_MS: Final = 60_000
-"""By how much the clocks of two processes may differ, in milliseconds."""
+"""Milliseconds by which the clocks of two processes may differ."""
 
 
 def _in_state(state: str) -> ColumnElement[bool]:
-    """Written out and not bound: a database picks a partial index by what it reads in the statement."""
+    """The state is a literal, not a parameter: a planner chooses a partial index by the statement's text."""
     return jobs.c.state == literal_column(f"'{state}'")
 
 
@@ -38,7 +38,7 @@ _EXPIRED: Final = (_in_state("running"), jobs.c.lease_until < now_ms())
 
 
 class Poll(Struct, frozen=True):
-    """What there is to do. `due_in` is when the next waiting row is due, and None when none waits."""
+    """What there is to do. `ready` holds kinds. `due_in` is when the next waiting row is due; None if none waits."""
 
     ready: frozenset[str]
     expired: bool
@@ -46,7 +46,7 @@ class Poll(Struct, frozen=True):
 
 
 async def poll(tx: Read, kinds: tuple[str, ...]) -> Poll:
-    """Return which of the kinds have something ready, from indexes alone."""
+    """Look for work of the kinds, in indexes alone."""
     row = await tx.first(_poll_of(kinds))
     assert row is not None
     due_in, expired, *found = row
@@ -59,7 +59,7 @@ async def poll(tx: Read, kinds: tuple[str, ...]) -> Poll:
 
 @cache
 def _poll_of(kinds: tuple[str, ...]) -> Select[Any]:
-    """Built once for the kinds that have a free place, of which there are few combinations."""
+    """Cached: there are few combinations of kinds that have a free slot."""
     waiting = select(func.min(jobs.c.run_at, type_=Integer)).where(_in_state("waiting")).scalar_subquery()
     return prepared(
         select(waiting - now_ms(), exists().where(*_EXPIRED), *(_first_ready(kind) for kind in kinds))
@@ -67,39 +67,39 @@ def _poll_of(kinds: tuple[str, ...]) -> Select[Any]:
 
 
 def _first_ready(kind: str) -> ColumnElement[int]:
-    # Ordered as the index is: SQLite would read the whole table if it took a kind for a poor choice.
+    # In the order of the index: else SQLite reads the whole table if it thinks that the kind selects little.
     order = jobs.c.group_key, jobs.c.ordering_key, jobs.c.id
     first = select(jobs.c.id).where(_in_state("ready"), jobs.c.kind == kind).order_by(*order).limit(1)
     return first.scalar_subquery()
 
 
-# --- what time alone changes --------------------------------------------------------------------------
+# --- what changes with time --------------------------------------------------------------------------
 
 
 async def move_due(tx: Write) -> int:
-    """Make ready what has waited long enough, of whatever kind; return how many rows."""
+    """Make waiting jobs of any kind ready that are due. Return how many rows."""
     due = _in_state("waiting"), jobs.c.run_at <= now_ms()
     return await _move(tx, *due, order=jobs.c.run_at, values={"state": "ready"})
 
 
 async def move_stranded(tx: Write) -> int:
-    """Make ready what waits and was enqueued in the future: the clock was set back since. Return how many rows.
+    """Make waiting jobs ready that were enqueued in the future: the clock was set back since. Return how many rows.
 
-    Waiting for the clock to catch up would hold resends and retries for as long as it was set back.
+    Otherwise retries would wait for as long as the clock was set back.
     """
     ahead = now_ms() + _SKEW_MS
-    # What was enqueued in the future is due in the future: the index holds that.
+    # A job that was enqueued in the future is also due in the future, and run_at has the index.
     stranded = _in_state("waiting"), jobs.c.run_at > ahead, jobs.c.enqueued_at > ahead
     return await _move(tx, *stranded, order=jobs.c.run_at, values={"state": "ready", "enqueued_at": now_ms()})
 
 
-async def move_expired(tx: Write, *, but: Collection[int] = ()) -> int:
-    """Make ready what a vanished worker left running; return how many rows."""
-    return await _move(tx, *_EXPIRED, jobs.c.id.not_in(but), order=jobs.c.ordering_key, values=_LOST)
+async def move_expired(tx: Write, *, excluded: Collection[int] = ()) -> int:
+    """Make jobs ready that a vanished worker left running. Return how many rows."""
+    return await _move(tx, *_EXPIRED, jobs.c.id.not_in(excluded), order=jobs.c.ordering_key, values=_LOST)
 
 
 async def move_orphans(tx: Write) -> int:
-    """Make ready all that is marked running. Only who knows that nobody else is at work may call this."""
+    """Make all running jobs ready. Only for a process that owns the database's jobs alone."""
     return await _move(tx, _in_state("running"), order=jobs.c.ordering_key, values=_LOST)
 
 
@@ -109,37 +109,38 @@ _LOST: Final[dict[str, Any]] = {**IDLE, "state": "ready", "losses": jobs.c.losse
 async def _move(
     tx: Write, *which: ColumnElement[bool], order: ColumnElement[Any], values: dict[str, Any]
 ) -> int:
-    """Change the next few such rows that nobody else is changing, in the order of the index that finds them."""
-    some = select(jobs.c.id).where(*which).order_by(order).limit(BATCH).with_for_update(skip_locked=True)
-    numbers = [row.id for row in await tx.all(some)]
-    if not numbers:
+    """Change the next BATCH such rows that aren't locked, in the order of the index that finds them."""
+    batch = select(jobs.c.id).where(*which).order_by(order).limit(BATCH).with_for_update(skip_locked=True)
+    ids = [row.id for row in await tx.all(batch)]
+    if not ids:
         return 0
-    return (await tx.execute(update(jobs).where(jobs.c.id.in_(numbers)).values(values))).rowcount
+    return (await tx.execute(update(jobs).where(jobs.c.id.in_(ids)).values(values))).rowcount
 
 
-async def renew(tx: Write, worker: str, numbers: Collection[int], lease: timedelta) -> set[tuple[int, int]]:
-    """Hold the jobs for another lease; return (number, attempt) of those that are still the worker's.
+async def renew(tx: Write, worker: str, ids: Collection[int], lease: timedelta) -> set[tuple[int, int]]:
+    """Renew the leases of the jobs. Return (id, attempt) of those that the worker still owns.
 
-    A job that a transaction has fenced at this instant is left for the next time: who waits for one row while he
-    holds others invites a deadlock, and nobody takes a fenced row away.
+    A job that a transaction has fenced just now is skipped until the next heartbeat: waiting for a row while holding
+    others invites a deadlock, and a fenced row can't be claimed.
     """
-    held = jobs.c.id.in_(numbers), jobs.c.worker == worker, _in_state("running")
-    mine = select(jobs.c.id, jobs.c.attempt).where(*held)
-    free = [row.id for row in await tx.all(mine.with_for_update(skip_locked=True))]
+    own = select(jobs.c.id, jobs.c.attempt).where(
+        jobs.c.id.in_(ids), jobs.c.worker == worker, _in_state("running")
+    )
+    free = [row.id for row in await tx.all(own.with_for_update(skip_locked=True))]
     until = now_ms() + lease // _MILLISECOND
     await tx.execute(update(jobs).where(jobs.c.id.in_(free)).values(lease_until=until))
-    return {(row.id, row.attempt) for row in await tx.all(mine)}
+    return {(row.id, row.attempt) for row in await tx.all(own)}
 
 
 async def prune(database: Database, *, older_than: timedelta) -> int:
-    """Delete what has been dead for so long, in small transactions; return how many rows."""
+    """Delete jobs that have been dead for that long, in small transactions. Return how many rows."""
     old = _in_state("dead"), jobs.c.run_at < now_ms() - older_than // _MILLISECOND
-    some = select(jobs.c.id).where(*old).order_by(jobs.c.run_at).limit(BATCH)
+    batch = select(jobs.c.id).where(*old).order_by(jobs.c.run_at).limit(BATCH)
     pruned = 0
     while True:
         async with database.write() as tx:
-            # Said of the rows, too: one that is revived meanwhile stays.
-            count = (await tx.execute(delete(jobs).where(jobs.c.id.in_(some), *old))).rowcount
+            # The condition again: a job that was revived meanwhile stays.
+            count = (await tx.execute(delete(jobs).where(jobs.c.id.in_(batch), *old))).rowcount
         pruned += count
         if count < BATCH:
             return pruned
@@ -148,96 +149,61 @@ async def prune(database: Database, *, older_than: timedelta) -> int:
 # --- for operators ------------------------------------------------------------------------------------
 
 
-class Gauge(Struct, frozen=True, kw_only=True):
-    """One kind's backlog. `oldest` is how long the oldest ready job has been due; `attempts` the most any has had."""
-
-    kind: str
-    ready: int = 0
-    waiting: int = 0
-    running: int = 0
-    dead: int = 0
-    oldest: timedelta = timedelta(0)
-    attempts: int = 0
-
-
-class DeadJob(Struct, frozen=True, kw_only=True):
-    """A job that will not be run again unless somebody revives it."""
+class DeadJob(Struct, frozen=True):
+    """A job that isn't run again unless an operator revives it."""
 
     id: int
     kind: str
-    ordering_key: str
-    payload: str
     attempt: int
-    died_at: datetime
     reason: str
     enqueued_at: datetime
+    died_at: datetime
 
 
-async def list_gauges(tx: Read) -> list[Gauge]:
-    """Return every kind that has rows."""
+async def list_depths(tx: Read) -> list[Depth]:
+    """Return the queue depth of every kind that has rows, by kind."""
     counted = select(
         jobs.c.kind,
         jobs.c.state,
         func.count().label("rows"),
         (now_ms() - func.min(jobs.c.run_at, type_=Integer)).label("age"),
-        func.max(jobs.c.attempt).label("attempts"),
     ).group_by(jobs.c.kind, jobs.c.state)
     kinds: dict[str, dict[str, Any]] = {}
     for row in await tx.all(counted):
-        gauge = kinds.setdefault(row.kind, {"attempts": 0})
-        gauge[row.state] = row.rows
-        gauge["attempts"] = max(gauge["attempts"], row.attempts)
+        depth = kinds.setdefault(row.kind, {})
+        depth[row.state] = row.rows
         if row.state == "ready":
-            gauge["oldest"] = max(row.age * _MILLISECOND, timedelta(0))
-    return [Gauge(kind=kind, **gauge) for kind, gauge in sorted(kinds.items())]
+            depth["oldest"] = max(row.age / 1000, 0.0)
+    return [Depth(kind=kind, **depth) for kind, depth in sorted(kinds.items())]
 
 
-async def read_queue(database: Database) -> Sequence[Depth] | None:
-    """Return every kind's backlog as figures, or None of a database that does not answer."""
+async def find_depths(database: Database) -> Sequence[Depth] | None:
+    """Return the queue depth of every kind, or None if the database doesn't answer in time."""
     try:
         async with asyncio.timeout(_READ_SECONDS), database.read() as tx:
-            gauges = await list_gauges(tx)
+            return await list_depths(tx)
     except Exception as error:
         if not isinstance(error, TimeoutError) and not is_unavailable(error):
             raise
         return None
-    return [
-        Depth(
-            kind=one.kind,
-            ready=one.ready,
-            waiting=one.waiting,
-            running=one.running,
-            dead=one.dead,
-            oldest=one.oldest.total_seconds(),
-        )
-        for one in gauges
-    ]
 
 
 async def list_dead(tx: Read, *, kind: str | None = None, limit: int = 100) -> Sequence[DeadJob]:
-    """Return the jobs that died last, the newest first: all, or one kind's."""
+    """Return the jobs that died last, newest first: all, or one kind's."""
+    c = jobs.c
     newest = (
-        select(jobs).where(_in_state("dead")).order_by(jobs.c.run_at.desc(), jobs.c.id.desc()).limit(limit)
+        select(c.id, c.kind, c.attempt, c.error, c.enqueued_at, c.run_at)
+        .where(_in_state("dead"))
+        .order_by(c.run_at.desc(), c.id.desc())
+        .limit(limit)
     )
     if kind is not None:
-        newest = newest.where(jobs.c.kind == kind)
-    return [
-        DeadJob(
-            id=row.id,
-            kind=row.kind,
-            ordering_key=row.ordering_key,
-            payload=row.payload,
-            attempt=row.attempt,
-            died_at=row.run_at,
-            reason=row.error,
-            enqueued_at=row.enqueued_at,
-        )
-        for row in await tx.all(newest)
-    ]
+        newest = newest.where(c.kind == kind)
+    return [DeadJob(*row) for row in await tx.all(newest)]
 
 
-async def revive(tx: Write, number: int) -> bool:
-    """Make a dead job due at once, as if it had never failed; return whether there was one."""
+async def revive(tx: Write, job_id: int) -> bool:
+    """Make a dead job due at once, as if it had never failed. Return whether there was one."""
     fresh = {"state": "ready", "run_at": now_ms(), "failures": 0, "losses": 0}
-    alive = update(jobs).where(jobs.c.id == number, _in_state("dead")).values(fresh)
-    return (await tx.execute(alive)).rowcount == 1
+    revived = update(jobs).where(jobs.c.id == job_id, _in_state("dead")).values(fresh)
+    return (await tx.execute(revived)).rowcount == 1

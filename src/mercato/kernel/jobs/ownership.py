@@ -1,7 +1,7 @@
-"""Who may run jobs: on PostgreSQL every worker, on SQLite the one process that holds a lock on a file.
+"""Which process runs jobs: on PostgreSQL every worker, on SQLite the one that holds a file lock.
 
-The system drops the lock when its holder dies, however it dies. So whoever gets it knows that what is marked as
-running is running nowhere, and need not wait for any lease to end.
+The operating system releases the lock however its holder dies. So a new holder knows that jobs marked as running aren't
+running anywhere, and needn't wait for their leases to end.
 """
 
 import fcntl
@@ -12,23 +12,27 @@ from mercato.kernel.db.engine import Database
 from mercato.kernel.db.url import sqlite_path
 
 
+def _lock_path(database: Database) -> Path:
+    return Path(f"{sqlite_path(database.url)}.jobs.lock")
+
+
 class Ownership:
-    """The right to run jobs of a database. `alone` says that nobody else can have it at the same time."""
+    """The right to run a database's jobs. `is_exclusive` says that no other process can have it at the same time."""
 
     def __init__(self, database: Database) -> None:
-        self.alone = database.dialect == "sqlite"
-        self._path = Path(f"{sqlite_path(database.url)}.jobs.lock") if self.alone else None
+        self.is_exclusive = database.dialect == "sqlite"
+        self._path = _lock_path(database) if self.is_exclusive else None
         self._file: int | None = None
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         return self._path is None or self._file is not None
 
     def acquire(self) -> bool:
-        """Try to get the right; return whether it is ours now and was not before."""
+        """Try to lock the file. Return whether this call has locked it."""
         if self._path is None or self._file is not None:
             return False
-        # Not inherited by children, which would keep the lock after our death.
+        # Not inherited by child processes, which would keep the lock after this process ends.
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -45,8 +49,8 @@ class Ownership:
 
 
 def is_owned(database: Database) -> bool:
-    """Tell whether a process runs the jobs of an embedded database; nothing is made or taken by asking."""
-    path = Path(f"{sqlite_path(database.url)}.jobs.lock")
+    """Return whether a process runs the jobs of a SQLite database. Creates no file and takes no lock."""
+    path = _lock_path(database)
     if not path.exists():
         return False
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

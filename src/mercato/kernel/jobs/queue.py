@@ -1,4 +1,4 @@
-"""The way in: a job is written in the transaction that makes it necessary, or not at all."""
+"""Enqueues jobs, in the transaction that makes them necessary."""
 
 from datetime import datetime, timedelta
 from functools import partial
@@ -15,22 +15,22 @@ from mercato.kernel.db.tables import jobs, jobs_dedup
 from mercato.kernel.db.types import Instant, now_ms
 
 TOPIC: Final = "jobs"
-"""The signal in the process after a commit that makes a job ready: the job's kind."""
+"""The topic of the in-process signal after a commit that makes a job ready; the signal is the job's kind."""
 
 CHANNEL: Final = "mercato_jobs"
-"""What PostgreSQL notifies other processes on."""
+"""The PostgreSQL channel that notifies other processes."""
 
 LATER: Final = timedelta(seconds=2)
-"""A job that is due no sooner is found by a worker's poll, once a second: nothing is signalled for it.
+"""No signal is sent for a job that is due this much later or more: the poll finds it, once a second.
 
-On PostgreSQL a notification has a price: transactions that notify commit one after the other.
+On PostgreSQL notifications have a price: transactions that notify commit one after the other.
 """
 
 _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Enqueued(NamedTuple):
-    """A job that was written, and when it is due by the database's clock."""
+    """A new job, and when it is due by the database's clock."""
 
     id: int
     run_at: datetime
@@ -46,12 +46,11 @@ async def enqueue(
     dedup: str | None = None,
     group: str | None = None,
 ) -> Enqueued | None:
-    """Write a job in the caller's transaction.
+    """Enqueue a job in the caller's transaction. Return None if an unfinished job of the kind has the same `dedup`.
 
-    `run_at` is an instant, or a time from now by the database's clock; None is at once. Of one `ordering_key` one job
-    runs at a time, in the order of enqueueing; None is a key of its own. A key is one kind's and one
-    group's: two that share one exclude each other, but keep no order. While an unfinished job of the kind has
-    the same `dedup`, nothing is written and None returned. `group` is what the kind's `per_group` counts by.
+    `run_at` is an instant, or a duration from now by the database's clock; None is now. Jobs of one `ordering_key` run
+    one at a time, in the order of enqueueing; None is a key of its own. A key belongs to one kind and one group: jobs
+    of two kinds that share a key exclude each other, but keep no order. `group_concurrency` counts by `group`.
     """
     row = {
         "kind": kind,
@@ -73,7 +72,7 @@ async def enqueue(
 
 
 async def delete_waiting(tx: Write, kind: str, dedup: str) -> None:
-    """Delete a job that is no longer needed, if it still waits for its time; one that runs finds out itself."""
+    """Delete a job that is no longer needed if it still waits. A running job finds out itself."""
     tx.defer(_DELETE_WAITING, {"its_kind": kind, "its_dedup": dedup})
 
 
@@ -106,7 +105,7 @@ def _insert(dialect: Any) -> Any:
 
 
 def _insert_and_notify() -> Executable:
-    """The row and the notification of other processes in one round trip: neither is there before the commit."""
+    """Insert and notify in one round trip. Other processes see both at the commit."""
     added = _insert(postgresql).cte("added")
     return select(added.c.id, added.c.run_at, func.pg_notify(CHANNEL, added.c.kind))
 
@@ -121,7 +120,7 @@ _DELETE_WAITING: Final = prepared(
     delete(jobs).where(
         jobs.c.kind == bindparam("its_kind"),
         jobs.c.dedup == bindparam("its_dedup"),
-        # In the words of the index that finds it.
+        # The condition of the partial index that finds it.
         text("dedup IS NOT NULL AND state <> 'dead'"),
         jobs.c.state == literal_column("'waiting'"),
     )

@@ -1,7 +1,7 @@
-"""The worker: polls for work, claims it, keeps its leases, and stops in order.
+"""The worker: polls for jobs, claims and runs them, renews their leases, and shuts down gracefully.
 
-It holds nothing that matters. Killed at any instant, its jobs are claimed by another when the leases end, or on
-SQLite by whoever gets the file lock.
+It holds no state that matters. If it is killed, another worker claims its jobs when their leases end, or on SQLite when
+it gets the file lock.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from mercato.kernel.db.engine import Database
 from mercato.kernel.db.errors import is_unavailable, is_unique_violation
 from mercato.kernel.db.tables import jobs_one_running_per_key
 from mercato.kernel.jobs import maintenance
-from mercato.kernel.jobs.claim import Claimed, Rotation, claim
-from mercato.kernel.jobs.model import Handlers
+from mercato.kernel.jobs.claim import Rotation, claim
+from mercato.kernel.jobs.model import Handlers, Job
 from mercato.kernel.jobs.ownership import Ownership
 from mercato.kernel.jobs.queue import CHANNEL, TOPIC
 from mercato.kernel.jobs.run import Interrupted, Run, label_of
@@ -33,30 +33,30 @@ from mercato.kernel.telemetry.acting import Acting, act_as
 
 log = structlog.get_logger("mercato.jobs")
 
-# After the grace: for handlers to unwind, and for their jobs to be released.
-_UNWIND: Final = 5.0
+# Seconds after the grace period for handlers to unwind and for their jobs to be released.
+_UNWIND_SECONDS: Final = 5.0
 
-# Between two tries when the database is unavailable, or when there is a bug here.
-_TROUBLE: Final = 1.0
+# Seconds between two tries when the database is unavailable, or when there is a bug here.
+_RETRY_SECONDS: Final = 1.0
 
-# Between two polls for something that should not be there any more.
-_AGAIN: Final = 0.01
+# Seconds until the next poll when another worker is moving what is due.
+_MIN_POLL_SECONDS: Final = 0.01
 
 _STRANDED_SECONDS: Final = 60.0
-"""Seconds between two searches for jobs that wait for a clock that was set back."""
+"""Seconds between two checks for jobs that wait for a clock that was set back."""
 
-_PRUNE_EVERY: Final = 600.0
+_PRUNE_SECONDS: Final = 600.0
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
-    """Return when the event is set, or after so long. Not `wait_for`, which may swallow a cancellation."""
+    """Return when the event is set, or after that time. Not `wait_for`, which may swallow a cancellation."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
 
 
 class Worker:
-    """Runs the jobs of the kinds in the table until it is stopped."""
+    """Runs jobs of the kinds that have handlers until it is stopped."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class Worker:
         keep_dead: timedelta = timedelta(days=30),
         observe: Callable[[str, str, float], None] = lambda _kind, _label, _seconds: None,
     ) -> None:
-        """`lease` is how long a vanished worker's jobs stay its own, and `poll` how late a missed signal is found.
+        """`lease` is how long a vanished worker keeps its jobs; `poll` is how late a job without a signal is found.
 
-        `observe` is called for every run with its kind, what came of it, and the seconds it took.
+        `observe` is called after every run with the kind, the result's label, and the seconds it took.
         """
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         self._database = database
@@ -92,11 +92,11 @@ class Worker:
         self._stopped = asyncio.Event()
 
     async def run(self) -> None:
-        """Work until `stop`. An unavailable database is waited for; cancelled, it releases what it runs."""
-        unlisten = self._database.signals.listen(TOPIC, self._hear)
+        """Work until `stop`, also through an unavailable database. If cancelled, release the running jobs."""
+        unlisten = self._database.signals.listen(TOPIC, self._signal)
         helpers = [
             asyncio.create_task(self._repeat(helper, until=self._stopped))
-            for helper in (self._keep_leases, self._keep_tidy, self._keep_listening)
+            for helper in (self._renew_leases, self._prune, self._listen)
         ]
         try:
             await self._repeat(self._work, until=self._stopping)
@@ -110,7 +110,7 @@ class Worker:
             self._ownership.release()
 
     async def stop(self, *, grace: timedelta) -> None:
-        """Claim nothing more at once; return when what runs has finished, or was released after the grace."""
+        """Stop claiming at once. Return when the running jobs have finished, or are released after the grace period."""
         self._stopping.set()
         self._wake.set()
         if self._runs:
@@ -119,48 +119,48 @@ class Worker:
         self._stopped.set()
 
     async def _release(self) -> None:
-        """Cancel what still runs, and make it due again at once; what cannot even unwind is abandoned."""
+        """Cancel the running jobs and make them ready again. Those that can't unwind are abandoned."""
         self._stopping.set()
         for run in self._runs.values():
             run.interrupt(Interrupted.STOPPING)
         if self._runs:
-            await asyncio.wait(self._runs, timeout=_UNWIND)
+            await asyncio.wait(self._runs, timeout=_UNWIND_SECONDS)
         for task in self._runs:
             task.cancel()
 
-    def _hear(self, _kind: str) -> None:
+    def _signal(self, _kind: str) -> None:
         self._wake.set()
 
-    async def _repeat(self, part: Callable[[], Awaitable[None]], *, until: asyncio.Event) -> None:
-        """Do a part of the work, whatever goes wrong on the way: a worker outlives its failures."""
+    async def _repeat(self, step: Callable[[], Awaitable[None]], *, until: asyncio.Event) -> None:
+        """Repeat the step until the event is set: a worker survives its own failures."""
         while not until.is_set():
             try:
-                await part()
+                await step()
             except Exception as error:
                 if is_unavailable(error):
-                    log.warning("jobs wait: the database is unavailable", reason=str(error))
+                    log.warning("worker waits: the database is unavailable", reason=str(error))
                 else:
                     log.exception("worker failed")
-                await _wait(until, _TROUBLE)
+                await _wait(until, _RETRY_SECONDS)
 
-    # --- finding work -------------------------------------------------------------------------------
+    # --- polling -------------------------------------------------------------------------------
 
     async def _work(self) -> None:
         self._wake.clear()
-        await _wait(self._wake, await self._look_for_work())
+        await _wait(self._wake, await self._find_work())
 
-    async def _look_for_work(self) -> float:
-        """Poll, if this process may run jobs; return the seconds until the next poll, if no signal comes."""
+    async def _find_work(self) -> float:
+        """Poll if this process may run jobs. Return the seconds until the next poll if there is no signal."""
         if self._ownership.acquire():
             self._orphans = True
-        if not self._ownership.held:
+        if not self._ownership.is_held:
             return self._poll_seconds
         if self._orphans:
             await self._take_over()
         return await self._poll()
 
     async def _poll(self) -> float:
-        """Look for all that there is to do, and do it; return the seconds until something is due."""
+        """Return due and lost jobs to the queue and claim what is ready. Return the seconds until the next poll."""
         kinds = tuple(kind for kind in self._handlers if self._free(kind) > 0)
         async with self._database.read() as tx:
             found = await maintenance.poll(tx, kinds)
@@ -174,22 +174,22 @@ class Worker:
             return 0.0
         if found.due_in is None:
             return self._poll_seconds
-        # Due and not moved: another worker is at it.
-        return min(self._poll_seconds, max(found.due_in.total_seconds(), _AGAIN))
+        # Due and not moved: another worker is moving it.
+        return min(self._poll_seconds, max(found.due_in.total_seconds(), _MIN_POLL_SECONDS))
 
     async def _move_stranded(self) -> int:
-        """Look now and then whether the clock was set back past what waits."""
+        """Check now and then whether the clock was set back past waiting jobs."""
         if monotonic() < self._next_stranded:
             return 0
         self._next_stranded = monotonic() + _STRANDED_SECONDS
         async with self._database.write() as tx:
             moved = await maintenance.move_stranded(tx)
         if moved:
-            log.warning("the clock was set back: jobs that waited are due now", count=moved)
+            log.warning("the clock was set back: waiting jobs are due now", count=moved)
         return moved
 
     async def _take_over(self) -> None:
-        """Nobody else can be at work: what is marked as running is due at once."""
+        """Make running jobs ready: no other process can be running them."""
         async with self._database.write() as tx:
             while count := await maintenance.move_orphans(tx):
                 log.info("jobs taken over", count=count)
@@ -199,9 +199,9 @@ class Worker:
         async with self._database.write() as tx:
             moved = await maintenance.move_due(tx) if due else 0
             if expired:
-                # Alone, our own runs cannot be anybody else's: a clock that was set may not take them away.
-                own = [run.claimed.id for run in self._runs.values()] if self._ownership.alone else []
-                lost = await maintenance.move_expired(tx, but=own)
+                # This process's own runs are alive, even if the clock was set and their leases seem expired.
+                own = [run.job.id for run in self._runs.values()] if self._ownership.is_exclusive else []
+                lost = await maintenance.move_expired(tx, excluded=own)
                 if lost:
                     log.warning("jobs of a vanished worker are due again", count=lost)
                 moved += lost
@@ -213,7 +213,7 @@ class Worker:
         return self._handlers[kind].concurrency - self._running[kind]
 
     async def _claim(self, kind: str) -> None:
-        """Start what is ready, from where the last claim stopped, and once more from the first group."""
+        """Start ready jobs, from where the last claim stopped, and then from the first group."""
         rotation = self._rotations[kind]
         while (free := self._free(kind)) > 0 and not self._stopping.is_set():
             is_whole = rotation.group == ""
@@ -222,12 +222,12 @@ class Worker:
             rotation.advance(claimed, is_full=is_full)
             if claimed:
                 crash.point("job.claimed")
-            for one in claimed:
-                self._start(Run(one, self._handlers[kind]))
+            for job in claimed:
+                self._start(Run(job, self._handlers[kind]))
             if is_full or is_whole:
                 return
 
-    async def _claim_from(self, kind: str, rotation: Rotation, free: int) -> list[Claimed]:
+    async def _claim_from(self, kind: str, rotation: Rotation, free: int) -> list[Job[str]]:
         for wanted in (free, free, free, 1):
             try:
                 async with self._database.write() as tx:
@@ -241,7 +241,7 @@ class Worker:
                         rotation=rotation,
                     )
             except Exception as error:
-                # Another worker was quicker with some ordering key.
+                # Another worker has claimed one of the ordering keys.
                 if not is_unique_violation(error, jobs_one_running_per_key):
                     raise
         return []
@@ -249,51 +249,51 @@ class Worker:
     # --- running ------------------------------------------------------------------------------------
 
     def _start(self, run: Run) -> None:
-        claimed = run.claimed
-        self._running[claimed.kind] += 1
-        task = asyncio.create_task(self._run(run), name=f"job {claimed.id} {claimed.kind}")
+        kind = run.job.kind
+        self._running[kind] += 1
+        task = asyncio.create_task(self._run(run), name=f"job {run.job.id} {kind}")
         self._runs[task] = run
-        task.add_done_callback(self._finished)
+        task.add_done_callback(self._forget)
 
     async def _run(self, run: Run) -> None:
-        act_as(Acting(action=run.claimed.kind))
-        began = monotonic()
+        act_as(Acting(action=run.job.kind))
+        started_at = monotonic()
         result = await run.result()
-        self._observe(run.claimed.kind, label_of(result), monotonic() - began)
+        self._observe(run.job.kind, label_of(result), monotonic() - started_at)
         crash.point("job.done")
         await settle(self._database, run.job, run.handler, result)
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        kind = self._runs.pop(task).claimed.kind
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        kind = self._runs.pop(task).job.kind
         self._running[kind] -= 1
-        # Its ordering key and its place are free for what waits for them.
+        # Its ordering key and its slot are free.
         self._wake.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("job left to the end of its lease", exc_info=error)
 
-    # --- keeping ------------------------------------------------------------------------------------
+    # --- upkeep -------------------------------------------------------------------------------------
 
-    async def _keep_leases(self) -> None:
+    async def _renew_leases(self) -> None:
         await asyncio.sleep(self._heartbeat)
         runs = list(self._runs.values())
         if not runs:
             return
-        numbers = [run.claimed.id for run in runs]
+        ids = [run.job.id for run in runs]
         async with self._database.write() as tx:
-            held = await maintenance.renew(tx, self.name, numbers, self._lease)
+            held = await maintenance.renew(tx, self.name, ids, self._lease)
         for run in runs:
-            if (run.claimed.id, run.claimed.attempt) not in held and run in self._runs.values():
+            if (run.job.id, run.job.attempt) not in held and run in self._runs.values():
                 run.interrupt(Interrupted.LOST)
 
-    async def _keep_tidy(self) -> None:
-        await asyncio.sleep(_PRUNE_EVERY)
-        if self._ownership.held:
+    async def _prune(self) -> None:
+        await asyncio.sleep(_PRUNE_SECONDS)
+        if self._ownership.is_held:
             await maintenance.prune(self._database, older_than=self._keep_dead)
 
-    async def _keep_listening(self) -> None:
-        """Hear of other processes' jobs; without it they are found by the poll."""
+    async def _listen(self) -> None:
+        """Receive the signals of other processes. Without them the poll finds their jobs."""
         if self._database.dialect == "postgresql":
-            await postgresql.listen(self._database.url, CHANNEL, self._hear)
-            await asyncio.sleep(_TROUBLE)
+            await postgresql.listen(self._database.url, CHANNEL, self._signal)
+            await asyncio.sleep(_RETRY_SECONDS)
         else:
             await self._stopped.wait()

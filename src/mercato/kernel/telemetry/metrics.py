@@ -60,11 +60,11 @@ class Depth(Struct, frozen=True, kw_only=True):
     """One kind of job in the queue. `oldest` is for how many seconds one has been due."""
 
     kind: str
-    ready: int
-    waiting: int
-    running: int
-    dead: int
-    oldest: float
+    ready: int = 0
+    waiting: int = 0
+    running: int = 0
+    dead: int = 0
+    oldest: float = 0.0
 
 
 ReadQueue = Callable[[], Awaitable[Sequence[Depth] | None]]
