@@ -32,7 +32,7 @@ async def _read(
 ) -> bytes:
     reader = BodyReader(coding, max_raw=max_raw, max_decoded=max_decoded)
     for start in range(0, len(raw), size):
-        await reader.take(raw[start : start + size])
+        await reader.feed(raw[start : start + size])
     reader.finish()
     return reader.document.content()
 
@@ -77,7 +77,7 @@ async def test_more_bytes_than_allowed_on_the_wire_are_refused(coding: str) -> N
 async def test_a_bomb_is_stopped_at_the_limit_with_nothing_kept_beyond_it(coding: str) -> None:
     reader = BodyReader(coding, max_raw=ROOMY, max_decoded=1 << 20)
     with pytest.raises(BodyRefused) as refused:
-        await reader.take(BOMB[coding])
+        await reader.feed(BOMB[coding])
     assert refused.value.fault is BodyFault.TOO_MUCH_DECODED
     assert reader.document.content() == bytes(1 << 20)
 
@@ -100,7 +100,7 @@ async def test_everybody_else_gets_a_turn_while_a_large_body_unpacks(coding: str
             turns += 1
 
     task = asyncio.create_task(others())
-    await BodyReader(coding, max_raw=ROOMY, max_decoded=ROOMY).take(BOMB[coding])
+    await BodyReader(coding, max_raw=ROOMY, max_decoded=ROOMY).feed(BOMB[coding])
     task.cancel()
     assert turns >= (24 << 20) // (2 * STEP)
 

@@ -26,13 +26,13 @@ async def test_a_document_reads_as_it_was_written(size: int, bounded: bool):
         file = await document.file()
         assert file.read() == whole
     if space is not None:
-        assert space.taken == 0
+        assert space.reserved == 0
 
 
 async def test_a_document_keeps_little_in_memory():
     space = DocumentSpace()
     with await filled(space, 8 * IN_MEMORY) as document:
-        assert space.taken > 7 * IN_MEMORY
+        assert space.reserved > 7 * IN_MEMORY
         assert document._memory.tell() <= IN_MEMORY
 
 
@@ -50,12 +50,12 @@ async def test_a_document_waits_for_room_until_another_is_closed():
     growing = asyncio.create_task(_fill(second, 3 * IN_MEMORY))
     await asyncio.sleep(0.1)
     assert not growing.done()
-    assert space.taken <= 4 * IN_MEMORY
+    assert space.reserved <= 4 * IN_MEMORY
     first.close()
     async with asyncio.timeout(10):
         await growing
     second.close()
-    assert space.taken == 0
+    assert space.reserved == 0
 
 
 async def test_the_oldest_document_never_waits_so_that_one_always_ends():
@@ -66,7 +66,7 @@ async def test_the_oldest_document_never_waits_so_that_one_always_ends():
         for document, task in zip(documents, growing, strict=True):
             await task
             document.close()
-    assert space.taken == 0
+    assert space.reserved == 0
 
 
 async def test_whoever_gives_up_waiting_holds_no_room():
@@ -76,7 +76,7 @@ async def test_whoever_gives_up_waiting_holds_no_room():
         async with asyncio.timeout(0.1):
             await _fill(second, 3 * IN_MEMORY)
     first.close()
-    assert space.taken == 0
+    assert space.reserved == 0
 
 
 async def _fill(document: Document, size: int) -> None:

@@ -10,10 +10,10 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import pull_limits, settings
 from mercato.cli.options import Json, group
 from mercato.cli.output import finding, print_json, say
+from mercato.devtools.url_doctor.doctor import Level, UrlDoctor, UrlFinding, without_query
 from mercato.domain.catalog.lint import lint
 from mercato.domain.catalog.validation.rules import Rule
 from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.doctor import Level, UrlDoctor, UrlFinding, shown
 from mercato.kernel.plurals import count_of
 from mercato.kernel.settings import Settings
 from mercato.kernel.wire.checks import uri_fault
@@ -41,7 +41,7 @@ def doctor(address: str, /, *, json: Json = False) -> int:
     found = asyncio.run(diagnose(address, UrlDoctor(policy=policy, limits=pull_limits(bounds)), bounds))
     failed = any(one.level is Level.FAIL for one in found)
     if json:
-        print_json({"url": shown(address), "ok": not failed, "findings": found})
+        print_json({"url": without_query(address), "ok": not failed, "findings": found})
     else:
         _print(found)
     return FAILED if failed else 0

@@ -1,4 +1,4 @@
-"""Calls to other people's servers, guarded: catalog pulls and webhooks. Nothing here knows commerce."""
+"""Guarded calls to partners' servers: catalog pulls and webhooks. Nothing here knows commerce."""
 
 from importlib.metadata import version
 

@@ -1,8 +1,8 @@
 """Which IP addresses the service may connect to, decided from the address alone.
 
 A partner chooses the URLs that the service opens, so every address is refused unless it is known to be a
-public unicast one. `ipaddress.is_global` is only the last of three questions: it calls NAT64, 6to4, Teredo's
-neighbours, site-local and IPv4-compatible addresses global, and its answers differ between Python versions.
+public unicast one. `ipaddress.is_global` is only the last of three checks: it calls NAT64, 6to4, Teredo's
+neighbours, site-local and IPv4-compatible addresses global, and its results differ between Python versions.
 The tables below make the verdict the same on all of them.
 """
 
@@ -40,19 +40,19 @@ class Verdict(StrEnum):
 
 
 DEVELOPMENT = frozenset({Verdict.LOOPBACK, Verdict.PRIVATE, Verdict.SHARED})
-"""What `allow_private` opens. Never metadata or link-local: no developer's catalog is served from there."""
+"""Verdicts that `allow_private` allows. Never metadata or link-local: nobody serves a catalog from there."""
 
 
 def _table(*rows: tuple[Verdict, str]) -> tuple[tuple[Network, Verdict], ...]:
     return tuple((ip_network(network), verdict) for verdict, text in rows for network in text.split())
 
 
-# The first match wins, so the metadata services come before the ranges that they hide in.
+# The first match wins, so metadata services come before the ranges that contain them.
 _REFUSED = _table(
-    # EC2, GCE, Azure and most others; ECS; EKS; Scaleway; Tencent: link-local all, listed for the name.
+    # EC2, GCE, Azure and most others; ECS; EKS; Scaleway; Tencent. All are link-local; listed for a better message.
     (Verdict.METADATA, "169.254.169.254 169.254.169.253 169.254.170.2 169.254.170.23 169.254.42.42"),
     (Verdict.METADATA, "169.254.0.23"),
-    # Azure's host agent, a public address that only answers inside; Alibaba; Oracle's first generation.
+    # Azure's host agent, a public address that only answers inside of Azure; Alibaba; Oracle's first generation.
     (Verdict.METADATA, "168.63.129.16 100.100.100.200 192.0.0.192"),
     (Verdict.UNSPECIFIED, "0.0.0.0/8"),  # Linux connects 0.0.0.0 to loopback
     (Verdict.LOOPBACK, "127.0.0.0/8"),
@@ -72,11 +72,11 @@ _REFUSED = _table(
     (Verdict.LOOPBACK, "::1"),
     (Verdict.TRANSITION, "::/96"),  # IPv4-compatible
     (Verdict.TRANSITION, "::ffff:0:0:0/96"),  # SIIT, "IPv4-translated"
-    # NAT64 of a local network: which bits hold the IPv4 is its secret.
+    # NAT64 of a local network: which bits hold the IPv4 address is not known.
     (Verdict.TRANSITION, "64:ff9b:1::/48"),
     (Verdict.TRANSITION, "2001::/32 2002::/16"),  # Teredo, 6to4
     (Verdict.BENCHMARK, "2001:2::/48"),
-    (Verdict.RESERVED, "2001::/23"),  # protocols' own: ORCHID, AMT, PCP…
+    (Verdict.RESERVED, "2001::/23"),  # for protocols: ORCHID, AMT, PCP…
     (Verdict.DOCUMENTATION, "2001:db8::/32 3fff::/20"),
     (Verdict.RESERVED, "100::/63"),  # discard-only and dummy
     (Verdict.RESERVED, "5f00::/16"),  # segment routing
@@ -86,17 +86,17 @@ _REFUSED = _table(
     (Verdict.MULTICAST, "ff00::/8"),
 )
 
-_UNICAST = (IPv4Network("0.0.0.0/0"), IPv6Network("2000::/3"))  # all that has ever been assigned
+_UNICAST = (IPv4Network("0.0.0.0/0"), IPv6Network("2000::/3"))  # all that has been assigned
 _NAT64 = IPv6Network("64:ff9b::/96")
-_ISATAP = (0x0000_5EFE, 0x0200_5EFE)  # upper half of an interface id that ends in an IPv4
+_ISATAP = (0x0000_5EFE, 0x0200_5EFE)  # upper half of an interface id that ends in an IPv4 address
 
 
 class AddressPolicy(Struct, frozen=True, kw_only=True):
     """Which addresses may be reached.
 
-    `allow_private` opens loopback, private and shared networks (development). `extra_public` is the seam for
-    tests: networks that are called public whatever the tables say. `names_setting` adds to a refusal which setting
-    would allow it, for a service that only its own machine can reach.
+    `allow_private` allows loopback, private and shared networks (development). `extra_public` is for tests: networks
+    that count as public whatever the tables say. `names_setting` makes a refusal name the setting that would allow it,
+    for a service that only its own machine can reach.
     """
 
     allow_private: bool = False
@@ -109,16 +109,16 @@ class AddressPolicy(Struct, frozen=True, kw_only=True):
             address = ip_address(ip) if isinstance(ip, str) else ip
         except ValueError:
             return Verdict.UNREADABLE
-        verdict = self._judge(address)
+        verdict = self._check(address)
         return Verdict.ALLOWED if self.allow_private and verdict in DEVELOPMENT else verdict
 
-    def _judge(self, address: Address) -> Verdict:
+    def _check(self, address: Address) -> Verdict:
         if isinstance(address, IPv6Address) and address.scope_id is not None:
             return Verdict.SCOPED
         if any(address in network for network in self.extra_public):
             return Verdict.ALLOWED
         if isinstance(address, IPv6Address) and (inner := _embedded(address)) is not None:
-            return self._judge(inner)
+            return self._check(inner)
         for network, verdict in _REFUSED:
             if address in network:
                 return verdict
@@ -129,10 +129,10 @@ class AddressPolicy(Struct, frozen=True, kw_only=True):
 
 
 def _embedded(address: IPv6Address) -> IPv4Address | None:
-    """Return the IPv4 address that a packet to `address` really goes to.
+    """Return the IPv4 address that packets to `address` are sent to.
 
-    A mapped address is IPv4 to the operating system. The well-known NAT64 prefix is what the DNS of an
-    IPv6-only network answers for every IPv4 host, so refusing it whole would cut such a network off.
+    The operating system treats a mapped address as IPv4. The DNS of an IPv6-only network returns the well-known NAT64
+    prefix for every IPv4 host, so such a network could call nobody if the prefix were refused.
     """
     if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFF_FFFF)

@@ -1,7 +1,7 @@
-"""Response bodies: counted and decoded while they arrive, never held beyond their limits.
+"""Response bodies: counted and decoded while they arrive, within limits.
 
-A few kilobytes can decompress to gigabytes, so no decoder here is ever asked for more than one step of output, and
-the event loop gets its turn between steps.
+A few kilobytes can decompress to gigabytes, so a decoder returns at most one step of output at a time, and the event
+loop runs between steps.
 """
 
 import asyncio
@@ -28,20 +28,20 @@ ACCEPT_ENCODING = "zstd, br, gzip"
 
 
 class BodyFault(StrEnum):
-    """Why a body is not read any further; the value is the sentence's end after "The server of the … URL"."""
+    """Why a body is refused; the value completes the sentence "The server of the … URL …"."""
 
-    UNKNOWN_CODING = f"used a Content-Encoding that is not read here. Use {ACCEPT_ENCODING} or none."
+    UNKNOWN_CODING = f"used a Content-Encoding that is not supported. Use {ACCEPT_ENCODING} or none."
     TOO_MUCH_SENT = "sent more than {max_raw}. Compress or shorten what it sends."
-    TOO_MUCH_DECODED = "sent more than {max_decoded} once unpacked. Shorten what it sends."
+    TOO_MUCH_DECODED = "sent more than {max_decoded}, decompressed. Shorten what it sends."
     DAMAGED = (
-        "sent compressed data that cannot be unpacked. "
+        "sent compressed data that cannot be decompressed. "
         "Check that the body is compressed once, as Content-Encoding says."
     )
     CUT_SHORT = "sent compressed data that stops before its end. Check that it sends the whole file."
 
 
-class BodyRefused(Exception):  # noqa: N818  # a verdict, not a mishap
-    """A body that is not read any further."""
+class BodyRefused(Exception):  # noqa: N818  # a verdict, not an error
+    """The rest of the body is not read."""
 
     def __init__(self, fault: BodyFault) -> None:
         super().__init__(fault.name)
@@ -49,7 +49,7 @@ class BodyRefused(Exception):  # noqa: N818  # a verdict, not a mishap
 
 
 class _Decoder(Protocol):
-    """Turns what arrives into pieces of about `STEP` bytes; `complete` is true where a body may end."""
+    """Decodes chunks to pieces of about `STEP` bytes; `complete` is true where a body may end."""
 
     @property
     def complete(self) -> bool: ...
@@ -65,7 +65,7 @@ class _Identity:
 
 
 class _Gzip:
-    """All members of a gzip body, and the zeros that some tools pad them with."""
+    """All members of a gzip body, and the zeros with which some tools pad them."""
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(wbits=31)
@@ -133,8 +133,8 @@ class _Brotli:
         if self.complete and data:
             raise BodyRefused(BodyFault.DAMAGED)
         piece = self._stream.process(data, output_buffer_limit=STEP)
-        # The decoder can hold finished output while it already asks for more input, so only an empty piece
-        # says that it has given everything.
+        # The decoder can have more output although it already accepts more input: only an empty piece shows that it has
+        # returned everything.
         while piece or not self._stream.can_accept_more_data():
             yield piece
             piece = self._stream.process(b"", output_buffer_limit=STEP)
@@ -151,7 +151,7 @@ _BROKEN = (zlib.error, zstd.ZstdError, brotli.error, EOFError)
 
 
 def coding_of(values: Iterable[str]) -> str:
-    """Return the one coding that the `Content-Encoding` header's values name, or refuse what isn't known."""
+    """Return the one coding that the values of `Content-Encoding` name. Raises BodyRefused for any other."""
     names = [name.strip().lower() for value in values for name in value.split(",")]
     match [name for name in names if name not in {"", "identity"}]:
         case []:
@@ -163,9 +163,9 @@ def coding_of(values: Iterable[str]) -> str:
 
 
 class BodyReader:
-    """Takes a body chunk by chunk and keeps it decoded; raises `BodyRefused` at the first byte too many.
+    """Decodes a body, chunk by chunk, into an empty document. Raises BodyRefused at the first byte beyond a limit.
 
-    What was read until then stays in the document, which has to be empty at first, exactly up to the limit.
+    The document then holds the body exactly up to the limit.
     """
 
     def __init__(
@@ -177,8 +177,8 @@ class BodyReader:
         self.document: Final = document or Document()
         self.raw_size = 0
 
-    async def take(self, chunk: bytes) -> None:
-        """Add what arrived."""
+    async def feed(self, chunk: bytes) -> None:
+        """Decode a chunk. Raises BodyRefused."""
         room = self._max_raw - self.raw_size
         self.raw_size += len(chunk)
         try:
@@ -198,7 +198,7 @@ class BodyReader:
             raise BodyRefused(BodyFault.TOO_MUCH_DECODED)
 
     def finish(self) -> None:
-        """Check that the body has ended: a compressed one that stops before its end is `CUT_SHORT`."""
+        """Check that the body is complete. Raises BodyRefused for compressed data that stops before its end."""
         if self.raw_size and not self._decoder.complete:
             raise BodyRefused(BodyFault.CUT_SHORT)
 
@@ -206,10 +206,10 @@ class BodyReader:
 async def read_body(
     response: ClientResponse, document: Document, *, max_raw: int, max_decoded: int
 ) -> tuple[str, int]:
-    """Read the response's body into the document; return its coding and the bytes that were sent."""
+    """Read the response's body into the document; return its coding and its size in bytes on the wire."""
     coding = coding_of(response.headers.getall(hdrs.CONTENT_ENCODING, ()))
     reader = BodyReader(coding, max_raw=max_raw, max_decoded=max_decoded, document=document)
     async for chunk in response.content.iter_any():
-        await reader.take(chunk)
+        await reader.feed(chunk)
     reader.finish()
     return coding, reader.raw_size

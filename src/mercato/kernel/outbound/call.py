@@ -1,4 +1,4 @@
-"""One webhook call: posted, its reply read within limits, or an error that says what arrived."""
+"""One webhook call: POST, and the reply read within limits."""
 
 import asyncio
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from mercato.kernel.outbound.urls import UrlRefused, check_url
 from mercato.kernel.wire.base import parse_retry_after
 
 CONNECT_SECONDS = 5.0
-MAX_URLS = 4_096  # that passed, remembered: the same few are called again and again
+MAX_URLS = 4_096  # checked ones that are cached: the same few are called again and again
 SUBJECT = "webhook URL"
 
 _TIMEOUT = ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
@@ -31,7 +31,7 @@ _TIMEOUT = ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """One call, with its state, so that what had arrived when time ran out isn't lost."""
+    """One call with its state: at a timeout, what has arrived may be the reply."""
 
     http: ClientSession
     policy: AddressPolicy
@@ -45,7 +45,7 @@ class Call:
     document: Document = field(default_factory=Document, init=False)
 
     async def run(self, url: str, *, seconds: float) -> Reply:
-        """Return the reply, or raise `RequestFailed`. `seconds` include connecting."""
+        """Return the reply. `seconds` include connecting. Raises RequestFailed."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._run(url)
@@ -72,8 +72,8 @@ class Call:
                 raise self._failure(error) from error
         except (aiohttp.ClientError, BodyRefused) as error:
             raise self._failure(error) from error
-        # A server may close a kept connection in the very moment in which we use it. The webhook-id makes the
-        # second sending harmless, and a fresh connection tells whether the server is there.
+        # A server may close a kept connection at the moment in which we use it. The webhook-id makes a second attempt
+        # harmless, and a new connection tells whether the server is reachable.
         try:
             return await self._exchange(target)
         except (aiohttp.ClientError, BodyRefused) as error:
@@ -116,5 +116,5 @@ class Call:
 
 @lru_cache(maxsize=MAX_URLS)
 def _check(url: str, policy: AddressPolicy) -> URL:
-    # What is judged here is the text alone, so once is enough; where it leads is judged at every connection.
+    # Only the text is checked here, so once is enough; addresses are checked at every connection.
     return check_url(url, policy, https_only=not policy.allow_private).url

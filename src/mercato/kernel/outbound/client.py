@@ -1,4 +1,4 @@
-"""The one way out: every connection that the service opens to a partner's server is made here."""
+"""The only client of the service: it opens every connection to a partner's server."""
 
 import asyncio
 import ssl
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mercato.kernel.outbound.session import Session
 
-DNS_SECONDS = 10  # a name's judged addresses are used again for so long
+DNS_SECONDS = 10  # for which the checked addresses of a name are cached
 MAX_ORDER_REPLY = 1 << 20  # bytes of a reply that is parsed
 
 
@@ -24,10 +24,10 @@ MAX_ORDER_REPLY = 1 << 20  # bytes of a reply that is parsed
 class Outbound:
     """Guarded downloads and webhook calls, over two pools of connections: one for orders, one for the rest.
 
-    It connects lazily; `close` it in the event loop that used it, or use it in `async with`. Nothing of the
-    environment reaches it: no proxy, no netrc, no cookies. `resolver` is asked for addresses and its answers
-    are judged; `tls` trusts other authorities than the system's; `sleep` waits between attempts;
-    `new_document` makes what a pull is written to, by default in memory.
+    It connects lazily; `close` it in the event loop that used it, or use it in `async with`. It ignores the
+    environment: no proxy, no netrc, no cookies. `resolver` returns addresses, which the policy checks; `tls` trusts
+    other authorities than the system's; `sleep` waits between attempts; `new_document` makes the document that a pull
+    writes, by default in memory.
     """
 
     policy: AddressPolicy
@@ -43,8 +43,8 @@ class Outbound:
     async def pull(
         self, url: str, *, limits: PullLimits | None = None, etag: str | None = None
     ) -> Pulled | NotModified:
-        """Return the document at `url`, or `NotModified` when `etag` is still its; raise `RequestFailed`."""
-        session = await self._opened()
+        """Return the document at `url`, or `NotModified` if it still has the `etag`. Raises RequestFailed."""
+        session = await self._open()
         from mercato.kernel.outbound.pull import Pull
 
         return await Pull(http=session.http, options=self, limits=limits or PullLimits(), etag=etag).run(url)
@@ -60,14 +60,14 @@ class Outbound:
         truncate: bool = False,
         for_order: bool = False,
     ) -> Reply:
-        """Return the endpoint's reply of whatever status, or raise `RequestFailed`.
+        """Return the endpoint's reply, whatever its status. Raises RequestFailed.
 
-        `timeout` seconds bound everything from the name look-up to the last byte. With `truncate` the status is
-        what matters: a body beyond `max_reply` bytes, late, broken or unreadable leaves `complete` false.
-        `for_order`: a customer waits. Such calls have connections of their own, as many to one host as are asked
-        for: the caller bounds how many.
+        `timeout` seconds bound everything from the DNS lookup to the last byte. With `truncate` only the status
+        matters: a body beyond `max_reply` bytes, late, broken or unreadable leaves `complete` false. `for_order`: a
+        customer waits. Such calls have a connection pool of their own, without a bound per host: the caller bounds
+        how many there are.
         """
-        session = await self._opened()
+        session = await self._open()
         from mercato.kernel.outbound.call import Call
 
         call = Call(
@@ -81,14 +81,14 @@ class Outbound:
         )
         return await call.run(url, seconds=timeout)
 
-    async def _opened(self) -> "Session":
+    async def _open(self) -> "Session":
         if self._session is None:
-            # The HTTP client is imported on first use: a start that waited for it would take a fifth longer. In a
-            # thread, because the loop has requests to answer meanwhile.
-            await asyncio.to_thread(_load)
+            # aiohttp is imported at the first use: it would make a start a fifth longer. In a thread, because the event
+            # loop has requests to serve.
+            await asyncio.to_thread(_import_aiohttp)
             from mercato.kernel.outbound.session import open_session
 
-            # Another task may have been quicker; from here on nothing waits.
+            # Another task may have opened it during the import; nothing is awaited from here on.
             self._session = self._session or open_session(self)
         return self._session
 
@@ -103,7 +103,7 @@ class Outbound:
         await self.close()
 
 
-def _load() -> None:
+def _import_aiohttp() -> None:
     import mercato.kernel.outbound.call
     import mercato.kernel.outbound.pull
-    import mercato.kernel.outbound.session  # noqa: F401  # for what they leave in sys.modules
+    import mercato.kernel.outbound.session  # noqa: F401  # into sys.modules

@@ -1,7 +1,7 @@
-"""What can go wrong on the way to another server, in words that its operator understands.
+"""Failures of calls to other servers, with messages for the partner whose URL was called.
 
-No sentence here holds a resolved address, an internal host or a library's text: each is written for the partner
-whose URL it is, says what happened, and what to do. "Subject" is that URL's name, such as "catalog URL".
+No message contains a resolved address, an internal host or a library's text. "Subject" is the name of the URL, such as
+"catalog URL".
 """
 
 import socket
@@ -29,7 +29,7 @@ _DEVELOPMENT: Final = (
 def url_failure(
     fault: UrlFault, subject: str, policy: AddressPolicy, *, redirected: bool = False
 ) -> RequestFailed:
-    """Return the failure of a URL that may not be opened, the partner's own or where it redirects."""
+    """Return the failure of a URL that may not be opened: the partner's own, or the target of its redirect."""
     start = f"The {subject} redirects to a URL that" if redirected else f"The {subject}"
     advice = ""
     if fault is UrlFault.ADDRESS:
@@ -39,19 +39,19 @@ def url_failure(
     return RequestFailed(Fault.REFUSED_ADDRESS, f"{start} {fault.value}.{advice}")
 
 
-def redirect_failure(what: str, subject: str) -> RequestFailed:
-    """Return the failure of a chain of redirects that is not followed."""
-    return RequestFailed(Fault.REDIRECT, f"The {subject} {what}. Use the final URL instead.")
+def redirect_failure(problem: str, subject: str) -> RequestFailed:
+    """Return the failure of redirects that are not followed."""
+    return RequestFailed(Fault.REDIRECT, f"The {subject} {problem}. Use the final URL instead.")
 
 
 def status_failure(status: int, subject: str, *, attempts: int, retry_after: float | None) -> RequestFailed:
-    """Return the failure of an answer whose status isn't 200."""
-    again = status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    times = f" ({attempts} attempts)" if attempts > 1 else ""
+    """Return the failure of a response whose status isn't 200."""
+    retryable = status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    count = f" ({attempts} attempts)" if attempts > 1 else ""
     named = f"{status} {responses.get(status, '')}".rstrip()
-    message = f"The server of the {subject} answered {named}{times}. {_status_advice(status)}"
+    message = f"The server of the {subject} answered {named}{count}. {_status_advice(status)}"
     return RequestFailed(
-        Fault.STATUS, message, retryable=again, at_once=again, status=status, retry_after=retry_after
+        Fault.STATUS, message, retryable=retryable, at_once=retryable, status=status, retry_after=retry_after
     )
 
 
@@ -68,7 +68,7 @@ def _status_advice(status: int) -> str:
 
 
 def body_failure(fault: BodyFault, subject: str, *, max_raw: int, max_decoded: int) -> RequestFailed:
-    """Return the failure of a body that was not read to its end."""
+    """Return the failure of a body that was refused."""
     too_large = fault in {BodyFault.TOO_MUCH_SENT, BodyFault.TOO_MUCH_DECODED}
     what = fault.value.format(max_raw=_mebibytes(max_raw), max_decoded=_mebibytes(max_decoded))
     kind = Fault.REPLY_TOO_LARGE if too_large else Fault.ENCODING
@@ -82,7 +82,7 @@ def _mebibytes(size: int) -> str:
 def connection_failure(
     error: Exception, subject: str, policy: AddressPolicy, *, connect_seconds: float
 ) -> RequestFailed:
-    """Return what an error of the HTTP client means."""
+    """Return the failure that an error of the HTTP client means."""
     if _cause(error, AddressRefused):
         return url_failure(UrlFault.ADDRESS, subject, policy)
     if _cause(error, socket.gaierror) or isinstance(error, aiohttp.ClientConnectorDNSError):
@@ -90,7 +90,7 @@ def connection_failure(
             f"The host name of the {subject} could not be found. Check its spelling and its DNS records."
         )
         return RequestFailed(Fault.DNS, message, retryable=True, at_once=True)
-    # The client's own error for a bad certificate is an SSLError too, but one without OpenSSL's code.
+    # The client's own error for a bad certificate is an SSLError too, but without OpenSSL's code.
     if tls := _cause(error.__cause__ or error, ssl.SSLError):
         return RequestFailed(Fault.TLS, _tls_message(tls, subject))
     fault, advice, at_once = Fault.PROTOCOL, "Check the server's own log.", False
@@ -116,7 +116,7 @@ _Error = TypeVar("_Error", bound=BaseException)
 
 
 def _cause(error: BaseException, kind: type[_Error]) -> _Error | None:
-    """Return the error of `kind` that is, or led to, `error`."""
+    """Return the error of `kind` among `error` and its causes."""
     cause: BaseException | None = error
     for _ in range(8):
         if isinstance(cause, kind):

@@ -1,8 +1,7 @@
-"""The guard at connect time: a resolver that refuses names, and a socket factory that has the last word.
+"""The guard at connect time: a resolver that refuses names, and a socket factory that makes the final check.
 
-The text of a URL is judged in `urls`, an address in `addresses`. What is judged here is what the connection
-is really made to: the very addresses that were judged are the ones connected to, so that a second answer of
-the DNS (rebinding) is never used without being judged itself.
+`urls` checks the text of a URL, `addresses` an address. Here the address of each connection is checked: only checked
+addresses are connected to, so a second answer of the DNS (rebinding) is checked as well.
 """
 
 import asyncio
@@ -17,14 +16,14 @@ from mercato.kernel.outbound.addresses import AddressPolicy, Verdict
 
 AddrInfo = tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[Any, ...]]
 
-MAX_ADDRESSES = 8  # of one name, tried one after the other: more are not worth the time
+MAX_ADDRESSES = 8  # of one name; they are tried one after the other
 
 
-class AddressRefused(OSError):  # noqa: N818  # a verdict, not a mishap
-    """An address that is not connected to.
+class AddressRefused(OSError):  # noqa: N818  # a verdict, not an error
+    """An address that may not be connected to.
 
-    An OSError, because that is what the HTTP client passes on (as the `__cause__` of its own error). All have
-    the same text: only then is the first of several refusals raised as it is, and none names an address.
+    It is an OSError because the HTTP client passes those on, as the `__cause__` of its own error. All have the same
+    text: only then does asyncio raise the first of several as it is; and the text names no address.
     """
 
     def __init__(self, verdict: Verdict) -> None:
@@ -33,9 +32,9 @@ class AddressRefused(OSError):  # noqa: N818  # a verdict, not a mishap
 
 
 class GuardedResolver(AbstractResolver):
-    """Resolves like `inner`, and refuses a name as soon as ANY of its addresses is refused.
+    """Resolves like `inner`, and refuses a name if ANY of its addresses is refused.
 
-    One private address among public ones is either a mistake or an attempt to win a race; neither is served.
+    One private address among public ones is a mistake or an attack by a race.
     """
 
     def __init__(self, inner: AbstractResolver, policy: AddressPolicy) -> None:
@@ -59,10 +58,10 @@ class GuardedResolver(AbstractResolver):
 
 
 class SystemResolver(AbstractResolver):
-    """The operating system's resolver, in threads of its own and with a time limit.
+    """The operating system's resolver, in threads of its own and with a timeout.
 
-    A name whose servers don't answer holds a thread for as long as the system likes: in the loop's common
-    pool a few such names would stop everything else that needs a thread.
+    A name whose DNS servers don't answer occupies a thread for as long as the system waits: in the event loop's default
+    pool a few such names would block everything else that needs a thread.
     """
 
     def __init__(self, *, threads: int = 16, timeout: float = 5.0) -> None:
@@ -99,9 +98,9 @@ def _look_up(host: str, port: int, family: socket.AddressFamily) -> list[Any]:
 
 
 def socket_factory(policy: AddressPolicy) -> Callable[[AddrInfo], socket.socket]:
-    """Return the maker of sockets for `TCPConnector`: it sees every address about to be connected to.
+    """Return the socket factory for `TCPConnector`, which checks the address of every connection.
 
-    Literal addresses never pass the resolver, so this is the only place that no connection gets around.
+    Literal addresses don't pass through the resolver, so only this check covers all connections.
     """
 
     def make(info: AddrInfo) -> socket.socket:

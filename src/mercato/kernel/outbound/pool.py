@@ -1,4 +1,4 @@
-"""The pool of connections to other servers, on aiohttp's documented `TCPConnector.connect`."""
+"""The pool of connections to other servers, built on aiohttp's documented `TCPConnector.connect`."""
 
 from contextvars import ContextVar
 from typing import Any, Final
@@ -9,13 +9,14 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 
 connection_was_reused: Final[ContextVar[bool]] = ContextVar("connection_was_reused", default=False)
-"""Whether the connection that the present task was given last had carried a request before."""
+"""Whether the last connection of the current task had carried a request before."""
 
 
 class ConnectionPool(aiohttp.TCPConnector):
-    """A pool that never reuses a connection on which something arrived after its last answer.
+    """A pool that never reuses a connection on which bytes arrived after its last response.
 
-    aiohttp would read it as the answer to the next request: a 408 from a server that closes, or an answer sent twice.
+    aiohttp would read them as the response to the next request: a 408 from a server that closes, or a response sent
+    twice.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -29,7 +30,7 @@ class ConnectionPool(aiohttp.TCPConnector):
             protocol = connection.protocol
             assert protocol is not None, "it has just been connected"
             reused = protocol in self._used_protocols
-            # A server may also speak first on a new connection: another one would not be better.
+            # A server may also send first on a new connection: another new one would not help.
             if not (reused and protocol.should_close):
                 break
             connection.close()

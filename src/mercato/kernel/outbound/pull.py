@@ -1,4 +1,4 @@
-"""The guarded download: one document from a partner's server, within limits, or a sentence why not."""
+"""The pull: a guarded download of one document from a partner's server, within limits."""
 
 import asyncio
 import re
@@ -25,8 +25,8 @@ _ETAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,250}"')
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The head of one answer. `location` is where it redirects to; `ms` counts from the pull's start."""
+class ResponseHead:
+    """The head of one response. `location` is the target of a redirect; `ms` counts from the pull's start."""
 
     url: ParsedUrl
     status: int
@@ -36,14 +36,14 @@ class Answer:
 
 @dataclass(slots=True, kw_only=True)
 class Pull:
-    """One pull, with its further attempts. `answers` are those of the last attempt, redirects included."""
+    """One pull, with its retries. `responses` are those of the last attempt, redirects included."""
 
     http: ClientSession
     options: Outbound
     limits: PullLimits
     etag: str | None
     document: Document = field(init=False)
-    answers: list[Answer] = field(default_factory=list, init=False)
+    responses: list[ResponseHead] = field(default_factory=list, init=False)
     started: float = field(default_factory=monotonic, init=False)
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class Pull:
         self.document = self.options.new_document()
 
     async def run(self, url: str) -> Pulled | NotModified:
-        """Return the document, or `NotModified` if `etag` still holds; raise `RequestFailed`."""
+        """Return the document, or `NotModified` if it still has the `etag`. Raises RequestFailed."""
         pulled: Pulled | NotModified | None = None
         try:
             async with asyncio.timeout(self.limits.total):
@@ -74,7 +74,7 @@ class Pull:
     async def _retry(self, url: str) -> Pulled | NotModified:
         for number, wait in enumerate((*self.limits.waits, None), start=1):
             self.document.clear()
-            self.answers.clear()
+            self.responses.clear()
             try:
                 return await self._attempt(url, number)
             except RequestFailed as failure:
@@ -84,10 +84,10 @@ class Pull:
                 if elapsed_ms(self.started) + pause * 1000 >= self.limits.total * 1000:
                     raise
                 await self.options.sleep(pause)
-        raise AssertionError("the last round returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
     async def _attempt(self, url: str, number: int) -> Pulled | NotModified:
-        """Walk from the URL over its redirects to an answer."""
+        """Follow redirects from the URL to a response."""
         subject, limits = SUBJECT, self.limits
         headers = {hdrs.ACCEPT: "application/json, */*;q=0.5", hdrs.ACCEPT_ENCODING: ACCEPT_ENCODING}
         if self.etag:
@@ -100,7 +100,9 @@ class Pull:
                     target.url, headers=headers, timeout=timeout, allow_redirects=False
                 ) as response:
                     location = response.headers.get(hdrs.LOCATION)
-                    self.answers.append(Answer(target, response.status, location, elapsed_ms(self.started)))
+                    self.responses.append(
+                        ResponseHead(target, response.status, location, elapsed_ms(self.started))
+                    )
                     if response.status not in _REDIRECTS:
                         return await self._receive(response, subject, number)
                     target = self._next(target, location)
@@ -113,15 +115,15 @@ class Pull:
             raise failures.body_failure(refused.fault, subject, **bounds) from refused
 
     def _next(self, target: ParsedUrl, location: str | None) -> ParsedUrl:
-        """Return where the target redirects to."""
+        """Return the URL to which the target redirects. Raises RequestFailed."""
         if not location:
-            raise _redirect_failed("redirects without saying where to")
-        if len(self.answers) > self.limits.redirects:
+            raise _redirect_failed("redirects without a Location")
+        if len(self.responses) > self.limits.redirects:
             raise _redirect_failed(f"redirects more than {self.limits.redirects} times")
         url = self._check(location, base=target.text)
         if target.scheme == "https" and url.scheme != "https":
             raise _redirect_failed("redirects from https to http")
-        if url.text in {answer.url.text for answer in self.answers}:
+        if url.text in {response.url.text for response in self.responses}:
             raise _redirect_failed("redirects in a circle")
         return url
 
@@ -129,13 +131,13 @@ class Pull:
         policy = self.options.policy
         try:
             return check_url(url if base is None else urljoin(base, url), policy, https_only=False)
-        except ValueError as error:  # `urljoin` has its own for a host in broken brackets
+        except ValueError as error:  # `urljoin` raises its own for a host in unbalanced brackets
             fault = error.fault if isinstance(error, UrlRefused) else UrlFault.HOST
             raise failures.url_failure(fault, SUBJECT, policy, redirected=base is not None) from error
 
     async def _receive(self, response: ClientResponse, subject: str, number: int) -> Pulled | NotModified:
         status, headers, limits = response.status, response.headers, self.limits
-        final_url, redirects = self.answers[-1].url.text, len(self.answers) - 1
+        final_url, redirects = self.responses[-1].url.text, len(self.responses) - 1
         if status == HTTPStatus.NOT_MODIFIED and self.etag is not None:
             return NotModified(final_url=final_url, redirects=redirects, elapsed_ms=elapsed_ms(self.started))
         if status != HTTPStatus.OK:
@@ -158,8 +160,8 @@ class Pull:
         )
 
 
-def _redirect_failed(what: str) -> RequestFailed:
-    return failures.redirect_failure(what, SUBJECT)
+def _redirect_failed(problem: str) -> RequestFailed:
+    return failures.redirect_failure(problem, SUBJECT)
 
 
 def _usable_etag(value: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""What a pull and a call are given, return and raise. Without aiohttp, so that importing the types is cheap."""
+"""Arguments, results and errors of pulls and calls. Without aiohttp, so that the types are cheap to import."""
 
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
@@ -10,7 +10,7 @@ from mercato.kernel.outbound.document import Document
 
 
 class Fault(StrEnum):
-    """The kind of a failure, for logs, metrics and tests. The last three happen to pulls alone."""
+    """The kind of a failure, for logs, metrics and tests. Only pulls have the last three."""
 
     REFUSED_ADDRESS = "refused_address"
     DNS = "dns"
@@ -26,9 +26,9 @@ class Fault(StrEnum):
 
 @dataclass(eq=False)
 class RequestFailed(Exception):  # noqa: N818  # a result that is stored and shown
-    """A request without a usable answer. `message` can be shown to the partner; `status` is set if one arrived.
+    """A request without a usable response. `message` is for the partner; `status` is set if a response arrived.
 
-    `retryable`: a later attempt may succeed; `at_once`: even one in a moment.
+    `retryable`: a later attempt may succeed; `at_once`: even one after a moment.
     """
 
     fault: Fault
@@ -56,7 +56,7 @@ class PullLimits(Struct, frozen=True, kw_only=True):
 
 
 class Pulled(Struct, frozen=True, kw_only=True):
-    """A downloaded document, decoded, which is the caller's to close; `raw_size` counts what was sent for it."""
+    """A downloaded document, decoded, which the caller closes; `raw_size` is its size in bytes on the wire."""
 
     document: Document
     etag: str | None
@@ -69,12 +69,12 @@ class Pulled(Struct, frozen=True, kw_only=True):
 
     @property
     def body(self) -> bytes:
-        """The document's bytes. A service has large ones in files: it reads `document`."""
+        """The bytes of a document in memory. Large ones are in files: read `document`."""
         return self.document.content()
 
 
 class NotModified(Struct, frozen=True, kw_only=True):
-    """The document is still the one whose ETag was sent."""
+    """The document still has the ETag that was sent."""
 
     final_url: str
     redirects: int
@@ -82,10 +82,10 @@ class NotModified(Struct, frozen=True, kw_only=True):
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """What the endpoint answered; a redirect is an answer too and is not followed.
+    """The endpoint's response; a redirect is a response, too, and isn't followed.
 
-    `retry_after` is in seconds. `complete` is false when the body was cut at the limit, broke off, or could not
-    be decompressed, where the caller allowed that.
+    `retry_after` is in seconds. `complete` is false if the body was truncated at the limit, broke off or could not be
+    decompressed, which `truncate` allows.
     """
 
     status: int
@@ -97,5 +97,5 @@ class Reply(Struct, frozen=True, kw_only=True):
 
 
 def elapsed_ms(started: float) -> int:
-    """Return the milliseconds since an instant of `time.monotonic`."""
+    """Return the milliseconds since `started`, an instant of `time.monotonic`."""
     return round((monotonic() - started) * 1000)

@@ -1,4 +1,4 @@
-"""The pools of connections under `Outbound`: the one place where the HTTP client is set up."""
+"""The connection pools of `Outbound`: the only place that sets aiohttp up."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,16 @@ from mercato.kernel.outbound.client import Outbound
 from mercato.kernel.outbound.guard import GuardedResolver, SystemResolver, socket_factory
 from mercato.kernel.outbound.pool import ConnectionPool
 
-CONNECTIONS = 512  # at once; one file descriptor each
+CONNECTIONS = 512  # open at a time; one file descriptor each
 CONNECTIONS_PER_HOST = 64  # a partner's stores often share one host: three stores' worth of 20 calls
-ORDER_CONNECTIONS = 1024  # at once, for calls that a customer waits for; the caller bounds each store's
-ORDER_DNS_THREADS = 64  # a name whose servers don't answer holds one for as long as the system likes
-IDLE_SECONDS = 15  # a kept connection is closed after; servers commonly close theirs after 5 to 75
+ORDER_CONNECTIONS = 1024  # for calls that a customer waits for; the caller bounds those of a store
+ORDER_DNS_THREADS = 64  # a name whose DNS servers don't answer occupies one until the system gives up
+IDLE_SECONDS = 15  # after which a kept connection is closed; servers commonly close theirs after 5 to 75
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Open connections: those of orders apart from all others."""
+    """Two connection pools: one for orders, one for the rest."""
 
     http: aiohttp.ClientSession
     orders: aiohttp.ClientSession
@@ -33,10 +33,10 @@ class Session:
 
 
 def open_session(options: Outbound) -> Session:
-    """Return a session of the running event loop."""
+    """Return a session on the running event loop."""
     resolver = GuardedResolver(options.resolver or SystemResolver(), options.policy)
-    # Orders have connections and look-ups of their own, which neither downloads nor deliveries can take, and no
-    # bound for a host: behind one there may be a thousand stores, and one that hangs must not stop the others.
+    # Orders have connections and DNS threads of their own, which downloads and deliveries can't occupy, and no bound
+    # per host: a host may serve a thousand stores, and one that hangs must not block the others.
     for_orders = GuardedResolver(
         options.resolver or SystemResolver(threads=ORDER_DNS_THREADS), options.policy
     )

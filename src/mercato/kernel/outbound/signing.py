@@ -1,8 +1,8 @@
 """Standard Webhooks: secrets, signatures and the headers of an outgoing call. Pure.
 
-Written on `hmac` and not on the `standardwebhooks` package: that one signs text where we sign the exact bytes
-that are sent, knows one secret where a rotation has two, and takes a secret with stray characters for a shorter
-one. Its verifier, and Svix's, are what the tests check these signatures with.
+Uses `hmac` and not the `standardwebhooks` package: that one signs text where we sign the exact bytes that are sent,
+knows one secret where a rotation has two, and accepts a secret with stray characters as a shorter one. The tests check
+these signatures with its verifier, and Svix's.
 """
 
 import base64
@@ -23,7 +23,7 @@ def new_secret(random: Callable[[int], bytes]) -> str:
 
 
 def signing_key(secret: str) -> bytes:
-    """Return the key inside a secret; ValueError, which doesn't repeat the secret, if there is none."""
+    """Return the key in a secret. Raises ValueError, which doesn't repeat the secret, if it isn't one."""
     encoded = secret.removeprefix(PREFIX)
     try:
         key = base64.b64decode(encoded, validate=True)
@@ -35,9 +35,9 @@ def signing_key(secret: str) -> bytes:
 
 
 def sign(*, webhook_id: str, timestamp: int, body: bytes, secrets: Sequence[str]) -> str:
-    """Return the `webhook-signature`: one `v1,<base64>` per secret, so that either of a rotation verifies.
+    """Return the `webhook-signature`: one `v1,<base64>` per secret, so that during a rotation either one verifies.
 
-    `timestamp` is in Unix seconds. An id with a dot would make the signed text ambiguous: ValueError.
+    `timestamp` is in Unix seconds. Raises ValueError for an id with a dot, which would make the signed text ambiguous.
     """
     if not secrets or not webhook_id or "." in webhook_id:
         raise ValueError("A signature needs a secret, and an id without a dot.")
@@ -58,9 +58,9 @@ def webhook_headers(
     token: str | None,
     traceparent: str | None,
 ) -> dict[str, str]:
-    """Return all headers of one attempt: made anew each time, because the timestamp is the attempt's.
+    """Return all headers of one attempt; `timestamp` is the attempt's.
 
-    `token` is what the partner wants to see as `Authorization: Bearer`; without one the header is not sent.
+    `token` is sent as `Authorization: Bearer`; without one that header is left out.
     """
     headers = {
         "Content-Type": "application/json",
@@ -78,7 +78,7 @@ def webhook_headers(
 
 
 def target(webhook_url: str, suffix: str) -> str:
-    """Return the URL with `suffix` after its path, one slash between; a query is kept, a fragment dropped."""
+    """Return the URL with `suffix` appended to its path after one slash; a query is kept, a fragment dropped."""
     parts = urlsplit(webhook_url)
     path = f"{parts.path.rstrip('/')}/{suffix.strip('/')}"
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))

@@ -1,7 +1,7 @@
-"""Which URLs the service may open, decided from the text alone: no name is looked up here.
+"""Which URLs the service may open, decided from the text alone: no name is resolved here.
 
-The checked URL is put together again from its judged parts, and that text is what the connection is made
-from: two readers of one URL that disagree about its host are how such checks are passed by.
+The checked URL is reassembled from its parsed parts, and the connection uses that text: two parsers that disagree about
+the host of a URL are how such checks are bypassed.
 """
 
 import re
@@ -15,7 +15,7 @@ from yarl import URL
 
 from mercato.kernel.outbound.addresses import Address, AddressPolicy, Verdict
 
-MAX_URL = 8_192  # characters; longer ones pass no server's request line
+MAX_URL = 8_192  # characters; servers refuse longer request lines
 MAX_HOST = 253
 MAX_PORT = 65_535
 
@@ -23,12 +23,12 @@ _ANY_ADDRESS = AddressPolicy(allow_private=True)
 _PORTS = {"http": 80, "https": 443}
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
-# What a URL may hold unescaped; `%` stays, so that an escape reaches the server as the partner wrote it.
+# Characters that stay unescaped; with `%`, so that an escape reaches the server as the partner wrote it.
 _UNESCAPED = "%!$&'()*+,-./:;=?@_~[]{}|^"
 
 
 class UrlFault(StrEnum):
-    """What is wrong with a URL; the value is the sentence's end after "The … URL"."""
+    """What is wrong with a URL; the value completes the sentence "The … URL …"."""
 
     TOO_LONG = f"is longer than {MAX_URL} characters"
     CHARACTERS = "contains a space, a backslash or an invisible character: escape it as %XX"
@@ -43,8 +43,8 @@ class UrlFault(StrEnum):
     ADDRESS = "leads to an address that is not public"
 
 
-class UrlRefused(ValueError):  # noqa: N818  # a verdict, not a mishap
-    """A URL that is not opened: `fault` says why; `verdict` is set when its literal address was judged."""
+class UrlRefused(ValueError):  # noqa: N818  # a verdict, not an error
+    """A URL that may not be opened: `fault` says why; `verdict` is set if its literal address was checked."""
 
     def __init__(self, fault: UrlFault, verdict: Verdict | None = None) -> None:
         super().__init__(f"The URL {fault.value}.")
@@ -53,7 +53,7 @@ class UrlRefused(ValueError):  # noqa: N818  # a verdict, not a mishap
 
 
 class ParsedUrl(Struct, frozen=True, kw_only=True):
-    """A URL that may be opened as far as its text tells; `address` is set when the host is a literal one."""
+    """A URL whose text allows to open it; `address` is set if the host is a literal one."""
 
     scheme: str
     host: str
@@ -69,17 +69,17 @@ class ParsedUrl(Struct, frozen=True, kw_only=True):
 
     @property
     def origin(self) -> str:
-        """Return scheme, host and port (RFC 6454): what a credential is given for."""
+        """Return scheme, host and port (RFC 6454), to which credentials belong."""
         return self.text.removesuffix(self.path_query)
 
     @property
     def url(self) -> URL:
-        """Return the value to connect with: nothing in it is decoded or rewritten any more."""
+        """Return the URL for the HTTP client, which neither decodes nor rewrites it."""
         return URL(self.text, encoded=True)
 
 
 def check_url(url: str, policy: AddressPolicy, *, https_only: bool) -> ParsedUrl:
-    """Return the URL in its judged parts (without its fragment), or raise `UrlRefused`."""
+    """Return the URL in its checked parts, without its fragment. Raises UrlRefused."""
     parts = _split(url)
     scheme = parts.scheme.lower()
     if scheme not in _PORTS:
@@ -103,7 +103,7 @@ def check_url(url: str, policy: AddressPolicy, *, https_only: bool) -> ParsedUrl
 
 @lru_cache(maxsize=4_096)
 def origin_of(url: str) -> str | None:
-    """Return the origin that a call to the URL would reach; None for a URL that is never called."""
+    """Return the origin of the URL; None for a URL that is never called."""
     try:
         return check_url(url, _ANY_ADDRESS, https_only=False).origin
     except UrlRefused:
@@ -132,7 +132,7 @@ def _host_and_port(netloc: str) -> tuple[str, int | None]:
         raise UrlRefused(UrlFault.HOST)
     if not digits:
         return host, None
-    significant = digits.lstrip("0")  # at most five: `int` refuses thousands of digits in its own way
+    significant = digits.lstrip("0")  # at most five: `int` raises its own error for thousands of digits
     if not (digits.isascii() and digits.isdigit()) or not 1 <= int(significant[:6] or "0") <= MAX_PORT:
         raise UrlRefused(UrlFault.PORT)
     return host, int(significant)
@@ -152,8 +152,8 @@ def _v6(host: str) -> tuple[str, Address]:
 def _name_or_v4(host: str) -> tuple[str, Address | None]:
     name = _ascii(host).removesuffix(".")
     labels = name.split(".")
-    # After WHATWG's rule: a host whose last label is a number is an address, in whatever form. The system
-    # resolver would read 2130706433, 0177.1 and 0x7f.1 as 127.0.0.1, so only the plain form passes.
+    # As WHATWG defines it, a host whose last label is a number is an address. The system's resolver would read
+    # 2130706433, 0177.1 and 0x7f.1 as 127.0.0.1, so only the dotted decimal form is accepted.
     if _NUMERIC_LABEL.fullmatch(labels[-1]):
         try:
             return name, IPv4Address(name)
@@ -165,10 +165,10 @@ def _name_or_v4(host: str) -> tuple[str, Address | None]:
 
 
 def _ascii(host: str) -> str:
-    """Return the name as it is asked for in DNS: lower case, other scripts as `xn--`."""
+    """Return the name as DNS knows it: lower case, other scripts as `xn--`."""
     try:
         encoded = URL.build(scheme="http", host=host).raw_host
-    except ValueError as error:  # UnicodeError and IDNA's own errors among them
+    except ValueError as error:  # among them UnicodeError and IDNA's own errors
         raise UrlRefused(UrlFault.HOST) from error
     return (encoded or "").lower()
 

@@ -1,6 +1,6 @@
-"""The URL doctor: everything that a pull would meet at a URL, step by step, and what to do about it.
+"""Examines a URL as a pull would meet it.
 
-The document is fetched by the very pull that an ingest makes, once, without its retries, and once more with its ETag.
+The document is fetched by the pull of an ingest, without retries, and once more with its ETag.
 """
 
 import ssl
@@ -18,27 +18,27 @@ from aiohttp.abc import AbstractResolver
 from msgspec import Meta
 from msgspec.structs import replace
 
+from mercato.devtools.url_doctor.connection import ConnectionTest, connect, describe, resolve
 from mercato.kernel.clock import now
 from mercato.kernel.outbound.addresses import DEVELOPMENT, AddressPolicy, Verdict
 from mercato.kernel.outbound.body import ACCEPT_ENCODING
 from mercato.kernel.outbound.client import Outbound
 from mercato.kernel.outbound.guard import SystemResolver
-from mercato.kernel.outbound.handshake import ConnectionTest, connect, describe, look_up
-from mercato.kernel.outbound.pull import Answer, Pull
+from mercato.kernel.outbound.pull import Pull, ResponseHead
 from mercato.kernel.outbound.results import Fault, NotModified, Pulled, PullLimits, RequestFailed
 from mercato.kernel.outbound.session import open_session
 from mercato.kernel.outbound.urls import UrlRefused, check_url
 from mercato.kernel.wire import Wire
 
 MAX_HOSTS: Final = 5
-"""Hosts along redirects that are looked at: a pull goes no further."""
+"""Hosts along redirects that are examined: a pull follows no more redirects."""
 
 EXPIRES_SOON: Final = timedelta(days=21)
-"""A certificate that ends sooner is worth a warning: it should have been renewed by then."""
+"""A certificate that ends sooner gets a warning: it should have been renewed by then."""
 
 COMPRESS_FROM: Final = 64 * 1024
 SLOW: Final = 1 / 3
-"""Share of the time that a pull may take."""
+"""Share of a pull's timeout from which it counts as slow."""
 
 _MEBI: Final = 1 << 20
 
@@ -47,17 +47,17 @@ _DESCRIPTIONS: Final = {
     Verdict.BENCHMARK: "a network for measurements",
     Verdict.BROADCAST: "the broadcast address",
     Verdict.DOCUMENTATION: "a network for examples in documents",
-    Verdict.LINK_LOCAL: "an address of one cable (link-local)",
+    Verdict.LINK_LOCAL: "an address of one network segment (link-local)",
     Verdict.LOOPBACK: "the machine itself (loopback)",
     Verdict.METADATA: "a cloud's metadata service",
     Verdict.MULTICAST: "a multicast address",
     Verdict.PRIVATE: "a private network",
     Verdict.RESERVED: "a reserved network",
     Verdict.SCOPED: "an address with a network zone",
-    Verdict.SHARED: "a provider's inner network (CGNAT)",
+    Verdict.SHARED: "a provider's internal network (CGNAT)",
     Verdict.TRANSITION: "a tunnel that hides another address",
-    Verdict.UNREADABLE: "no address",
-    Verdict.UNSPECIFIED: "no particular address",
+    Verdict.UNREADABLE: "not an address",
+    Verdict.UNSPECIFIED: "the unspecified address",
 }
 
 
@@ -69,14 +69,14 @@ class Level(StrEnum):
     FAIL = "fail"
 
 
-_JUDGED_LATER: Final = AddressPolicy(extra_public=frozenset({ip_network("0.0.0.0/0"), ip_network("::/0")}))
-"""For the text: `look_up` judges an address in a URL like those of names, so that the finding names the verdict."""
+_ANY_ADDRESS: Final = AddressPolicy(extra_public=frozenset({ip_network("0.0.0.0/0"), ip_network("::/0")}))
+"""For the text of a URL: `resolve` checks a literal address like those of names, so the finding has the verdict."""
 
 
 class UrlFinding(Wire):
-    """One thing that was looked at. `advice` is empty where there is nothing to do."""
+    """One thing that was examined. `advice` is empty if there is nothing to do."""
 
-    name: Annotated[str, Meta(description="What was looked at, for programs: dns, tls, etag…")]
+    name: Annotated[str, Meta(description="What was examined, for programs: dns, tls, etag…")]
     level: Level
     said: str
     advice: str = ""
@@ -94,7 +94,7 @@ class UrlDoctor:
     findings: list[UrlFinding] = field(default_factory=list, init=False)
 
     async def examine(self, url: str) -> Pulled | None:
-        """Note the findings, no further than a pull would go; return the document if it could be read."""
+        """Add the findings, as far as a pull would get; return the document if it could be read."""
         resolver = self.resolver or SystemResolver()
         options = Outbound(self.policy, resolver=resolver, tls=self.tls, dns_seconds=0)
         session = open_session(options)
@@ -105,7 +105,7 @@ class UrlDoctor:
                 return None
             first = pull(etag=None)
             result = await _run(first, url)
-            await self._examine_redirects(url, first.answers, resolver)
+            await self._examine_redirects(url, first.responses, resolver)
             if isinstance(result, RequestFailed):
                 self.findings.append(_fail("document", result.message, "", result.elapsed_ms))
                 return None
@@ -114,7 +114,7 @@ class UrlDoctor:
         finally:
             await session.close()
         self.findings += [
-            _ok("status", "200", first.answers[-1].ms),
+            _ok("status", "200", first.responses[-1].ms),
             _time(result, limits),
             _size(result, limits),
             _encoding(result),
@@ -124,39 +124,39 @@ class UrlDoctor:
         return result
 
     async def _examine_host(self, url: str, resolver: AbstractResolver, *, redirected: bool = False) -> bool:
-        """Note what is found about the URL's host. Tell whether a pull would get as far as sending its request."""
-        shown_url = shown(url)
+        """Add the findings about the URL's host. Return whether a pull would get as far as sending its request."""
+        printable = without_query(url)
         try:
-            parsed = check_url(url, _JUDGED_LATER, https_only=False)
+            parsed = check_url(url, _ANY_ADDRESS, https_only=False)
         except UrlRefused as refused:
-            what = f"{shown_url}: The URL {refused.fault.value}."
+            what = f"{printable}: The URL {refused.fault.value}."
             self.findings.append(_fail("url", what, "Write the URL as a browser shows it."))
             return False
         if parsed.scheme == "https":
-            self.findings.append(_ok("url", f"{shown_url}{' (redirected there)' if redirected else ''}"))
+            self.findings.append(_ok("url", f"{printable}{' (redirected there)' if redirected else ''}"))
         else:
-            advice = "Serve it by https: whoever is on the way can read and change it."
-            self.findings.append(_warn("url", f"{shown_url} is not encrypted.", advice))
+            advice = "Serve it by https: without it anybody on the network path can read and change it."
+            self.findings.append(_warn("url", f"{printable} is not encrypted.", advice))
         try:
-            addresses, ms = await look_up(parsed, resolver, self.policy)
+            addresses, ms = await resolve(parsed, resolver, self.policy)
         except OSError:
             what = f"The name {parsed.host} has no address."
             self.findings.append(_fail("dns", what, "Check its spelling, and its A and AAAA records."))
             return False
-        for judged in addresses:
+        for resolved in addresses:
             literal = parsed.address is not None
-            address = judged.address if literal else f"{parsed.host} is at {judged.address}"
-            what = f"{address}: {_DESCRIPTIONS[judged.verdict]}"
-            if judged.verdict.allowed:
+            address = resolved.address if literal else f"{parsed.host} is at {resolved.address}"
+            what = f"{address}: {_DESCRIPTIONS[resolved.verdict]}"
+            if resolved.verdict.allowed:
                 self.findings.append(_ok("dns", what, None if literal else ms))
             else:
-                advice = self._address_advice(judged.verdict, others=len(addresses) > 1)
+                advice = self._address_advice(resolved.verdict, others=len(addresses) > 1)
                 self.findings.append(_fail("dns", what, advice))
-        if not all(judged.verdict.allowed for judged in addresses):
+        if not all(resolved.verdict.allowed for resolved in addresses):
             return False
         tests = [
-            await connect(parsed, judged, self.policy, tls=self.tls, seconds=self.limits.connect)
-            for judged in addresses
+            await connect(parsed, resolved, self.policy, tls=self.tls, seconds=self.limits.connect)
+            for resolved in addresses
         ]
         reachable = any(test.failure is None for test in tests)
         for test in tests:
@@ -171,19 +171,22 @@ class UrlDoctor:
             advice += " One such address among others is enough for a refusal."
         return advice
 
-    async def _examine_redirects(self, url: str, answers: list[Answer], resolver: AbstractResolver) -> None:
-        """Look at each other host on the way: also at one that the pull would not go on to."""
-        known, redirects = {check_url(url, _JUDGED_LATER, https_only=False).origin}, []
-        for answer in answers:
-            if answer.location is None:
+    async def _examine_redirects(
+        self, url: str, responses: list[ResponseHead], resolver: AbstractResolver
+    ) -> None:
+        """Examine the other hosts along the redirects, also one that the pull would refuse."""
+        known, redirects = {check_url(url, _ANY_ADDRESS, https_only=False).origin}, []
+        for response in responses:
+            if response.location is None:
                 continue
-            if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
-                what = f"{answer.status}: {shown(answer.url.text)} leads to {shown(answer.location)}"
+            if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
+                source, target = without_query(response.url.text), without_query(response.location)
+                what = f"{response.status}: {source} leads to {target}"
                 advice = "Give the final URL: each redirect costs a connection, and at most 3 are followed."
-                redirects.append(_warn("redirect", what, advice, answer.ms))
+                redirects.append(_warn("redirect", what, advice, response.ms))
             try:
-                target = urljoin(answer.url.text, answer.location)
-                origin = check_url(target, _JUDGED_LATER, https_only=False).origin
+                target = urljoin(response.url.text, response.location)
+                origin = check_url(target, _ANY_ADDRESS, https_only=False).origin
             except ValueError:  # UrlRefused is one: the pull has reported it
                 continue
             if origin not in known and len(known) < MAX_HOSTS:
@@ -209,13 +212,13 @@ def _connection(test: ConnectionTest, *, https: bool, others: bool, at: datetime
             name = "tls"
             yield accepts
         what, _, advice = failure.message.partition(". ")
-        held = f" It is {described}." if described else ""
-        yield (_warn if others else _fail)(name, f"{test.address}: {what}.{held}", advice)
+        certified = f" It is {described}." if described else ""
+        yield (_warn if others else _fail)(name, f"{test.address}: {what}.{certified}", advice)
         return
     yield accepts
     what = f"{test.tls_version or 'TLS'}, a certificate {described}" if described else "TLS"
     if ends is not None and ends - at < EXPIRES_SOON:
-        advice = "Renew the certificate, or see why that has not happened by itself."
+        advice = "Renew the certificate, or check why it was not renewed automatically."
         yield _warn("tls", what, advice, test.tls_ms)
     elif https:
         yield _ok("tls", what, test.tls_ms)
@@ -225,7 +228,7 @@ def _time(pulled: Pulled, limits: PullLimits) -> UrlFinding:
     what = f"read in {pulled.elapsed_ms / 1000:.1f} s; {limits.total:g} s are allowed"
     if pulled.elapsed_ms <= limits.total * 1000 * SLOW:
         return _ok("time", what)
-    advice = "Serve a file that is made beforehand, compressed, and near the network's edge."
+    advice = "Serve a file that is generated beforehand, compressed, and behind a CDN."
     return _warn("time", what, advice, pulled.elapsed_ms)
 
 
@@ -235,14 +238,14 @@ def _size(pulled: Pulled, limits: PullLimits) -> UrlFinding:
     what = "{} sent of {}, {} unpacked of {}".format(*map(_size_of, sizes))
     if sent * 2 <= limits.max_raw and whole * 2 <= limits.max_decoded:
         return _ok("size", what)
-    return _warn("size", what, "It grows towards the limit: compress it, or shorten it.")
+    return _warn("size", what, "It is close to the limit: compress it, or shorten it.")
 
 
 def _encoding(pulled: Pulled) -> UrlFinding:
     if pulled.encoding != "identity":
         return _ok("encoding", f"compressed with {pulled.encoding}")
     if pulled.raw_size <= COMPRESS_FROM:
-        return _ok("encoding", "not compressed, and small enough for that")
+        return _ok("encoding", "not compressed, but small enough")
     advice = f"Let the server compress it ({ACCEPT_ENCODING}): JSON shrinks to a tenth."
     return _warn("encoding", "not compressed", advice)
 
@@ -259,7 +262,7 @@ def _etag(pulled: Pulled, again: Pulled | NotModified | RequestFailed | None) ->
     if isinstance(again, NotModified):
         return _ok("etag", f"{pulled.etag}, and 304 when asked again", again.elapsed_ms)
     if pulled.etag is None:
-        what = "no ETag that can be used"
+        what = "no ETag, or an invalid one"
     elif isinstance(again, Pulled):
         same = again.etag == pulled.etag
         document = "the whole document" if same else "another ETag and the whole document"
@@ -267,13 +270,13 @@ def _etag(pulled: Pulled, again: Pulled | NotModified | RequestFailed | None) ->
     else:
         what = f"{pulled.etag}, but asked again: {again.message if again else 'it was not asked again'}"
     advice = (
-        "Send an ETag, and 304 to If-None-Match: what has not changed is not downloaded and checked again."
+        "Send an ETag, and 304 to If-None-Match: an unchanged document is not downloaded and checked again."
     )
     return _warn("etag", what, advice)
 
 
-def shown(url: str) -> str:
-    """Return the URL for people, without its query, which may be what grants access."""
+def without_query(url: str) -> str:
+    """Return the URL with its query redacted, which may be what grants access."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -29,8 +29,8 @@ from tests.servers import (
 
 from mercato import cli
 from mercato.cli.catalog.url import _print, diagnose
+from mercato.devtools.url_doctor.doctor import Level, UrlDoctor, UrlFinding
 from mercato.kernel.outbound.addresses import AddressPolicy
-from mercato.kernel.outbound.doctor import Level, UrlDoctor, UrlFinding
 from mercato.kernel.outbound.results import PullLimits
 from mercato.kernel.settings import load
 
@@ -97,7 +97,7 @@ async def test_all_is_well_with_a_secure_compressed_catalog_that_answers_304():
         said = {name: finding.said for name, finding in found.items()}
         assert said["dns"] == "menu.example is at 127.0.0.1: may be reached"
         assert said["tls"].startswith(
-            "TLSv1.3, a certificate for menu.example, issued by Mercato tests, good until"
+            "TLSv1.3, a certificate for menu.example, issued by Mercato tests, valid until"
         )
         assert ("(89 days)" in said["tls"] or "(90 days)" in said["tls"]) is True
         assert said["encoding"] == "compressed with gzip"
@@ -156,7 +156,7 @@ async def test_an_untrusted_certificate_is_reported_with_what_it_holds():
         ("metadata.example", "metadata.example is at 169.254.169.254: a cloud's metadata service"),
         ("both.example", "both.example is at 10.0.0.1: a private network"),
         ("192.168.0.7", "192.168.0.7: a private network"),
-        ("[fe80::1]", "fe80::1: an address of one cable (link-local)"),
+        ("[fe80::1]", "fe80::1: an address of one network segment (link-local)"),
         ("gone.example", "The name gone.example has no address."),
     ],
 )

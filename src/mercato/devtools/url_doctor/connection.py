@@ -1,4 +1,4 @@
-"""A connection made to look at it: name, address and TLS, each by itself and timed. Guarded like every other."""
+"""A test connection: DNS, TCP and TLS, each timed by itself, and guarded like every other connection."""
 
 import asyncio
 import socket
@@ -27,7 +27,7 @@ _ERRORS: Final = (OSError, TimeoutError, asyncio.IncompleteReadError)
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedAddress:
+class ResolvedAddress:
     """An address of a name, and whether it may be connected to."""
 
     address: str
@@ -37,7 +37,7 @@ class JudgedAddress:
 
 @dataclass(slots=True, kw_only=True)
 class ConnectionTest:
-    """A try to connect to one address. `failure` is None when it succeeded; times in milliseconds."""
+    """An attempt to connect to one address. `failure` is None if it succeeded; times are in milliseconds."""
 
     address: str
     failure: RequestFailed | None = None
@@ -47,30 +47,33 @@ class ConnectionTest:
     certificate: x509.Certificate | None = None
 
 
-async def look_up(
+async def resolve(
     url: ParsedUrl, resolver: AbstractResolver, policy: AddressPolicy
-) -> tuple[list[JudgedAddress], int]:
+) -> tuple[list[ResolvedAddress], int]:
     """Return the addresses of the URL's host with their verdicts, and the milliseconds. Raises OSError."""
     if url.address is not None:
         family = socket.AF_INET6 if ":" in url.host else socket.AF_INET
-        return [JudgedAddress(url.host, policy.verdict(url.address), family)], 0
+        return [ResolvedAddress(url.host, policy.verdict(url.address), family)], 0
     started = monotonic()
     results = await resolver.resolve(url.host, url.port, socket.AF_UNSPEC)
     if not results:
         raise socket.gaierror(socket.EAI_NONAME, "no address")
-    judged = (JudgedAddress(it["host"], policy.verdict(it["host"]), it["family"]) for it in results)
-    return list(dict.fromkeys(judged))[:MAX_ADDRESSES], elapsed_ms(started)
+    addresses = (
+        ResolvedAddress(result["host"], policy.verdict(result["host"]), result["family"])
+        for result in results
+    )
+    return list(dict.fromkeys(addresses))[:MAX_ADDRESSES], elapsed_ms(started)
 
 
 async def connect(
     url: ParsedUrl,
-    target: JudgedAddress,
+    target: ResolvedAddress,
     policy: AddressPolicy,
     *,
     tls: ssl.SSLContext | None,
     seconds: float,
 ) -> ConnectionTest:
-    """Connect to the address, and make a TLS handshake where the URL asks for it."""
+    """Connect to the address, with a TLS handshake for an https URL."""
     test = ConnectionTest(address=target.address)
     started = monotonic()
     try:
@@ -93,17 +96,17 @@ async def connect(
     except _ERRORS as error:
         test.failure = _failure(error, seconds, in_tls=True)
         if isinstance(error, ssl.SSLCertVerificationError):
-            # Once more, to say what the certificate holds. Nothing is sent over the connection.
+            # Once more, to describe the certificate. Nothing is sent over this connection.
             unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             unverified.check_hostname = False
             unverified.verify_mode = ssl.CERT_NONE
-            shown = await connect(url, target, policy, tls=unverified, seconds=seconds)
-            test.certificate = shown.certificate
+            presented = await connect(url, target, policy, tls=unverified, seconds=seconds)
+            test.certificate = presented.certificate
     return test
 
 
-async def _connect(target: JudgedAddress, port: int, policy: AddressPolicy) -> socket.socket:
-    """Return a connected socket: made by the guard, which has the last word on the address."""
+async def _connect(target: ResolvedAddress, port: int, policy: AddressPolicy) -> socket.socket:
+    """Return a connected socket. The guard makes it, and checks the address."""
     six = target.family == socket.AF_INET6
     address = (target.address, port, 0, 0) if six else (target.address, port)
     connection = socket_factory(policy)((target.family, socket.SOCK_STREAM, 0, "", address))
@@ -128,19 +131,19 @@ async def _handshake(
         secured: ssl.SSLObject = writer.get_extra_info("ssl_object")
         return secured.version(), _certificate(secured.getpeercert(binary_form=True))
     finally:
-        # At once: some servers never answer a close_notify.
+        # Not `close`: some servers never answer a close_notify.
         writer.transport.abort()
 
 
 def _certificate(der: bytes | None) -> x509.Certificate | None:
     try:
         return x509.load_der_x509_certificate(der) if der else None
-    except ValueError:  # a certificate that OpenSSL reads and a stricter reader does not
+    except ValueError:  # a certificate that OpenSSL accepts and a stricter parser does not
         return None
 
 
 def describe(certificate: x509.Certificate, at: datetime) -> tuple[str, datetime]:
-    """Return in words whom the certificate is for, who issued it and until when it is good, and that instant."""
+    """Return a description of the certificate (names, issuer, end of validity), and the instant of that end."""
     try:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
         names = [str(name.value) for name in extension.value]
@@ -152,21 +155,21 @@ def describe(certificate: x509.Certificate, at: datetime) -> tuple[str, datetime
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     issued = f", issued by {issuers[0].value!s}" if issuers else ""
     left = (ends - at).days
-    over = f" ({count_of(left, 'day')})" if left >= 0 else ", which is over"
+    remaining = f" ({count_of(left, 'day')})" if left >= 0 else ", which is over"
     listed = ", ".join(names[:MAX_NAMES]) or "no name"
-    return f"for {listed}{more}{issued}, good until {ends:%Y-%m-%d}{over}", ends
+    return f"for {listed}{more}{issued}, valid until {ends:%Y-%m-%d}{remaining}", ends
 
 
 def _failure(error: Exception, seconds: float, *, in_tls: bool) -> RequestFailed:
-    """Return what went wrong, in the words of a pull where it has any."""
+    """Return the failure, with the message that a pull would give if there is one."""
     timed_out = isinstance(error, TimeoutError)
     if isinstance(error, AddressRefused | ssl.SSLError) or (timed_out and not in_tls):
         known = aiohttp.ServerTimeoutError() if timed_out else error
         return connection_failure(known, "URL", AddressPolicy(), connect_seconds=seconds)
     if in_tls:
-        what = f"gave no answer within {seconds:g} seconds" if timed_out else "hung up"
+        problem = f"gave no answer within {seconds:g} seconds" if timed_out else "hung up"
         advice = "Check that it speaks TLS 1.2 or later on that port."
-        return RequestFailed(Fault.TLS, f"The server {what} when asked for TLS. {advice}")
+        return RequestFailed(Fault.TLS, f"The server {problem} when asked for TLS. {advice}")
     refused = isinstance(error, ConnectionRefusedError)
-    what = "refused the connection" if refused else "could not be reached, or hung up"
-    return RequestFailed(Fault.CONNECT, f"The server {what}. {CHECK_SERVER}", retryable=True)
+    problem = "refused the connection" if refused else "could not be reached, or hung up"
+    return RequestFailed(Fault.CONNECT, f"The server {problem}. {CHECK_SERVER}", retryable=True)

@@ -1,0 +1,1 @@
+"""The URL doctor: examines a catalog URL step by step, as a pull would meet it, and advises."""
