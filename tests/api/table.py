@@ -59,6 +59,7 @@ BODIES: dict[str, Any] = {
         "receivedAt": "2026-03-01T12:00:00Z",
         "computedSignature": "AAAA",
     },
+    "createConsoleLink": {"readOnly": True},
     "updateOrderStatus": {"status": "confirmed", "estimatedReadyAt": "2099-01-01T00:00:00Z"},
 }
 """A good body for every operation that takes one: a new operation is refused here until it has its own.

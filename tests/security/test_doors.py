@@ -72,6 +72,8 @@ async def test_a_port_for_figures_on_an_address_that_others_reach_is_closed_with
 
 COMPARED = {
     "api_keys.c.hash == digest": "by the database, of a hash, from which no key can be worked out",
+    "console_links.c.hash == digest(token)": "by the database, of a hash",
+    "console_sessions.c.hash == digest(token)": "by the database, of a hash",
     "digest == request.previous_hash": "of a catalog",
     "encoded == secret": "whether a prefix was taken off",
     "said.caller != digest.caller": "of what was signed, once the signature has been found right",

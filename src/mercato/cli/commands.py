@@ -26,6 +26,7 @@ for name, function, text in (
     ("url", "catalog.url:url", "URLs: doctor."),
     ("certify", "certify.commands:certify", "Certify a merchant or a storefront."),
     ("customer", "operations.customers:customer", "Customers: erase."),
+    ("console", "operations.console:console", "The console: sign in."),
     ("doctor", "operations.doctor:doctor", "What is wrong, and what to do about it."),
     ("audit", "operations.audit:audit", "Who changed what, newest first."),
     ("backup", "operations.backup:backup", "Copy the embedded database while it is in use."),

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -18,6 +19,7 @@ from mercato.domain.carts.model import (
     RemoveCartItemRequest,
     UpdateCartItemRequest,
 )
+from mercato.domain.console.wire import ConsoleLink, ConsoleLinkRequest
 from mercato.domain.discovery.catalogs import CatalogSet
 from mercato.domain.discovery.model import DiscoverRequest, DiscoverResponse
 from mercato.domain.orders.model import CommerceCart, Order, OrderCart, OrderTimeline, ValidateOrderResponse
@@ -155,6 +157,11 @@ class Marketfront:
 
 class Clinic:
     """What a key of either surface opens."""
+
+    @operation("POST", "/v1/console/links", ConsoleLink)
+    def create_console_link(self, *, read_only: bool = False, store_id: UUID | None = None) -> Sent:
+        """Return a link that signs one browser in to the console of this account, within 15 minutes."""
+        return Sent(body=ConsoleLinkRequest(read_only=read_only, store_id=store_id))
 
     @operation("POST", "/v1/webhooks/explain", SignatureExplanation, repeats=True)
     def explain_webhook_signature(self, request: ExplainSignatureRequest) -> Sent:

@@ -15,6 +15,8 @@ from mercato.domain.catalog.wire import CatalogIngestStatusResponse as CatalogIn
 from mercato.domain.catalog.wire import CatalogSyncWebhookData as CatalogSyncWebhookData
 from mercato.domain.catalog.wire import CatalogValidation as CatalogValidation
 from mercato.domain.catalog.wire import StoreIds as StoreIds
+from mercato.domain.console.wire import ConsoleLink as ConsoleLink
+from mercato.domain.console.wire import ConsoleLinkRequest as ConsoleLinkRequest
 from mercato.domain.discovery.catalogs import CatalogItem as CatalogItem
 from mercato.domain.discovery.catalogs import CatalogModifierGroup as CatalogModifierGroup
 from mercato.domain.discovery.catalogs import CatalogSection as CatalogSection

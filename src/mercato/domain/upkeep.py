@@ -10,6 +10,7 @@ import structlog
 from msgspec import Struct
 
 from mercato.domain.catalog import queries as catalogs
+from mercato.domain.console import sessions as console
 from mercato.domain.orders import idempotency
 from mercato.domain.orders.forgetting import forget_before
 from mercato.domain.partners import storage
@@ -96,6 +97,7 @@ class Upkeep(Struct, frozen=True):
             lambda tx: forget_before(tx, before=customers_before, limit=BATCH),
             lambda tx: storage.prune(tx, now=now, limit=BATCH),
             lambda tx: audit.prune(tx, before=audit_before, limit=BATCH),
+            lambda tx: console.prune(tx, now=now, limit=BATCH),
         )
 
     async def _drain(self, prune: Prune) -> None:

@@ -4,6 +4,7 @@ from functools import cache
 
 from mercato.http.api.carts import carts
 from mercato.http.api.catalogs import commerce_catalogs, marketfront_catalogs
+from mercato.http.api.console import console
 from mercato.http.api.oauth import oauth
 from mercato.http.api.onboarding import onboarding
 from mercato.http.api.orders import commerce_orders, marketfront_orders
@@ -14,6 +15,7 @@ from mercato.http.browsers import own_address_headers
 from mercato.http.edge import Edge
 from mercato.http.openapi import document as openapi
 from mercato.http.operations import Access, Answer, Call, Operation, Operations
+from mercato.http.pages import pages
 from mercato.http.routing import Routes
 from mercato.http.traced import Traced
 from mercato.kernel.telemetry import tracing
@@ -59,6 +61,7 @@ def operations() -> list[Operation]:
         *marketfront_orders,
         *marketfront_webhooks,
         *clinic,
+        *console,
         *oauth,
         *about,
         *system,
@@ -73,5 +76,5 @@ def document(public_url: str | None = None) -> bytes:
 
 def application(app: Runtime) -> Edge | Traced:
     """Return the ASGI application."""
-    edge = Edge(app, Routes(operations()))
+    edge = Edge(app, Routes(operations(), mounted=list(pages)))
     return Traced(edge) if tracing.is_on() else edge

@@ -1,6 +1,6 @@
 """Find the operation of a method and path, and the ids in the path."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final
 from uuid import UUID
@@ -60,24 +60,30 @@ class Match(Struct, frozen=True):
 
 
 class _Node:
-    __slots__ = ("children", "methods", "param")
+    __slots__ = ("children", "methods", "mounted", "param")
 
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
         self.param: _Node | None = None
         self.methods: dict[str, Operation] = {}
+        self.mounted: Operation | None = None
 
 
 class Routes:
-    """All operations by path: one dictionary look-up per segment, a literal segment before a parameter."""
+    """All operations by path: one dictionary look-up per segment, a literal segment before a parameter.
 
-    def __init__(self, operations: list[Operation]) -> None:
+    A mounted operation gets every method and all paths below its own, as the texts `method` and `path`.
+    """
+
+    def __init__(self, operations: list[Operation], mounted: Sequence[Operation] = ()) -> None:
         self._root = _Node()
         self._cached = lru_cache(maxsize=CACHED_PATHS)(self._find)
         for operation in operations:
             self._add(operation)
+        for operation in mounted:
+            self._node(operation).mounted = operation
 
-    def _add(self, operation: Operation) -> None:
+    def _node(self, operation: Operation) -> _Node:
         node = self._root
         for segment in operation.path.split("/")[1:]:
             if segment.startswith("{"):
@@ -85,6 +91,10 @@ class Routes:
                 node = node.param
             else:
                 node = node.children.setdefault(segment, _Node())
+        return node
+
+    def _add(self, operation: Operation) -> None:
+        node = self._node(operation)
         assert operation.method not in node.methods, operation.path
         node.methods[operation.method] = operation
         if operation.method == "GET":
@@ -96,7 +106,8 @@ class Routes:
 
     def _find(self, method: str, path: str) -> Match:
         node, texts = self._root, []
-        for segment in path.split("/")[1:]:
+        segments = path.split("/")[1:]
+        for number, segment in enumerate(segments, 1):
             child = node.children.get(segment)
             if child is None:
                 child = node.param
@@ -104,6 +115,9 @@ class Routes:
                     raise errors.NotFound(_NO_PATH)
                 texts.append(segment)
             node = child
+            if node.mounted is not None:
+                below = {"method": method, "path": "/".join(segments[number:])}
+                return Match(node.mounted, _NONE, below)
         operation = node.methods.get(method)
         if operation is None:
             if not node.methods:

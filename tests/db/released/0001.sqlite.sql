@@ -55,6 +55,42 @@ CREATE INDEX ix_catalog_runs_owner_id ON catalog_runs (owner_id, id);
 
 CREATE INDEX ix_catalog_runs_updated_at ON catalog_runs (updated_at);
 
+CREATE TABLE console_links (
+  id CHAR(32) NOT NULL,
+  hash BLOB NOT NULL,
+  partner_id CHAR(32),
+  key_id CHAR(32),
+  store_id CHAR(32),
+  read_only BOOLEAN NOT NULL,
+  created_by TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  expires_at BIGINT NOT NULL,
+  used_at BIGINT,
+  CONSTRAINT pk_console_links PRIMARY KEY (id),
+  CONSTRAINT uq_console_links_hash UNIQUE (hash)
+);
+
+CREATE INDEX ix_console_links_expires_at ON console_links (expires_at);
+
+CREATE TABLE console_sessions (
+  id CHAR(32) NOT NULL,
+  hash BLOB NOT NULL,
+  partner_id CHAR(32),
+  key_id CHAR(32),
+  store_id CHAR(32),
+  read_only BOOLEAN NOT NULL,
+  created_by TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  used_at BIGINT NOT NULL,
+  expires_at BIGINT NOT NULL,
+  CONSTRAINT pk_console_sessions PRIMARY KEY (id),
+  CONSTRAINT uq_console_sessions_hash UNIQUE (hash)
+);
+
+CREATE INDEX ix_console_sessions_partner_id ON console_sessions (partner_id, id);
+
+CREATE INDEX ix_console_sessions_expires_at ON console_sessions (expires_at);
+
 CREATE TABLE store_search (
   number INTEGER NOT NULL,
   store_id CHAR(32) NOT NULL,
@@ -112,19 +148,19 @@ CREATE TABLE jobs (
   error TEXT
 );
 
-CREATE INDEX ix_jobs_running ON jobs (kind, group_key) WHERE state = 'running';
-
 CREATE INDEX ix_jobs_waiting ON jobs (run_at) WHERE state = 'waiting';
+
+CREATE INDEX ix_jobs_waiting_ordering_key ON jobs (ordering_key, id) WHERE state = 'waiting';
+
+CREATE INDEX ix_jobs_running ON jobs (kind, group_key) WHERE state = 'running';
 
 CREATE UNIQUE INDEX uq_jobs_ordering_key_running ON jobs (ordering_key) WHERE state = 'running';
 
 CREATE UNIQUE INDEX uq_jobs_dedup ON jobs (kind, dedup) WHERE dedup IS NOT NULL AND state <> 'dead';
 
-CREATE INDEX ix_jobs_waiting_ordering_key ON jobs (ordering_key, id) WHERE state = 'waiting';
+CREATE INDEX ix_jobs_ready ON jobs (kind, group_key, ordering_key, id) WHERE state = 'ready';
 
 CREATE INDEX ix_jobs_dead ON jobs (run_at) WHERE state = 'dead';
-
-CREATE INDEX ix_jobs_ready ON jobs (kind, group_key, ordering_key, id) WHERE state = 'ready';
 
 CREATE TABLE orders (
   id CHAR(32) NOT NULL,
@@ -156,15 +192,15 @@ CREATE TABLE orders (
 
 CREATE INDEX ix_orders_with_customer ON orders (created_at, id) WHERE client_context IS NOT NULL;
 
-CREATE INDEX ix_orders_partner_state ON orders (partner_id, state, id);
+CREATE INDEX ix_orders_partner_id ON orders (partner_id, id);
+
+CREATE INDEX ix_orders_storefront_id ON orders (storefront_id, id);
 
 CREATE INDEX ix_orders_store_id ON orders (store_id, id);
 
-CREATE INDEX ix_orders_partner_id ON orders (partner_id, id);
-
 CREATE UNIQUE INDEX uq_orders_token_id ON orders (token_id) WHERE token_id IS NOT NULL;
 
-CREATE INDEX ix_orders_storefront_id ON orders (storefront_id, id);
+CREATE INDEX ix_orders_partner_state ON orders (partner_id, state, id);
 
 CREATE TABLE order_submissions (
   order_id CHAR(32) NOT NULL,
@@ -243,9 +279,9 @@ CREATE TABLE onboardings (
   CONSTRAINT uq_onboardings_store_id UNIQUE (store_id)
 );
 
-CREATE UNIQUE INDEX uq_onboardings_partner_store_id ON onboardings (partner_id, partner_store_id) WHERE holds_name;
-
 CREATE INDEX ix_onboardings_partner_id ON onboardings (partner_id, id);
+
+CREATE UNIQUE INDEX uq_onboardings_partner_store_id ON onboardings (partner_id, partner_store_id) WHERE holds_name;
 
 CREATE TABLE stores (
   id CHAR(32) NOT NULL,
@@ -346,15 +382,15 @@ CREATE TABLE deliveries (
   CONSTRAINT pk_deliveries PRIMARY KEY (id)
 );
 
-CREATE INDEX ix_deliveries_partner_id ON deliveries (partner_id, surface, id);
-
-CREATE INDEX ix_deliveries_order_id ON deliveries (order_id, id) WHERE order_id IS NOT NULL;
+CREATE INDEX ix_deliveries_not_delivered ON deliveries (partner_id, surface, status, id) WHERE status <> 'succeeded';
 
 CREATE INDEX ix_deliveries_due ON deliveries (partner_id, url, partition, due_at, job_id) WHERE due_at IS NOT NULL;
 
 CREATE INDEX ix_deliveries_store_id ON deliveries (partner_id, surface, store_id, id);
 
-CREATE INDEX ix_deliveries_not_delivered ON deliveries (partner_id, surface, status, id) WHERE status <> 'succeeded';
+CREATE INDEX ix_deliveries_partner_id ON deliveries (partner_id, surface, id);
+
+CREATE INDEX ix_deliveries_order_id ON deliveries (order_id, id) WHERE order_id IS NOT NULL;
 
 CREATE TABLE delivery_attempts (
   delivery_id CHAR(32) NOT NULL,
@@ -401,9 +437,9 @@ CREATE TABLE api_keys (
   CONSTRAINT uq_api_keys_hash UNIQUE (hash)
 );
 
-CREATE INDEX ix_api_keys_prefix ON api_keys (prefix);
-
 CREATE INDEX ix_api_keys_partner_id ON api_keys (partner_id, id);
+
+CREATE INDEX ix_api_keys_prefix ON api_keys (prefix);
 
 CREATE TABLE signing_secrets (
   id CHAR(32) NOT NULL,

@@ -25,6 +25,7 @@ TAGS: Final = {
     "Marketfront": "For storefronts: find stores, and read them and their catalogs.",
     "Carts": "Optional cart helpers for storefronts. Carts aren't stored: the client keeps them.",
     "Tokens": "Access tokens for marketfront keys (OAuth 2.0 client credentials).",
+    "Console": "Links that sign a browser in to the console.",
     "System": "Health, metrics and documentation. No credentials needed, except for metrics.",
     "Events": "Webhooks that partners receive, signed by Standard Webhooks.",
 }

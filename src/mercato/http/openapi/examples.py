@@ -41,6 +41,7 @@ _ORDER: Final[dict[str, Any]] = {
 }
 
 EXAMPLES: Final[dict[str, dict[str, Any]]] = {
+    "ConsoleLinkRequest": {"readOnly": True},
     "OnboardingRequest": {
         "partnerStoreId": "downtown-1",
         "name": "Soup & Co, Downtown",

@@ -22,6 +22,8 @@ class Acting(Struct, frozen=True, kw_only=True):
     key_id: UUID | None = None
     user: str | None = None
     """The operating system's name of who typed a command."""
+    console: str | None = None
+    """Who made the link of the console's session in which it is done: an actor, as `key:<id>` or `cli:<user>`."""
     surface: str | None = None
     partner_id: UUID | None = None
     store_id: UUID | None = None
@@ -30,7 +32,9 @@ class Acting(Struct, frozen=True, kw_only=True):
 
     @property
     def actor(self) -> str:
-        """Return who it is: `key:<id>`, `cli:<user>` or `service`."""
+        """Return who it is: `key:<id>`, `cli:<user>`, one of both after `console:`, or `service`."""
+        if self.console is not None:
+            return f"console:{self.console}"
         if self.key_id is not None:
             return f"key:{self.key_id}"
         return SERVICE if self.user is None else f"cli:{self.user}"

@@ -2,6 +2,7 @@
 
 from mercato.kernel.db.tables.base import metadata
 from mercato.kernel.db.tables.catalog import catalog_bodies, catalog_owners, catalog_runs, catalog_sets
+from mercato.kernel.db.tables.console import console_links, console_sessions
 from mercato.kernel.db.tables.discovery import opening_hours, store_cards, store_search, store_words
 from mercato.kernel.db.tables.jobs import jobs, jobs_dedup, jobs_one_running_per_key
 from mercato.kernel.db.tables.orders import (
@@ -31,6 +32,8 @@ __all__ = [
     "catalog_runs",
     "catalog_sets",
     "changes",
+    "console_links",
+    "console_sessions",
     "deliveries",
     "delivery_attempts",
     "endpoints",

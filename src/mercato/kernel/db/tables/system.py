@@ -12,7 +12,7 @@ audit = Table(
     # UUIDv7 of the instant, so the ids are in the order of the changes.
     Column("id", Id, primary_key=True),
     Column("at", Instant, nullable=False),
-    # `key:<id>`, `cli:<user>` or `service`.
+    # `key:<id>`, `cli:<user>`, one of both after `console:`, or `service`.
     Column("actor", Text, nullable=False),
     Column("surface", Text),
     Column("partner_id", Id),

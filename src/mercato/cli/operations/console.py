@@ -1,0 +1,73 @@
+"""`mercato console`: links that sign a browser in."""
+
+from typing import Annotated
+from uuid import UUID
+
+from cyclopts import Parameter
+
+from mercato.cli.failures import UnusableError
+from mercato.cli.options import DataDir, Json, group
+from mercato.cli.output import note, print_json, say
+from mercato.cli.session import opened
+from mercato.domain.console import sessions
+from mercato.domain.console.model import Grant
+from mercato.kernel import clock
+from mercato.kernel.settings import Settings
+from mercato.kernel.telemetry.acting import acting_now
+from mercato.kernel.wire import Instant, Wire, redacted
+
+console = group("console", "The console: sign in.")
+
+
+@redacted("url")
+class Link(Wire):
+    """A one-time link."""
+
+    url: str
+    expires_at: Instant
+    partner_id: UUID | None
+    read_only: bool
+
+
+@console.command
+async def link(
+    *,
+    operator: bool = False,
+    partner: Annotated[
+        str | None, Parameter(help="The id or name of the partner whose account it opens.")
+    ] = None,
+    read_only: bool = False,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Print a link that signs one browser in, once, within 15 minutes.
+
+    Its address begins with MERCATO_PUBLIC_URL, or else with this machine's.
+
+    Args:
+        operator: Into the operator's account, which sees all partners.
+        read_only: The session changes nothing.
+
+    """
+    if operator == (partner is not None):
+        raise UnusableError("Say whose account it opens: --operator, or --partner NAME.")
+    async with opened(data_dir) as session, session.db.write() as tx:
+        acting = acting_now()
+        assert acting is not None, "a command says who typed it"
+        partner_id = await session.find_partner_id(tx, partner)
+        grant = Grant(partner_id=partner_id, created_by=acting.actor, read_only=read_only)
+        made = await sessions.create_link(tx, grant, now=clock.now())
+    url = f"{_base_url(session.settings)}/console/links/{made.token}"
+    if json:
+        expires_at = clock.rfc3339(made.expires_at)
+        print_json(Link(url=url, expires_at=expires_at, partner_id=partner_id, read_only=read_only))
+        return
+    say(url)
+    note("Open it within 15 minutes. It signs in one browser, once.")
+
+
+def _base_url(settings: Settings) -> str:
+    if settings.public_url is not None:
+        return settings.public_url.rstrip("/")
+    host = "127.0.0.1" if settings.host in {"0.0.0.0", "::"} else settings.host  # noqa: S104  # every address
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"

@@ -1,0 +1,1 @@
+"""Sign-in to the console: one-time links and sessions."""

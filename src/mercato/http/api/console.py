@@ -1,0 +1,54 @@
+"""One-time links to the console, made with a partner's key."""
+
+from uuid import UUID
+
+from mercato.domain.console import sessions
+from mercato.domain.console.model import Grant
+from mercato.domain.console.wire import ConsoleLink, ConsoleLinkRequest
+from mercato.domain.partners.model import Caller, Surface
+from mercato.http.operations import Access, Call, Operations
+from mercato.kernel import errors
+from mercato.kernel.clock import rfc3339
+from mercato.runtime import Runtime
+
+console = Operations(access=Access.ANY, tag="Console")
+
+
+@console.post(
+    "/v1/console/links",
+    summary="Create Console Link",
+    takes=ConsoleLinkRequest,
+    body_optional=True,
+    returns=ConsoleLink,
+    status=201,
+    problems=(errors.StoreNotFound,),
+)
+async def create_console_link(call: Call[ConsoleLinkRequest | None, None]) -> ConsoleLink:
+    """Return a one-time link into the console of this account, valid for 15 minutes.
+
+    With a key of either surface. The session that it begins ends with this key, and when the partner is suspended.
+    """
+    wanted = call.body or ConsoleLinkRequest()
+    app, caller = call.app, call.caller
+    if wanted.store_id is not None:
+        await _check_store(app, caller, wanted.store_id)
+    grant = Grant(
+        partner_id=caller.partner_id,
+        created_by=call.acting().actor,
+        key_id=caller.key_id,
+        store_id=wanted.store_id,
+        read_only=wanted.read_only,
+    )
+    async with app.db.write() as tx:
+        link = await sessions.create_link(tx, grant, now=app.clock())
+    return ConsoleLink(
+        url=f"{call.head.base_url}/console/links/{link.token}", expires_at=rfc3339(link.expires_at)
+    )
+
+
+async def _check_store(app: Runtime, caller: Caller, store_id: UUID) -> None:
+    """Raise StoreNotFound unless the caller has the store, or as a storefront can see it."""
+    if caller.surface is Surface.COMMERCE:
+        await app.cache.get_own(caller, store_id)
+    elif await app.cache.find_in_force(store_id) is None:
+        raise errors.StoreNotFound(store_id)

@@ -1,0 +1,1 @@
+"""The console: what partners and operators see of the service in a browser."""

@@ -1,0 +1,92 @@
+"""Cookies of the console, and which requests may act: those that come from its own pages.
+
+Browsers accept a `__Host-` cookie over https, and Chromium and Firefox over http to a loopback address, too. Over plain
+http to another address it can't be kept; a service for development then uses a name without the prefix.
+"""
+
+import ipaddress
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+from urllib.parse import quote, unquote, urlsplit
+
+from mercato.http.head import Head
+from mercato.kernel import errors
+from mercato.kernel.settings import Settings
+
+SESSION: Final = "mercato-session"
+MESSAGE: Final = "mercato-message"
+"""What was done, for the page after it."""
+
+MESSAGE_SECONDS: Final = 60
+MAX_MESSAGE: Final = 1000
+MAX_AGE: Final = 7 * 24 * 3600
+
+Header = tuple[bytes, bytes]
+
+
+class Cookies:
+    """The cookies of one request, and those of its answer."""
+
+    def __init__(self, head: Head, settings: Settings) -> None:
+        self._plain = settings.allow_private_networks and _is_plain(head.base_url)
+        try:
+            self._sent = SimpleCookie(head.headers.get(b"cookie", b"").decode("latin-1"))
+        except CookieError:
+            self._sent = SimpleCookie()
+
+    def read(self, name: str) -> str | None:
+        """Return a cookie's value, if it was sent."""
+        morsel = self._sent.get(self._name(name))
+        return None if morsel is None else unquote(morsel.value)
+
+    def write(self, name: str, value: str, *, seconds: int) -> Header:
+        """Return the header that keeps a cookie; with 0 seconds, the one that removes it."""
+        secure = "" if self._plain else " Secure;"
+        text = (
+            f"{self._name(name)}={quote(value)};{secure} HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}"
+        )
+        return b"set-cookie", text.encode()
+
+    def _name(self, name: str) -> str:
+        return name if self._plain else f"__Host-{name}"
+
+
+def _is_plain(base_url: str) -> bool:
+    parts = urlsplit(base_url)
+    return parts.scheme == "http" and not _is_loopback(parts.hostname or "")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_same_origin(head: Head) -> None:
+    """Raise Forbidden for a form that another site's page sends.
+
+    `Sec-Fetch-Site` decides where a browser sends it. Else `Origin` must be ours; pages without a referrer send `null`
+    to plain http, which isn't. A client that sends neither is no browser, and nobody else's page can make it act.
+    """
+    site = head.headers.get(b"sec-fetch-site")
+    if site is not None:
+        is_own = site in {b"same-origin", b"none"}
+    else:
+        origin = head.headers.get(b"origin")
+        is_own = origin is None or origin in {_origin(head.base_url), _origin_of_host(head)}
+    if not is_own:
+        raise errors.Forbidden(
+            "This form was sent by a page of another site, so nothing was done. Open the console in a tab of its own."
+        )
+
+
+def _origin(url: str) -> bytes:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}".encode()
+
+
+def _origin_of_host(head: Head) -> bytes:
+    return b"https://" + head.headers.get(b"host", b"")

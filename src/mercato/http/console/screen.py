@@ -1,0 +1,222 @@
+"""How a screen is written: a handler that gets a visit and returns a page or a result, declared with its path.
+
+A GET shows a page. A POST acts, with the services that the API calls, and says what was done on the page after it.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl, urlencode
+from uuid import UUID
+
+from msgspec import Struct
+
+from mercato.domain.console.model import Session
+from mercato.domain.partners.model import Caller, Surface
+from mercato.http.head import Head
+from mercato.kernel.errors import Problem
+from mercato.kernel.telemetry.acting import Acting
+from mercato.kernel.wire import QueryDecoder
+from mercato.runtime import Runtime
+
+T = TypeVar("T")
+
+
+class Audience(Enum):
+    """Whose sessions see a screen."""
+
+    COMMERCE = Surface.COMMERCE
+    MARKETFRONT = Surface.MARKETFRONT
+    OPERATOR = "operator"
+
+
+PARTNERS: Final = frozenset({Audience.COMMERCE, Audience.MARKETFRONT})
+EVERYBODY: Final = frozenset(Audience)
+MERCHANTS: Final = frozenset({Audience.COMMERCE})
+STOREFRONTS: Final = frozenset({Audience.MARKETFRONT})
+OPERATORS: Final = frozenset({Audience.OPERATOR})
+
+NAVIGATION: Final = (
+    ("Overview", PARTNERS),
+    ("Health", OPERATORS),
+    ("Orders", EVERYBODY),
+    ("Stores", EVERYBODY),
+    ("Partners", OPERATORS),
+    ("Catalogs", MERCHANTS),
+    ("Playground", STOREFRONTS),
+    ("Deliveries", EVERYBODY),
+    ("Jobs", OPERATORS),
+    ("Requests", EVERYBODY),
+    ("Keys", PARTNERS),
+    ("Certification", MERCHANTS),
+    ("Audit", OPERATORS),
+    ("Erasure", OPERATORS),
+    ("Account", EVERYBODY),
+)
+"""The entries of the navigation in their order. An entry's path is its name in lower case."""
+
+
+def audiences_of(session: Session) -> frozenset[Audience]:
+    """Return whose screens the session sees: of both kinds, if its partner is of both."""
+    if session.partner is None:
+        return OPERATORS
+    return frozenset(Audience(surface) for surface in session.surfaces)
+
+
+class Page(Struct, frozen=True):
+    """A page to show: a template and its values. `title` is its title and its heading."""
+
+    template: str
+    title: str
+    values: Mapping[str, Any] = {}
+    status: int = 200
+
+
+class Done(Struct, frozen=True):
+    """The result of an action: what was done, said on the page that is shown next."""
+
+    message: str
+    to: str
+
+
+class Question(Struct, frozen=True):
+    """What is asked before something that can't be undone. The page has the button `Confirm`."""
+
+    title: str
+    text: str
+    back: str
+
+
+@dataclass(slots=True)
+class Visit:
+    """A request of somebody who is signed in."""
+
+    app: Runtime
+    head: Head
+    session: Session
+    action: str
+    path: str
+    ids: Mapping[str, UUID]
+    form: bytes
+
+    @property
+    def is_operator(self) -> bool:
+        return self.session.partner is None
+
+    @property
+    def store_id(self) -> UUID | None:
+        """The only store that the session sees, if it is for one."""
+        return self.session.grant.store_id
+
+    @property
+    def surfaces(self) -> tuple[Surface, ...]:
+        return self.session.surfaces
+
+    def caller(self, surface: Surface) -> Caller:
+        """Return the caller that the partner's services take, as for a request with its key."""
+        return self.session.caller(surface)
+
+    def filters(self, kind: type[T]) -> T:
+        """Return the query as a struct; an empty field of a form is one left out. Raises InvalidRequest."""
+        return _decoded(kind, self.head.query)
+
+    def fields(self, kind: type[T]) -> T:
+        """Return the form that was sent as a struct. Raises InvalidRequest, ValidationFailed."""
+        return _decoded(kind, self.form)
+
+    def url_with(self, **changes: str) -> str:
+        """Return this page's path and query with other values."""
+        query = dict(parse_qsl(self.head.query.decode("ascii", "replace"))) | changes
+        return f"/console/{self.path}?{urlencode(query)}"
+
+    def check_store(self, store_id: UUID | None, missing: Problem) -> None:
+        """Raise the refusal if the session is for another store."""
+        if self.store_id is not None and self.store_id != store_id:
+            raise missing
+
+    def acting(self) -> Acting:
+        """Return who acts, for the log and the audit trail."""
+        partner = self.session.partner
+        return Acting(
+            action=self.action,
+            console=self.session.grant.created_by,
+            partner_id=None if partner is None else partner.id,
+            store_id=self.ids.get("store"),
+            request_id=self.head.request_id,
+            trace_id=self.head.trace_id,
+        )
+
+
+def _decoded(kind: type[T], text: bytes) -> T:
+    pairs = parse_qsl(text.decode("ascii", "replace"), max_num_fields=500)
+    return QueryDecoder(kind)(urlencode(pairs).encode())
+
+
+Show = Callable[[Visit], Awaitable[Page]]
+Act = Callable[[Visit], Awaitable[Done | Page]]
+Ask = Callable[[Visit], Awaitable[Question]]
+
+
+class Screen(Struct, frozen=True, kw_only=True):
+    """A path below `/console`, with `{name}` for ids, and what is shown or done there."""
+
+    path: str
+    audiences: frozenset[Audience]
+    action: str
+    show: Show | None = None
+    act: Act | None = None
+    ask: Ask | None = None
+    whole_account: bool = False
+    """Not for sessions that see one store alone."""
+    changes: bool = True
+    """Whether the action changes something, so that a read-only session is refused."""
+
+
+class Screens:
+    """The screens of one entry of the navigation."""
+
+    def __init__(self, audiences: frozenset[Audience], *, whole_account: bool = False) -> None:
+        self._audiences = audiences
+        self._whole_account = whole_account
+        self._all: list[Screen] = []
+
+    def __iter__(self) -> Iterator[Screen]:
+        return iter(self._all)
+
+    def get(self, path: str, *, audiences: frozenset[Audience] | None = None) -> Callable[[Show], Show]:
+        """Declare the handler below as what a path shows."""
+
+        def add(show: Show) -> Show:
+            self._add(path, show.__name__, audiences, show=show)
+            return show
+
+        return add
+
+    def post(
+        self,
+        path: str,
+        *,
+        audiences: frozenset[Audience] | None = None,
+        ask: Ask | None = None,
+        changes: bool = True,
+    ) -> Callable[[Act], Act]:
+        """Declare the handler below as an action. With `ask`, a GET of the path shows the question."""
+
+        def add(act: Act) -> Act:
+            self._add(path, act.__name__, audiences, act=act, ask=ask, changes=changes)
+            return act
+
+        return add
+
+    def _add(self, path: str, name: str, audiences: frozenset[Audience] | None, **options: Any) -> None:
+        words = name.split("_")
+        self._all.append(
+            Screen(
+                path=path,
+                audiences=audiences or self._audiences,
+                action="console." + words[0] + "".join(word.title() for word in words[1:]),
+                whole_account=self._whole_account,
+                **options,
+            )
+        )

@@ -1,0 +1,3 @@
+from mercato.http.console.screen import EVERYBODY, Screens
+
+screens = Screens(EVERYBODY)

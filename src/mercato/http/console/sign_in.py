@@ -1,0 +1,69 @@
+"""Sign-in: the page that says how, and one-time links."""
+
+from datetime import datetime
+
+from mercato.domain.console import sessions
+from mercato.domain.console.model import Grant, LinkRefused
+from mercato.http.console.cookies import MAX_AGE, MESSAGE, MESSAGE_SECONDS, SESSION, Cookies
+from mercato.http.console.rendering import render
+from mercato.http.operations import Answer, Call
+from mercato.kernel.db.engine import Write
+from mercato.kernel.telemetry.acting import Acting, act_as
+
+
+def ask_for_link(call: Call[bytes, None], path: str, *, had_session: bool) -> Answer:
+    """Return the page that says how to get a link; 401 where a screen was asked for."""
+    status = 401 if path else 200
+    return render(
+        "sign_in.html",
+        status=status,
+        title="Sign in",
+        console=None,
+        had_session=had_session,
+        base_url=call.head.base_url,
+    )
+
+
+async def open_link(call: Call[bytes, None], cookies: Cookies, token: str) -> Answer:
+    """Ask before a link is used, so that what only looks at it uses nothing up; sign in on the form that is sent."""
+    app, now = call.app, call.app.clock()
+    try:
+        if call.texts["method"] != "POST":
+            async with app.db.read() as tx:
+                grant = await sessions.get_link(tx, token, now=now)
+            return render("continue.html", title="Continue to the console", console=None, grant=grant)
+        async with app.db.write() as tx:
+            grant = await sessions.get_link(tx, token, now=now)
+            act_as(acting(call, "console.signIn", grant))
+            await _end_previous(cookies, tx, now=now)
+            made = await sessions.sign_in(tx, token, now=now)
+    except LinkRefused as refused:
+        return render("link_refused.html", status=410, title=refused.title, console=None, refused=refused)
+    return Answer(
+        status=303,
+        headers=(
+            (b"location", b"/console"),
+            cookies.write(SESSION, made, seconds=MAX_AGE),
+            cookies.write(MESSAGE, "You are signed in.", seconds=MESSAGE_SECONDS),
+        ),
+    )
+
+
+async def _end_previous(cookies: Cookies, tx: Write, *, now: datetime) -> None:
+    """End the session that the browser has, which the new one replaces."""
+    token = cookies.read(SESSION)
+    previous = None if token is None else await sessions.find_session(tx, token, now=now)
+    if previous is not None:
+        await sessions.end_session(tx, previous, previous.id)
+
+
+def acting(call: Call[bytes, None], action: str, grant: Grant) -> Acting:
+    """Return who acts, for the log and the audit trail."""
+    head = call.head
+    return Acting(
+        action=action,
+        console=grant.created_by,
+        partner_id=grant.partner_id,
+        request_id=head.request_id,
+        trace_id=head.trace_id,
+    )

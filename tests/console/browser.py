@@ -1,0 +1,177 @@
+"""A browser without JavaScript: it keeps cookies, follows redirects, and finds what is on a page by its name."""
+
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import Any, Final
+from urllib.parse import urlencode, urljoin, urlsplit
+
+import aiohttp
+
+_VOID: Final = {"meta", "link", "input", "br", "img", "hr"}
+
+
+@dataclass
+class Element:
+    """An element with its attributes and children, text among them."""
+
+    tag: str
+    attributes: dict[str, str] = field(default_factory=dict)
+    children: list["Element | str"] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """All text within, as a reader sees it."""
+        parts = [child if isinstance(child, str) else child.text for child in self.children]
+        return " ".join(" ".join(parts).split())
+
+    def all(self, *tags: str, **attributes: str) -> list["Element"]:
+        """Every element below of these tags and attributes, in their order."""
+        found: list[Element] = []
+        for child in self.children:
+            if isinstance(child, str):
+                continue
+            same = all(child.attributes.get(name) == value for name, value in attributes.items())
+            if (not tags or child.tag in tags) and same:
+                found.append(child)
+            found += child.all(*tags, **attributes)
+        return found
+
+
+class _Parser(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.root = Element("")
+        self._open = [self.root]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        element = Element(tag, {name: value or "" for name, value in attrs})
+        self._open[-1].children.append(element)
+        if tag not in _VOID:
+            self._open.append(element)
+
+    def handle_endtag(self, tag: str) -> None:
+        for depth in range(len(self._open) - 1, 0, -1):
+            if self._open[depth].tag == tag:
+                del self._open[depth:]
+                return
+
+    def handle_data(self, data: str) -> None:
+        self._open[-1].children.append(data)
+
+
+@dataclass
+class Page:
+    """An answer, parsed."""
+
+    url: str
+    status: int
+    headers: Any
+    body: bytes
+    root: Element
+
+    @property
+    def title(self) -> str:
+        return self.root.all("title")[0].text
+
+    @property
+    def heading(self) -> str:
+        return self.root.all("h1")[0].text
+
+    @property
+    def text(self) -> str:
+        return self.root.all("body")[0].text
+
+    @property
+    def status_region(self) -> str:
+        return self.root.all(role="status")[0].text
+
+    @property
+    def navigation(self) -> list[str]:
+        return [link.text for nav in self.root.all("nav") for link in nav.all("a")]
+
+    @property
+    def buttons(self) -> list[str]:
+        return [button.text for button in self.root.all("button")]
+
+    @property
+    def captions(self) -> list[str]:
+        return [caption.text for caption in self.root.all("caption")]
+
+    def rows(self, caption: str) -> list[list[str]]:
+        """Return the cells of the table with the caption."""
+        table = next(one for one in self.root.all("table") if one.all("caption")[0].text == caption)
+        return [[cell.text for cell in row.all("td")] for row in table.all("tbody")[0].all("tr")]
+
+    def link(self, name: str) -> str:
+        """Return where the link of the name leads."""
+        return next(one.attributes["href"] for one in self.root.all("a") if one.text == name)
+
+    def form(self, button: str) -> Element:
+        """Return the form that has the button."""
+        return next(
+            one for one in self.root.all("form") if any(button == found.text for found in one.all("button"))
+        )
+
+
+class Browser:
+    """Opens pages and presses buttons. `sends` are headers of a browser's forms, which name the page's origin."""
+
+    def __init__(self, base: str, session: aiohttp.ClientSession) -> None:
+        self.base = base
+        self.cookies: dict[str, str] = {}
+        self._session = session
+
+    async def open(self, path: str, **headers: str) -> Page:
+        """Open a page, following redirects."""
+        return await self._request("GET", path, None, headers)
+
+    async def press(self, page: Page, button: str, **fields: str) -> Page:
+        """Press a button of a page: send its form, with what it holds and these fields."""
+        form = page.form(button)
+        values = {
+            one.attributes["name"]: one.attributes.get("value", "")
+            for one in form.all("input")
+            if "name" in one.attributes
+        } | fields
+        action = urljoin(page.url, form.attributes.get("action", page.url))
+        if form.attributes.get("method", "get") == "get":
+            return await self.open(action.partition("?")[0] + "?" + urlencode(values))
+        return await self.post(action, values)
+
+    async def post(self, path: str, fields: dict[str, str] | None = None, **headers: str) -> Page:
+        """Send a form as this site's own page does, or with other headers."""
+        sent = headers or {"Sec-Fetch-Site": "same-origin", "Origin": "null"}
+        return await self._request("POST", path, fields or {}, sent)
+
+    async def _request(self, method: str, path: str, fields: Any, headers: dict[str, str]) -> Page:
+        url = urljoin(self.base, path)
+        for _ in range(5):
+            sent = {"Accept": "text/html"} | headers
+            if self.cookies:
+                sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+            async with self._session.request(
+                method, url, data=fields, headers=sent, allow_redirects=False
+            ) as answer:
+                body = await answer.read()
+                self._keep(answer.headers.getall("Set-Cookie", []))
+                location = answer.headers.get("Location")
+            if location is None:
+                parser = _Parser()
+                parser.feed(body.decode())
+                return Page(url, answer.status, answer.headers, body, parser.root)
+            method, fields, headers, url = "GET", None, {}, urljoin(url, location)
+        raise AssertionError("too many redirects")
+
+    def _keep(self, sent: list[str]) -> None:
+        for one in sent:
+            pair, *attributes = [part.strip() for part in one.split(";")]
+            name, _, value = pair.partition("=")
+            if "Max-Age=0" in attributes:
+                self.cookies.pop(name, None)
+            else:
+                self.cookies[name] = value
+
+
+def path_of(url: str) -> str:
+    """Return a URL's path, without the server's address."""
+    return urlsplit(url).path

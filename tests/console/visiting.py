@@ -1,0 +1,39 @@
+"""Ways to get into the console."""
+
+from typing import Any
+
+from tests.console.browser import Browser, Page
+from tests.service import Client, Service
+
+from mercato.domain.console import sessions
+from mercato.domain.console.model import Grant
+from mercato.kernel import clock
+
+
+async def partner_link(client: Client, **wanted: Any) -> str:
+    """Return the address of a one-time link, made with the client's key."""
+    reply = await client.post("/v1/console/links", wanted)
+    assert reply.status == 201, reply.body
+    url: str = reply.json()["url"]
+    return url
+
+
+async def operator_link(mercato: Service) -> str:
+    """Return the address of a one-time link, as `mercato console link --operator` makes it."""
+    async with mercato.app.db.write() as tx:
+        made = await sessions.create_link(tx, Grant(partner_id=None, created_by="cli:anna"), now=clock.now())
+    return f"{mercato.base}/console/links/{made.token}"
+
+
+async def enter(mercato: Service, link: str) -> tuple[Browser, Page]:
+    """Sign a new browser in with the link; return it and its first page."""
+    browser = Browser(mercato.base, mercato.session)
+    return browser, await browser.press(await browser.open(link), "Continue")
+
+
+async def enter_as_partner(mercato: Service, client: Client, **wanted: Any) -> tuple[Browser, Page]:
+    return await enter(mercato, await partner_link(client, **wanted))
+
+
+async def enter_as_operator(mercato: Service) -> tuple[Browser, Page]:
+    return await enter(mercato, await operator_link(mercato))
