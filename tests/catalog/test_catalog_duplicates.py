@@ -13,7 +13,7 @@ from mercato.domain.catalog.building.model import BuildFailed
 from mercato.domain.catalog.validation.decode import repeats_a_key
 from mercato.domain.catalog.validation.scan import scan
 
-REPEATED = "This key stands more than once in its object."
+REPEATED = "This key is repeated in its object."
 
 
 def with_raw(place: str, raw: str) -> str:

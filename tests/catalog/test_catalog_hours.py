@@ -41,7 +41,7 @@ def at(text: str) -> datetime:
         ({"end": 1700}, "/end", "end must be a time like 18:30:00, not a number."),
         ({"end": None}, "/end", "end must be a time like 18:30:00, not null."),
         ({"start": "17:30:00"}, "", "The window ends before it begins."),
-        ({"start": "22:00:00", "end": "02:00:00"}, "", "One across midnight is written as two."),
+        ({"start": "22:00:00", "end": "02:00:00"}, "", "Write one across midnight as two."),
         ({"start": "00:00:01", "end": "00:00:01"}, "", "The window ends before it begins."),
     ],
 )

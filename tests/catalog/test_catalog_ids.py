@@ -56,9 +56,7 @@ def of(text: str) -> str:
 def test_a_key_that_differs_from_the_entitys_own_id_is_a_fault(table: str, own: str, key: str):
     document = cafe()
     document[table][key][own] = "another"
-    assert faults(document) == {
-        f"/{table}/{key}/{own}": f'{own} "another" differs from the key "{key}" under which it stands.'
-    }
+    assert faults(document) == {f"/{table}/{key}/{own}": f'{own} "another" differs from its key "{key}".'}
 
 
 OWN_IDS = {

@@ -170,7 +170,7 @@ def test_a_minimum_that_cannot_be_reached_is_warned_of(rules: dict[str, Any], wa
 @pytest.mark.parametrize("currency", ["usd", "US", "XAU", "XXX", "", "EURO", "ABC"])
 def test_an_unknown_currency_is_a_fault(currency: str):
     document = cafe() | {"currency": currency}
-    assert faults(document) == {"/currency": f'"{currency}" is not an ISO 4217 currency code such as USD.'}
+    assert faults(document) == {"/currency": f'"{currency}" isn\'t an ISO 4217 currency code such as USD.'}
 
 
 def test_a_currency_of_the_wrong_type_is_a_fault():
@@ -202,7 +202,7 @@ def test_an_item_without_a_price_is_warned_of(price: dict[str, None]):
     del document["items"][MILK]["basePrice"]
     document["items"][MILK] |= price
     assert warnings(document) == {
-        f"/items/{MILK}": f'The item "Milk" ({MILK}) has no basePrice: it cannot be sold by itself, '
+        f"/items/{MILK}": f'The item "Milk" ({MILK}) has no basePrice: it can\'t be sold by itself, '
         "and is free as a modifier."
     }
 

@@ -42,7 +42,7 @@ def test_a_member_close_to_one_that_means_something_is_warned_of(
     row[written] = row.pop(member)
     [(path, message)] = near(document)
     assert path == f"/{table}/{entity}/{written}"
-    assert message.endswith(f"has the member {written}, which has no meaning here. Did you mean {member}?")
+    assert message.endswith(f"has the member {written}, which isn't known here. Did you mean {member}?")
 
 
 def test_a_table_under_another_name_is_warned_of():

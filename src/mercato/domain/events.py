@@ -1,4 +1,4 @@
-"""What each type of webhook carries as its `data`."""
+"""The type of each webhook's `data`."""
 
 from collections.abc import Mapping
 from typing import Final, TypeAlias

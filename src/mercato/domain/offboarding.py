@@ -1,7 +1,7 @@
-"""Suspending and deleting a partner: what becomes of its keys, stores, orders and deliveries.
+"""Suspends and deletes partners, with their keys, stores and deliveries; orders stay.
 
-Each step is a transaction of its own, so that servers go on writing in between. A step that was done stays done:
-whoever is interrupted says the same again.
+Each step is a transaction of its own, so that servers can write in between. After an interruption the same call
+continues.
 """
 
 from typing import Final
@@ -34,7 +34,7 @@ DELIVERIES: Final = 500
 
 
 class Holdings(Struct, frozen=True, kw_only=True):
-    """What a partner has. Orders are counted for both sides: of its stores, or placed by it."""
+    """Counts of what a partner has. Orders are those of its stores and those that it placed."""
 
     keys: int
     stores: int
@@ -46,7 +46,7 @@ class Holdings(Struct, frozen=True, kw_only=True):
 
 
 async def count_holdings(tx: Read, partner_id: UUID) -> Holdings:
-    """Return what the partner has."""
+    """Return the partner's counts."""
     its_orders = or_(orders.c.partner_id == partner_id, orders.c.storefront_id == partner_id)
     its_deliveries = deliveries.c.partner_id == partner_id
     return Holdings(
@@ -63,9 +63,9 @@ async def count_holdings(tx: Read, partner_id: UUID) -> Holdings:
 
 
 async def suspend(db: Database, partner_id: UUID, *, now: Clock) -> None:
-    """Let the partner's keys open nothing, and hide its stores. Raises AccountError.
+    """Disable the partner's keys, and hide its stores. Raises AccountError.
 
-    What was agreed goes on: orders that wait for a store, and deliveries.
+    Orders that wait for a store, and deliveries, go on.
     """
     async with db.write() as tx:
         partner = await accounts.get_partner(tx, partner_id)
@@ -82,7 +82,7 @@ async def resume(db: Database, partner_id: UUID) -> None:
 
 
 async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
-    """Delete the partner with all that is its own; orders stay. Raises AccountError while one is open.
+    """Delete the partner with everything but its orders. Raises AccountError while an order is open.
 
     The partner is suspended first, and stays so if an order was placed in the meantime.
     """
@@ -111,7 +111,7 @@ async def _delete_stores(db: Database, partner_id: UUID) -> bool:
 
 
 async def _refresh_stores(db: Database, partner_id: UUID) -> None:
-    """Show or hide the partner's stores everywhere, as it is suspended or not."""
+    """Show or hide the partner's stores everywhere, depending on its suspension."""
     after: UUID | None = None
     while True:
         async with db.write() as tx:

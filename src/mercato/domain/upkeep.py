@@ -1,4 +1,4 @@
-"""What is kept for a time and no longer: superseded catalogs, ended deliveries and runs, customers, used keys."""
+"""Deletes what has passed its retention: superseded catalogs, ended deliveries and runs, customers, used keys."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,19 +25,19 @@ log = structlog.get_logger("mercato.upkeep")
 
 EVERY_SECONDS: Final = 600.0
 FIRST_SECONDS: Final = 30.0
-"""A start has more urgent things to do, and many processes start together."""
+"""After the start, when many processes may start together."""
 
 BATCH: Final = 100
-"""Rows that one transaction deletes: a catalog's row can drag megabytes along."""
+"""Rows that one transaction deletes: a catalog's row can have megabytes."""
 
 LOG_SECONDS: Final = 1.0
-"""How long readers of an embedded database are waited for; in ten minutes it is tried again."""
+"""How long to wait for readers of an embedded database; the next try is in ten minutes."""
 
 Prune = Callable[[Write], Awaitable[int]]
 
 
 class Upkeep(Struct, frozen=True):
-    """Deletes what is older than it is kept, in small batches. Several processes may do it at once."""
+    """Deletes what has passed its retention, in small batches. Several processes may do it at once."""
 
     db: Database
     clock: Clock
@@ -48,30 +48,30 @@ class Upkeep(Struct, frozen=True):
     audit_days: int = 365
 
     async def run(self) -> None:
-        """Tidy up soon and every ten minutes, for ever; what goes wrong is told, and tried again later."""
+        """Run `once` after the start and every ten minutes, for ever. An error is logged and tried again."""
         pause = FIRST_SECONDS
         while True:
             await asyncio.sleep(pause)
             pause = EVERY_SECONDS
             try:
                 await self.once()
-            except Exception as error:  # told: upkeep that ends would let everything grow, customers included
+            except Exception as error:  # logged: without upkeep everything would grow, customers included
                 if is_unavailable(error):
-                    log.warning("upkeep waits: the database is away")
+                    log.warning("upkeep waits: the database is unavailable")
                 else:
                     log.exception("bug in upkeep")
 
     async def once(self) -> None:
-        """Delete everything that is older than it is kept.
+        """Delete everything that has passed its retention.
 
-        Raises what was raised over one kind of things, a bug first of all, but not before the others have had their
-        turn: a database that is away for one may only take too long over it, each time, and be there for the others.
+        An error in one step is raised after the other steps have run, a bug before an unavailable database: the
+        database may time out on one step and work for the others.
         """
         faults: list[Exception] = []
         steps: list[Callable[[], Awaitable[object]]] = [
             partial(self._drain, prune) for prune in self._prunes()
         ]
-        # The log holds the rows as they were, customers included, until it is emptied.
+        # The write-ahead log has the deleted rows, customers included, until it is truncated.
         steps.append(partial(self.db.empty_log, seconds=LOG_SECONDS))
         for step in steps:
             try:

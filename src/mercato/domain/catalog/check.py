@@ -1,4 +1,4 @@
-"""The dry run: everything that a run finds out about a document, and nothing that it changes."""
+"""The dry run: reports what a run would find in a document, and changes nothing."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -24,17 +24,17 @@ from mercato.kernel.wire import Decoder, Wire
 from mercato.kernel.wire.checks import refuse, uri_fault
 
 CONCURRENCY: Final = 2
-"""Dry runs of one partner at one time: runs of every partner wait for the same building process."""
+"""Dry runs of one partner at a time: all partners share one building process."""
 
 MAX_REQUEST: Final = 1024 * 1024
-"""Bytes up to which a body may name a callbackUrl. A longer one is a document, whatever it holds."""
+"""Bytes up to which a body is searched for a callbackUrl. A longer one is always a document."""
 
 RETRY_AFTER: Final = 2
-"""Seconds that a partner with too many is told to wait."""
+"""Seconds for Retry-After when a partner has too many."""
 
 
 class CatalogSource(Wire):
-    """Where the document to be checked is to be pulled from."""
+    """The URL from which the document to check is pulled."""
 
     callback_url: str
 
@@ -44,13 +44,13 @@ class _Items(Struct):
 
 
 _read_items: Final = msgspec.json.Decoder(_Items).decode
-"""Skips all other members, of which a body of 32 MiB may have millions."""
+"""Skips all other members: a body of 32 MiB may have millions."""
 
 _request: Final = Decoder(CatalogSource)
 
 
 Receive = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]
-"""Reads a request's body and passes each part of it to the function it is given."""
+"""Reads a request's body and passes each chunk to the function."""
 
 
 class Subject(Struct, frozen=True):
@@ -75,15 +75,14 @@ class Checker(Struct, frozen=True):
     async def check(
         self, receive: Receive, *, partner_id: UUID, subject: Subject | None
     ) -> CatalogValidation:
-        """Return what a run would say of the document that `receive` reads, or that it names by its URL.
+        """Return what a run would report of the document in the body that `receive` reads, or at the URL in it.
 
-        Nothing is read before there is a place: a partner whose dry runs are refused sends nothing into memory.
-        Raises what `receive` does, ValidationFailed for a callbackUrl that is none, RateLimited when the partner
-        checks too many at once.
+        The limit is checked before the body is read, so that refused requests take no memory.
+        Raises what `receive` raises, ValidationFailed for a callbackUrl that isn't a URL, and RateLimited.
         """
         if self.running[partner_id] >= CONCURRENCY:
             raise RateLimited(
-                f"{CONCURRENCY} dry runs of this account are under way. Wait for one to end.",
+                f"{CONCURRENCY} dry runs of this account are in progress. Wait until one has ended.",
                 retry_after=RETRY_AFTER,
             )
         self.running[partner_id] += 1
@@ -131,9 +130,9 @@ class Checker(Struct, frozen=True):
 
 
 def callback_url(document: bytes) -> str | None:
-    """Return the URL that a request names instead of a document; None when the body is to be checked itself.
+    """Return the URL that a request has in place of a document; None if the body itself is the document.
 
-    A body that is broken is checked: it may well be a catalog, and the check says where it breaks.
+    A body of broken JSON is treated as a document: the check reports where it breaks.
     Raises InvalidRequest for any other that has neither `items` nor a callbackUrl that is a string.
     """
     if b'"items"' in document and b'"callbackUrl"' not in document:

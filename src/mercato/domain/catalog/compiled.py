@@ -1,4 +1,4 @@
-"""Compiled catalogs in memory: immutable under their id, bounded by bytes, least recently used out."""
+"""The cache of compiled catalogs: immutable under their id, bounded in bytes, the least recently used evicted."""
 
 from collections import OrderedDict
 from typing import Final
@@ -12,7 +12,7 @@ from mercato.kernel.db.engine import Database
 from mercato.kernel.telemetry import Lookups
 
 MAX_BYTES: Final = 256 * 1024 * 1024
-"""Bytes of compiled catalogs held, as measured where they are stored; in memory each is a few times that."""
+"""Bytes of compiled catalogs in their stored form; in memory each takes a few times as much."""
 
 
 class CompiledCatalogs:
@@ -49,7 +49,7 @@ class CompiledCatalogs:
     def _hold(self, set_id: UUID, body: bytes) -> CompiledCatalog:
         held = self._held.get(set_id.int)
         if held is not None:
-            # Another has read it meanwhile. All carts of a store miss at once when it switches.
+            # Read concurrently by another request: all carts of a store miss at once when it switches.
             return held[1]
         catalog = unpack(body)
         self._held[set_id.int] = (len(body), catalog)

@@ -1,4 +1,4 @@
-"""What a new set changes against the one it would replace: counted in full, listed up to a bound."""
+"""The difference between a new set and the current one: counted in full, listed up to a limit."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
@@ -36,7 +36,7 @@ N = TypeVar("N", bound=_Named)
 
 
 def diff(before: CompiledCatalog, after: CompiledCatalog) -> CatalogDiff:
-    """Return what `after` changes. Entities are told apart by id: another id is another entity."""
+    """Return what `after` changes. Entities are compared by id."""
     catalogs_before = {catalog.catalog_id: catalog for catalog in before.catalogs}
     catalogs_after = {catalog.catalog_id: catalog for catalog in after.catalogs}
     found = CatalogDiff(
@@ -78,7 +78,7 @@ def _rest(item: CompiledItem) -> object:
 def _repriced(
     kept: Iterable[tuple[Key, CompiledItem, CompiledItem]], before: CompiledCatalog, after: CompiledCatalog
 ) -> PriceChanges:
-    # Minor units of two currencies are not to be compared: 100 JPY is not 100 USD cents.
+    # Minor units of two currencies can't be compared: 100 JPY isn't 100 USD cents.
     same = before.currency == after.currency
     changes = [(key, old, new) for key, old, new in kept if not same or old.price != new.price]
     return PriceChanges(

@@ -1,4 +1,4 @@
-"""Ids as they are served: UUIDs in lower case, and a UUID of our making for an item or group whose id is none."""
+"""Served ids: UUIDs in lower case, and a derived UUID for an item or group whose id isn't a UUID."""
 
 import binascii
 import re
@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID, uuid5
 
 NOWHERE: Final = UUID(int=0)
-"""Stands for the onboarding of a document that is looked at for no store: ids derived from it are served nowhere."""
+"""The onboarding of a document that is checked without a store: ids derived from it are never served."""
 
 _UUID: Final = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII
@@ -21,7 +21,7 @@ _DASHES: Final = (8, 13, 18, 23)
 def pack_ids(ids: Collection[str]) -> bytes | None:
     """Return the 16 bytes of each id, joined; None unless all are UUIDs in lower case.
 
-    A few passes over one joined text, not a match for each.
+    It checks one joined text in a few passes, which is faster than a match for each.
     """
     joined = "\n".join(ids)
     count, stride = len(ids), LENGTH + 1
@@ -38,14 +38,14 @@ def pack_ids(ids: Collection[str]) -> bytes | None:
 
 
 def served_id(text: str, *, onboarding_id: UUID, addressed: bool) -> str:
-    """Return the id as it is served; `addressed` when carts name it, so that it has to be a UUID."""
+    """Return the served id; `addressed` when carts refer to it, so that it must be a UUID."""
     if _UUID.fullmatch(text):
         return text.lower()
     return str(uuid5(onboarding_id, encodable(text))) if addressed else text
 
 
 def place_id(onboarding_id: UUID, place: str) -> str:
-    """Return the id of an entity without one: always the same for that place (a pointer) of that onboarding."""
+    """Return the id of an entity without one, derived from its pointer and the onboarding."""
     return str(uuid5(onboarding_id, place))
 
 
@@ -55,5 +55,5 @@ def is_uuid(text: str) -> bool:
 
 
 def encodable(text: str) -> str:
-    """Return the text with what no UTF-8 can hold replaced."""
+    """Return the text with characters that UTF-8 can't encode replaced."""
     return text.encode("utf-8", "replace").decode()

@@ -1,7 +1,7 @@
-"""A catalog's way in: accepted in one transaction, pulled and built with none open, switched in another.
+"""Ingests catalogs: a run is accepted in one transaction, pulled and built outside any, and switched in another.
 
-The listener is called inside the transaction that ends a run, so that what follows from it (an event, a search entry)
-is there exactly when the switch is.
+The listener is called in the transaction that ends a run, so that its event and search entry are committed with the
+switch.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -35,29 +35,29 @@ log = structlog.get_logger("mercato.catalog")
 
 KIND: Final = "catalog.ingest"
 RETRY_AFTER: Final = 2
-"""Seconds between two looks at a run's status; decided in the specification's decisions."""
+"""Seconds between two polls of a run's status, for Retry-After."""
 
 PROCESS_SECONDS: Final = 120.0
-"""How long a run may take beyond its pull: to wait for the one building process, build, compress and switch."""
+"""The time limit of a run after its pull: to wait for the building process, build, compress and switch."""
 
 ATTEMPTS: Final = 3
-"""Attempts at a run that fails through a fault of ours, before it ends `failed`."""
+"""Attempts at a run that fails through an error of the service, before it ends `failed`."""
 
 _CANCELLED: Final = CatalogFault(message="The onboarding was cancelled.", path="")
 _OURS: Final = CatalogFault(
-    message="The run could not be finished because of a fault on our side. Notify us of the catalog again.",
+    message="The run could not be finished because of an error of the service. Notify it of the catalog again.",
     path="",
 )
 
 
 class IngestJob(Wire):
-    """What the queue keeps of a run: everything else stands in its row."""
+    """The payload of a run's job; everything else is in the run's row."""
 
     run_id: UUID
 
 
 class Finished(Struct, frozen=True):
-    """A run that has just ended. `built` is there when a new set was switched to."""
+    """A run that has just ended. `built` is set if the owner switched to a new set."""
 
     run: Run
     status: RunStatus
@@ -68,7 +68,7 @@ class Finished(Struct, frozen=True):
 
 
 Listener = Callable[[Write, Finished], Awaitable[None]]
-"""Called in the transaction that ends a run, whatever its end."""
+"""Called in the transaction that ends a run, succeeded or failed."""
 
 
 async def accept(
@@ -81,7 +81,7 @@ async def accept(
     now: datetime,
     run_id: UUID,
 ) -> Run:
-    """Write down a run and the job that will carry it out, in the caller's transaction."""
+    """Insert a run and its job in the caller's transaction."""
     run = Run(
         id=run_id,
         owner=owner,
@@ -110,12 +110,12 @@ async def accept(
 async def accept_notified(
     tx: Write, owner: Owner, callback_url: str, *, waiting: int, traceparent: str, now: datetime, run_id: UUID
 ) -> Run:
-    """Accept a run that a partner asks for. Raises RateLimited when `waiting` runs of the store wait already."""
+    """Accept a run that a partner requests. Raises RateLimited if `waiting` runs of the store are queued."""
     await queries.lock_owner(tx, owner.id)
     if await queries.count_waiting(tx, owner.id) >= waiting:
         raise errors.RateLimited(
-            f"{waiting} catalog runs of this store wait already. Each pulls the newest document, so one more "
-            "brings nothing: poll the last one, then notify again.",
+            f"{waiting} catalog runs of this store are queued. Each pulls the newest document, so another one "
+            "changes nothing. Poll the last one, then notify again.",
             retry_after=RETRY_AFTER,
         )
     return await accept(
@@ -124,7 +124,7 @@ async def accept_notified(
 
 
 class Ingest(Struct, frozen=True, kw_only=True):
-    """Carries runs out."""
+    """Runs the ingest jobs."""
 
     db: Database
     outbound: Outbound
@@ -138,7 +138,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
     metrics: Metrics = field(default_factory=Metrics)
 
     async def handle(self, job: Job[IngestJob]) -> Outcome:
-        """Bring the job's run to its end. A crash at any point leaves the run to be carried out again."""
+        """Perform the job's run to its end. After a crash at any point the job performs it again."""
         begun = await self._begin(job)
         if begun is None:
             return Done()
@@ -146,9 +146,9 @@ class Ingest(Struct, frozen=True, kw_only=True):
         owner = run.owner
         act_for(partner_id=owner.partner_id, store_id=owner.store_id, traceparent=run.traceparent)
         with tracing.span("catalog.ingest", parent=run.traceparent, kind="CONSUMER", run_id=run.id):
-            return await self._carry_out(job, run, current)
+            return await self._perform(job, run, current)
 
-    async def _carry_out(self, job: Job[IngestJob], run: Run, current: CurrentSet | None) -> Outcome:
+    async def _perform(self, job: Job[IngestJob], run: Run, current: CurrentSet | None) -> Outcome:
         try:
             pulled = await self._pull(run, current)
             if isinstance(pulled, NotModified):
@@ -164,7 +164,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
         return await self._fail(job, run, (CatalogFault(message=message, path=""),))
 
     async def give_up(self, tx: Write, job: Job[IngestJob], reason: str) -> None:
-        """End the run of a job that failed too often: a run never stays in between."""
+        """Fail the run of a job that failed too often, so that it never stays in progress."""
         log.error("catalog run given up", run_id=str(job.payload.run_id), reason=reason)
         run = await queries.find_run(tx, job.payload.run_id)
         if run is not None:
@@ -185,7 +185,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
             return run, await queries.find_current(tx, run.owner.id)
 
     async def _pull(self, run: Run, current: CurrentSet | None) -> Pulled | NotModified:
-        # The tag is good for the document it came with: another URL may use the same one for something else.
+        # An ETag belongs to its URL: another URL may use the same one for another document.
         same = current is not None and current.source_url == run.callback_url
         etag = current.source_etag if current is not None and same else None
         with self.metrics.stage("pull"):
@@ -243,7 +243,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
         )
         async with self._fenced(job) as tx:
             if not await queries.lock_owner(tx, owner.id):
-                # Cancelled meanwhile: its runs have ended, and what was pulled is discarded.
+                # The onboarding was cancelled: its runs have ended, and the document is discarded.
                 return Done()
             await queries.insert_set(tx, new, parts)
             await self.quota.take(tx, owner.partner_id, sum(map(len, parts.values())), now=now)
@@ -268,7 +268,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
         return Done()
 
     async def _not_modified(self, job: Job[IngestJob], run: Run) -> Outcome:
-        """End a run whose document is the one of the current set, with that one's warnings."""
+        """End a run whose document is unchanged, with the warnings of the current set."""
         async with self._fenced(job) as tx:
             current = await queries.find_current(tx, run.owner.id)
             set_id = None if current is None else current.id
@@ -293,6 +293,6 @@ class Ingest(Struct, frozen=True, kw_only=True):
 
 
 async def abandon(tx: Write, owner_id: UUID, *, now: datetime) -> None:
-    """Close the owner and end its open runs: what a running pull brings is discarded."""
+    """Close the owner and fail its open runs; the document of a pull in progress is discarded."""
     await queries.close_owner(tx, owner_id, now=now)
     await queries.end_open_runs(tx, owner_id, fault=_CANCELLED, now=now)

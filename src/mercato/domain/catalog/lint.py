@@ -1,4 +1,4 @@
-"""What an ingest would say of a document, with the line and column of each place, and what to do about it. Pure."""
+"""The linter: what an ingest would report of a document, with lines, columns and advice. Pure."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -19,7 +19,7 @@ ADVICE: Final = {rule.id: rule.advice for rule in Rule}
 
 
 class LintFinding(Wire):
-    """An error or a warning, and its place in the document as it was read."""
+    """An error or a warning, and its position in the document as read."""
 
     message: str
     path: Annotated[str, Meta(description="RFC 6901 pointer.")]
@@ -41,10 +41,10 @@ class LintReport(Wire):
 def lint(
     document: bytes, *, default_currency: str, max_bytes: int, onboarding_id: UUID = NOWHERE
 ) -> tuple[LintReport, Built | None]:
-    """Return what an ingest would say of the document, and what it would make of one without errors.
+    """Return what an ingest would report of the document, and what it would build of one without errors.
 
-    `max_bytes` is what a server may send at most without compressing it. The `onboarding_id` is used to derive
-    the UUIDs that replace ids which aren't UUIDs.
+    A document over `max_bytes` can only be pulled compressed. The `onboarding_id` is used to derive the UUIDs that
+    replace ids which aren't UUIDs.
     """
     made = build(document, BuildRequest(onboarding_id, NOWHERE, NOWHERE, default_currency))
     assert not isinstance(made, Unchanged)
@@ -66,7 +66,7 @@ def lint(
 
 
 def refused(rule: Rule, message: str) -> LintReport:
-    """Return the report of a document that could not be read at all."""
+    """Return the report of a document that couldn't be read at all."""
     fault = _located(Finding(rule.id, message, ""), {"": Position(1, 1)})
     return LintReport(valid=False, errors=(fault,), warnings=(), summary=None)
 

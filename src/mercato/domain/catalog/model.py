@@ -1,4 +1,4 @@
-"""What a catalog is once it has been read: faults and warnings, its summary, and the form that pricing reads."""
+"""The results of reading a catalog: faults and warnings, its summary, the compiled catalog, and differences."""
 
 from datetime import datetime
 from typing import Final
@@ -8,17 +8,17 @@ import msgspec
 from mercato.kernel.wire import Wire
 
 Windows = tuple[tuple[int, int], ...]
-"""Open spans in seconds of the local week, which begins on Sunday 00:00; each holds its start, not its end."""
+"""Open spans in seconds of the local week, which begins on Sunday 00:00; the end is exclusive."""
 
 Key = int
-"""The integer of an id: a UUID hashes and compares in Python, and a cart is hundreds of look-ups."""
+"""The integer of an id. A UUID hashes and compares in Python, and a cart takes hundreds of lookups."""
 
 DAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 DAY_SECONDS: Final = 86_400
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A fault or a warning of a document: the id of its rule, and where it is (RFC 6901, as fetched)."""
+    """A fault or a warning: the id of its rule, and its pointer (RFC 6901) into the document as fetched."""
 
     rule: str
     message: str
@@ -26,21 +26,21 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class CatalogFault(Wire):
-    """CatalogIngestErrorWire: why a document cannot be served, and where (RFC 6901, as fetched)."""
+    """Why a document can't be served; `path` is the RFC 6901 pointer into the document as fetched."""
 
     message: str
     path: str
 
 
 class CatalogWarning(Wire):
-    """What is odd in a document that can be served all the same."""
+    """A probable mistake in a document that can be served."""
 
     message: str
     path: str
 
 
 class PartnerWarning(Wire):
-    """What a partner should look at though nothing failed. `code` is a rule of the catalog's check, or of a place."""
+    """A probable mistake that a partner should check. `code` is the id of a rule."""
 
     code: str
     message: str
@@ -48,7 +48,7 @@ class PartnerWarning(Wire):
 
 
 class CatalogSummary(Wire):
-    """What a set holds, counted. `warnings` counts all of them, also those that a bounded list left out."""
+    """Counts of a set. `warnings` counts all of them, also those that a list left out."""
 
     currency: str
     catalogs: int
@@ -76,9 +76,9 @@ class CompiledItem(msgspec.Struct, frozen=True, gc=False):
 
 
 class CompiledGroup(msgspec.Struct, frozen=True):
-    """A modifier group. `choices` in document order: item → what one unit costs here, in minor units.
+    """A modifier group. `choices` in document order: item → the price of one unit here, in minor units.
 
-    `document_id` as of an item.
+    `document_id` is as for an item.
     """
 
     name: str
@@ -131,7 +131,7 @@ class CompiledCatalog(msgspec.Struct, frozen=True):
         return not self.catalogs or any(catalog.open_at(second) for catalog in self.catalogs)
 
     def is_sold(self, item: CompiledItem, local: datetime) -> bool:
-        """Tell whether the item stands in a section reachable from a catalog available at that local time."""
+        """Tell whether the item is in a section of a catalog that is available at that local time."""
         reach = self.reaches[item.reach]
         if reach is None:
             return True
@@ -140,7 +140,7 @@ class CompiledCatalog(msgspec.Struct, frozen=True):
 
 
 def second_of_week(local: datetime) -> int:
-    """Return the second of the week, Sunday 00:00 being 0, that a local time stands for."""
+    """Return the second of the week of a local time; Sunday 00:00 is 0."""
     return local.isoweekday() % 7 * DAY_SECONDS + local.hour * 3600 + local.minute * 60 + local.second
 
 
@@ -152,7 +152,7 @@ class DiffEntry(Wire):
 
 
 class DiffList(Wire):
-    """All of one kind of change, counted; the first of them, listed."""
+    """One kind of change: the count of all, and the first of them."""
 
     count: int
     entries: tuple[DiffEntry, ...]
@@ -168,7 +168,7 @@ class PriceChange(Wire):
 
 
 class PriceChanges(Wire):
-    """All price changes, counted; the first of them, listed."""
+    """Price changes: the count of all, and the first of them."""
 
     count: int
     entries: tuple[PriceChange, ...]
@@ -196,7 +196,7 @@ class PartDiff(Wire):
 
 
 class CatalogDiff(Wire):
-    """What a set changes that pricing or browsing would notice. Texts and images alone make no difference here."""
+    """What a set changes in prices, choices and structure. Descriptions and images aren't compared."""
 
     identical: bool
     currency: CurrencyChange | None

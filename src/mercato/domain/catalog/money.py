@@ -1,6 +1,6 @@
-"""Money between its text and whole minor units: by the text alone, never through a float.
+"""Converts money between decimal text and integers of minor units, never through a float.
 
-Digits are counted before any of them becomes a number, so that a price of a million digits costs its length.
+Digits are counted before they are converted, so that a price of a million digits takes linear time.
 """
 
 import re
@@ -26,7 +26,7 @@ SCALES: Final = {code: scale for scale, codes in _BY_DECIMALS.items() for code i
 
 MIN_MINOR: Final = -(2**63)
 MAX_MINOR: Final = 2**63 - 1
-"""Minor units fit into a signed 64-bit integer: what a database column and a message pack can hold."""
+"""Minor units fit into a signed 64-bit integer, as database columns and MessagePack do."""
 
 _decimal: Final = re.compile(r"(-?)(\d+)(?:\.(\d+))?", re.ASCII).fullmatch
 _NUMBER: Final = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?)0*(\d{1,4}))?", re.ASCII)
@@ -34,7 +34,7 @@ _MAX_DIGITS: Final = 19
 _SAFE_DIGITS: Final = 15
 """Digits before the point that are in range at every scale."""
 _SHOWN: Final = 40
-"""Characters of a refused price that its fault repeats."""
+"""Characters of a refused price that a message repeats."""
 
 
 class MoneyError(ValueError):
@@ -63,7 +63,7 @@ def to_minor(text: str, currency: str) -> int:
 
 
 def to_text(minor: int, currency: str) -> str:
-    """Return the amount as it stands on the wire: `1.10` USD, `110` JPY, `0.110` KWD."""
+    """Return the amount as decimal text: `1.10` USD, `110` JPY, `0.110` KWD."""
     return scaled(minor, get_scale(currency))
 
 
@@ -79,12 +79,12 @@ def decimal_to_minor(text: str, scale: int) -> int:
 
 
 def decimal_fault(text: str) -> str | None:
-    """Return why the text is a decimal in no currency, or None."""
+    """Return why the text isn't a decimal in any currency, or None."""
     return _no_decimal(text) if _decimal(text) is None else None
 
 
 def is_negative(text: str) -> bool:
-    """Tell whether the decimal text is below zero: `-0.00` is not."""
+    """Tell whether the decimal text is below zero; `-0.00` isn't."""
     return text.startswith("-") and text.strip("-0.") != ""
 
 
@@ -112,7 +112,7 @@ def scaled(minor: int, scale: int) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a foreign text quoted, cut and without control characters, for use in a message."""
+    """Return a partner's text for a message: quoted, shortened, without control characters."""
     cut = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
     return '"' + "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in cut) + '"'
 

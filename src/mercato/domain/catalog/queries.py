@@ -1,4 +1,4 @@
-"""The only SQL of catalogs: owners, sets with their bytes, and runs."""
+"""The SQL of catalogs: owners, sets with their bytes, and runs."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -18,10 +18,10 @@ from mercato.kernel.db.tables import catalog_runs as runs
 from mercato.kernel.db.tables import catalog_sets as sets
 
 COMPILED: Final = "compiled"
-"""The coding under which the form that pricing reads stands beside the bytes that are served."""
+"""The coding under which the compiled catalog is stored."""
 
 SEARCH: Final = "search"
-"""The coding under which a set's words and opening hours stand, for discovery."""
+"""The coding under which a set's words and opening hours are stored, for discovery."""
 
 _faults: Final = msgspec.json.Decoder(tuple[CatalogFault, ...])
 _warnings: Final = msgspec.json.Decoder(tuple[PartnerWarning, ...])
@@ -50,13 +50,13 @@ async def insert_owner(tx: Write, owner: Owner) -> None:
 
 
 async def close_owner(tx: Write, owner_id: UUID, *, now: datetime) -> None:
-    """Let the owner take no further set: what a run pulls later is discarded, and its set is pruned in time."""
+    """Close the owner: a run in progress can't switch it any more, and its set is superseded."""
     await tx.execute(_CLOSE_OWNER, {"owner_id": owner_id, "closed_at": now})
     await tx.execute(_SUPERSEDE_CURRENT, {"owner_id": owner_id, "superseded_at": now})
 
 
 async def lock_owner(tx: Write, owner_id: UUID) -> bool:
-    """Hold the owner's row until the transaction ends; False when it is closed or not there."""
+    """Lock the owner's row until the transaction ends; False if it is closed or doesn't exist."""
     return await tx.first(_LOCK_OWNER, {"owner_id": owner_id}) is not None
 
 
@@ -102,7 +102,7 @@ async def insert_set(tx: Write, new: NewSet, parts: Mapping[str, bytes]) -> None
 
 
 async def switch(tx: Write, owner_id: UUID, *, leaves: UUID | None, to: UUID, now: datetime) -> bool:
-    """Make `to` the owner's current set; False when it isn't on `leaves` any more, or closed."""
+    """Make `to` the owner's current set; False if `leaves` isn't the current one any more, or the owner is closed."""
     moved = await tx.execute(
         _SERVE[leaves is not None], {"owner_id": owner_id, "leaves": leaves, "current_set_id": to}
     )
@@ -112,7 +112,7 @@ async def switch(tx: Write, owner_id: UUID, *, leaves: UUID | None, to: UUID, no
 
 
 async def touch_source(tx: Write, set_id: UUID, *, url: str, etag: str | None) -> None:
-    """Remember where the set's very content was last seen, for the next conditional pull."""
+    """Store where the set's content was last pulled from, for the next conditional pull."""
     await tx.execute(_TOUCH_SOURCE, {"set_id": set_id, "source_url": url, "source_etag": etag})
 
 
@@ -131,7 +131,7 @@ async def find_owner_of_set(tx: Read, set_id: UUID) -> UUID | None:
 
 
 async def prune_sets(tx: Write, *, before: datetime, limit: int) -> int:
-    """Delete at most `limit` sets that were superseded before the instant; return how many went."""
+    """Delete at most `limit` sets that were superseded before the instant; return how many."""
     served = select(owners.c.current_set_id).where(owners.c.current_set_id.is_not(None), _IS_OPEN)
     old = select(sets.c.id).where(sets.c.superseded_at < before, ~sets.c.id.in_(served)).limit(limit)
     ids = [row.id for row in await tx.all(old)]
@@ -180,7 +180,7 @@ async def insert_run(tx: Write, run: Run) -> None:
 
 
 async def count_waiting(tx: Read, owner_id: UUID) -> int:
-    """Return how many of the owner's runs have not begun."""
+    """Return how many of the owner's runs are queued."""
     return int(await tx.scalar(_COUNT_WAITING, {"owner_id": owner_id}))
 
 
@@ -190,7 +190,7 @@ async def find_run(tx: Read, run_id: UUID) -> Run | None:
 
 
 async def list_notified(tx: Read, owner_id: UUID, *, before: UUID | None, limit: int) -> list[Run]:
-    """Return the runs a partner asked for, newest first, at most `limit`, older than the run `before`."""
+    """Return the runs that a partner requested, newest first, at most `limit`, older than the run `before`."""
     given = {"owner_id": owner_id, "before": before or _LAST, "limit": limit}
     return [_run(row) for row in await tx.all(_LIST_NOTIFIED, given)]
 
@@ -198,7 +198,7 @@ async def list_notified(tx: Read, owner_id: UUID, *, before: UUID | None, limit:
 async def list_latest(tx: Read, owner_ids: Sequence[UUID]) -> dict[UUID, Run]:
     """Return each owner's newest run."""
     other = runs.alias()
-    # Not max(): PostgreSQL before version 18 has none of uuids.
+    # PostgreSQL before version 18 has no max() of UUIDs.
     newest = (
         select(other.c.id).where(other.c.owner_id == runs.c.owner_id).order_by(other.c.id.desc()).limit(1)
     )

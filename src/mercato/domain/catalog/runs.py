@@ -1,4 +1,4 @@
-"""An ingest run: its states, the moves between them (specification §3.2), and what is told at its end."""
+"""An ingest run: its states, their transitions (specification §3.2), and the warnings that are stored with it."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -30,11 +30,11 @@ TRANSITIONS: Final = {
     RunStatus.SUCCEEDED: set[RunStatus](),
     RunStatus.FAILED: set[RunStatus](),
 }
-"""The moves of one attempt. Beyond the specification's: a 304 goes from `pulling` to `succeeded` at once, since
-there is nothing to process, and a run that can't be carried out fails from `queued`."""
+"""The transitions of one attempt. Two are beyond the specification: after a 304 a run succeeds from `pulling`, since
+there is nothing to process, and one that can't be performed fails from `queued`."""
 
 OPEN: Final = (RunStatus.QUEUED, RunStatus.PULLING, RunStatus.PROCESSING)
-"""The states that a run must leave by itself."""
+"""The states that aren't terminal."""
 
 
 class Owner(Struct, frozen=True):
@@ -87,11 +87,11 @@ class NewSet(Struct, frozen=True):
 
 
 MAX_WARNINGS: Final = 100
-"""Warnings stored with a run; the last of them says how many more there are."""
+"""Warnings stored with a run; the last one has the count of the others."""
 
 
 def partner_warnings(found: Sequence[Finding]) -> tuple[PartnerWarning, ...]:
-    """Return warnings with their rules as codes. Where there are too many, every rule keeps its share."""
+    """Return warnings with their rules as codes. If there are too many, every rule keeps an equal share."""
     kept = list(found)
     if len(found) > MAX_WARNINGS:
         share = max((MAX_WARNINGS - 1) // len({one.rule for one in found}), 1)

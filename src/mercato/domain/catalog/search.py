@@ -1,4 +1,4 @@
-"""What discovery needs of a set, so that no search ever opens a catalog: its words, and when it is available."""
+"""The search data of a set: its words and its opening hours, so that no search reads a catalog."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -26,7 +26,7 @@ def unpack_search(packed: bytes) -> SetSearch:
 
 
 def merge_windows(spans: Iterable[tuple[int, int]]) -> Windows:
-    """Return the same times in order, without overlaps; windows that meet become one."""
+    """Return the spans in order, with those that overlap or touch merged."""
     found: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1]:

@@ -1,4 +1,4 @@
-"""Catalog runs and dry runs on the wire: what is asked, what is answered, and what the event of a run's end says."""
+"""Catalog runs and dry runs on the wire: requests, responses, and the event at the end of a run."""
 
 from typing import Annotated
 from uuid import UUID
@@ -21,20 +21,20 @@ IdsByDocumentId = Annotated[
 
 
 class CatalogSetNotification(Wire):
-    """Where the CatalogSet is to be pulled from."""
+    """The URL from which the CatalogSet is pulled."""
 
     callback_url: Annotated[str, Meta(extra_json_schema={"format": "uri", "minLength": 1})]
 
 
 class CatalogIngestAccepted(Wire):
-    """The run was accepted, not yet carried out: poll `statusUrl`."""
+    """The run is queued: poll `statusUrl`."""
 
     catalog_ingest_id: UUID
     status_url: str
 
 
 class CatalogIngestStatusResponse(Wire):
-    """Where a run is; `errors` are there only when it has failed, `warnings` when it has ended."""
+    """The status of a run; `errors` are set once it has failed, `warnings` once it has ended."""
 
     catalog_ingest_id: UUID
     status: RunStatus
@@ -64,14 +64,14 @@ class CatalogIngestPage(Wire):
 
 
 class StoreIds(Wire):
-    """The ids of a store's current CatalogSet: as the merchant's document has them, and as carts name them."""
+    """The ids of a store's current CatalogSet: those in the merchant's document, and those that are served."""
 
     items: IdsByDocumentId
     modifier_groups: IdsByDocumentId
 
 
 class CatalogValidation(Wire):
-    """What a run would say of the document. `diff` is against the store's current set."""
+    """What a run would report of the document. `diff` compares it with the store's current set."""
 
     valid: bool
     errors: tuple[CatalogFault, ...]
@@ -81,7 +81,7 @@ class CatalogValidation(Wire):
 
 
 class CatalogSyncWebhookData(Wire):
-    """What a `catalog.sync.…` event says: the same errors and warnings as the status resource."""
+    """The data of a `catalog.sync.…` event: the same errors and warnings as the status resource."""
 
     catalog_ingest_id: UUID
     store_id: UUID

@@ -1,7 +1,7 @@
-"""Words for search, cut the same way from what is indexed and from what is asked, whatever the database.
+"""Splits texts and queries into words for search, in the same way for both databases.
 
-Case, accents, width and apostrophes make no difference. A script that is written without spaces has no words to
-cut, so it is indexed by its neighbouring letters, two by two.
+Case, accents, width and apostrophes make no difference. A script without spaces is indexed by pairs of neighbouring
+letters.
 """
 
 import re
@@ -11,16 +11,16 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 MAX_LETTERS: Final = 64
-"""Letters of one word that count: what PostgreSQL can index is bounded, and no dish's name is longer."""
+"""Letters of one word that are indexed; PostgreSQL has a limit."""
 
 MAX_WORDS: Final = 20_000
-"""Distinct words kept of one catalog, those that come first in the document."""
+"""Distinct words that are kept of one catalog, the first in the document."""
 
 MAX_BYTES: Final = 400_000
 """Bytes of all words together: a tsvector may have a megabyte."""
 
 MIN_PREFIX: Final = 2
-"""Letters that make the beginning of a word: with one, nearly every store has what is asked for."""
+"""Letters of the shortest prefix: nearly every store would match a single one."""
 
 _ASCII: Final = re.compile(r"[a-z0-9]+")
 _LOWER: Final = bytes(ord(chr(byte).lower()) if chr(byte).isalnum() else 32 for byte in range(128)) + bytes(
@@ -29,10 +29,10 @@ _LOWER: Final = bytes(ord(chr(byte).lower()) if chr(byte).isalnum() else 32 for 
 """Letters in lower case and digits; a blank for all else that is ASCII."""
 
 _BATCH: Final = 128
-"""Texts that are cut at once: with more of them their words leave the processor's cache before they are looked up."""
+"""Texts that are split at a time, so that their words stay in the processor's cache."""
 
 _APOSTROPHES: Final = str.maketrans(dict.fromkeys("'`\u00b4\u02bc\u2018\u2019"))
-# What no normal form takes apart: o with a stroke, d and l with one, the dotless i, the ligatures; Arabic's filler.
+# Letters that no normal form decomposes: with a stroke, the dotless i, ligatures; and Arabic's filler.
 _ALIKE: Final = str.maketrans(
     {
         "\u00f8": "o",
@@ -54,35 +54,35 @@ _RUNNING: Final = (
     "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _PICTURES: Final = "\u2600-\u27bf\U0001f000-\U0001faff"
-# The vowel signs of India's scripts and of Tibetan are no letters to `re`.
+# `re` doesn't count the vowel signs of India's scripts and of Tibetan as letters.
 _WITH_SIGNS: Final = "\u0900-\u0963\u0966-\u0dff\u0f40-\u0fbc"
 _PIECES: Final = (
     f"(?P<running>[{_RUNNING}]+)|(?P<picture>[{_PICTURES}])"
     f"|(?P<word>(?:[^\\W_{_RUNNING}{_PICTURES}]|[{_WITH_SIGNS}])+)"
 )
-"""As a text: to compile it takes milliseconds of the start, and a service whose names are ASCII never needs it."""
+"""Compiled at its first use: it takes milliseconds, and a service with ASCII names never needs it."""
 _FIRST_ACCENT: Final = 10
-"""Combining classes below are no accents: they make another letter, as in Kana and in the scripts of India."""
+"""Lower combining classes aren't accents: they make another letter, as in Kana and in the scripts of India."""
 
 _THAI_TONES: Final = {103, 107, 118, 122}
 
 
 class Piece(NamedTuple):
-    """A word, or a run of a script without spaces."""
+    """A word, or a run of a script without spaces (`running`)."""
 
     text: str
     running: bool
 
 
 class Term(NamedTuple):
-    """What must be among the indexed words: the word itself, or with `prefix` any that begins so."""
+    """A condition on the indexed words: the word itself, or with `prefix` any word that begins with it."""
 
     text: str
     prefix: bool = False
 
 
 def pieces_of(text: str) -> list[Piece]:
-    """Return the words of a text in their order, in the form in which they are compared."""
+    """Return the normalized words of a text, in order."""
     if text.isascii():
         return [Piece(word, False) for word in _ASCII.findall(_plain_ascii(text))]
     return _pieces(_plain(text))
@@ -93,7 +93,7 @@ def _pieces(plain: str) -> list[Piece]:
 
 
 def words_of(texts: Sequence[str]) -> list[str]:
-    """Return the distinct words to index, in order of first appearance, within bounds."""
+    """Return the distinct words to index, in order of first appearance, within the limits."""
     found = dict.fromkeys(chain.from_iterable(_cut(texts)))
     if len(found) <= MAX_WORDS and max(map(len, found), default=0) <= MAX_LETTERS:
         joined = b" ".join(found)
@@ -103,7 +103,7 @@ def words_of(texts: Sequence[str]) -> list[str]:
 
 
 def _cut(texts: Sequence[str]) -> Iterator[list[bytes]]:
-    """Yield the words of a few texts after the other, as bytes: bytes of many at once are what is cut the fastest."""
+    """Yield the words of the texts in batches, as bytes, which is the fastest way to split them."""
     for at in range(0, len(texts), _BATCH):
         some = texts[at : at + _BATCH]
         joined = "\n".join(some)
@@ -113,13 +113,13 @@ def _cut(texts: Sequence[str]) -> Iterator[list[bytes]]:
 
 
 def _spelled(text: str) -> str:
-    """Return a text that is cut at what is not a letter in ASCII."""
+    """Return the normalized text; a script without spaces as its indexed pairs."""
     plain = _plain(text)
     return plain if plain.isascii() else " ".join(chain.from_iterable(map(_indexed, _pieces(plain))))
 
 
 def terms_of(query: str) -> list[Term]:
-    """Return what a store must have, every term: the last word of the query may be the beginning of one."""
+    """Return the terms that a store must have, all of them; the last word of the query may be a prefix."""
     pieces = pieces_of(query)
     terms: dict[Term, None] = {}
     for piece in pieces[:-1]:
@@ -130,14 +130,14 @@ def terms_of(query: str) -> list[Term]:
 
 
 def key_of(text: str) -> str:
-    """Return what the text is ordered by: its words, apart by single blanks."""
+    """Return the sort key of a text: its normalized words, separated by single spaces."""
     return " ".join(piece.text for piece in pieces_of(text))
 
 
 def _indexed(piece: Piece) -> list[str]:
     if not piece.running:
         return [piece.text[:MAX_LETTERS]]
-    # The last letter also by itself: with it every letter begins an indexed word, and can be asked for alone.
+    # The last letter is indexed alone too, so that every letter begins an indexed word and can be searched for.
     text = piece.text
     return [text[at : at + 2] for at in range(len(text))]
 
@@ -156,7 +156,7 @@ def _plain_ascii(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return the text without case, width, accents and apostrophes."""
+    """Return the text normalized: without case, width, accents and apostrophes."""
     spread = unicodedata.normalize("NFKD", text.translate(_APOSTROPHES)).casefold()
     if spread.isascii():
         return spread

@@ -1,1 +1,1 @@
-"""From a document to all that is stored of a CatalogSet: what is served, priced from and searched."""
+"""Builds everything that is stored of a CatalogSet from its document: served bytes, compiled catalog, search data."""

@@ -1,4 +1,4 @@
-"""From a document to what is stored of it. Pure: faults never raise, and the same arguments give the same result."""
+"""Builds a CatalogSet from its document. Pure: faults never raise, and the same arguments give the same result."""
 
 import gc
 from collections.abc import Iterator
@@ -17,15 +17,17 @@ from mercato.domain.catalog.words import words_of
 
 
 def build(document: bytes, request: BuildRequest) -> Result:
-    """Return the result of the document."""
-    # The work is a call of its own, so that all it made is freed before the collector could look at it.
+    """Build the document."""
+    # A call of its own, so that everything it made is freed before the collector runs again.
     with _without_collector():
         return build_uncollected(document, request)
 
 
 def build_uncollected(document: bytes, request: BuildRequest) -> Result:
-    """Do what `build` does, in a process that runs no collector. A document of which the caller keeps no reference
-    leaves memory as soon as it's validated, and what was read of it before the served bytes are joined.
+    """Build the document in a process that runs no garbage collector.
+
+    The document is freed once it is validated if the caller keeps no reference, the parsed tables before the served
+    bytes are joined.
     """
     valid, findings = validate(
         document, onboarding_id=request.onboarding_id, default_currency=request.default_currency
@@ -33,7 +35,7 @@ def build_uncollected(document: bytes, request: BuildRequest) -> Result:
     del document
     if valid is None:
         return BuildFailed(findings.faults(), findings.warnings())
-    # White space and escapes are no content: a document that is only laid out anew gives the same bytes.
+    # White space and escapes aren't content: a document that is only formatted differently gives the same bytes.
     pieces = served_pieces(valid, catalog_set_id=request.catalog_set_id, store_id=request.store_id)
     digest = content_hash(pieces, valid.source.currency)
     if digest == request.previous_hash:
@@ -74,7 +76,7 @@ def _summary(valid: Valid, findings: Findings) -> CatalogSummary:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Keep the collector from walking a hundred thousand new objects again and again; none of them is a cycle."""
+    """Pause the garbage collector, which would walk a hundred thousand new objects repeatedly; none is in a cycle."""
     enabled = gc.isenabled()
     gc.disable()
     try:

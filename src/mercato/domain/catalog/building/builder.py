@@ -1,6 +1,6 @@
-"""Where catalogs are built: a process of its own for large documents, so that no cart waits for one.
+"""Builds catalogs: large documents in a process of their own, so that no cart waits for one.
 
-A thread would hold the interpreter's lock through a 5 MB decode, and everybody's p99 with it.
+A thread would hold the interpreter's lock while 5 MB are decoded, and delay every other request.
 """
 
 import asyncio
@@ -17,34 +17,33 @@ from mercato.domain.catalog.building.model import LENGTH, NO_MEMORY, BuildReques
 from mercato.kernel.outbound.document import Document
 
 SMALL: Final = 64 * 1024
-"""Bytes up to which a document is built in place: in a few milliseconds, and in a tenth of a second if it was made to
-take as long as it can, of the emptiest sections one after the other."""
+"""Bytes up to which a document is built in place: in a few milliseconds, and in a tenth of a second at worst."""
 
 LARGE: Final = 8 * 1024 * 1024
-"""Bytes beyond which a document has a process to itself: starting one takes a fraction of building it, and all memory
-that it took goes with it."""
+"""Bytes beyond which a document gets a process of its own, which then ends and frees all its memory. Starting one takes
+a fraction of the build."""
 
 BUILD_SECONDS: Final = 60.0
-"""How long one document may take; the largest that may be pulled takes a fraction of it."""
+"""The time limit of one document; the largest that can be pulled takes a fraction of it."""
 
 IDLE_SECONDS: Final = 60.0
-"""How long an unused process is kept."""
+"""How long an idle process is kept."""
 
 DOCUMENTS: Final = 100
-"""Documents after which a process is replaced: memory that is in pieces goes with it."""
+"""Documents after which a process is replaced, because its memory is fragmented."""
 
 MEMORY: Final = 448 * 1024 * 1024
-"""Bytes that the building process may write to. With them the service as a whole stays below 600 MB."""
+"""Bytes of memory for the building process. With them the whole service stays below 600 MB."""
 
 _OUT_OF_MEMORY: Final = frozenset({NO_MEMORY, -signal.SIGSEGV, -signal.SIGABRT})
-"""How a process ends whose document needs more: a decoder in C that is given no memory may crash."""
+"""Exit codes when the memory isn't enough: a decoder in C may crash without it."""
 
 _PIECE: Final = 1024 * 1024
 _START: Final = "from mercato.domain.catalog.building.worker import main; main()"
 
 
 class BuildOverrunError(Exception):
-    """The document took too long, or too much memory: building it again would do the same."""
+    """The document takes too much time or memory. Building it again would fail too."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -70,10 +69,10 @@ class Builder:
     async def build(self, document: Document, request: BuildRequest, *, serves: bool = True) -> Result:
         """Return the document's result. Raises BuildOverrunError.
 
-        A dry run, which `serves` nothing, spares a large document the compression of what would be served.
+        A dry run, which `serves` nothing, doesn't compress a large document.
         """
         if document.size <= SMALL:
-            # What builds is imported by the first document, not by the start of the service.
+            # Imported with the first document, not when the service starts.
             from mercato.domain.catalog.building.build import build
 
             return build(await document.read(), request)
@@ -89,7 +88,7 @@ class Builder:
         return await asyncio.to_thread(compress, built.body)
 
     async def close(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         worker = self._worker
         self._stop()
         if worker is not None:
@@ -97,7 +96,7 @@ class Builder:
 
     async def _build_apart(self, document: Document, task: Task) -> Result:
         if document.size > LARGE or self._documents >= DOCUMENTS:
-            # The old one goes first: two processes would take the memory of both.
+            # The old process ends first, so that there is never the memory of two.
             await self.close()
         elif self._idle is not None:
             self._idle.cancel()
@@ -108,7 +107,7 @@ class Builder:
                 except _WorkerEndedError as ended:
                     if ended.code != -signal.SIGKILL:
                         raise
-                    # Somebody killed the process, which is not the document's fault: once more in a new one.
+                    # Killed from outside, which isn't the document's fault: try once more in a new process.
                     return await self._run(document, task)
         except TimeoutError:
             message = "The document took too long to check. Make it smaller, or nest it less deeply."
@@ -117,7 +116,7 @@ class Builder:
             if ended.code not in _OUT_OF_MEMORY:
                 raise
             raise BuildOverrunError(
-                f"Checking the document takes more than the {self._memory >> 20} MiB of memory that there are for it. "
+                f"Checking the document takes more than the available {self._memory >> 20} MiB of memory. "
                 "Make it smaller: shorten its texts, or leave out what storefronts don't show."
             ) from None
         finally:
@@ -135,7 +134,7 @@ class Builder:
             closed, self._worker = self._worker is not worker, None
             raise _WorkerEndedError(0 if closed else await worker.wait()) from None
         except BaseException:
-            # Nobody waits for the document any more: the next one must not wait for it either.
+            # Nothing waits for the document any more, so the next one must not wait for it either.
             self._worker = None
             await _end(worker)
             raise
@@ -159,7 +158,7 @@ class Builder:
         return self._worker
 
     def _stop(self) -> None:
-        """Let the process end: it does when there is nothing more to read."""
+        """Close the process's input; it ends at the end of its input."""
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
@@ -189,7 +188,7 @@ async def _exchange(worker: Process, document: Document, task: Task) -> bytes:
 
 
 async def _pieces(document: Document) -> AsyncIterator[bytes]:
-    """Yield a large document from its file piece by piece: the service never holds all of it."""
+    """Yield a large document from its file in pieces: the service never holds all of it."""
     if document.size <= LARGE:
         yield await document.read()
         return

@@ -1,4 +1,4 @@
-"""From a validated document to the form that pricing reads, packed: it is stored, and loaded by other processes."""
+"""Compiles a validated document into the packed form that is stored and that pricing loads."""
 
 import struct
 from collections.abc import Collection, Iterable
@@ -14,14 +14,14 @@ from mercato.domain.catalog.validation.document import R, Table
 from mercato.domain.catalog.validation.validate import Valid
 
 MAX_ID: Final = 255
-"""Characters of an id of the merchant's document as the lines of orders repeat it; a longer one isn't repeated."""
+"""Characters of an id in the merchant's document that the lines of orders repeat; a longer one is left out."""
 
 MAX_NAME: Final = 256
-"""Characters of a name as orders and messages repeat it, for each line anew; the served copy has all of it."""
+"""Characters of a name that every line of an order and every message repeats; the served copy has all of it."""
 
 
 def compile_catalog(valid: Valid) -> bytes:
-    """Return the packed CompiledCatalog; `unpack` makes the struct of it."""
+    """Return the packed CompiledCatalog, which `unpack` reads."""
     source = valid.source
     items, groups = _ids(source.items), dict(zip(source.groups.members, _ids(source.groups), strict=True))
     reach, reaches = _find_reaches(valid)
@@ -61,7 +61,7 @@ def _items(
 def _partner_item_ids(
     own: Iterable[str | None], document_ids: list[str | None] | None
 ) -> list[str | None] | None:
-    """Return the column without what stands in the other."""
+    """Return the column without the ids that are in `document_ids`."""
     if document_ids is None:
         return list(own)
     left = [
@@ -125,7 +125,7 @@ def _names(table: Table[R]) -> list[str]:
 
 
 def _document_ids(table: Table[R]) -> list[str | None] | None:
-    """Return the ids of the merchant's document; None is an id that is served as it is, or too long to be repeated."""
+    """Return the ids in the merchant's document; None for one that is served unchanged or too long to repeat."""
     ids = [None if text == served else text for served, text in table.written.items()]
     if all(text is None for text in ids):
         return None
@@ -133,7 +133,7 @@ def _document_ids(table: Table[R]) -> list[str | None] | None:
 
 
 def _ids(table: Table[R]) -> tuple[bytes, ...]:
-    """Return each UUID's bytes: all at once costs a tenth of one by one."""
+    """Return each UUID's bytes. Unpacking all at once takes a tenth of the time."""
     packed = pack_ids(table.members) if table.packed_ids is None else table.packed_ids
     assert packed is not None, "ids that carts name are served as UUIDs"
     return struct.unpack("16s" * len(table), packed)
@@ -145,12 +145,12 @@ def _checksum(parts: Collection[Any]) -> int:
 
 # --- reach ----------------------------------------------------------------------------------------
 #
-# Through which catalogs an item can be bought: a section is reached from a catalog, or from a section above it.
+# The catalogs through which an item can be bought: a section belongs to a catalog, or to a section above it.
 
 Reaches = tuple[bytes | None, ...]
-"""Catalogs as the bits of a little-endian integer, the set's first catalog being the lowest; None for any time.
+"""The catalogs of an item as bits of a little-endian integer, the first catalog being the lowest; None for any time.
 
-As bytes, because a document can hold as many different ones as items, chosen so that their integers hash alike.
+As bytes, because a document can have as many different ones as items, chosen so that their integers collide.
 """
 
 
@@ -166,7 +166,7 @@ def _find_reaches(valid: Valid) -> tuple[list[int], Reaches]:
     sections = _section_masks(valid)
     listing = {sections[key].to_bytes(width, "little") for key in lists}
     if len(listing) == 1 and valid.references.are_all_listed:
-        # Every item stands in sections that all have the same catalogs.
+        # All items are in sections with the same catalogs.
         return [0] * len(source.items), _reaches(listing, valid)
     masks: dict[str, int] = {}
     for key, items in lists.items():
@@ -184,7 +184,7 @@ def _reaches(masks: Iterable[bytes], valid: Valid) -> Reaches:
 def _section_masks(valid: Valid) -> dict[str, int]:
     """Return each section's catalogs as the bits of an integer, handed down from parent to child.
 
-    Without catalogs one bit stands for all times.
+    Without catalogs one bit means any time.
     """
     source, children = valid.source, valid.references.section_sections
     if not source.catalogs:

@@ -1,4 +1,4 @@
-"""Served bytes in each coding, made once. The same bytes always give the same result: no clock, no file name."""
+"""Compresses served bytes in each coding, once. The same bytes always give the same result: no clock, no file name."""
 
 import gzip
 import sys
@@ -14,7 +14,7 @@ else:
 CODINGS: Final = ("zstd", "br", "gzip")
 
 _LARGE: Final = 64 * 1024
-"""Bytes above which brotli's best quality would take seconds for a few per cent."""
+"""Bytes above which brotli's best quality takes seconds and saves a few per cent."""
 
 _ZSTD_LEVEL: Final = 6
 _GZIP_LEVEL: Final = 6
@@ -23,12 +23,12 @@ _BROTLI_SMALL: Final = 9
 
 
 def compress(body: bytes) -> dict[str, bytes]:
-    """Return coding → compressed bytes. The interpreter's lock is free meanwhile, so threads suit it."""
+    """Return coding → compressed bytes. It releases the interpreter's lock, so it can run in a thread."""
     return {coding: compress_as(body, coding) for coding in CODINGS}
 
 
 def decompress(content: bytes, coding: str) -> bytes:
-    """Return what `compress` was given, from its zstd."""
+    """Return the body of its zstd form."""
     assert coding == "zstd"
     return zstd.decompress(content)
 

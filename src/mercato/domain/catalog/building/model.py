@@ -1,4 +1,4 @@
-"""What a document is built for, and what comes of it."""
+"""The request to build a document, and its results."""
 
 from typing import Final
 from uuid import UUID
@@ -8,14 +8,14 @@ import msgspec
 from mercato.domain.catalog.model import CatalogSummary, Finding
 
 LENGTH: Final = 8
-"""Bytes of the length that stands before a message to the building process, and before its answer."""
+"""Bytes of the length before a message to the building process, and before its answer."""
 
 NO_MEMORY: Final = 3
 """The exit code of a process whose document needs more memory than it may take."""
 
 
 class BuildRequest(msgspec.Struct, frozen=True):
-    """What a document is built for. `previous_hash` is that of the set that is served now."""
+    """What to build. `previous_hash` is the content hash of the set that is served now."""
 
     onboarding_id: UUID
     catalog_set_id: UUID
@@ -25,7 +25,7 @@ class BuildRequest(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """Stands before a document of `size` bytes. Without `serves` only what a dry run shows is made."""
+    """Sent before a document of `size` bytes. Without `serves` only the results of a dry run are made."""
 
     size: int
     request: BuildRequest
@@ -40,7 +40,7 @@ class BuildFailed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Unchanged(msgspec.Struct, frozen=True, tag=True):
-    """The document's content is what is served already."""
+    """The document has the content that is already served."""
 
     content_hash: str
     warnings: tuple[Finding, ...] = ()
@@ -57,7 +57,7 @@ class Built(msgspec.Struct, frozen=True, tag=True):
     summary: CatalogSummary
     warnings: tuple[Finding, ...]
     search: bytes
-    """What discovery needs of the set: a packed SetSearch."""
+    """The packed SetSearch."""
     bodies: dict[str, bytes] | None = None
     """The compressed bodies by their coding."""
 

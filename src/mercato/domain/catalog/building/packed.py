@@ -16,13 +16,13 @@ from mercato.domain.catalog.model import (
 )
 
 FORMAT: Final = 2
-"""Version of this form. It is stored, so another version can only mean: compile the set again."""
+"""The version of this form. It is stored: a set of another version must be compiled again."""
 
 
 class PackedItems(msgspec.Struct, frozen=True, array_like=True):
-    """The columns of CompiledItem, in document order; None is a column in which nothing stands.
+    """The columns of CompiledItem, in document order; None for a column without values.
 
-    Where the partner's item id is the document's, it stands in `document_ids` alone.
+    A partner's item id that equals the document's is in `document_ids` alone.
     """
 
     ids: tuple[bytes, ...]
@@ -69,7 +69,7 @@ _key: Final = int.from_bytes
 
 
 def pack(parts: object) -> bytes:
-    """Return the stored form of what a PackedCatalog is made of; ids as their 16 bytes."""
+    """Return the stored form of the members of a PackedCatalog; ids are their 16 bytes."""
     return _VERSION + _write(parts)
 
 

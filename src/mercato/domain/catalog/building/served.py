@@ -1,7 +1,7 @@
-"""The copy that storefronts get: the document as fetched, with the few changes that give all of them one shape.
+"""The copy that storefronts get: the document as fetched, with the few changes that give all copies one shape.
 
-Four dictionaries; prices as strings at scale; served ids; whole weeks written out; a catalog where there is none;
-the service's own catalogSetId and storeId, which stand in front, so that they are put in without a second encode.
+Four dictionaries; prices as strings at scale; served ids; whole weeks written out; a catalog if there is none; the
+service's own catalogSetId and storeId first, so that they can be replaced without encoding again.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ def served_pieces(valid: Valid, *, catalog_set_id: UUID, store_id: UUID) -> list
 
 
 def content_hash(pieces: list[bytes], currency: str) -> str:
-    """Return the identity of a set: what is served but for the service's ids, and the currency it is read in."""
+    """Return the hash of a set's served bytes without the service's ids, and of its currency."""
     digest = hashlib.sha256(currency.encode() + b"\0")
     for piece in pieces[1:]:
         digest.update(piece)
@@ -45,12 +45,12 @@ def content_hash(pieces: list[bytes], currency: str) -> str:
 
 
 def with_ids(body: bytes, *, catalog_set_id: UUID, store_id: UUID) -> bytes:
-    """Return served bytes under other ids: what a set that was built before its store existed needs."""
+    """Return served bytes with other ids, for a set that was built before its store existed."""
     return b"".join((_prefix(catalog_set_id, store_id), memoryview(body)[_PREFIX:]))
 
 
 def _implied(valid: Valid) -> dict[str, Any]:
-    """Return the catalog of a document that has none: it sells the sections that no other section holds."""
+    """Return the catalog of a document without catalogs: all sections that aren't within another."""
     held = {child for below in valid.references.section_sections.values() for child in below}
     catalog_id = ids.place_id(valid.source.onboarding_id, "/catalogs")
     return {
@@ -68,4 +68,4 @@ def _prefix(catalog_set_id: UUID, store_id: UUID) -> bytes:
 
 
 _PREFIX: Final = len(_prefix(UUID(int=0), UUID(int=0)))
-"""Bytes before the content: ids have one length, and `items` always follows them."""
+"""Bytes before the content; all ids have one length."""

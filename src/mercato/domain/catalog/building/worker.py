@@ -1,4 +1,4 @@
-"""The process that builds large documents, one after the other: tasks on standard input, results on standard output.
+"""The process that builds large documents, one at a time: tasks on standard input, results on standard output.
 
 A message is its length in 8 bytes and its MessagePack; a task's document follows it.
 """
@@ -15,7 +15,7 @@ from mercato.kernel.processes import exit_with_parent, limit_memory
 
 
 def main() -> None:
-    """Build documents until the input ends. Started by `Builder` with its process id and the bytes of memory."""
+    """Build documents until the input ends. `Builder` starts it with its process id and the bytes of memory."""
     parent, memory = map(int, sys.argv[1:])
     exit_with_parent(parent)
     limit_memory(memory)

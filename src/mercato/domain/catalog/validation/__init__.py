@@ -1,1 +1,1 @@
-"""From the bytes of a catalog document to its faults and warnings, or to all that serving and pricing need. Pure."""
+"""Validates the bytes of a catalog document: its faults and warnings, and its tables and references. Pure."""

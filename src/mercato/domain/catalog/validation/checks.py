@@ -1,4 +1,4 @@
-"""What a catalog's counts, names and own prices have to say: counts leave something to choose, a name is there."""
+"""Checks of counts, names and prices: counts leave a choice, names are there, prices have a use."""
 
 from typing import Any, Final
 
@@ -8,10 +8,10 @@ from mercato.domain.catalog.validation.references import References
 from mercato.domain.catalog.validation.rules import Rule
 
 MAX_UNITS: Final = 2**31 - 1
-"""Quantities in carts are 32-bit integers, so no count beyond one can be reached."""
+"""Quantities in carts are 32-bit integers, so a higher count can't be reached."""
 
 MAX_GROUPS: Final = 500
-"""Modifier groups of one item: each line of it in a cart is checked against all of them."""
+"""Modifier groups of one item: every line of a cart is checked against all of its item's."""
 
 _COUNTS: Final = ("minimumAllowed", "maximumAllowed", "maximumPerItem", "freeQuantity")
 _NAMED: Final = 3
@@ -19,7 +19,7 @@ _NAMED: Final = 3
 
 
 def check_counts(source: Source, references: References, findings: Findings) -> None:
-    """Note counts that are negative, too large, or contradict each other."""
+    """Report counts that are negative, too large, or contradictory."""
     for key, groups in references.item_groups.items():
         if len(groups) > MAX_GROUPS:
             findings.fault(
@@ -52,7 +52,7 @@ def _check_choices(source: Source, references: References, findings: Findings) -
         if maximum is not None and minimum > maximum:
             findings.fault(
                 Rule.MINIMUM_ABOVE_MAXIMUM,
-                f"The modifier group {groups.label(key)} asks for at least {minimum} and at most {maximum}.",
+                f"The modifier group {groups.label(key)} requires at least {minimum} and at most {maximum}.",
                 at,
             )
             continue
@@ -60,7 +60,7 @@ def _check_choices(source: Source, references: References, findings: Findings) -
         if minimum > choices * (MAX_UNITS if per_item is None else per_item):
             findings.warn(
                 Rule.UNREACHABLE_MINIMUM,
-                f"The modifier group {groups.label(key)} asks for at least {minimum}, more than can be chosen.",
+                f"The modifier group {groups.label(key)} requires at least {minimum}, more than can be chosen.",
                 at,
             )
 
@@ -86,7 +86,7 @@ def warn_idle_overrides(source: Source, references: References, findings: Findin
             named = ", ".join(map(clipped, idle[:_NAMED])) + (" and more" if len(idle) > _NAMED else "")
             findings.warn(
                 Rule.IDLE_OVERRIDE,
-                f"priceOverrides of the modifier group {groups.label(key)} names items that it does not offer: "
+                f"priceOverrides of the modifier group {groups.label(key)} has items that the group doesn't offer: "
                 f"{named}.",
                 f"{groups.pointer(key)}/priceOverrides",
             )
@@ -95,13 +95,13 @@ def warn_idle_overrides(source: Source, references: References, findings: Findin
 def warn_negative_prices(
     source: Source, item_prices: list[int | None], references: References, findings: Findings
 ) -> None:
-    """Warn of items and choices that cost less than nothing."""
+    """Warn of negative prices of items and choices."""
     items, groups = source.items, source.groups
     for key, price in zip(items.members, item_prices, strict=True):
         if price is not None and price < 0:
             findings.warn(
                 Rule.NEGATIVE_PRICE,
-                f"The item {items.label(key)} has a price below zero. Did you mean one above?",
+                f"The item {items.label(key)} has a price below zero. Did you mean a positive one?",
                 f"{items.pointer(key)}/basePrice",
             )
     for key, overrides in references.overrides.items():
@@ -110,6 +110,6 @@ def warn_negative_prices(
             findings.warn(
                 Rule.NEGATIVE_PRICE,
                 f"The modifier group {groups.label(key)} has prices below zero: {clipped(below[0])}"
-                f"{' and more' if len(below) > 1 else ''}. Did you mean prices above?",
+                f"{' and more' if len(below) > 1 else ''}. Did you mean positive ones?",
                 f"{groups.pointer(key)}/priceOverrides",
             )

@@ -1,4 +1,4 @@
-"""Sections and modifiers form trees that may share branches, but have no cycles."""
+"""Cycles among sections and among modifiers, which may share branches but form no cycle."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -10,14 +10,14 @@ from mercato.domain.catalog.validation.references import References
 from mercato.domain.catalog.validation.rules import Rule
 
 _NAMED: Final = 8
-"""Members of a cycle that its fault names; a longer one is cut in the middle."""
+"""Members of a cycle that a message names; a longer one is shortened in the middle."""
 
 N = TypeVar("N", bound=Hashable)
 Graph = Mapping[N, Sequence[N]]
 
 
 def refuse_cycles(source: Source, references: References, findings: Findings) -> None:
-    """Note every cycle among sections, and among items and modifier groups, at the reference that closes it."""
+    """Report every cycle among sections, and among items and modifier groups, at the reference that closes it."""
     _refuse(
         references.section_sections,
         lambda key: (source.sections, key, "sectionIds"),
@@ -45,7 +45,7 @@ def _refuse(
     words: tuple[Rule, str],
     findings: Findings,
 ) -> None:
-    """Note the cycles; `entity` returns a node's table, served id, and the member with its references."""
+    """Report the cycles; `entity` returns a node's table, served id, and the member with its references."""
 
     def label(node: str) -> str:
         table, key, _ = entity(node)
@@ -61,10 +61,9 @@ def _refuse(
 
 
 def find_cycles(graph: Graph[N]) -> Iterator[list[N]]:
-    """Yield a cycle for every edge that leads back to where the walk came from; its last node has that edge.
+    """Yield a cycle for every back edge of a depth-first search; the edge begins at the cycle's last node.
 
-    Every node and edge is seen once, without recursion: a chain of a million sections costs its length. Naming a
-    cycle costs its length too, for each that is asked for.
+    Every node and edge is visited once, without recursion. Each cycle that is consumed takes its length.
     """
     done: set[N] = set()
     for start in graph:

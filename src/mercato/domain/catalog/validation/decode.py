@@ -1,4 +1,4 @@
-"""From bytes to JSON values, or one sentence about why they can't be read. A library's words are never shown."""
+"""Decodes JSON, or says in one sentence why it can't be decoded, never in the words of a library."""
 
 import codecs
 import json
@@ -15,10 +15,10 @@ from mercato.domain.catalog.validation.scan import BOM, positions, scan
 from mercato.kernel.wire.kinds import json_type
 
 MAX_VALUES: Final = 2_000_000
-"""Values in one document; each costs some hundred bytes while it is checked."""
+"""Values in one document; each takes some hundred bytes while it is checked."""
 
 _COUNTED_FROM: Final = 8 * 1024 * 1024
-"""Bytes up to which a document can't hold enough values to matter."""
+"""Bytes up to which values aren't counted: a document can't have too many."""
 
 _CHUNK: Final = 1 << 16
 
@@ -32,7 +32,7 @@ class UnreadableError(Exception):
 
 
 def _keep(text: str) -> msgspec.Raw:
-    """Return a number as its own text, which is served as it is."""
+    """Return a number as its own text, which is served unchanged."""
     return msgspec.Raw(text.encode())
 
 
@@ -41,9 +41,9 @@ _skim: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def read(document: bytes, findings: Findings) -> Members | None:
-    """Return the document's members, or None if what was noted leaves nothing to check. Raises RecursionError."""
+    """Return the document's members, or None, having reported why, if it can't be read. Raises RecursionError."""
     if document.startswith(BOM):
-        message = "The document begins with a byte order mark, which JSON has none of."
+        message = "The document begins with a byte order mark, which isn't part of JSON."
         findings.warn(Rule.BYTE_ORDER_MARK, message, "")
     try:
         return decode(document.removeprefix(BOM))
@@ -53,7 +53,7 @@ def read(document: bytes, findings: Findings) -> Members | None:
 
 
 def decode(text: bytes) -> Members:
-    """Return the members of the object that the text is. Raises UnreadableError and RecursionError."""
+    """Return the members of the top-level object. Raises UnreadableError and RecursionError."""
     _refuse_obvious(text)
     try:
         top = _decode(text)
@@ -72,14 +72,14 @@ def _refuse_obvious(text: bytes) -> None:
     if text[:200].lstrip().startswith(b"<"):
         raise UnreadableError(
             Rule.NOT_JSON,
-            "The document is HTML or XML, not JSON. Does the URL lead to a page that asks to log in?",
+            "The document is HTML or XML, not JSON. Does the URL lead to a login page?",
         )
     if len(text) > _COUNTED_FROM and text.count(b",") > MAX_VALUES:
         raise UnreadableError(Rule.TOO_LARGE, f"The document holds more than {MAX_VALUES:,} values.")
 
 
 def _with_long_integers(text: bytes) -> Any:
-    """Return what the fast decoder refuses: an integer of thousands of digits is kept as its text too."""
+    """Decode text that the fast decoder refuses: integers of thousands of digits are kept as their text."""
     try:
         _skim(text)
         return json.loads(text.decode(), parse_int=_keep, parse_float=_keep)
@@ -104,7 +104,7 @@ def _unreadable(text: bytes) -> UnreadableError:
 
 
 def not_utf8(text: bytes) -> int | None:
-    """Return the offset of the first byte that is wrong; in pieces, so that no second copy is made."""
+    """Return the offset of the first wrong byte, None if all are UTF-8; it decodes in chunks to save memory."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     for start in range(0, len(text), _CHUNK):
         pending = len(decoder.getstate()[0])
@@ -117,10 +117,10 @@ def not_utf8(text: bytes) -> int | None:
 
 # --- repeated keys --------------------------------------------------------------------------------
 #
-# The decoder keeps the last of repeated keys and says nothing. What was read is encoded again, without white space and
-# with the shortest escapes. As long as the document, it lost nothing. Shorter, its colons are counted: texts keep
-# theirs, so the document has more exactly if a member was lost. Only an escaped colon can upset that count; then the
-# document is decoded a second time.
+# The decoder keeps the last of repeated keys without an error. So the values are encoded again, without white space and
+# with the shortest escapes. If the result is as long as the document, no member was lost. Otherwise colons are counted:
+# the document has more of them exactly if a member was lost. Only an escaped colon breaks that count; then the document
+# is decoded a second time.
 
 _has_escaped_colon: Final = re.compile(rb"\\u003[aA]").search
 
@@ -132,7 +132,7 @@ class _RepeatedKeyError(Exception):
 def repeats_a_key(document: bytes, written: Sequence[bytes], growth: Growth = Growth()) -> bool:  # noqa: B008  # immutable
     """Tell whether some object of the document repeats a key.
 
-    `written` is what the decoder kept, in pieces, with what was added to it since: `growth`.
+    `written` are the decoded values encoded again, in pieces; `growth` is what was added to them since.
     """
     if growth.size is not None and sum(map(len, written)) - growth.size == len(document):
         return False

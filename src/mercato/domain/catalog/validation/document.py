@@ -1,6 +1,6 @@
-"""A catalog document as it was read: frozen rows of what is checked, priced and compiled, beside what is served.
+"""A catalog document as read: frozen rows to check, price and compile, beside the members to serve.
 
-What is served keeps unknown members, in their order. It shares its texts and numbers with the rows.
+The served members keep unknown ones, in their order, and share texts and numbers with the rows.
 """
 
 from collections.abc import Iterable
@@ -16,17 +16,17 @@ from mercato.domain.catalog.validation.findings import clipped, quoted
 from mercato.kernel.wire.walk import escape
 
 Members = dict[str, Any]
-"""An object's members as JSON values. A number that is no integer is its text (`msgspec.Raw`): no digit is lost."""
+"""An object's members as JSON values. A number that isn't an integer is its text (`msgspec.Raw`): no digit is lost."""
 
 Price = Any
-"""A price as it was written, of any type: `Prices` reads it."""
+"""A price as written, of any type: `Prices` reads it."""
 
 Values = Annotated[Any, "a list"]
-"""A list of anything: the one that is served, not a copy."""
+"""A list of any values: the one that is served, not a copy."""
 
 
 class Row(Struct, frozen=True, gc=False, rename="camel"):
-    """The members of an entity that mean something; null is the same as absent."""
+    """The members of an entity that have a meaning; null is the same as absent."""
 
     name: str | None = None
 
@@ -68,7 +68,7 @@ R = TypeVar("R", bound=Row)
 
 
 class Form(Enum):
-    """What a member of a row must be: its type in a row, words for messages, and the types of its JSON value."""
+    """The type of a member: in a row, in words for messages, and as the types of its JSON value."""
 
     TEXT = str | None, "a string", str
     FLAG = bool | None, "true or false", bool
@@ -96,11 +96,11 @@ class Kind(Struct, Generic[R], frozen=True, eq=False):
     row: type[R]
     rows: type[list[R]]
     forms: dict[str, Form]
-    """What each member of a row must be."""
+    """The form of each member of a row."""
     fields: dict[str, str]
     """The name of each member's field in a row."""
     is_addressed: bool
-    """Carts name its entities by UUID, so other ids are replaced."""
+    """Whether carts refer to its entities by UUID, so that other ids are replaced."""
 
 
 def _kind(
@@ -121,7 +121,7 @@ GROUPS: Final = _kind(
 
 
 class Growth(Struct, frozen=True):
-    """What was added to a document since it was read: how many members, and how many bytes of JSON, if known."""
+    """What was added to a document since it was read: the count of members, and the bytes of JSON if known."""
 
     members: int = 0
     size: int | None = 0
@@ -134,8 +134,8 @@ class Growth(Struct, frozen=True):
 class Table(Struct, Generic[R]):
     """One table of the document, in its order, by the ids that are served.
 
-    `members` are served, `rows` read. `used` are the names of all members. `steps` say where an entity stands and
-    `written` how the document writes its id, where that isn't the served id.
+    `members` are served, `rows` are for checks. `used` are the names of all members. `steps` are the pointer steps of
+    entities, and `written` their ids in the document, where these aren't the served ids.
     """
 
     kind: Kind[R]
@@ -159,7 +159,7 @@ class Table(Struct, Generic[R]):
         return zip(self.members, self.rows, strict=True)
 
     def names(self) -> list[str]:
-        """Return the names of all entities, empty where there is none."""
+        """Return the names of all entities, empty for those without one."""
         if self.name_list is None:
             self.name_list = [row.name or "" for row in self.rows]
         return self.name_list
@@ -169,7 +169,7 @@ class Table(Struct, Generic[R]):
         return map(attrgetter(self.kind.fields[member]), self.rows)
 
     def values(self, member: str) -> dict[str, Any]:
-        """Return the member of the rows in which it isn't empty, by served id."""
+        """Return the member's non-empty values by served id."""
         if member not in self.used:
             return {}
         return {key: value for key, value in zip(self.members, self.column(member), strict=True) if value}
@@ -180,23 +180,23 @@ class Table(Struct, Generic[R]):
         self.text = None
 
     def write(self) -> bytes:
-        """Return what is served as JSON, encoded once for as long as nothing changes."""
+        """Return the served members as JSON, encoded again only after a change."""
         if self.text is None:
             self.text = msgspec.json.encode(self.members)
         return self.text
 
     def pointer(self, served: str) -> str:
-        """Return where the entity stands in the document as fetched."""
+        """Return the entity's pointer into the document as fetched."""
         return f"/{self.kind.member}/{escape(self.steps.get(served, served))}"
 
     def label(self, served: str) -> str:
-        """Return the entity for a message: its name, and its id as the document has it."""
+        """Return the entity for a message: its name, and its id in the document."""
         name, own = self.members[served].get("name"), clipped(self.written.get(served, served))
         return f"{quoted(name)} ({own})" if name and isinstance(name, str) else own
 
 
 class Source(Struct):
-    """A document that could be read. A table that is absent or null is empty."""
+    """A readable document. A table that is absent or null is empty."""
 
     onboarding_id: UUID
     top: Members

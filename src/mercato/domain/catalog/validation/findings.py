@@ -1,4 +1,4 @@
-"""What a check finds: faults, of which a bounded number is listed, and warnings, bounded by kind."""
+"""The findings of a check: a limited list of faults, and warnings, limited by kind."""
 
 from collections import Counter
 from typing import Final
@@ -10,13 +10,13 @@ from mercato.domain.catalog.model import Finding
 from mercato.domain.catalog.validation.rules import Rule
 
 Kind = tuple[Rule, str]
-"""What warnings are counted by: a rule, and for some what it is about."""
+"""A group of warnings: a rule, and for some rules the table."""
 
 MAX_FAULTS: Final = 100
-"""Faults listed of one document; the last of them says how many more there are."""
+"""Faults listed of one document; the last one has the count of the others."""
 
 MAX_ALIKE: Final = 200
-"""Warnings listed of one kind; a menu without any price would have as many as items."""
+"""Warnings listed of one kind; a menu without prices has as many as items."""
 
 _SHOWN: Final = 80
 """Characters of a name or an id that a message repeats."""
@@ -40,13 +40,13 @@ class Findings(Struct):
     alike: Counter[Kind] = field(default_factory=Counter)
 
     def fault(self, rule: Rule, message: str, path: str) -> None:
-        """Note why the document cannot be served."""
+        """Report why the document can't be served."""
         self.fault_count += 1
         if len(self.listed_faults) < MAX_FAULTS:
             self.listed_faults.append(_finding(rule, message, path))
 
     def warn(self, rule: Rule, message: str, path: str, *, of: str = "") -> None:
-        """Note what is odd. `rule` and `of` group what would be repeated for every item of a menu."""
+        """Report a probable mistake. `rule` and `of` group warnings that every item of a menu may have."""
         kind = rule, of
         self.alike[kind] += 1
         listed = self.listed_warnings.setdefault(kind, [])
@@ -54,11 +54,11 @@ class Findings(Struct):
             listed.append(_finding(rule, message, path))
 
     def unlisted(self, count: int) -> None:
-        """Note faults that were counted but not looked at one by one."""
+        """Count faults that aren't listed."""
         self.fault_count += count
 
     def extend(self, later: "Findings") -> None:
-        """Add what another check found, behind what was found so far."""
+        """Append the findings of another check."""
         self.fault_count += later.fault_count
         self.listed_faults += later.listed_faults[: MAX_FAULTS - len(self.listed_faults)]
         for kind, found in later.listed_warnings.items():
@@ -79,7 +79,7 @@ class Findings(Struct):
         return (*kept, _finding(Rule.NOT_LISTED, more, ""))
 
     def warnings(self) -> tuple[Finding, ...]:
-        """Return the warnings by kind; where a kind has too many, its last one says how many more."""
+        """Return the warnings by kind; if a kind has too many, its last one has the count of the others."""
         listed: list[Finding] = []
         for (rule, of), found in self.listed_warnings.items():
             listed += found
@@ -90,13 +90,13 @@ class Findings(Struct):
 
 def _finding(rule: Rule, message: str, path: str) -> Finding:
     while len(path) > _MAX_PATH:
-        # Through keys of absurd length: the pointer ends at the last step that isn't one.
+        # A key of absurd length: the pointer ends before it.
         path = path.rpartition("/")[0]
     return Finding(rule.id, clean(message), clean(path))
 
 
 def clipped(text: str) -> str:
-    """Return a foreign id or name for use in a message: a long one is cut."""
+    """Return a partner's id or name for a message, shortened if it is long."""
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
@@ -106,9 +106,9 @@ def quoted(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Return the text without what a text column, a terminal or a log can't show as it is.
+    """Return the text with the characters replaced that columns, terminals or logs can't show.
 
-    Control characters, halves of surrogate pairs, separators of lines and marks of direction are replaced.
+    These are control characters, halves of surrogate pairs, separators of lines and marks of direction.
     """
     if text.isprintable():
         return text

@@ -1,4 +1,4 @@
-"""Windows of availability: checked as written, compiled to spans of the local week."""
+"""Reads windows of availability into spans of the local week."""
 
 import re
 from typing import Any, Final
@@ -14,16 +14,16 @@ __all__ = ["ALWAYS", "DAYS", "DAY_SECONDS", "read_windows"]
 ALWAYS: Final[list[dict[str, str]]] = [
     {"dayOfWeek": day, "start": "00:00:00", "end": "00:00:00"} for day in DAYS
 ]
-"""What is served for a catalog that is always available: storefronts read a missing list as closed."""
+"""Served for a catalog that is always available, because storefronts read a missing list as closed."""
 
 MAX_WINDOWS: Final = 10_000
-"""Windows of all catalogs together: every look at the store and every order goes through them."""
+"""Windows of all catalogs together: every read of the store and every order goes through them."""
 
 _TIME: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d)", re.ASCII)
 
 
 def read_windows(source: Source, findings: Findings) -> list[Windows | None]:
-    """Return each catalog's windows, None for always; serve seven whole days for those."""
+    """Return each catalog's windows, None for always, which is served as seven whole days."""
     catalogs = source.catalogs
     if sum(map(len, catalogs.values("availability").values())) > MAX_WINDOWS:
         message = f"The catalogs have more than {MAX_WINDOWS:,} windows of availability together."
@@ -51,12 +51,12 @@ def _span(window: Any, at: str, findings: Findings) -> tuple[int, int] | None:
     start, end = (_second(window.get(name), name, at, findings) for name in ("start", "end"))
     if start is None or end is None or day not in DAYS:
         return None
-    # 00:00:00 at the end of a window is the end of its day.
+    # An end of 00:00:00 is the end of the day.
     end = end or DAY_SECONDS
     if start >= end:
         findings.fault(
             Rule.WINDOW_INVERTED,
-            "The window ends before it begins. One across midnight is written as two.",
+            "The window ends before it begins. Write one across midnight as two.",
             at,
         )
         return None

@@ -1,7 +1,7 @@
-"""Members and prices that look like something else was meant: "did you mean".
+"""Warns of members and prices that are probably misspelled: "did you mean".
 
-Unknown members are legal and served unchanged, so only a name close to one that means something is worth a warning.
-Names are looked at once each, however many entities have them.
+Unknown members are valid and served unchanged, so only a name close to a known one is worth a warning. Each name is
+compared once, however many entities have it.
 """
 
 import re
@@ -14,10 +14,10 @@ from mercato.domain.catalog.validation.rules import Rule
 from mercato.kernel.wire.walk import escape
 
 MAX_NAMES: Final = 500
-"""Unknown names of one table that are looked at; a document with more of them isn't misspelled."""
+"""Unknown names of one table that are checked; a document with more isn't misspelled."""
 
 MAX_COMPARED: Final = 50
-"""Of these, those that are compared letter by letter: half a millisecond for ten of them."""
+"""Names that are compared letter by letter: half a millisecond for ten of them."""
 
 MAX_NEAR: Final = 10
 """Misnamed members of one table that are warned of."""
@@ -26,7 +26,7 @@ MAX_NAME: Final = 40
 """Characters of a name that may be a misspelling; the longest known one has 16."""
 
 CLOSE: Final = 0.86
-"""How alike two names are, by difflib's ratio: one letter in eight may differ."""
+"""The least similarity of two names, by difflib's ratio: one letter in eight may differ."""
 
 _LOOKS: Final = {"image": "imageUrl", "photo": "imageUrl", "picture": "imageUrl", "title": "name"}
 _TOP: Final = (
@@ -61,10 +61,10 @@ _MEANT: Final[dict[str, dict[str, str]]] = {
     | dict.fromkeys(("max", "maximum", "maxquantity", "maxallowed"), "maximumAllowed")
     | {"maxperitem": "maximumPerItem", "prices": "priceOverrides", "overrides": "priceOverrides"},
 }
-"""What other formats call a member, folded, by table."""
+"""Names of members in other formats, folded, by table."""
 
 _AROUND: Final = re.compile(r"[\s\u00a0]|[^\W\d_]+\.?|[$\u00a2-\u00a5\u20a0-\u20cf]")
-"""What is written around an amount: spaces, letters of a currency, its symbol."""
+"""Characters around an amount: spaces, a currency's letters or symbol."""
 
 _AMOUNT: Final = re.compile(r"-?\d{1,12}(\.\d{1,4})?", re.ASCII)
 _COMMA: Final = re.compile(r"(-?\d{1,12}),(\d{1,2})", re.ASCII)
@@ -73,7 +73,7 @@ _MAX_PRICE: Final = 40
 
 
 def warn_near_misses(source: Source, findings: Findings) -> None:
-    """Warn of members whose names are close to one that means something, where that one is missing."""
+    """Warn of members whose names are close to a known one that is missing."""
     for name, meant in _near(set(source.top), _TOP, _TOP_MEANT):
         if source.top.get(meant) is None:
             findings.warn(Rule.MISNAMED_MEMBER, _message("The document", name, meant), f"/{escape(name)}")
@@ -82,7 +82,7 @@ def warn_near_misses(source: Source, findings: Findings) -> None:
 
 
 def price_hint(price: str) -> str:
-    """Return what may have been meant by a price that can't be read, as a sentence to add; empty if unknown."""
+    """Return a suggestion for an unreadable price, as a sentence to append; empty without one."""
     if len(price) > _MAX_PRICE:
         return ""
     if price.rstrip().endswith("%"):
@@ -109,7 +109,7 @@ def _warn_table(table: Table[Any], findings: Findings) -> None:
 
 
 def _near(used: set[str], known: tuple[str, ...], meant: dict[str, str]) -> list[tuple[str, str]]:
-    """Return names that are close to a known one, and that one, in order."""
+    """Return unknown names with the known ones that they are close to, in order."""
     unknown = [name for name in used.difference(known) if len(name) <= MAX_NAME]
     if len(unknown) > MAX_NAMES:
         return []
@@ -130,4 +130,4 @@ def _fold(name: str) -> str:
 
 
 def _message(subject: str, name: str, meant: str) -> str:
-    return f"{subject} has the member {clipped(name)}, which has no meaning here. Did you mean {meant}?"
+    return f"{subject} has the member {clipped(name)}, which isn't known here. Did you mean {meant}?"

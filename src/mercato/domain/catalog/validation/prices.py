@@ -1,6 +1,6 @@
-"""Prices as they were written, in minor units, and as they are served: decimal strings at the currency's scale.
+"""Reads prices into minor units, and serves them as decimal strings at the currency's scale.
 
-A menu repeats few prices often, so each distinct one is read once.
+A menu has few distinct prices, so each is read once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,19 +18,19 @@ from mercato.kernel.wire.walk import escape
 
 
 class _NotAPrice(msgspec.Struct, frozen=True):
-    """Stands for a value of another type."""
+    """A value of another type."""
 
     json_type: str
 
 
 Written = str | bytes | _NotAPrice | None
-"""A price as it was written: the text of a string, or of a number. The two are never equal."""
+"""A price as written: the text of a string, or the bytes of a number, which never equal a string."""
 
 
 class _ReadPrices(dict[Written, tuple[int | None, str | None, int | None]]):
-    """Prices as they were written → in minor units, as served, and by how much that is longer; None if it is the same.
+    """Prices as written → in minor units, as served, and how much longer that is; None if it is the same.
 
-    Each is read when it is asked for the first time.
+    Each is read at its first lookup.
     """
 
     def __init__(self, scale: int) -> None:
@@ -76,7 +76,7 @@ class Prices:
         written = _written([row.base_price for row in items.rows])
         found: list[int | None] = []
         grown = 0
-        # One pass: each price is hashed and looked up once, and its members are touched once.
+        # In one pass, so that each price is hashed once.
         read = map(self._read.__getitem__, written)
         for members, (minor, text, growth) in zip(items.members.values(), read, strict=True):
             found.append(minor)
@@ -90,7 +90,7 @@ class Prices:
         return found, Growth(0, grown)
 
     def overrides(self) -> dict[str, dict[str, int]]:
-        """Return each group's own prices by the ids as they were written; serve them at scale."""
+        """Return each group's prices by the ids as written; serve them at scale."""
         return {
             key: self._of_group(key, prices)
             for key, prices in self._source.groups.values("priceOverrides").items()
@@ -133,7 +133,7 @@ class Prices:
             self._findings.warn(
                 Rule.NO_PRICE,
                 f"The item {items.label(key)} has no basePrice: "
-                "it cannot be sold by itself, and is free as a modifier.",
+                "it can't be sold by itself, and is free as a modifier.",
                 items.pointer(key),
             )
 
@@ -141,7 +141,7 @@ class Prices:
 def _written(values: list[Any]) -> list[Written]:
     if set(map(type, values)) <= {str, type(None)}:
         return values
-    # Not as integers: whoever knows how they are hashed can choose a million of them that all hash alike.
+    # Numbers stay text: a hostile document could have a million integers whose hashes collide.
     return list(map(_as_written, values))
 
 

@@ -1,4 +1,4 @@
-"""Every reference resolves, and is served as the id that its target is served under."""
+"""Resolves references, and serves them as the served ids of their targets."""
 
 from collections.abc import Collection
 from itertools import chain
@@ -14,11 +14,11 @@ from mercato.domain.catalog.validation.tables import NotAnId
 from mercato.kernel.wire.walk import escape
 
 Lists = dict[str, list[str]]
-"""The ids that an entity lists, by its own id; without the entities that list none."""
+"""The ids that an entity lists, by its own id; entities without a list are left out."""
 
 
 class References(Struct, frozen=True):
-    """What refers to what, by the ids that are served; one that leads nowhere stays as it was written."""
+    """The references between entities, by served ids; an unresolved one stays as written."""
 
     catalog_sections: Lists
     section_sections: Lists
@@ -32,7 +32,7 @@ class References(Struct, frozen=True):
 
 
 def resolve(source: Source, overrides: dict[str, dict[str, int]], findings: Findings) -> References:
-    """Return the references, having noted those that lead nowhere. `overrides` name items as they were written."""
+    """Return the references and report those that don't resolve. `overrides` have the items' ids as written."""
     resolver = _Resolver(source, findings)
     catalogs, sections, items, groups = source.tables
     catalog_sections, _ = resolver.lists(catalogs, "sectionIds", sections)
@@ -56,7 +56,7 @@ class _Resolver(Struct, frozen=True):
     findings: Findings
 
     def lists(self, table: Table[Any], member: str, target: Table[Any]) -> tuple[Lists, int]:
-        """Return one list of ids of every entity of the table, and how many distinct ids stand in them."""
+        """Return a member's list of ids for every entity of the table, and the count of distinct ids in all of them."""
         lists: Lists = table.values(member)
         if not lists or _each_names_one_of(target.members, lists.values()):
             return lists, sum(map(len, lists.values()))
@@ -64,7 +64,7 @@ class _Resolver(Struct, frozen=True):
         distinct = set(listed)
         if len(distinct) < len(listed):
             self._warn_repeats(table, member, lists)
-        # A set minus a dictionary uses the hashes that the set has: the fastest of the ways to ask this.
+        # A set minus a dictionary reuses the hashes of the set, which is the fastest way.
         if target.is_readable and distinct.difference(target.members):
             for key, refs in lists.items():
                 if set(refs).difference(target.members):
@@ -76,7 +76,7 @@ class _Resolver(Struct, frozen=True):
         return lists, len(distinct)
 
     def overrides(self, prices: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-        """Return the prices by served id; serve them so too."""
+        """Return the prices by served id, and serve them so."""
         items = self.source.items
         if not items.is_readable or not set(chain.from_iterable(prices.values())).difference(items.members):
             return prices
@@ -131,13 +131,13 @@ class _Resolver(Struct, frozen=True):
 
 
 def _each_names_one_of(targets: Collection[str], lists: Collection[list[str]]) -> bool:
-    """Tell whether all ids of the lists are among the targets, and none of them is listed twice.
+    """Tell whether all ids of the lists are among the targets, and none is listed twice.
 
-    Each is looked up once, by taking it out of a copy: a set of the ids themselves would cost twice that.
+    Each is looked up once, by removing it from a copy: a set of the ids would take twice the time.
     """
     count = sum(map(len, lists))
     if not len(targets) // 2 <= count <= len(targets):
-        return False  # it may well be so, but a copy would cost more
+        return False  # possibly true, but a copy would take longer
     if list(chain.from_iterable(lists)) == list(targets):
         return True  # in the order of the document
     rest = set(targets)

@@ -1,20 +1,20 @@
-"""The rules of a catalog's check: an id for each that scripts may rely on, and what to do about it."""
+"""The rules of a catalog's check: for each an id that scripts may rely on, and advice."""
 
 from enum import Enum
 
 
 class Rule(Enum):
-    """What a fault or a warning is about."""
+    """The rule of a fault or a warning."""
 
     EMPTY = "empty", "Write the catalog as a JSON object with the member items."
-    NOT_JSON = "not-json", "Write JSON with a library, not by hand; the message says where it breaks."
+    NOT_JSON = "not-json", "Write JSON with a library, not by hand. The message says where it breaks."
     NOT_UTF8 = "not-utf-8", "Save or send the document as UTF-8."
     TOO_DEEP = "too-deep", "Refer to sections and groups by id instead of nesting them."
     TOO_LARGE = "too-large", "Split the menu: one store needs only what it sells itself."
     NOT_FETCHED = (
         "not-fetched",
         (
-            "Look at what the URL answers from outside your network. To look into your own network set "
+            "Check what the URL returns from outside your network. To pull from your own network, set "
             "MERCATO_ALLOW_PRIVATE_NETWORKS=true."
         ),
     )

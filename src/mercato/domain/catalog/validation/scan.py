@@ -1,7 +1,7 @@
-"""A second look at a document with faults: where its JSON breaks, which keys repeat, where a member stands.
+"""Scans a document with faults: where its JSON breaks, which keys repeat, and the positions of pointers.
 
-The decoder answers none of these, and its own words are not shown. One pass over tokens, without recursion; it
-costs about fifty times the decode, which is why it runs on a refusal and in `lint` alone.
+The decoder reports none of these. One pass over tokens, without recursion. It takes about fifty times as long as
+decoding, so it runs only on a refusal and in `lint`.
 """
 
 import codecs
@@ -16,7 +16,7 @@ from mercato.domain.catalog.validation.findings import MAX_FAULTS, clean
 from mercato.kernel.wire.walk import escape
 
 MAX_DEPTH: Final = 20_000
-"""Levels after which the scan stops. Where the decoder stops depends on the interpreter; this bounds memory."""
+"""Levels after which the scan stops, to limit memory. The decoder's limit depends on the interpreter."""
 
 BOM: Final = codecs.BOM_UTF8
 
@@ -33,7 +33,7 @@ _text: Final = re.compile(_TEXT).match
 _STRING, _OPENER = 1, 3
 
 Tree = dict[str | None, Any]
-"""Wanted pointers by step. Under None stand those that end here or below."""
+"""Wanted pointers by step. None has those that end here or below."""
 
 
 class Position(NamedTuple):
@@ -67,9 +67,9 @@ class _BrokenError(Exception):
 
 
 def scan(document: bytes, wanted: Iterable[str] = ()) -> Scan:
-    """Return what a second look finds: broken JSON, duplicate keys, and where the wanted pointers stand.
+    """Return where the JSON breaks, duplicate keys, and the offsets of the wanted pointers.
 
-    A pointer to a member that is missing gets the place of the nearest object that is there.
+    A pointer to a missing member gets the offset of the nearest object above it.
     """
     scanner = _Scanner(document, _tree(wanted))
     try:
@@ -80,9 +80,9 @@ def scan(document: bytes, wanted: Iterable[str] = ()) -> Scan:
 
 
 def locate(document: bytes, pointers: Collection[str]) -> dict[str, Position]:
-    """Return where each pointer stands: one that leads nowhere gets the nearest object that is there.
+    """Return the position of each pointer; that of a missing member is the nearest object above it.
 
-    When the document is broken, the whole of it (the pointer "") stands where it breaks.
+    In a broken document the pointer "" has the position where it breaks.
     """
     found = scan(document, pointers)
     places = {pointer: found.places.get(pointer, found.broken_at) for pointer in pointers}
@@ -126,7 +126,7 @@ class _Scanner:
             raise _BrokenError("something follows the document's end", at)
 
     def _one_value(self, at: int) -> int:
-        """Read one value, or open one: return where it ends, or where its first entry begins."""
+        """Read a value, or open an object or list; return the offset of its end, or of its first entry."""
         while True:
             match = _value(self._document, at)
             if match is None:
@@ -145,7 +145,7 @@ class _Scanner:
             at = self._next_step(at)
 
     def _closed(self, at: int) -> int:
-        """Go past what ends here, to where the next value begins."""
+        """Close what ends here; return the offset of the next value."""
         while self._stack:
             frame = self._stack[-1]
             closer = b"]" if frame.keys is None else b"}"
@@ -167,7 +167,7 @@ class _Scanner:
         self._stack.append(_Frame(set() if is_object else None, self._here()))
 
     def _next_step(self, at: int) -> int:
-        """In an object read the next key; return where its value begins."""
+        """Read the next key of an object; return the offset of its value."""
         frame = self._stack[-1]
         if frame.keys is None:
             return at
@@ -190,7 +190,7 @@ class _Scanner:
             self.found.duplicates.append((pointer, at))
 
     def _check_text(self, token: bytes, at: int) -> str | None:
-        """Return the text when it has escapes; the escapes alone can be half of a character."""
+        """Return the text if it has escapes, which may be half of a surrogate pair."""
         if b"\\" not in token:
             return None
         try:
@@ -199,14 +199,14 @@ class _Scanner:
             raise _BrokenError("a string holds half of a surrogate pair", at) from None
 
     def _here(self) -> Tree | None:
-        """Return what is wanted below the value being read."""
+        """Return the wanted pointers below the value that is read."""
         if not self._stack:
             return self._tree
         frame = self._stack[-1]
         if frame.tree is None:
             return None
         step = str(frame.step)
-        # Findings write a key without the control characters that it may hold.
+        # Findings have keys without control characters.
         return frame.tree.get(step) or (None if step.isprintable() else frame.tree.get(clean(step)))
 
     def _reached(self, at: int) -> None:
@@ -228,9 +228,9 @@ class _Scanner:
         at = _space(self._document, at).end()  # type: ignore[union-attr]  # matches nothing too
         rest = self._document[at : at + 12]
         if not rest:
-            return _BrokenError("it ends in the middle, as if it had been cut off", at)
+            return _BrokenError("it ends in the middle, as if it was truncated", at)
         if rest[:1] == b'"' and expected == "a value":
-            return _BrokenError("a string is not ended, or holds a character that has to be escaped", at)
+            return _BrokenError("a string isn't closed, or has a character that must be escaped", at)
         character = rest.decode("utf-8", "replace")[0]
         shown = character if character.isprintable() else f"U+{ord(character):04X}"
         return _BrokenError(f"{expected} was expected, not {shown}", at)

@@ -1,4 +1,4 @@
-"""From one member of the document to a table: dictionary or list, ids as they are served, each id once, typed rows."""
+"""Reads a member of the document into a table: from an object or a list, with unique served ids and typed rows."""
 
 from collections.abc import Iterator
 from typing import Any, Final, Generic
@@ -16,20 +16,20 @@ from mercato.kernel.wire.kinds import json_type
 from mercato.kernel.wire.walk import escape
 
 _BATCH: Final = 512
-"""Entities of which all is read before they leave the processor's cache."""
+"""Entities that are read at a time, so that they stay in the processor's cache."""
 
 _EXACT: Final = 2**53
-"""Up to here a double holds every integer exactly."""
+"""A double has every integer up to here exactly."""
 
 
 class NotAnId(str):
-    """The pointer to a value in a list of ids that isn't a string: it stands in its place."""
+    """The pointer to a value in a list of ids that isn't a string, in place of the value."""
 
     __slots__ = ()
 
 
 def read_table(value: Any, kind: Kind[R], *, onboarding_id: UUID, findings: Findings) -> Table[R]:
-    """Return the table, having noted what in it cannot be read. A value of null is an empty table."""
+    """Return the table and report what can't be read. A value of null is an empty table."""
     reader = _Reader(kind, onboarding_id, findings)
     if value is None:
         return Table(kind, {}, set())
@@ -43,7 +43,7 @@ def read_table(value: Any, kind: Kind[R], *, onboarding_id: UUID, findings: Find
 
 
 class _Reader(Struct, Generic[R], frozen=True):
-    """Gives every entity the id under which it is served."""
+    """Gives every entity its served id."""
 
     kind: Kind[R]
     onboarding_id: UUID
@@ -78,7 +78,7 @@ class _Reader(Struct, Generic[R], frozen=True):
         )
 
     def _add_own_ids(self, entities: dict[str, Members], names: set[str]) -> Growth:
-        """Put the canonical id, which is its key, into every entity that lacks it."""
+        """Add its key as the id to every entity that lacks one."""
         own_id = self.kind.own_id
         lacking, nulls = entities, 0
         if own_id in names:
@@ -101,7 +101,7 @@ class _Reader(Struct, Generic[R], frozen=True):
         return {key: value if isinstance(value, dict) else {} for key, value in values.items()}
 
     def _listed_id(self, step: str, members: Members) -> str:
-        """Return the id of a list's entry. One without gets one that is made of its place."""
+        """Return the id of a list's entry; one without an id gets one derived from its pointer."""
         own = members.get(self.kind.own_id)
         if isinstance(own, str):
             return own
@@ -115,7 +115,7 @@ class _Reader(Struct, Generic[R], frozen=True):
         elif self._served(key) != self._served(own):
             self.findings.fault(
                 Rule.ID_DIFFERS,
-                f"{self.kind.own_id} {quoted(own)} differs from the key {quoted(key)} under which it stands.",
+                f"{self.kind.own_id} {quoted(own)} differs from its key {quoted(key)}.",
                 f"/{self.kind.member}/{escape(key)}/{self.kind.own_id}",
             )
 
@@ -148,7 +148,7 @@ class _Reader(Struct, Generic[R], frozen=True):
         self.findings.fault(Rule.DUPLICATE_ID, message, f"{at}/{self.kind.own_id}" if listed else at)
 
     def _with_id(self, members: Members, text: str, served: str, step: str) -> Members:
-        """Return the members with the id that is served, and the partner's own where its place is free."""
+        """Return the members with the served id, and with the document's id as partnerItemId if that is free."""
         own_id = self.kind.own_id
         members = members if members.get(own_id) == served else members | {own_id: served}
         if served == text or ids.is_uuid(text):
@@ -171,8 +171,8 @@ class _Reader(Struct, Generic[R], frozen=True):
 
 
 class _Read(Struct, Generic[R]):
-    """What was read of entities: the names of all members, the values of the own ids (none if no entity has one), and
-    the rows if all values have the right type.
+    """The names of all members of entities, the values of their ids (empty if no entity has one), and the rows if all
+    values have the right type.
     """
 
     names: set[str]
@@ -199,7 +199,7 @@ def _read(kind: Kind[R], entities: dict[str, Members]) -> _Read[R]:
 
 
 def _converted(entities: list[Members], kind: Kind[R], names: set[str]) -> list[R] | None:
-    """Return the rows, None if some value is of the wrong type."""
+    """Return the rows, None if a value has the wrong type."""
     for name, form in kind.forms.items():
         if form is Form.LIST and name in names:
             values = [members.get(name) for members in entities]
@@ -215,7 +215,7 @@ def _converted(entities: list[Members], kind: Kind[R], names: set[str]) -> list[
 
 
 def _checked_rows(table: Table[R], findings: Findings) -> list[R]:
-    """Return the rows, having noted every value of the wrong type: it counts as absent."""
+    """Return the rows and report every value of the wrong type, which counts as absent."""
     fields: dict[str, dict[str, Any]] = {key: {} for key in table.members}
     for name, form in table.kind.forms.items():
         for key, members in table.members.items():
@@ -227,7 +227,7 @@ def _checked_rows(table: Table[R], findings: Findings) -> list[R]:
 
 
 def _checked(value: Any, form: Form, name: str, at: str, findings: Findings) -> Any:
-    """Return the value if it can be used after all, else None."""
+    """Return the value if it can be used, else None."""
     if form is Form.PRICE:
         return value
     if form is Form.IDS and isinstance(value, list):
@@ -255,6 +255,6 @@ def _checked_ids(values: list[Any], name: str, at: str, findings: Findings) -> I
 
 
 def _whole(value: msgspec.Raw) -> int | None:
-    """Return the integer that a number with a point or an exponent is: `2.0` is one."""
+    """Return the integer of a number with a point or an exponent, such as `2.0`; None if it isn't one."""
     number = float(bytes(value))
     return int(number) if abs(number) <= _EXACT and number.is_integer() else None

@@ -1,4 +1,4 @@
-"""A document as fetched: every fault in it, or all that serving and pricing need of it."""
+"""Validates a document as fetched: every fault in it, or its tables, prices, references and windows."""
 
 from typing import Any, Final
 from uuid import UUID
@@ -34,7 +34,7 @@ from mercato.domain.catalog.validation.tables import read_table
 from mercato.kernel.wire.kinds import json_type
 
 MAX_CATALOGS: Final = 1_000
-"""Catalogs in one set: every section is looked at for each of them."""
+"""Catalogs in one set: every section has a bit for each of them."""
 
 
 class Valid(Struct, frozen=True):
@@ -49,7 +49,7 @@ class Valid(Struct, frozen=True):
 def validate(document: bytes, *, onboarding_id: UUID, default_currency: str) -> tuple[Valid | None, Findings]:
     """Return the validated document, or None when there are faults, and what was found.
 
-    Raises nothing, whatever the bytes are. The work is linear in the document's size.
+    Raises nothing for any bytes. The work is linear in the document's size.
     """
     findings = Findings()
     try:
@@ -72,11 +72,11 @@ def _validate(
     prices = Prices(source, later)
     item_prices, growth = prices.items()
     overrides = prices.overrides()
-    # Not before the prices, which have no colons: what is encoded to be counted is what will be served.
+    # After the prices, which have no colons: the encoded text is then also the one that is served.
     if _repeats_a_key(document, source, growth if not overrides else Growth(size=None)):
         found = scan(document.removeprefix(BOM))
         for pointer, _ in found.duplicates:
-            findings.fault(Rule.DUPLICATE_KEY, "This key stands more than once in its object.", pointer)
+            findings.fault(Rule.DUPLICATE_KEY, "This key is repeated in its object.", pointer)
         findings.unlisted(found.duplicate_count - len(found.duplicates))
     findings.extend(later)
     references = resolve(source, overrides, findings)
@@ -92,7 +92,7 @@ def _validate(
 
 
 def _read_tables(top: Members, onboarding_id: UUID, default_currency: str, findings: Findings) -> Source:
-    """Return the document's tables; what cannot be read is noted, and left out."""
+    """Return the document's tables; what can't be read is reported and left out."""
 
     def table(kind: Kind[R]) -> Table[R]:
         return read_table(top.get(kind.member), kind, onboarding_id=onboarding_id, findings=findings)
@@ -116,7 +116,7 @@ def _currency(value: Any, default: str, findings: Findings) -> str:
         findings.fault(Rule.WRONG_TYPE, f"currency must be a string, not {json_type(value)}.", "/currency")
         return default
     if money.find_scale(value) is None:
-        message = f"{money.shown(value)} is not an ISO 4217 currency code such as USD."
+        message = f"{money.shown(value)} isn't an ISO 4217 currency code such as USD."
         findings.fault(Rule.UNKNOWN_CURRENCY, message, "/currency")
         return default
     return value
