@@ -29,7 +29,7 @@ from benchmarks.trade import CARTS, PLACE, VALIDATE, YES, Trade, storefront
 from mercato.http.local import local_service
 from mercato.kernel.db.migrate import migrate
 from mercato.kernel.db.url import database_url
-from mercato.kernel.settings import load
+from mercato.kernel.environment import load
 
 ROOT = str(Path(mercato.__file__).parent)
 REQUESTS = 20

@@ -31,13 +31,14 @@ from mercato.domain.webhooks.credentials import WebhookCredentials
 from mercato.domain.webhooks.deliveries import push
 from mercato.domain.webhooks.model import KIND
 from mercato.domain.webhooks.sender import Sender
-from mercato.kernel import settings
 from mercato.kernel.clock import new_id, now
 from mercato.kernel.db.engine import Write
 from mercato.kernel.db.migrate import migrate
 from mercato.kernel.db.tables import deliveries
 from mercato.kernel.db.url import database_url
+from mercato.kernel.environment import load
 from mercato.kernel.jobs import Worker
+from mercato.kernel.settings import Settings
 from mercato.kernel.telemetry import Metrics, configure_logs
 from mercato.runtime import Runtime, running
 
@@ -55,11 +56,11 @@ DATA = {"storeId": str(UUID(int=7)), "catalogSetId": str(UUID(int=8)), "note": "
 def main(url: str | None = None) -> None:
     with bare("static", encoded(b"")) as sink, tempfile.TemporaryDirectory() as directory:
         configure_logs(level="warning", form="json")
-        told = environment(url) | {"MERCATO_DATA_DIR": directory}
-        uvloop.run(compare(settings.load(told), f"http://127.0.0.1:{sink.port}/hooks"))
+        variables = environment(url) | {"MERCATO_DATA_DIR": directory}
+        uvloop.run(compare(load(variables), f"http://127.0.0.1:{sink.port}/hooks"))
 
 
-async def compare(chosen: settings.Settings, sink: str) -> None:
+async def compare(chosen: Settings, sink: str) -> None:
     """Print how many deliveries a second there are, and the CPU of each."""
     await migrate(database_url(chosen))
     # As `serve` and `worker` have it; the floor, too.

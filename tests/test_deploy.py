@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from mercato.cli.commands import app
 from mercato.kernel.settings import PREFIX, Settings
 from mercato.kernel.telemetry import Metrics
-from mercato.kernel.telemetry.metrics import Depth
+from mercato.kernel.telemetry.metrics import QueueDepth
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 DASHBOARD = DEPLOY / "grafana/dashboard.json"
@@ -83,7 +83,7 @@ def test_every_figure_of_ours_is_on_the_dashboard():
 
 def test_the_values_of_labels_that_are_asked_for_are_ones_that_are_told():
     """Nobody would notice an alert for a state that has another name."""
-    states = set(Depth.__struct_fields__)
+    states = set(QueueDepth.__struct_fields__)
     for expression in expressions():
         for values in re.findall(r'state=~?"([^"]*)"', expression):
             assert set(values.split("|")) <= states

@@ -5,7 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mercato.kernel.settings import Secret, Settings, SettingsError, load
+from mercato.kernel.environment import load
+from mercato.kernel.settings import Secret, Settings, SettingsError
 
 
 def test_without_variables_the_defaults_hold():

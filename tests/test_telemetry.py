@@ -59,9 +59,9 @@ asyncio.run(main())
 
 
 def test_nobody_waits_at_the_end_for_a_collector_that_takes_no_traces(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tracing, "LAST_SECONDS", 0.2)
+    monkeypatch.setattr(tracing, "SHUTDOWN_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        with tracing.exported(f"http://127.0.0.1:{silent.getsockname()[1]}", share=1.0):
+        with tracing.export_spans(f"http://127.0.0.1:{silent.getsockname()[1]}", share=1.0):
             with tracing.span("order", parent=None, kind="SERVER"):
                 pass
             began = monotonic()

@@ -14,8 +14,8 @@ from tests.service import CATALOG, Client, Merchant, Service
 
 from mercato.kernel.jobs import maintenance
 from mercato.kernel.telemetry import Metrics
-from mercato.kernel.telemetry.exposition import exposed
-from mercato.kernel.telemetry.metrics import Depth
+from mercato.kernel.telemetry.exposition import serve_metrics
+from mercato.kernel.telemetry.metrics import QueueDepth
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-")
 
@@ -86,9 +86,9 @@ async def test_requests_runs_jobs_deliveries_and_caches_are_counted(
 async def test_the_queue_is_told_by_kind_and_asked_for_once_in_five_seconds(db: Any):
     asked = []
 
-    async def queue() -> list[Depth]:
+    async def queue() -> list[QueueDepth]:
         asked.append(1)
-        return [Depth(kind="webhook.deliver", ready=3, waiting=2, running=1, dead=4, oldest=7.5)]
+        return [QueueDepth(kind="webhook.deliver", ready=3, waiting=2, running=1, dead=4, oldest=7.5)]
 
     metrics = Metrics()
     metrics.watch_queue(queue)
@@ -131,8 +131,8 @@ async def ask(port: int, text: bytes) -> bytes:
 
 async def test_a_worker_has_a_port_for_its_figures_and_the_next_one_the_next(metrics: Metrics):
     async with (
-        exposed(metrics, host="127.0.0.1", port=20_000, token=None) as first,
-        exposed(metrics, host="127.0.0.1", port=first, token=None) as second,
+        serve_metrics(metrics, host="127.0.0.1", port=20_000, token=None) as first,
+        serve_metrics(metrics, host="127.0.0.1", port=first, token=None) as second,
     ):
         assert second > first
         for port in (first, second):
@@ -145,7 +145,7 @@ async def test_a_worker_has_a_port_for_its_figures_and_the_next_one_the_next(met
 
 
 async def test_with_a_token_figures_are_for_who_has_it(metrics: Metrics):
-    async with exposed(metrics, host="127.0.0.1", port=20_100, token="hush") as port:
+    async with serve_metrics(metrics, host="127.0.0.1", port=20_100, token="hush") as port:
         for header, status in (
             (b"", b"401"),
             (b"Authorization: Bearer no\r\n", b"401"),
@@ -171,7 +171,7 @@ async def test_a_worker_process_tells_of_its_jobs(tmp_path: Path):
             assert await process.stdout.readline() == b"working\n"
             said = await ask(line["port"], b"GET /metrics HTTP/1.1\r\n\r\n")
         assert b"mercato_database_up 1.0" in said
-        assert line["event"] == "metrics are served"
+        assert line["event"] == "serving metrics"
     finally:
         process.kill()
         await process.communicate()

@@ -3,7 +3,8 @@
 import pytest
 
 from mercato.http.head import TrustedProxies
-from mercato.kernel.settings import SettingsError, load
+from mercato.kernel.environment import load
+from mercato.kernel.settings import SettingsError
 
 PROXIES = TrustedProxies("10.0.0.0/8, 2001:db8::1")
 

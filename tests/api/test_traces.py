@@ -1,4 +1,4 @@
-"""One trace from the request through the run to the webhook, where they are exported; log lines that say whose."""
+"""One trace from the request through the run to the webhook, if spans are exported; log lines with their context."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tests.service import CATALOG, Merchant, Service, service
 
 from mercato.domain.partners.model import PartnerKind
 from mercato.kernel.telemetry import configure_logs, tracing
-from mercato.kernel.telemetry.tracing import TracingUnavailableError, exported
+from mercato.kernel.telemetry.tracing import TracingUnavailableError, export_spans
 
 NOTIFY = "/v1/commerce/catalogset-notification?storeId="
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -28,7 +28,7 @@ PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 @pytest.fixture
 def spans() -> Iterator[InMemorySpanExporter]:
     exporter = InMemorySpanExporter()
-    with exported(None, share=1.0, exporter=exporter):
+    with export_spans(None, share=1.0, exporter=exporter):
         yield exporter
 
 
@@ -120,7 +120,7 @@ async def test_a_share_of_none_exports_none_but_what_others_have_begun(
     database_url: str, database_kind: str, tmp_path: Path
 ):
     exporter = InMemorySpanExporter()
-    with exported(None, share=0.0, exporter=exporter):
+    with export_spans(None, share=0.0, exporter=exporter):
         async with service(database_url, tmp_path / "data") as running:
             await running.anonymous().get("/healthz")
             await running.anonymous().get("/healthz", headers={"traceparent": PARENT})
@@ -144,7 +144,7 @@ def test_an_address_without_what_exports_says_what_to_install(monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with (
         pytest.raises(TracingUnavailableError, match=r"mercato\[otel\]"),
-        exported("http://127.0.0.1:1", share=1.0),
+        export_spans("http://127.0.0.1:1", share=1.0),
     ):
         pass
 

@@ -12,7 +12,7 @@ from mercato.client.core import Core, core_of
 from mercato.client.errors import problem_of
 from mercato.client.exchange import Pause, Reply, Script, Send
 from mercato.client.waiting import CommerceWaits
-from mercato.kernel.settings import load
+from mercato.kernel.environment import load
 from mercato.kernel.wire import as_json
 from mercato.kernel.wire.base import parse_retry_after
 

@@ -9,7 +9,7 @@ from mercato.kernel.jobs import list_dead, list_depths, revive
 from mercato.kernel.jobs.maintenance import prune
 from mercato.kernel.jobs.run import Dead
 from mercato.kernel.jobs.settle import settle
-from mercato.kernel.telemetry.metrics import Depth
+from mercato.kernel.telemetry.metrics import QueueDepth
 
 
 async def kill(db: Database, count: int = 1) -> None:
@@ -25,7 +25,7 @@ async def test_depths_count_every_kind_by_state(db: Database) -> None:
     await put(db, "x", kind="other")
     async with db.read() as tx:
         note, other = await list_depths(tx)
-    assert other == Depth(kind="other", ready=1, oldest=other.oldest)
+    assert other == QueueDepth(kind="other", ready=1, oldest=other.oldest)
     assert other.oldest < 10
     assert (note.ready, note.waiting, note.running, note.dead) == (1, 2, 3, 1)
     assert 89 < note.oldest < 100

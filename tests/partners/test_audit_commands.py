@@ -23,7 +23,7 @@ from mercato.kernel.clock import first_id
 from mercato.kernel.db import tables
 from mercato.kernel.db.audit import audit
 from mercato.kernel.db.engine import Database
-from mercato.kernel.telemetry.acting import Acting, act_as
+from mercato.kernel.telemetry.context import WorkContext, set_context
 
 __all__ = ["fresh", "shell"]
 
@@ -191,7 +191,7 @@ def test_a_restored_database_says_so(fresh: Shell, tmp_path: Path) -> None:
 
 async def test_what_nobody_asked_for_is_the_services(database_url: str) -> None:
     async with Database.open(database_url) as db, db.write() as tx:
-        act_as(Acting(action="webhook.deliver"))
+        set_context(WorkContext(action="webhook.deliver"))
         await audit(tx, "endpoint", detail={"enabled": False})
         row = await tx.first(tables.audit.select())
     assert row is not None

@@ -13,7 +13,7 @@ import mercato as package
 from mercato.http.app import operations
 from mercato.http.operations import Access
 from mercato.kernel.settings import Secret
-from mercato.kernel.telemetry.exposition import exposed
+from mercato.kernel.telemetry.exposition import serve_metrics
 from mercato.kernel.telemetry.metrics import Metrics
 
 OPEN = {
@@ -62,7 +62,7 @@ async def test_a_port_for_figures_on_an_address_that_others_reach_is_closed_with
         (everywhere, "t", b"401"),
         ("127.0.0.1", None, b"200"),
     ):
-        async with exposed(Metrics(), host=host, port=20_000, token=token) as port:
+        async with serve_metrics(Metrics(), host=host, port=20_000, token=token) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (await reader.readline()).split()[1] == status

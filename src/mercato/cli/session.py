@@ -17,9 +17,10 @@ from mercato.kernel.db.engine import Database, Read
 from mercato.kernel.db.errors import DatabaseUnavailable
 from mercato.kernel.db.migrate import migrate
 from mercato.kernel.db.url import database_url
-from mercato.kernel.settings import Settings, load
+from mercato.kernel.environment import load
+from mercato.kernel.settings import Settings
 from mercato.kernel.telemetry import configure_logs
-from mercato.kernel.telemetry.acting import Acting, act_as
+from mercato.kernel.telemetry.context import WorkContext, set_context
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ async def opened(data_dir: Path | None, *, create: bool = False) -> AsyncIterato
     """Open the database of the settings; with `create`, create it and migrate it to this version's schema."""
     settings = load(os.environ, data_dir=data_dir)
     configure_logs(level=settings.log_level, form=settings.log_format)
-    act_as(Acting(action=command_name(), user=_user()))
+    set_context(WorkContext(action=command_name(), user=_user()))
     url = database_url(settings)
     if settings.database_url is None:
         _check_data_dir(settings.data_dir, Path(url.removeprefix("sqlite:///")), create=create)

@@ -25,7 +25,7 @@ from mercato.kernel.db.errors import is_unavailable
 from mercato.kernel.errors import MethodNotAllowed, Problem
 from mercato.kernel.plurals import count_of
 from mercato.kernel.settings import MiB
-from mercato.kernel.telemetry.acting import act_as
+from mercato.kernel.telemetry.context import set_context
 from mercato.kernel.wire import as_json
 from mercato.runtime import Runtime
 
@@ -133,7 +133,7 @@ class Edge:
             raise match.invalid_id()
         call: Call[Any, Any] = Call(self._app, caller, None, None, match.ids, match.texts, head, operation.id)
         if caller is not None:
-            act_as(call.acting)
+            set_context(call.context)
         if operation.decode_query is not None:
             call.query = operation.decode_query(head.query)
         if operation.checks_head is not None:

@@ -16,7 +16,7 @@ from mercato.http.head import Head
 from mercato.http.problems import PROBLEM_DETAILS, Refusals
 from mercato.kernel.errors import Problem
 from mercato.kernel.telemetry import tracing
-from mercato.kernel.telemetry.acting import Acting
+from mercato.kernel.telemetry.context import WorkContext
 from mercato.kernel.wire import Decoder, QueryDecoder, Wire
 
 if TYPE_CHECKING:
@@ -65,10 +65,10 @@ class Call(Generic[B, Q]):
         assert self.authenticated is not None, self.action
         return self.authenticated
 
-    def acting(self) -> Acting:
+    def context(self) -> WorkContext:
         """Return the actor of this change, for the log and the audit trail."""
         caller = self.caller
-        return Acting(
+        return WorkContext(
             action=self.action,
             key_id=caller.key_id,
             surface=caller.surface,

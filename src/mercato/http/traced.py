@@ -7,7 +7,7 @@ from typing import Any
 from mercato.http.body import Message, Receive
 from mercato.http.edge import Edge
 from mercato.kernel.telemetry import tracing
-from mercato.kernel.telemetry.acting import acting_now
+from mercato.kernel.telemetry.context import current_context
 
 HEADER = b"traceparent"
 FIRST_SERVER_ERROR = 500
@@ -50,8 +50,8 @@ def _describe(span: Any, method: str, status: int) -> None:
         from opentelemetry.trace import StatusCode
 
         span.set_status(StatusCode.ERROR)
-    acting = acting_now()
-    if acting is not None:
-        span.update_name(acting.action)
-        for name, value in acting.told():
+    context = current_context()
+    if context is not None:
+        span.update_name(context.action)
+        for name, value in context.log_fields():
             span.set_attribute(f"mercato.{name}", value)

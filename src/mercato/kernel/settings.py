@@ -1,29 +1,26 @@
-"""The settings: one frozen value, read once from `MERCATO_…` variables. Only `runtime`, `web.app` and `cli` see it.
+"""The settings: one frozen value, which `environment.load` reads from `MERCATO_…` variables.
 
 Each field's description is its documentation; `docs/reference/settings.md` is generated from here.
 """
 
-import ipaddress
-import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from msgspec import UNSET, Meta
+from msgspec import Meta
 
 PREFIX: Final = "MERCATO_"
 TEST_PREFIX: Final = "MERCATO_TEST_"
-"""Variables that only the project's own tests read; they may stand in a developer's shell."""
+"""Variables that only the project's own tests read; a developer's shell may have them."""
 
 CLIENT_VARIABLES: Final = {"MERCATO_URL", "MERCATO_KEY"}
-"""Where `mercato.client` finds the service and its key: they may stand in the shell that starts a service, too."""
+"""The address and key for `mercato.client`: the shell that starts a service may have them, too."""
 
 MiB: Final = 1024 * 1024
 
 
 class Secret:
-    """A text that no repr, f-string or log shows; `reveal()` gives it to the one who needs it."""
+    """A text that no repr, f-string or log shows; `reveal()` returns it."""
 
     __slots__ = ("_text",)
 
@@ -31,7 +28,6 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """Return the text itself."""
         return self._text
 
     def __repr__(self) -> str:
@@ -58,7 +54,7 @@ def _doc(description: str, **bounds: Any) -> Meta:
 Positive = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Bytes = Annotated[int, Meta(ge=1, le=2**40)]
 Days = Annotated[int, Meta(ge=1, le=36_500)]
-"""Counts, bytes and days have an end that nobody needs to go beyond: databases and calendars have one, too."""
+"""Counts, bytes and days are bounded, because numbers in databases and calendars are."""
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Seconds = Annotated[float, Meta(gt=0, le=3600)]
@@ -247,119 +243,3 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     metrics_token: Annotated[
         Secret | None, _doc("Bearer token of `/metrics`; without it only a loopback address serves them.")
     ] = None
-
-
-_URLS: Final = {
-    "database_url": ("postgresql://user:password@host/name", r"[a-z][a-z0-9+]*://.*"),
-    "database_replica_url": ("postgresql://user:password@host/name", r"[a-z][a-z0-9+]*://.*"),
-    "redis_url": ("redis://host:6379/0", r"(rediss?|unix)://.+"),
-    "public_url": ("https://api.example.com", r"https?://[^\s/?#@]+(/[^\s?#]*)?"),
-    "traces_endpoint": ("http://collector:4318", r"https?://[^\s/?#]+(/[^\s?#]*)?"),
-}
-"""How addresses are written, and what tells that one is written otherwise: nobody would see it before it is used."""
-
-
-def _network_fault(text: str) -> str | None:
-    try:
-        ipaddress.ip_network(text)
-    except ValueError:
-        return f"{text!r} is neither an address nor a network. Write them as 10.0.0.0/8, 2001:db8::1."
-    return None
-
-
-def _origin_fault(text: str) -> str | None:
-    if re.fullmatch(r"https?://[^\s/?#@,*]+", text):
-        return None
-    return f"{text!r} is not an origin. Write it as https://shop.example.com, without a path."
-
-
-_LISTS: Final = {"trusted_proxies": _network_fault, "cors_origins": _origin_fault}
-"""What is wrong with an entry of a comma-separated list."""
-
-
-def load(environment: Mapping[str, str], **overrides: Any) -> Settings:
-    """Return the settings of `MERCATO_…` variables; `overrides` (not None) come from the command line.
-
-    Raises SettingsError that lists every unknown name and every value that cannot be read.
-    """
-    faults: list[str] = []
-    values: dict[str, Any] = {}
-    names = Settings.__struct_fields__
-    for variable in sorted(environment):
-        if not variable.startswith(PREFIX) or variable.startswith(TEST_PREFIX):
-            continue
-        if variable in CLIENT_VARIABLES:
-            continue
-        name = variable.removeprefix(PREFIX).lower()
-        if name in names:
-            values[name] = environment[variable]
-        else:
-            import difflib  # not in a start that has nothing to say
-
-            close = difflib.get_close_matches(name, names, n=1)
-            hint = f"Did you mean {PREFIX}{close[0].upper()}?" if close else "Take it out of the environment."
-            faults.append(f"{variable} is not a setting. {hint}")
-    values |= {name: value for name, value in overrides.items() if value is not None}
-    told = {name: _told(name, on_line=overrides.get(name) is not None) for name in values}
-    read = {name: _read(name, value, told[name], faults) for name, value in values.items()}
-    for name in _URLS.keys() & read.keys():
-        _check_url(name, read[name], told[name], faults)
-    for name in _LISTS.keys() & read.keys():
-        if isinstance(read[name], str):
-            entries = [entry.strip() for entry in read[name].split(",")]
-            faults += [f"{told[name]}: {fault}" for entry in entries if (fault := _LISTS[name](entry))]
-    if faults:
-        raise SettingsError("\n".join(faults))
-    return Settings(**read)
-
-
-def _told(name: str, *, on_line: bool) -> str:
-    """Return a setting's name as it was given: as an option of the command line, or as a variable."""
-    return f"--{name.replace('_', '-')}" if on_line else f"{PREFIX}{name.upper()}"
-
-
-def _check_url(name: str, value: Any, told: str, faults: list[str]) -> None:
-    """Note an address that is none. It is not repeated: it may hold a password."""
-    text = value.reveal() if isinstance(value, Secret) else value
-    example, form = _URLS[name]
-    if isinstance(text, str) and re.fullmatch(form, text, re.IGNORECASE) is None:
-        faults.append(f"{told}: Write it as {example}.")
-
-
-def _read(name: str, value: Any, told: str, faults: list[str]) -> Any:
-    kind = next(field.type for field in msgspec.structs.fields(Settings) if field.name == name)
-    if value == "":
-        if not _optional(kind):
-            # Were it taken, an empty host would listen on every address there is.
-            faults.append(f"{told}: It is empty. Leave it out for the default.")
-        return None
-    switch = {"on": "true", "off": "false", "yes": "true", "no": "false"}
-    text = switch.get(value.lower(), value) if isinstance(value, str) and _is_bool(kind) else value
-    try:
-        return msgspec.convert(text, kind, strict=False, dec_hook=_hook)
-    except msgspec.ValidationError as fault:
-        # The value itself may be a secret: only the type's complaint is shown.
-        faults.append(f"{told}: {str(fault).split(' - at')[0]}.")
-        return UNSET
-
-
-def _hook(kind: type, value: Any) -> Any:
-    if kind is Secret:
-        return value if isinstance(value, Secret) else Secret(str(value))
-    if kind is Path:
-        return Path(value)
-    raise TypeError(kind)
-
-
-def _optional(kind: Any) -> bool:
-    info = msgspec.inspect.type_info(kind)
-    while isinstance(info, msgspec.inspect.Metadata):
-        info = info.type
-    return isinstance(info, msgspec.inspect.UnionType) and info.includes_none
-
-
-def _is_bool(kind: Any) -> bool:
-    info = msgspec.inspect.type_info(kind)
-    while isinstance(info, msgspec.inspect.Metadata):
-        info = info.type
-    return isinstance(info, msgspec.inspect.BoolType)

@@ -25,7 +25,7 @@ from mercato.kernel.outbound.document import DocumentSpace
 from mercato.kernel.processes import trim_memory
 from mercato.kernel.settings import Secret, Settings
 from mercato.kernel.telemetry import multiprocess, tracing
-from mercato.kernel.telemetry.exposition import exposed
+from mercato.kernel.telemetry.exposition import serve_metrics
 from mercato.runtime.wiring import Runtime, wired
 
 __all__ = ["GRACE", "Runtime", "running"]
@@ -61,7 +61,7 @@ async def running(
     `policy` says which addresses pulls and webhooks may reach; by default the settings do.
     """
     async with AsyncExitStack() as stack:
-        stack.enter_context(tracing.exported(settings.traces_endpoint, share=settings.traces_share))
+        stack.enter_context(tracing.export_spans(settings.traces_endpoint, share=settings.traces_share))
         db = await stack.enter_async_context(open_database(settings))
         feed = ChangeFeed(db)
         documents = DocumentSpace()
@@ -119,7 +119,7 @@ async def _measured(app: Runtime) -> AsyncIterator[None]:
     if port is None or not multiprocess.owns_metrics_port():
         yield
         return
-    async with exposed(app.metrics, host=app.settings.host, port=port, token=token):
+    async with serve_metrics(app.metrics, host=app.settings.host, port=port, token=token):
         yield
 
 

@@ -35,8 +35,9 @@ from mercato.kernel import clock
 from mercato.kernel.db.engine import open_database
 from mercato.kernel.db.migrate import find_revision
 from mercato.kernel.db.url import FILE as DATABASE
+from mercato.kernel.environment import load
 from mercato.kernel.plurals import count_of
-from mercato.kernel.settings import Settings, load
+from mercato.kernel.settings import Settings
 from mercato.kernel.wire import Wire, instant
 
 MOST_LINES: Final = 14

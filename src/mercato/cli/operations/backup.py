@@ -17,7 +17,8 @@ from mercato.kernel.db import backup as copies
 from mercato.kernel.db.audit import audit
 from mercato.kernel.db.migrate import HEAD, find_revision
 from mercato.kernel.db.url import database_url, is_postgresql
-from mercato.kernel.settings import Settings, load
+from mercato.kernel.environment import load
+from mercato.kernel.settings import Settings
 
 
 def backup(file: Path, /, *, data_dir: DataDir = None) -> None:

@@ -27,7 +27,7 @@ from mercato.kernel.jobs.ownership import is_owned
 from mercato.kernel.jobs.queue import CHANNEL
 from mercato.kernel.plurals import count_of
 from mercato.kernel.settings import MiB, Settings
-from mercato.kernel.telemetry.metrics import Depth
+from mercato.kernel.telemetry.metrics import QueueDepth
 from mercato.kernel.wire import Wire
 
 LEAST_FREE: Final = 512 * MiB
@@ -226,7 +226,7 @@ async def _workers(tx: Read) -> Check:
     )
 
 
-def _due(depths: Sequence[Depth]) -> Check:
+def _due(depths: Sequence[QueueDepth]) -> Check:
     oldest = max((one.oldest for one in depths if one.ready), default=None)
     if oldest is None:
         return _check("due work", "none waits")
@@ -235,7 +235,7 @@ def _due(depths: Sequence[Depth]) -> Check:
     return _check("due work", said, None if oldest <= MOST_WAIT.total_seconds() else advice)
 
 
-def _dead(depths: Sequence[Depth]) -> Check:
+def _dead(depths: Sequence[QueueDepth]) -> Check:
     dead = ", ".join(
         f"{count} of {kind}" for kind, count in sorted((g.kind, g.dead) for g in depths) if count
     )

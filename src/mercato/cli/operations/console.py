@@ -13,7 +13,7 @@ from mercato.domain.console import sessions
 from mercato.domain.console.model import Grant
 from mercato.kernel import clock
 from mercato.kernel.settings import Settings
-from mercato.kernel.telemetry.acting import acting_now
+from mercato.kernel.telemetry.context import current_context
 from mercato.kernel.wire import Instant, Wire, redacted
 
 console = group("console", "The console: sign in.")
@@ -52,10 +52,10 @@ async def link(
     if operator == (partner is not None):
         raise UnusableError("Say whose account it opens: --operator, or --partner NAME.")
     async with opened(data_dir) as session, session.db.write() as tx:
-        acting = acting_now()
-        assert acting is not None, "a command says who typed it"
+        context = current_context()
+        assert context is not None, "a command says who typed it"
         partner_id = await session.find_partner_id(tx, partner)
-        grant = Grant(partner_id=partner_id, created_by=acting.actor, read_only=read_only)
+        grant = Grant(partner_id=partner_id, created_by=context.actor, read_only=read_only)
         made = await sessions.create_link(tx, grant, now=clock.now())
     url = f"{_base_url(session.settings)}/console/links/{made.token}"
     if json:

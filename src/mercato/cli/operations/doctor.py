@@ -10,7 +10,8 @@ from mercato.cli.operations.checks import Check, State, checks
 from mercato.cli.options import DataDir, Json
 from mercato.cli.output import finding, print_json, say
 from mercato.cli.session import opened
-from mercato.kernel.settings import SettingsError, load
+from mercato.kernel.environment import load
+from mercato.kernel.settings import SettingsError
 
 _CODES: Final = {State.OK: 0, State.NOTE: 0, State.WRONG: FAILED, State.UNUSABLE: UNUSABLE}
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
+from mercato.kernel.environment import load
 from mercato.kernel.processes import return_memory
-from mercato.kernel.settings import Settings, load
+from mercato.kernel.settings import Settings
 
 WANTED_FILES: Final = 4096
 """Open files: connections of partners, 1,024 webhook calls under way, pulls, and the database, with room to spare."""

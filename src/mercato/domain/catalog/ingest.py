@@ -28,7 +28,7 @@ from mercato.kernel.jobs import Done, Job, JobLost, Outcome, enqueue, fence
 from mercato.kernel.outbound.client import Outbound
 from mercato.kernel.outbound.results import NotModified, Pulled, PullLimits, RequestFailed
 from mercato.kernel.telemetry import Metrics, tracing
-from mercato.kernel.telemetry.acting import act_for
+from mercato.kernel.telemetry.context import set_partner
 from mercato.kernel.wire import Wire
 
 log = structlog.get_logger("mercato.catalog")
@@ -144,7 +144,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
             return Done()
         run, current = begun
         owner = run.owner
-        act_for(partner_id=owner.partner_id, store_id=owner.store_id, traceparent=run.traceparent)
+        set_partner(partner_id=owner.partner_id, store_id=owner.store_id, traceparent=run.traceparent)
         with tracing.span("catalog.ingest", parent=run.traceparent, kind="CONSUMER", run_id=run.id):
             return await self._perform(job, run, current)
 

@@ -27,7 +27,7 @@ from mercato.kernel import crash
 from mercato.kernel.clock import Clock
 from mercato.kernel.db.engine import Database, Write
 from mercato.kernel.jobs import Done, Handler, Job, Outcome, Settled, fence, finish
-from mercato.kernel.telemetry.acting import act_for
+from mercato.kernel.telemetry.context import set_partner
 
 log = structlog.get_logger("mercato.orders")
 
@@ -70,7 +70,7 @@ class Resender(Struct, frozen=True):
         if submission is None:
             return Done()
         call = submission.call
-        act_for(partner_id=call.partner_id, store_id=call.store_id, traceparent=call.traceparent)
+        set_partner(partner_id=call.partner_id, store_id=call.store_id, traceparent=call.traceparent)
         if _is_exhausted(submission, job.payload.attempted_at, self.clock()):
             async with self.db.write() as tx:
                 await fence(tx, job)

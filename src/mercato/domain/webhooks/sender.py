@@ -41,8 +41,8 @@ from mercato.kernel.jobs import Outcome as JobOutcome
 from mercato.kernel.outbound.client import Outbound
 from mercato.kernel.outbound.results import RequestFailed
 from mercato.kernel.outbound.signing import webhook_headers
-from mercato.kernel.telemetry import Metrics, tells_details, tracing
-from mercato.kernel.telemetry.acting import act_for
+from mercato.kernel.telemetry import Metrics, is_debug_enabled, tracing
+from mercato.kernel.telemetry.context import set_partner
 from mercato.kernel.wire import redacted
 
 log = structlog.get_logger("mercato.webhooks")
@@ -185,7 +185,7 @@ class Sender:
         self, job: Job[DeliverJob], delivery: Delivery, sent: list[Sent], *, works: bool
     ) -> Sent:
         """Make an attempt; if it takes long, record meanwhile what was sent before, and empty that list."""
-        act_for(partner_id=delivery.partner_id, traceparent=delivery.traceparent)
+        set_partner(partner_id=delivery.partner_id, traceparent=delivery.traceparent)
         call = asyncio.ensure_future(self._send(delivery, works=works))
         try:
             await asyncio.wait([call], timeout=_PROMPT_SECONDS)
@@ -281,7 +281,7 @@ class Sender:
 
 def _log(delivery: Delivery, outcome: Outcome, verdict: Verdict) -> None:
     """Log the attempt: not the URL, whose query may hold what grants access."""
-    if outcome.error is None and not tells_details():
+    if outcome.error is None and not is_debug_enabled():
         return
     say = log.debug if outcome.error is None else log.info
     say(

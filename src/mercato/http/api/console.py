@@ -34,7 +34,7 @@ async def create_console_link(call: Call[ConsoleLinkRequest | None, None]) -> Co
         await _check_store(app, caller, wanted.store_id)
     grant = Grant(
         partner_id=caller.partner_id,
-        created_by=call.acting().actor,
+        created_by=call.context().actor,
         key_id=caller.key_id,
         store_id=wanted.store_id,
         read_only=wanted.read_only,

@@ -16,7 +16,7 @@ from mercato.domain.console.model import Session
 from mercato.domain.partners.model import Caller, Surface
 from mercato.http.head import Head
 from mercato.kernel.errors import Problem
-from mercato.kernel.telemetry.acting import Acting
+from mercato.kernel.telemetry.context import WorkContext
 from mercato.kernel.wire import QueryDecoder
 from mercato.runtime import Runtime
 
@@ -135,10 +135,10 @@ class Visit:
         if self.store_id is not None and self.store_id != store_id:
             raise missing
 
-    def acting(self) -> Acting:
+    def context(self) -> WorkContext:
         """Return who acts, for the log and the audit trail."""
         partner = self.session.partner
-        return Acting(
+        return WorkContext(
             action=self.action,
             console=self.session.grant.created_by,
             partner_id=None if partner is None else partner.id,

@@ -8,7 +8,7 @@ from mercato.http.console.cookies import MAX_AGE, MESSAGE, MESSAGE_SECONDS, SESS
 from mercato.http.console.rendering import render
 from mercato.http.operations import Answer, Call
 from mercato.kernel.db.engine import Write
-from mercato.kernel.telemetry.acting import Acting, act_as
+from mercato.kernel.telemetry.context import WorkContext, set_context
 
 
 def ask_for_link(call: Call[bytes, None], path: str, *, had_session: bool) -> Answer:
@@ -34,7 +34,7 @@ async def open_link(call: Call[bytes, None], cookies: Cookies, token: str) -> An
             return render("continue.html", title="Continue to the console", console=None, grant=grant)
         async with app.db.write() as tx:
             grant = await sessions.get_link(tx, token, now=now)
-            act_as(acting(call, "console.signIn", grant))
+            set_context(work_context(call, "console.signIn", grant))
             await _end_previous(cookies, tx, now=now)
             made = await sessions.sign_in(tx, token, now=now)
     except LinkRefused as refused:
@@ -57,10 +57,10 @@ async def _end_previous(cookies: Cookies, tx: Write, *, now: datetime) -> None:
         await sessions.end_session(tx, previous, previous.id)
 
 
-def acting(call: Call[bytes, None], action: str, grant: Grant) -> Acting:
+def work_context(call: Call[bytes, None], action: str, grant: Grant) -> WorkContext:
     """Return who acts, for the log and the audit trail."""
     head = call.head
-    return Acting(
+    return WorkContext(
         action=action,
         console=grant.created_by,
         partner_id=grant.partner_id,

@@ -25,7 +25,7 @@ from mercato.http.console.screens import account, deliveries, orders, overview
 from mercato.http.operations import Answer, Call
 from mercato.kernel import errors
 from mercato.kernel.errors import Problem
-from mercato.kernel.telemetry.acting import act_as
+from mercato.kernel.telemetry.context import set_context
 from mercato.kernel.wire import parse_uuid
 
 SCREENS: Final[tuple[Screen, ...]] = (
@@ -114,7 +114,7 @@ async def _answer(call: Call[bytes, None], path: str) -> Answer:
     try:
         screen, ids = _find(session, method, path)
         visit = Visit(call.app, call.head, session, screen.action, path, ids, call.body)
-        act_as(visit.acting)
+        set_context(visit.context)
         result = await _result(screen, visit, method)
     except Problem as problem:
         return _with_headers(render_refusal(problem, call.head.request_id, view=view), headers)
@@ -169,7 +169,7 @@ async def _session(
 async def _home(call: Call[bytes, None], cookies: Cookies, session: Session, path: str) -> Answer:
     """Redirect to the account's first screen, or sign out."""
     if path == "sign-out" and call.texts["method"] == "POST":
-        act_as(sign_in.acting(call, "console.signOut", session.grant))
+        set_context(sign_in.work_context(call, "console.signOut", session.grant))
         async with call.app.db.write() as tx:
             await sessions.end_session(tx, session, session.id)
         said = cookies.write(MESSAGE, "", seconds=0)

@@ -1,6 +1,6 @@
 """The audit trail: who changed what, written in the transaction of the change.
 
-The actor comes from `telemetry.acting`, the subject from the caller.
+The actor comes from `telemetry.context`, the subject from the caller.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ from mercato.kernel import clock
 from mercato.kernel.db import tables
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.statements import prepared_insert
-from mercato.kernel.telemetry.acting import SERVICE, Acting, acting_now
+from mercato.kernel.telemetry.context import SERVICE, WorkContext, current_context
 
 _INSERT: Final = prepared_insert(tables.audit)
-_NO_CONTEXT: Final = Acting(action=SERVICE)
+_NO_CONTEXT: Final = WorkContext(action=SERVICE)
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -50,17 +50,17 @@ async def audit(
     `partner_id` is the partner concerned, if that isn't the caller. `detail` says what changes: names and numbers,
     never secrets or customers' data.
     """
-    acting = acting_now() or _NO_CONTEXT
+    context = current_context() or _NO_CONTEXT
     row = {
         "id": clock.new_id(),
         "at": clock.now(),
-        "actor": acting.actor,
-        "surface": acting.surface,
-        "partner_id": partner_id or acting.partner_id,
-        "action": acting.action,
+        "actor": context.actor,
+        "surface": context.surface,
+        "partner_id": partner_id or context.partner_id,
+        "action": context.action,
         "subject_type": subject_type,
         "subject_id": None if subject_id is None else str(subject_id),
-        "request_id": acting.request_id,
+        "request_id": context.request_id,
         "detail": "{}" if detail is None else msgspec.json.encode(detail).decode(),
     }
     tx.defer(_INSERT, row)

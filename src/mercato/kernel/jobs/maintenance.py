@@ -15,7 +15,7 @@ from mercato.kernel.db.statements import prepared
 from mercato.kernel.db.tables import jobs
 from mercato.kernel.db.types import now_ms
 from mercato.kernel.jobs.settle import IDLE
-from mercato.kernel.telemetry.metrics import Depth
+from mercato.kernel.telemetry.metrics import QueueDepth
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _READ_SECONDS: Final = 2.0
@@ -160,7 +160,7 @@ class DeadJob(Struct, frozen=True):
     died_at: datetime
 
 
-async def list_depths(tx: Read) -> list[Depth]:
+async def list_depths(tx: Read) -> list[QueueDepth]:
     """Return the queue depth of every kind that has rows, by kind."""
     counted = select(
         jobs.c.kind,
@@ -174,10 +174,10 @@ async def list_depths(tx: Read) -> list[Depth]:
         depth[row.state] = row.rows
         if row.state == "ready":
             depth["oldest"] = max(row.age / 1000, 0.0)
-    return [Depth(kind=kind, **depth) for kind, depth in sorted(kinds.items())]
+    return [QueueDepth(kind=kind, **depth) for kind, depth in sorted(kinds.items())]
 
 
-async def find_depths(database: Database) -> Sequence[Depth] | None:
+async def find_depths(database: Database) -> Sequence[QueueDepth] | None:
     """Return the queue depth of every kind, or None if the database doesn't answer in time."""
     try:
         async with asyncio.timeout(_READ_SECONDS), database.read() as tx:

@@ -29,7 +29,7 @@ from mercato.kernel.jobs.ownership import Ownership
 from mercato.kernel.jobs.queue import CHANNEL, TOPIC
 from mercato.kernel.jobs.run import Interrupted, Run, label_of
 from mercato.kernel.jobs.settle import settle
-from mercato.kernel.telemetry.acting import Acting, act_as
+from mercato.kernel.telemetry.context import WorkContext, set_context
 
 log = structlog.get_logger("mercato.jobs")
 
@@ -256,7 +256,7 @@ class Worker:
         task.add_done_callback(self._forget)
 
     async def _run(self, run: Run) -> None:
-        act_as(Acting(action=run.job.kind))
+        set_context(WorkContext(action=run.job.kind))
         started_at = monotonic()
         result = await run.result()
         self._observe(run.job.kind, label_of(result), monotonic() - started_at)

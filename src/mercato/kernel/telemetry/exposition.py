@@ -1,4 +1,4 @@
-"""A port for figures alone: a worker answers nothing else."""
+"""A port for metrics alone: a worker serves nothing else."""
 
 import asyncio
 import hmac
@@ -15,56 +15,56 @@ from mercato.kernel.telemetry.metrics import METRICS_TYPE, Metrics
 log = structlog.get_logger("mercato.telemetry")
 
 PORTS: Final = 64
-"""Ports tried, one after the other: as many processes as one machine runs."""
+"""Ports that are tried, one after the other: at least as many as processes of one machine."""
 
 HEAD_SECONDS: Final = 5.0
-MOST_HEAD: Final = 16 * 1024
+MAX_HEAD: Final = 16 * 1024
 
 
 @asynccontextmanager
-async def exposed(metrics: Metrics, *, host: str, port: int, token: str | None) -> AsyncIterator[int]:
-    """Answer `GET /metrics` while the block runs, on the first port free from `port` on; gives that port.
+async def serve_metrics(metrics: Metrics, *, host: str, port: int, token: str | None) -> AsyncIterator[int]:
+    """Serve `GET /metrics` during the block, on the first free port from `port` on, which is yielded.
 
-    With a token only to who sends it as bearer; without one to nobody, unless the address is loopback. Raises OSError
-    if no port is free.
+    With a token, the request must have it as bearer; without one, the address must be loopback. Raises OSError if no
+    port is free.
     """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Whoever goes away, or is too slow, gets nothing; there is nobody to tell.
+        # A client that disconnects or is too slow gets nothing.
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(HEAD_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
-            writer.write(await _reply(metrics, head, token, anyone=is_loopback(host)))
+            writer.write(await _reply(metrics, head, token, allow_any=is_loopback(host)))
             await writer.drain()
         writer.close()
 
     listener = _bound(host, port)
-    server = await asyncio.start_server(answer, sock=listener, limit=MOST_HEAD)
+    server = await asyncio.start_server(answer, sock=listener, limit=MAX_HEAD)
     bound: int = listener.getsockname()[1]
-    log.info("metrics are served", port=bound)
+    log.info("serving metrics", port=bound)
     async with server:
         yield bound
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address to listen on is this machine's alone."""
+    """Return whether only this machine can reach an address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
 
-async def _reply(metrics: Metrics, head: bytes, token: str | None, *, anyone: bool) -> bytes:
+async def _reply(metrics: Metrics, head: bytes, token: str | None, *, allow_any: bool) -> bytes:
     line, *headers = head.split(b"\r\n")
     if not line.startswith(b"GET /metrics "):
-        return _said(b"404 Not Found", b"Ask for GET /metrics.\n")
-    if token is None and not anyone:
-        return _said(b"403 Forbidden", b"Set MERCATO_METRICS_TOKEN to read metrics on this address.\n")
+        return _response(b"404 Not Found", b"Ask for GET /metrics.\n")
+    if token is None and not allow_any:
+        return _response(b"403 Forbidden", b"Set MERCATO_METRICS_TOKEN to read metrics on this address.\n")
     if token is not None and not any(_is_bearer(header, token) for header in headers):
-        return _said(
+        return _response(
             b"401 Unauthorized", b"Send MERCATO_METRICS_TOKEN as bearer.\n", b"WWW-Authenticate: Bearer"
         )
-    return _said(b"200 OK", await metrics.read(), kind=METRICS_TYPE.encode())
+    return _response(b"200 OK", await metrics.read(), kind=METRICS_TYPE.encode())
 
 
 def _is_bearer(header: bytes, token: str) -> bool:
@@ -74,7 +74,7 @@ def _is_bearer(header: bytes, token: str) -> bool:
     )
 
 
-def _said(status: bytes, body: bytes, *more: bytes, kind: bytes = b"text/plain; charset=utf-8") -> bytes:
+def _response(status: bytes, body: bytes, *more: bytes, kind: bytes = b"text/plain; charset=utf-8") -> bytes:
     head = [
         b"HTTP/1.1 " + status,
         b"Content-Type: " + kind,
@@ -91,7 +91,7 @@ def _bound(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, number))
-            # Two that are bound may both be told so; only one of them can listen.
+            # Two sockets may both bind; only one of them can listen.
             listener.listen()
         except OSError:
             listener.close()

@@ -1,4 +1,4 @@
-"""Log lines: JSON for machines, or a console form for people, each with whom it concerns."""
+"""Log lines: JSON for machines or a console form for people, each with its task's context."""
 
 import logging
 import re
@@ -8,53 +8,52 @@ from typing import Final
 
 import structlog
 
-from mercato.kernel.telemetry.acting import acting_now
+from mercato.kernel.telemetry.context import current_context
 
-# PostgreSQL quotes the row it refuses.
+# PostgreSQL quotes the row that it refuses.
 _DETAIL: Final = re.compile(r"^DETAIL: .*$", re.MULTILINE)
 
 
 _level = logging.DEBUG
-"""From which lines are written: as structlog itself has it until it is configured."""
+"""The least severe level that is written; until it is configured, structlog's default."""
 
 
-def tells_details() -> bool:
-    """Tell whether debug lines are written: to put one together may cost more than what it tells of."""
+def is_debug_enabled() -> bool:
+    """Return whether debug lines are written: composing one may cost more than the work that it describes."""
     return _level <= logging.DEBUG
 
 
 def configure_logs(*, level: str, form: str) -> None:
     """Send log lines to standard error."""
-    global _level  # noqa: PLW0603  # as structlog's own configuration, it is the process's
+    global _level  # noqa: PLW0603  # like structlog's own configuration, it belongs to the process
     _level = logging.getLevelNamesMapping()[level.upper()]
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
     shared: list[structlog.typing.Processor] = [
-        _with_acting,
+        _add_context,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        # Plain tracebacks: richer ones show local variables, which hold keys, tokens and customers' data.
+        # Plain tracebacks: rich ones show local variables, which hold keys, tokens and customers' data.
         structlog.processors.format_exc_info,
-        _without_rows,
+        _remove_rows,
     ]
     last: list[structlog.typing.Processor] = (
-        [_without_controls, structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+        [_escape_controls, structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if console
         else [structlog.processors.JSONRenderer()]
     )
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(_level),
-        # Asked at each line: whoever takes standard error over gets the lines from then on.
+        # Made for each line, so that lines follow when standard error is replaced.
         logger_factory=lambda *_: _Lines(),
         cache_logger_on_first_use=False,
     )
 
 
 class _Lines:
-    """Writes lines where there is somebody to read them.
+    """Writes lines to standard error, and drops them if that fails.
 
-    A disk that is full or a pipe that nobody reads any more must not end what had something to tell: the loops that
-    go on for ever would end with it.
+    A full disk or a closed pipe must not end the loop that logs.
     """
 
     def msg(self, line: str) -> None:
@@ -65,18 +64,18 @@ class _Lines:
     log = debug = info = warn = warning = err = error = fatal = critical = failure = exception = msg
 
 
-def _with_acting(
+def _add_context(
     _logger: object, _name: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Say on whose behalf the line was written, where that is known; what the line says itself stays."""
-    acting = acting_now()
-    if acting is not None:
-        for name, value in acting.told():
+    """Add the fields of the task's context, except those that the line has already."""
+    context = current_context()
+    if context is not None:
+        for name, value in context.log_fields():
             event.setdefault(name, value)
     return event
 
 
-def _without_rows(
+def _remove_rows(
     _logger: object, _name: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
     if isinstance(event.get("exception"), str):
@@ -84,18 +83,18 @@ def _without_rows(
     return event
 
 
-def _without_controls(
+def _escape_controls(
     _logger: object, _name: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Leave nothing in a traceback that a terminal obeys, and no line that could pass for one of the log.
+    """Escape control characters in a traceback, and indent it: none of its lines may look like a log line.
 
-    Values are quoted by the form itself.
+    The console renderer quotes values itself.
     """
     if isinstance(event.get("exception"), str):
         lines = event["exception"].split("\n")
-        event["exception"] = "\n".join(f"  {''.join(map(_shown, line))}" for line in lines)
+        event["exception"] = "\n".join(f"  {''.join(map(_escape, line))}" for line in lines)
     return event
 
 
-def _shown(char: str) -> str:
+def _escape(char: str) -> str:
     return char if char.isprintable() else ascii(char)[1:-1]

@@ -1,6 +1,6 @@
-"""Metrics for Prometheus: of one process, or of all that share a port, and of the queue that every process shares.
+"""Metrics for Prometheus: of one process, or of all that share a port, and of the job queue.
 
-No label says which partner or store: they are too many, and who operates the service must not learn it from a metric.
+No label names a partner or store: there are too many, and metrics must not disclose them.
 """
 
 import asyncio
@@ -28,17 +28,17 @@ from mercato.kernel.telemetry import multiprocess
 METRICS_TYPE: Final = CONTENT_TYPE_LATEST
 
 QUEUE_SECONDS: Final = 5.0
-"""How long the database's answer about the queue is reused: frequent scrapes don't ask it more often."""
+"""How long the figures of the queue are reused: frequent scrapes must not load the database."""
 
 UPDATE_SECONDS: Final = 5.0
-"""Greatest age of another process's gauges and cache look-ups."""
+"""Greatest age of another process's gauges and cache lookups."""
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0)
 """Upper bounds of every histogram, in seconds."""
 
 
 class Described(Struct, frozen=True, kw_only=True):
-    """One metric, as documents show it: its name as it is read, with `_total`."""
+    """One metric as the documentation shows it: `name` is the scraped one, with `_total`."""
 
     name: str
     kind: str
@@ -47,7 +47,7 @@ class Described(Struct, frozen=True, kw_only=True):
 
 
 class Lookups:
-    """How often a cache had what it was asked for. Counted in plain numbers: a request makes several look-ups."""
+    """Hits and misses of a cache. Plain numbers, because a request makes several lookups."""
 
     __slots__ = ("hits", "misses")
 
@@ -56,8 +56,8 @@ class Lookups:
         self.misses = 0
 
 
-class Depth(Struct, frozen=True, kw_only=True):
-    """One kind of job in the queue. `oldest` is for how many seconds one has been due."""
+class QueueDepth(Struct, frozen=True, kw_only=True):
+    """One kind of job in the queue. `oldest` is the number of seconds that the oldest job has been due."""
 
     kind: str
     ready: int = 0
@@ -67,12 +67,12 @@ class Depth(Struct, frozen=True, kw_only=True):
     oldest: float = 0.0
 
 
-ReadQueue = Callable[[], Awaitable[Sequence[Depth] | None]]
-"""Reads from the database what waits; None when it does not answer."""
+ReadQueue = Callable[[], Awaitable[Sequence[QueueDepth] | None]]
+"""Reads the queue from the database; None if it doesn't answer."""
 
 
 class _Timed:
-    """Counts and times work by its name. The children of both metrics are kept, for `labels()` locks and converts."""
+    """Counts and times work by its name. The children of both metrics are cached, because `labels()` locks."""
 
     def __init__(self, counter: Counter, histogram: Histogram) -> None:
         self._counter, self._histogram = counter, histogram
@@ -88,16 +88,16 @@ class _Timed:
 
 
 class _QueueCollector(Collector):
-    """The queue as the database last described it."""
+    """The queue as it was last read from the database."""
 
     def __init__(self, described: Sequence[Described]) -> None:
         self.read: ReadQueue | None = None
         self._jobs, self._oldest, self._up = described
-        self._depths: Sequence[Depth] | None = None
+        self._depths: Sequence[QueueDepth] | None = None
         self._read_at = -QUEUE_SECONDS
 
     async def update(self) -> None:
-        """Read the queue, unless it was read just now."""
+        """Read the queue, unless that was done just now."""
         if self.read is not None and monotonic() - self._read_at >= QUEUE_SECONDS:
             self._read_at = monotonic()
             self._depths = await self.read()
@@ -118,7 +118,7 @@ def _family(described: Described) -> GaugeMetricFamily:
 
 
 class Metrics:
-    """The metrics of one process, and what is known of the others'."""
+    """The metrics of one process and, where several share a port, of all."""
 
     def __init__(self) -> None:
         self.registry: Final = CollectorRegistry()
@@ -126,38 +126,36 @@ class Metrics:
         self.answered: Final = _Timed(
             self._counter("mercato_requests", "Requests answered.", "operation", "status"),
             self._histogram(
-                "mercato_request_seconds", "Seconds from a request's head to its answer.", "operation"
+                "mercato_request_seconds", "Seconds from a request's head to its response.", "operation"
             ),
         ).observe
-        """Count one answer: operation, status and seconds."""
+        """Count one response: operation, status and seconds."""
         self._ingests = self._counter(
-            "mercato_ingest_runs", "Catalog runs that ended, by what came of them.", "outcome"
+            "mercato_ingest_runs", "Catalog runs that ended, by outcome.", "outcome"
         )
         self._stages = self._histogram(
             "mercato_ingest_stage_seconds", "Seconds a catalog run spent in a stage.", "stage"
         )
         self.ran: Final = _Timed(
-            self._counter(
-                "mercato_job_runs", "Runs of background jobs, by what came of them.", "kind", "outcome"
-            ),
+            self._counter("mercato_job_runs", "Runs of background jobs, by outcome.", "kind", "outcome"),
             self._histogram("mercato_job_seconds", "Seconds a run of a job took.", "kind"),
         ).observe
         """Count one run of a job: kind, outcome and seconds."""
         self._deliveries = self._counter(
-            "mercato_deliveries", "Attempts to deliver a webhook, by what came of them.", "outcome"
+            "mercato_deliveries", "Attempts to deliver a webhook, by outcome.", "outcome"
         )
         self._delivery_seconds = self._histogram(
-            "mercato_delivery_seconds", "Seconds a receiver of a webhook took to answer, or to fail."
+            "mercato_delivery_seconds", "Seconds until a webhook's receiver answered or the attempt failed."
         )
         self._store_calls = self._counter(
-            "mercato_store_calls", "Calls to stores that somebody waits for, by what came of them.", "outcome"
+            "mercato_store_calls", "Calls to stores on behalf of a waiting customer, by outcome.", "outcome"
         )
-        self._cut_offs = self._counter(
+        self._breaker_openings = self._counter(
             "mercato_store_breaker_openings",
-            "Times that an address of a store was cut off because its calls failed.",
+            "Times that the circuit breaker of a store's address opened.",
         )
-        self._cut_off_now = self._gauge(
-            "mercato_store_breakers_open", "Addresses of stores that are cut off at present."
+        self._breakers_open = self._gauge(
+            "mercato_store_breakers_open", "Addresses of stores whose circuit breaker is open."
         )
         self._queue = _QueueCollector(
             [
@@ -168,16 +166,16 @@ class Metrics:
                 self._describe(
                     "gauge",
                     "mercato_database_up",
-                    "1 if the database answered when it was asked for the queue.",
+                    "1 if the database answered the last query for the queue.",
                 ),
             ]
         )
         self.registry.register(self._queue)
         self._lookups = self._counter(
-            "mercato_cache_lookups", "Look-ups in memory before the database is asked.", "cache", "result"
+            "mercato_cache_lookups", "Lookups in memory before the database is queried.", "cache", "result"
         )
         self._updates: list[Callable[[], None]] = []
-        """Copy into metrics what is kept elsewhere."""
+        """Functions that copy figures into metrics."""
         if multiprocess.is_joined():
             self._updates.append(multiprocess.ProcessMetrics().update)
         else:
@@ -192,27 +190,27 @@ class Metrics:
         self._ingests.labels(outcome).inc()
 
     def delivered(self, outcome: str, seconds: float) -> None:
-        """Count one attempt to deliver a webhook; `outcome` is one of a few words of ours."""
+        """Count one attempt to deliver a webhook; `outcome` is one of a few constants."""
         self._deliveries.labels(outcome).inc()
         self._delivery_seconds.observe(seconds)
 
     def called_store(self, outcome: str) -> None:
-        """Count one call to a store; `outcome` is one of a few words of ours."""
+        """Count one call to a store; `outcome` is one of a few constants."""
         self._store_calls.labels(outcome).inc()
 
-    def cut_off(self) -> None:
-        """Count that an address of a store was cut off."""
-        self._cut_offs.inc()
+    def breaker_opened(self) -> None:
+        """Count that the circuit breaker of a store's address opened."""
+        self._breaker_openings.inc()
 
-    def watch_cut_off(self, count: Callable[[], int]) -> None:
-        """Call `count` for how many addresses are cut off whenever the metrics are read."""
+    def watch_open_breakers(self, count: Callable[[], int]) -> None:
+        """Call `count` for the number of open circuit breakers whenever the metrics are read."""
         if multiprocess.is_joined():
-            self._updates.append(lambda: self._cut_off_now.set(count()))
+            self._updates.append(lambda: self._breakers_open.set(count()))
         else:
-            self._cut_off_now.set_function(count)
+            self._breakers_open.set_function(count)
 
     def watch_cache(self, name: str, lookups: Lookups) -> None:
-        """Count a cache's look-ups whenever the metrics are read."""
+        """Count a cache's lookups whenever the metrics are read."""
         hits, misses = (self._lookups.labels(name, result) for result in ("hit", "miss"))
 
         def update() -> None:
@@ -223,11 +221,11 @@ class Metrics:
         self._updates.append(update)
 
     def watch_queue(self, read: ReadQueue) -> None:
-        """Call `read` for what waits whenever the metrics are read."""
+        """Call `read` for the figures of the queue whenever the metrics are read."""
         self._queue.read = read
 
     async def read(self) -> bytes:
-        """Return everything in the text format of Prometheus, the queue included."""
+        """Return all metrics in the text format of Prometheus, the queue included."""
         await self._queue.update()
         self._update()
         return (
@@ -235,13 +233,13 @@ class Metrics:
         )
 
     async def run(self) -> None:
-        """Where several processes share a port, keep this one's files up to date, until cancelled."""
+        """Keep this process's files up to date where several processes share a port, until cancelled."""
         while multiprocess.is_joined():
             self._update()
             await asyncio.sleep(UPDATE_SECONDS)
 
     def described(self) -> Sequence[Described]:
-        """Return every metric of ours, in the order of declaration."""
+        """Return every metric of the service, in the order of declaration."""
         return self._described
 
     def _update(self) -> None:

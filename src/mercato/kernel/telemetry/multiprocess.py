@@ -1,7 +1,7 @@
-"""Metrics of the processes of `serve --workers`: prometheus_client keeps them in files, so any process answers for all.
+"""Metrics of the processes of `serve --workers`: prometheus_client keeps them in files, so any process can serve all.
 
-Each process has a place, a small number, and its successor takes the same: counters continue where a killed process
-left them, and there are never more files than places.
+Each process has a slot, a small number, which its successor inherits: counters continue where a killed process
+stopped, and there are never more files than slots.
 """
 
 import fcntl
@@ -34,35 +34,35 @@ _UNLOCKED: Final = "mercato-new-metrics-"
 _Mode = Literal["livesum", "livemin", "livemax"]
 
 _MODES: Final[dict[str, _Mode]] = {"process_max_fds": "livemin", "process_start_time_seconds": "livemax"}
-"""Gauges of a process that aren't added up over the processes."""
+"""Gauges of a process that aren't summed over the processes."""
 
-_place: int | None = None
+_slot: int | None = None
 
 
-def join(place: int) -> None:
-    """Keep this process's metrics under its place, not its process id. To be called before any metric is made."""
-    global _place  # noqa: PLW0603  # as prometheus_client's own choice, it is the process's
-    _place = place
-    values.ValueClass = values.MultiProcessValue(lambda: place)  # type: ignore[no-untyped-call]
+def join(slot: int) -> None:
+    """Keep this process's metrics under its slot, not its process id. Call it before any metric is made."""
+    global _slot  # noqa: PLW0603  # like prometheus_client's own choice, it belongs to the process
+    _slot = slot
+    values.ValueClass = values.MultiProcessValue(lambda: slot)  # type: ignore[no-untyped-call]
 
 
 def is_joined() -> bool:
     """Return whether this process is one of several on one port."""
-    return _place is not None
+    return _slot is not None
 
 
 def owns_metrics_port() -> bool:
-    """Return whether this process opens the metrics port: of several processes only the first does."""
-    return _place in {None, 0}
+    """Return whether this process opens the metrics port: of several processes, only the first does."""
+    return _slot in {None, 0}
 
 
-def mark_dead(place: int, directory: Path) -> None:
-    """Drop what was true of a process only while it ran."""
-    multiprocess.mark_process_dead(place, str(directory))  # type: ignore[no-untyped-call]
+def mark_dead(slot: int, directory: Path) -> None:
+    """Drop the gauges of a process that has ended."""
+    multiprocess.mark_process_dead(slot, str(directory))  # type: ignore[no-untyped-call]
 
 
 def render(*own: Collector) -> bytes:
-    """Return the metrics of all processes, and those that `own` collects, in Prometheus's text format."""
+    """Return the metrics of all processes and of the `own` collectors in Prometheus's text format."""
     registry = CollectorRegistry()
     multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     for collector in own:
@@ -71,7 +71,7 @@ def render(*own: Collector) -> bytes:
 
 
 class ProcessMetrics:
-    """The `process_…` metrics, as files can hold them: custom collectors don't reach the other processes."""
+    """The `process_…` metrics as counters and gauges, which are kept in files; a custom collector isn't."""
 
     def __init__(self) -> None:
         self._collector = ProcessCollector(registry=None)
@@ -88,7 +88,7 @@ class ProcessMetrics:
         return Gauge(family.name, family.documentation, registry=None, multiprocess_mode=mode)
 
     def update(self) -> None:
-        """Write down the present values."""
+        """Set the current values."""
         for family in self._collector.collect():
             metric, value = self._metrics.get(family.name), family.samples[0].value
             if isinstance(metric, Gauge):
@@ -100,11 +100,11 @@ class ProcessMetrics:
 
 @contextmanager
 def metrics_directory() -> Iterator[Path]:
-    """Make a directory for the processes' files, and remove it at the end, with those of servers that were killed."""
+    """Make a directory for the processes' files; remove it at the end, and those of killed servers at the start."""
     _remove_abandoned()
     new = Path(tempfile.mkdtemp(prefix=_UNLOCKED))
     lock = os.open(new, os.O_RDONLY | os.O_DIRECTORY)
-    # Locked first: under its final name another server's start would take an unlocked one for abandoned.
+    # Locked before it gets its final name, under which another server's start would remove an unlocked one.
     fcntl.flock(lock, fcntl.LOCK_EX)
     directory = new.rename(new.with_name(new.name.replace(_UNLOCKED, _PREFIX)))
     try:
@@ -115,7 +115,7 @@ def metrics_directory() -> Iterator[Path]:
 
 
 def _remove_abandoned() -> None:
-    """Remove our directories that no process holds locked: the kernel drops the lock of a killed one."""
+    """Remove our directories that no process has locked: the kernel releases the lock of a killed one."""
     for found in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             handle = os.open(found, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

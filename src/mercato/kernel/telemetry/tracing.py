@@ -1,7 +1,7 @@
-"""OpenTelemetry, where an address for traces is set: spans of requests, of catalog runs and of calls to partners.
+"""OpenTelemetry, if an endpoint for traces is set: spans of requests, catalog runs and calls to partners.
 
-What causes what goes from process to process as a `traceparent` in the rows of runs, orders and deliveries, with or
-without this. Without an address nothing of OpenTelemetry is imported, and a span costs a look at one name.
+The rows of runs, orders and deliveries have a `traceparent` with or without it. Without an endpoint OpenTelemetry isn't
+imported, and a span costs one comparison.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,56 +14,56 @@ from typing import Any, Final, Literal
 _OFF: Final[AbstractContextManager[None]] = nullcontext()
 
 _tracer: Any = None
-"""Set while spans are exported: one for the process, as OpenTelemetry itself has it."""
+"""Set while spans are exported: one for the process, as in OpenTelemetry."""
 
-LAST_SECONDS: Final = 3.0
-"""How long the end waits for a collector to take what is left: one that is away would hold it for 25 seconds."""
+SHUTDOWN_SECONDS: Final = 3.0
+"""How long the shutdown waits for a collector; OpenTelemetry would wait for 25 seconds for one that is unavailable."""
 
 Kind = Literal["SERVER", "CLIENT", "CONSUMER"]
 
 
 class TracingUnavailableError(Exception):
-    """Traces are to be exported, and what exports them is not installed."""
+    """Traces should be exported, but the exporter isn't installed."""
 
 
 def is_on() -> bool:
-    """Tell whether spans are exported."""
+    """Return whether spans are exported."""
     return _tracer is not None
 
 
-def span(name: str, *, parent: str | None, kind: Kind, **told: object) -> AbstractContextManager[Any]:
-    """Measure what the block does, as caused by a `traceparent`; gives the span, or None where none is exported.
+def span(name: str, *, parent: str | None, kind: Kind, **attributes: object) -> AbstractContextManager[Any]:
+    """Open a span, with a `traceparent` as its parent; yields it, or None if spans aren't exported.
 
-    `told` are its attributes, None left out, each as `mercato.<name>`. Never what may be secret: no URLs, no bodies.
+    The attributes that aren't None become `mercato.<name>`. Never pass what may be secret: no URLs, no bodies.
     """
-    return _OFF if _tracer is None else _span(name, parent, kind, told)
+    return _OFF if _tracer is None else _span(name, parent, kind, attributes)
 
 
 def new_trace() -> str:
-    """Return the `traceparent` of work that no request has caused."""
+    """Return the `traceparent` of work that no request caused."""
     return f"00-{token_hex(16)}-{token_hex(8)}-00"
 
 
-def current(otherwise: str) -> str:
-    """Return the `traceparent` of the span that is measured now, or the other one where none is."""
+def current(default: str) -> str:
+    """Return the `traceparent` of the current span, or the default if there is none."""
     if _tracer is None:
-        return otherwise
+        return default
     from opentelemetry import trace
 
     context = trace.get_current_span().get_span_context()
     if not context.is_valid:
-        return otherwise
+        return default
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
 @contextmanager
-def exported(endpoint: str | None, *, share: float, exporter: Any = None) -> Iterator[None]:
-    """Export spans while the block runs, by OTLP over HTTP; nothing without an endpoint.
+def export_spans(endpoint: str | None, *, share: float, exporter: Any = None) -> Iterator[None]:
+    """Export spans during the block, by OTLP over HTTP; nothing without an endpoint.
 
-    `share` of the traces that begin here are exported; of those that begin elsewhere, whatever their
-    `traceparent` says. Raises TracingUnavailableError.
+    `share` of the traces that begin here are exported; for others their `traceparent` decides.
+    Raises TracingUnavailableError.
     """
-    global _tracer  # noqa: PLW0603  # see above
+    global _tracer  # noqa: PLW0603  # it belongs to the process
     if endpoint is None and exporter is None:
         yield
         return
@@ -73,10 +73,10 @@ def exported(endpoint: str | None, *, share: float, exporter: Any = None) -> Ite
         yield
     finally:
         _tracer = None
-        # In a thread, because it tries for as long as there is anything left, with pauses in between.
-        last = Thread(target=provider.shutdown, name="traces", daemon=True)
-        last.start()
-        last.join(LAST_SECONDS)
+        # In a thread, because it retries as long as spans are left, with pauses.
+        thread = Thread(target=provider.shutdown, name="traces", daemon=True)
+        thread.start()
+        thread.join(SHUTDOWN_SECONDS)
 
 
 def _provider(endpoint: str | None, share: float, exporter: Any) -> Any:
@@ -88,7 +88,7 @@ def _provider(endpoint: str | None, share: float, exporter: Any) -> Any:
         from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
     except ImportError as error:
         raise TracingUnavailableError(
-            "MERCATO_TRACES_ENDPOINT needs what exports traces: pip install 'mercato[otel]'"
+            "MERCATO_TRACES_ENDPOINT needs an extra: pip install 'mercato[otel]'"
         ) from error
     provider = TracerProvider(
         resource=Resource.create({"service.name": "mercato", "service.version": version("mercato")}),
@@ -99,19 +99,19 @@ def _provider(endpoint: str | None, share: float, exporter: Any) -> Any:
         provider.add_span_processor(SimpleSpanProcessor(exporter))
     else:
         address = f"{(endpoint or '').rstrip('/')}/v1/traces"
-        # In a thread of its own; what a collector that is away can't take is dropped, and nobody waits.
+        # It exports in a thread of its own, and drops spans while the collector is unavailable.
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=address, timeout=5)))
     return provider
 
 
 @contextmanager
-def _span(name: str, parent: str | None, kind: Kind, told: Mapping[str, object]) -> Iterator[Any]:
+def _span(name: str, parent: str | None, kind: Kind, attributes: Mapping[str, object]) -> Iterator[Any]:
     from opentelemetry.trace import SpanKind
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     context = TraceContextTextMapPropagator().extract({"traceparent": parent or ""})
-    attributes = {f"mercato.{key}": str(value) for key, value in told.items() if value is not None}
+    texts = {f"mercato.{key}": str(value) for key, value in attributes.items() if value is not None}
     with _tracer.start_as_current_span(
-        name, context=context, kind=SpanKind[kind], attributes=attributes, record_exception=False
-    ) as made:
-        yield made
+        name, context=context, kind=SpanKind[kind], attributes=texts, record_exception=False
+    ) as opened:
+        yield opened

@@ -93,7 +93,7 @@ class StoreCalls:
         self._stores: OrderedDict[UUID, _Store] = OrderedDict()
         # By partner, for as long as one of its stores is remembered.
         self._shares: WeakValueDictionary[UUID, Share] = WeakValueDictionary()
-        metrics.watch_cut_off(self.count_cut_off)
+        metrics.watch_open_breakers(self.count_cut_off)
 
     def count_cut_off(self) -> int:
         """Return how many addresses are cut off at present."""
@@ -196,7 +196,7 @@ class StoreCalls:
             return
         store, partner = str(call.store_id), str(call.partner_id)
         if breaker.is_open:
-            self._metrics.cut_off()
+            self._metrics.breaker_opened()
             log.warning("store cut off: its calls fail", store_id=store, partner_id=partner)
         else:
             log.info("store answers again", store_id=store, partner_id=partner)

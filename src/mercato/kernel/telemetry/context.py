@@ -1,0 +1,75 @@
+"""On whose behalf a task works: a partner's request, a command, or a job. For log lines and the audit trail.
+
+Each request and each job is a task of its own, with its own context.
+"""
+
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+SERVICE: Final = "service"
+"""The actor of changes that no caller requested: a job that gives up, an endpoint that is disabled."""
+
+
+class WorkContext(Struct, frozen=True, kw_only=True):
+    """Who does what. `action` is an operation's id, a command, or a job's kind."""
+
+    action: str
+    key_id: UUID | None = None
+    user: str | None = None
+    """The operating system's user who runs a command."""
+    console: str | None = None
+    """The actor who made the sign-in link of a console session: `key:<id>` or `cli:<user>`."""
+    surface: str | None = None
+    partner_id: UUID | None = None
+    store_id: UUID | None = None
+    request_id: str | None = None
+    trace_id: str | None = None
+
+    @property
+    def actor(self) -> str:
+        """Return `key:<id>`, `cli:<user>`, `console:` and one of these, or `service`."""
+        if self.console is not None:
+            return f"console:{self.console}"
+        if self.key_id is not None:
+            return f"key:{self.key_id}"
+        return SERVICE if self.user is None else f"cli:{self.user}"
+
+    def log_fields(self) -> Iterator[tuple[str, str]]:
+        """Yield the fields that every log line gets."""
+        yield "action", self.action
+        for name in ("request_id", "trace_id", "partner_id", "store_id"):
+            value = getattr(self, name)
+            if value is not None:
+                yield name, str(value)
+
+
+_context: ContextVar[WorkContext | Callable[[], WorkContext] | None] = ContextVar("context", default=None)
+
+
+def set_partner(*, partner_id: UUID, store_id: UUID | None = None, traceparent: str) -> None:
+    """Say whose the job is that this task carries out, once its row has told."""
+    context = current_context() or WorkContext(action=SERVICE)
+    trace_id = traceparent[3:35] or None
+    _context.set(replace(context, partner_id=partner_id, store_id=store_id, trace_id=trace_id))
+
+
+set_context: Final = _context.set
+"""Set the context of this task and of those that it starts, or a function that makes it.
+
+Most requests never read their context, so it is made when it is first read.
+"""
+
+
+def current_context() -> WorkContext | None:
+    """Return this task's context; None if none was set."""
+    found = _context.get()
+    if found is None or isinstance(found, WorkContext):
+        return found
+    context = found()
+    _context.set(context)
+    return context
