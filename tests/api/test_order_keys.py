@@ -249,7 +249,7 @@ async def test_who_was_overtaken_pins_nothing_to_the_key_of_others(here: Trade, 
 async def test_a_clock_that_is_set_back_holds_no_key(here: Trade, time: Time):
     db = here.mercato.app.db
     request = idempotency.KeyedRequest(
-        partner_id=UUID(int=1), key="k", prints=[b"print"], lease=timedelta(seconds=20)
+        partner_id=UUID(int=1), key="k", fingerprints=[b"print"], lease=timedelta(seconds=20)
     )
 
     async def claimed() -> idempotency.Claim | idempotency.Reply:
@@ -266,8 +266,8 @@ async def test_a_clock_that_is_set_back_holds_no_key(here: Trade, time: Time):
     assert second.number == first.number + 1
     async with db.write() as tx:
         with pytest.raises(RequestInProgress):
-            await idempotency.hold(tx, first, order_id=UUID(int=2))
-        await idempotency.hold(tx, second, order_id=UUID(int=3))
+            await idempotency.set_order(tx, first, order_id=UUID(int=2))
+        await idempotency.set_order(tx, second, order_id=UUID(int=3))
 
 
 async def test_keys_whose_time_is_over_are_deleted(here: Trade, time: Time):

@@ -237,7 +237,7 @@ async def test_an_update_that_waited_for_another_is_later_than_it(here: Trade):
         waits = asyncio.create_task(here.update(placed, status="confirmed"))
         await asyncio.sleep(0.2)
         now = app.clock()
-        await queries.move_order(tx, UUID(placed["orderId"]), updated_at=now)
+        await queries.update_order(tx, UUID(placed["orderId"]), updated_at=now)
     assert (await waits).json()["updatedAt"] >= rfc3339(now)
 
 

@@ -16,7 +16,7 @@ from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
 from tests.service import Merchant, Reply, service
 
 from mercato.domain.orders import placement, resend, submission
-from mercato.domain.orders.forgetting import forget_customer
+from mercato.domain.orders.erasure import erase_customer
 from mercato.kernel.db.tables import jobs, order_submissions
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -26,8 +26,8 @@ CARD = {"type": "cardOnFile", "cardToken": "tok_card_4242", "processorType": "st
 @pytest.fixture(autouse=True)
 def _background_work_begins_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "SLACK", timedelta(seconds=0.1))
-    monkeypatch.setattr(resend, "EVERY", timedelta(seconds=0.1))
-    monkeypatch.setattr(resend, "LEAST", timedelta(seconds=0.05))
+    monkeypatch.setattr(resend, "RETRY_INTERVAL", timedelta(seconds=0.1))
+    monkeypatch.setattr(resend, "MIN_WAIT", timedelta(seconds=0.05))
 
 
 @asynccontextmanager
@@ -88,7 +88,9 @@ async def give_up(here: Trade, *, at: datetime) -> None:
     async with here.mercato.app.db.write() as tx:
         await tx.execute(update(order_submissions).values(give_up_at=at))
         await tx.execute(
-            update(jobs).where(jobs.c.kind.in_([submission.KIND, submission.LATER_KIND])).values(run_at=at)
+            update(jobs)
+            .where(jobs.c.kind.in_([submission.SUBMIT_KIND, submission.RESEND_KIND]))
+            .values(run_at=at)
         )
 
 
@@ -120,7 +122,7 @@ async def test_a_customer_who_is_erased_while_the_store_is_asked_stays_erased(fo
     is_silent(here.shop)
     order_id = unreachable(await here.place(here.order(payment=CARD), key="k"))
     async with here.mercato.app.db.write() as tx:
-        assert await forget_customer(tx, CUSTOMER["email"], after=None, limit=10) == (1, None)
+        assert await erase_customer(tx, CUSTOMER["email"], after=None, limit=10) == (1, None)
     here.shop.answers["place"] = {"accepted": True, "partnerOrderId": "A"}
     placed = await here.place(here.order(payment=CARD), key="k")
     assert (placed.status, placed.json()["orderId"]) == (201, order_id)
@@ -310,8 +312,8 @@ async def test_before_an_order_is_given_up_a_last_attempt_is_made_however_late(
         await give_up(here, at=LONG_AGO)
         payload = json.dumps({"orderId": order_id, "attemptedAt": attempted_at and attempted_at.isoformat()})
         async with here.mercato.app.db.write() as tx:
-            waits = jobs.c.kind == submission.KIND
-            kind = submission.KIND if attempted_at is None else submission.LATER_KIND
+            waits = jobs.c.kind == submission.SUBMIT_KIND
+            kind = submission.SUBMIT_KIND if attempted_at is None else submission.RESEND_KIND
             await tx.execute(update(jobs).where(waits).values(payload=payload, kind=kind))
     shop.answers["place"] = {"accepted": True, "partnerOrderId": "late"}
     async with service(database_url, tmp_path / "data") as mercato:

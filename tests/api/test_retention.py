@@ -22,7 +22,7 @@ from tests.stored import text_of
 
 import mercato.domain.upkeep
 from mercato.domain.catalog import queries as catalogs
-from mercato.domain.orders.forgetting import forget_customer, forget_validations
+from mercato.domain.orders.erasure import erase_customer, erase_validations
 from mercato.domain.upkeep import Upkeep
 from mercato.kernel import clock
 from mercato.kernel.db import tables
@@ -145,7 +145,7 @@ async def test_an_order_that_was_updated_ever_so_often_is_forgotten_too(here: Tr
             again = [one | {"id": UUID(int=number)} for number in range(first, first + 1_000)]
             await tx.execute(insert(tables.deliveries), again)
     async with here.mercato.app.db.write() as tx:
-        assert await forget_customer(tx, CUSTOMER["email"], after=None, limit=10) == (1, None)
+        assert await erase_customer(tx, CUSTOMER["email"], after=None, limit=10) == (1, None)
         assert await tx.scalar(select(func.count()).select_from(tables.deliveries).where(of_order)) == 0
 
 
@@ -156,7 +156,7 @@ async def test_a_customer_is_erased_at_once_and_nobody_else_is(here: Trade):
     kept = await here.placed(here.order(customer=other))
     await settled(here)
     async with here.mercato.app.db.write() as tx:
-        assert await forget_customer(tx, "ADA@example.com", after=None, limit=10) == (1, None)
+        assert await erase_customer(tx, "ADA@example.com", after=None, limit=10) == (1, None)
     assert "ada@example.com" not in await everything(here)
     async with here.mercato.app.db.read() as tx:
         (entry,) = await list_entries(tx, limit=1)
@@ -190,7 +190,7 @@ async def test_a_customer_is_erased_from_validations_that_no_store_answered(here
     found, after = 0, None
     for last in (False, False, False, True):
         async with here.mercato.app.db.write() as tx:
-            count, after = await forget_validations(tx, "ADA@example.com", after=after, limit=1)
+            count, after = await erase_validations(tx, "ADA@example.com", after=after, limit=1)
         found += count
         assert (after is None) is last
     assert found == 1
@@ -264,11 +264,11 @@ async def test_an_erasure_says_when_a_reader_keeps_the_log_in_use(here: Trade, d
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM orders").fetchone()
         async with here.mercato.app.db.write() as tx:
-            await forget_customer(tx, CUSTOMER["email"], after=None, limit=10)
+            await erase_customer(tx, CUSTOMER["email"], after=None, limit=10)
         assert not await here.mercato.app.db.empty_log(seconds=0.3)
         # Others write meanwhile.
         async with here.mercato.app.db.write() as tx:
-            await forget_customer(tx, "nobody", after=None, limit=10)
+            await erase_customer(tx, "nobody", after=None, limit=10)
         reader.execute("COMMIT")
     assert await here.mercato.app.db.empty_log(seconds=5)
     assert path.with_name(path.name + "-wal").stat().st_size == 0
@@ -279,7 +279,7 @@ async def test_a_customer_is_found_in_whatever_letters(here: Trade, name: str):
     await here.placed(here.order(customer=CUSTOMER | {"email": "JÖRG@example.com", "phone": "ÜNAL_100%\\"}))
     await here.placed()
     async with here.mercato.app.db.write() as tx:
-        assert await forget_customer(tx, name, after=None, limit=10) == (1, None)
+        assert await erase_customer(tx, name, after=None, limit=10) == (1, None)
 
 
 async def test_what_is_kept_too_long_goes_though_something_went_wrong_before(
@@ -334,7 +334,7 @@ async def test_a_customer_who_is_erased_while_the_store_is_asked_stays_erased(
     placing = asyncio.create_task(here.place(here.order()))
     await asyncio.wait_for(asked.wait(), 10)
     async with here.mercato.app.db.write() as tx:
-        assert await forget_customer(tx, CUSTOMER["email"], after=None, limit=10) == (1, None)
+        assert await erase_customer(tx, CUSTOMER["email"], after=None, limit=10) == (1, None)
     answer.set()
     assert (await placing).status == (201 if accepts else 400)
     await settled(here)
@@ -345,7 +345,7 @@ async def test_a_customer_who_is_erased_while_the_store_is_asked_stays_erased(
 async def test_a_name_that_is_nobodys_erases_nobody(here: Trade, name: str):
     await here.placed()
     async with here.mercato.app.db.write() as tx:
-        assert await forget_customer(tx, name, after=None, limit=10) == (0, None)
+        assert await erase_customer(tx, name, after=None, limit=10) == (0, None)
     assert CUSTOMER["email"] in await everything(here)
 
 

@@ -8,8 +8,8 @@ import msgspec
 from msgspec.structs import replace
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, MILK, SET, STORE, TEA, cafe, compiled
 
+from mercato.domain.orders.checks import OrderCheck, check_order
 from mercato.domain.orders.request import OrderCore, PlaceOrderRequest
-from mercato.domain.orders.review import Review, review
 from mercato.domain.stores.address import Address
 from mercato.domain.stores.model import StoreRow
 from mercato.kernel.clock import new_id
@@ -92,13 +92,13 @@ HOME = {"address1": "1 Main St", "city": "Springfield", "postalCode": "12345"}
 
 def reviewed(
     body: Json | None = None, *, store: StoreRow = SHOP, document: Json | None = None, now: datetime = NOW
-) -> Review:
+) -> OrderCheck:
     request = core(msgspec.json.encode(body or order()))
-    return review(request, store=store, catalog=compiled(document or cafe()), now=now, new_id=new_id)
+    return check_order(request, store=store, catalog=compiled(document or cafe()), now=now, new_id=new_id)
 
 
-def codes(reasons: tuple[OrderError, ...]) -> list[tuple[str, str | None]]:
-    return [(reason.code, reason.pointer) for reason in reasons]
+def codes(errors: tuple[OrderError, ...]) -> list[tuple[str, str | None]]:
+    return [(error.code, error.pointer) for error in errors]
 
 
 __all__ = ["CAKE", "EXTRAS", "LEMON", "MILK", "SET", "STORE", "TEA", "cafe"]

@@ -6,11 +6,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, TEA
-from tests.orders.samples import HOME, NOW, PARTNER, SHOP, STORE, STOREFRONT, core, delivery, order, reviewed
+from tests.orders.samples import HOME, NOW, PARTNER, STORE, STOREFRONT, core, delivery, order, reviewed
 
 from mercato.domain.orders.amounts import wire
 from mercato.domain.orders.model import OrderState, OrderStatus
-from mercato.domain.orders.plan import Checked
 from mercato.domain.orders.record import OrderRow, StoreAnswer, cancelled_data, event_data, place_body
 from mercato.domain.orders.validation import validate_body
 from mercato.kernel.wire import as_json
@@ -75,7 +74,7 @@ def test_a_validate_call_says_which_order_for_which_store():
     request = core(json.dumps(SENT).encode())
     found = reviewed(SENT)
     assert found.sums is not None
-    body = json.loads(validate_body(Checked(SHOP, found), request, found.sums, now=NOW))
+    body = json.loads(validate_body(found, request, found.sums, now=NOW))
     assert (body["type"], body["timestamp"]) == ("order.validate", "2026-03-04T12:00:00.000Z")
     assert set(body) == {"type", "timestamp", "data"}
     assert set(body["data"]) == {"storeId", "partnerStoreId", "order"}

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from mercato.domain.orders.reasons import ORDER_REASONS, refusal
+from mercato.domain.orders.error_codes import ORDER_ERROR_CODES, problem_of
 from mercato.kernel import errors
 from mercato.kernel.errors import OrderError
 from mercato.kernel.wire.problem import Context, members_of
@@ -15,9 +15,9 @@ def reason(code: str, message: str = "No.") -> OrderError:
     return OrderError(code=code, message=message, pointer=None)
 
 
-@pytest.mark.parametrize("code", sorted(ORDER_REASONS))
+@pytest.mark.parametrize("code", sorted(ORDER_ERROR_CODES))
 def test_every_reason_has_a_problem_with_its_code(code: str):
-    problem = refusal([reason(code)])
+    problem = problem_of([reason(code)])
     assert (problem.error_code, problem.code) == (code, code)
     assert problem.status == (422 if code == "VALIDATION_FAILED" else 400)
     assert problem.retryable is (code == "PAYMENT_FAILED")
@@ -25,15 +25,15 @@ def test_every_reason_has_a_problem_with_its_code(code: str):
 
 def test_the_first_reason_gives_code_and_status_and_all_are_listed():
     reasons = [reason("STORE_CLOSED", "Back at six."), reason("VALIDATION_FAILED"), reason("PAYMENT_FAILED")]
-    problem = refusal(reasons)
+    problem = problem_of(reasons)
     assert isinstance(problem, errors.StoreClosed)
     assert list(problem.errors) == reasons
     assert problem.detail == "Back at six. (3 reasons: see errors.)"
-    assert refusal(reasons[:1]).detail == "Back at six."
+    assert problem_of(reasons[:1]).detail == "Back at six."
 
 
 def test_an_unknown_code_is_told_as_it_came_with_the_page_of_other():
-    members = members_of(refusal([reason("KITCHEN_ON_FIRE", "Smoke.")]), HERE)
+    members = members_of(problem_of([reason("KITCHEN_ON_FIRE", "Smoke.")]), HERE)
     assert members | {"timestamp": None} == {
         "type": "https://x.example/errors/OTHER",
         "title": "The store refused the order for a reason of its own",
@@ -53,9 +53,9 @@ def test_an_unknown_code_is_told_as_it_came_with_the_page_of_other():
 
 def test_codes_that_concern_no_order_are_no_reasons():
     kinds = {kind.code: kind for kind in errors.all_problems()}
-    assert set(kinds) >= ORDER_REASONS
-    assert {kinds[code].category for code in ORDER_REASONS} == {"validation", "availability", "payment"}
-    assert not ORDER_REASONS & {
+    assert set(kinds) >= ORDER_ERROR_CODES
+    assert {kinds[code].category for code in ORDER_ERROR_CODES} == {"validation", "availability", "payment"}
+    assert not ORDER_ERROR_CODES & {
         "INVALID_REQUEST",
         "MISSING_STORE_ID",
         "IDEMPOTENCY_KEY_REUSED",

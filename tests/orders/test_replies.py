@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from mercato.domain.orders.amounts import Detail, Sums
 from mercato.domain.orders.replies import (
-    Agreed,
-    Fault,
-    PlaceSaid,
-    Refused,
+    Acceptance,
+    InvalidReply,
+    Quote,
+    Rejection,
     ReplyParser,
-    ValidateSaid,
-    agree,
+    quote,
     read_place,
     read_validate,
 )
@@ -38,27 +37,27 @@ def place(body: Any, status: int = 200) -> Any:
     return read_place(status, raw(body))
 
 
-def agreement_parser() -> ReplyParser[Agreed]:
-    return ReplyParser(lambda status, body: agree(SUMS, read_validate(status, body)))
+def agreement_parser() -> ReplyParser[Quote]:
+    return ReplyParser(lambda status, body: quote(SUMS, read_validate(status, body)))
 
 
 def no(body: Any, status: int = 200) -> list[tuple[str, str, str | None]]:
     """Return the reasons of what both calls take for the same no."""
     for read in (validate, place):
         said = read(body, status)
-        assert isinstance(said, Refused), said
+        assert isinstance(said, Rejection), said
     return [(one.code, one.message, one.pointer) for one in said.errors]
 
 
 def test_an_object_that_says_nothing_is_a_yes():
-    assert validate({}) == ValidateSaid()
-    assert place({}, 201) == PlaceSaid()
-    assert validate({"isValid": None, "errors": None, "amounts": None}) == ValidateSaid()
+    assert validate({}) == Acceptance()
+    assert place({}, 201) == Acceptance()
+    assert validate({"isValid": None, "errors": None, "amounts": None}) == Acceptance()
 
 
 def test_a_yes_that_is_said_counts_more_than_reasons_beside_it():
-    assert validate({"isValid": True, "errors": [{"code": "STORE_CLOSED"}]}) == ValidateSaid()
-    assert place({"accepted": True, "errors": ["x"]}) == PlaceSaid()
+    assert validate({"isValid": True, "errors": [{"code": "STORE_CLOSED"}]}) == Acceptance()
+    assert place({"accepted": True, "errors": ["x"]}) == Acceptance()
 
 
 def test_reasons_are_a_no_when_nothing_is_said():
@@ -100,8 +99,8 @@ def test_entries_that_cannot_be_read_are_other_each():
 def test_every_other_status_is_the_stores_fault(status: int):
     body = {"errors": [{"code": "STORE_CLOSED"}]} if status != 204 else b""
     for said in (validate(body, status), place(body, status)):
-        assert isinstance(said, Fault)
-        assert str(status) in said.words
+        assert isinstance(said, InvalidReply)
+        assert str(status) in said.message
 
 
 UNREADABLE = {
@@ -121,17 +120,17 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
 def test_a_2xx_that_is_no_json_object_is_the_stores_fault(body: bytes):
-    assert isinstance(validate(body), Fault)
-    assert isinstance(place(body), Fault)
+    assert isinstance(validate(body), InvalidReply)
+    assert isinstance(place(body), InvalidReply)
     assert ReplyParser(read_validate)(200, body) == ReplyParser(read_place)(200, body) != ""
 
 
 def test_a_verdict_that_is_neither_true_nor_false_is_the_stores_fault():
     value: Any
     for value in ("true", 1, [], {}, "no"):
-        assert isinstance(validate({"isValid": value}), Fault)
-        assert isinstance(place({"accepted": value}), Fault)
-    assert place({"isValid": False}) == PlaceSaid()
+        assert isinstance(validate({"isValid": value}), InvalidReply)
+        assert isinstance(place({"accepted": value}), InvalidReply)
+    assert place({"isValid": False}) == Acceptance()
 
 
 def test_unknown_codes_pass_through_and_codes_that_are_no_reasons_are_other():
@@ -174,13 +173,11 @@ def test_a_pointer_that_is_none_is_left_out():
 
 def test_when_the_order_will_be_ready_is_read_with_any_offset_and_else_ignored():
     ready = datetime(2026, 1, 31, 18, 30, tzinfo=UTC)
-    assert validate({"estimatedReadyAt": "2026-01-31T19:30:00+01:00"}) == ValidateSaid(
-        estimated_ready_at=ready
-    )
-    assert place({"estimatedReadyAt": "2026-01-31T18:30:00Z"}) == PlaceSaid(estimated_ready_at=ready)
+    assert validate({"estimatedReadyAt": "2026-01-31T19:30:00+01:00"}) == Acceptance(estimated_ready_at=ready)
+    assert place({"estimatedReadyAt": "2026-01-31T18:30:00Z"}) == Acceptance(estimated_ready_at=ready)
     text: Any
     for text in ("2026-01-31T18:30:00", "soon", 1769884200, {}, "0001-01-01T00:00:00+14:00"):
-        assert validate({"estimatedReadyAt": text}) == ValidateSaid()
+        assert validate({"estimatedReadyAt": text}) == Acceptance()
 
 
 def test_the_stores_number_of_the_order_is_a_text_or_an_integer():
@@ -200,46 +197,46 @@ def test_the_stores_number_of_the_order_is_a_text_or_an_integer():
 def test_amounts_that_are_no_object_are_a_fault_at_validate_and_nothing_at_place():
     amounts: Any
     for amounts in ([], "8.00", 8):
-        assert isinstance(validate({"amounts": amounts}), Fault)
-        assert place({"amounts": amounts}) == PlaceSaid()
+        assert isinstance(validate({"amounts": amounts}), InvalidReply)
+        assert place({"amounts": amounts}) == Acceptance()
     assert place({"amounts": {"fees": "1.00"}}).amounts is not None
 
 
 def test_the_last_of_a_repeated_member_counts():
-    assert isinstance(validate(b'{"isValid": true, "isValid": false}'), Refused)
+    assert isinstance(validate(b'{"isValid": true, "isValid": false}'), Rejection)
 
 
 def test_a_judge_tells_faults_and_keeps_what_was_said():
     judge = agreement_parser()
     assert judge(500, b"") == "The store answered 500."
-    assert judge.reply == Fault("The store answered 500.")
+    assert judge.reply == InvalidReply("The store answered 500.")
     assert judge(200, raw({"amounts": {"fees": "1.00"}, "estimatedReadyAt": "2026-01-31T18:30:00Z"})) is None
-    assert isinstance(judge.reply, Agreed)
+    assert isinstance(judge.reply, Quote)
     assert judge.reply.sums.extras.fees == (Detail(100, "Fees"),)
     assert judge(200, raw({"amounts": {"fees": "1.00", "total": "8.00"}})) == (
         "amounts.total is 8.00, but the amounts add up to 9.00 with the tip and 9.00 without."
     )
     assert judge(200, raw({"amounts": {"subTotal": "9.00"}})) is None
-    assert isinstance(judge.reply, Refused)
+    assert isinstance(judge.reply, Rejection)
     assert judge.reply.errors[0].code == "ITEM_PRICE_CHANGED"
     assert judge(422, b"") is None
     placed = ReplyParser(read_place)
-    assert (placed(200, b"{}"), placed.reply) == (None, PlaceSaid())
-    assert (placed(200, b""), type(placed.reply)) != (None, Fault)
+    assert (placed(200, b"{}"), placed.reply) == (None, Acceptance())
+    assert (placed(200, b""), type(placed.reply)) != (None, InvalidReply)
 
 
 def check_any(status: int, body: bytes) -> None:
     for said in (read_validate(status, body), read_place(status, body)):
-        if isinstance(said, Refused):
+        if isinstance(said, Rejection):
             assert 0 < len(said.errors) <= 100
             for one in said.errors:
                 assert isinstance(one, OrderError)
                 assert 0 < len(one.message) <= 500
                 msgspec.json.encode(one)
-        elif isinstance(said, Fault):
-            assert said.words
+        elif isinstance(said, InvalidReply):
+            assert said.message
     judge = agreement_parser()
-    assert (judge(status, body) is not None) == isinstance(judge.reply, Fault)
+    assert (judge(status, body) is not None) == isinstance(judge.reply, InvalidReply)
 
 
 STATUSES = st.sampled_from([200, 201, 204, 302, 400, 402, 404, 409, 422, 429, 500]) | st.integers(100, 599)

@@ -31,8 +31,8 @@ from tests.orders.samples import (
 
 from mercato.domain.catalog.building.compile import MAX_NAME
 from mercato.domain.orders.amounts import Sums
+from mercato.domain.orders.checks import OrderCheck, check_order
 from mercato.domain.orders.request import OrderCore
-from mercato.domain.orders.review import Review, review
 from mercato.domain.stores.availability import SoldOut
 from mercato.kernel.clock import new_id
 from mercato.kernel.errors import InvalidRequest, Problem, ValidationFailed
@@ -47,7 +47,7 @@ def scheduled(time: Any, kind: str = "SCHEDULED") -> Json:
 
 
 def reasons(body: Json | None = None, **world: Any) -> list[tuple[str, str | None]]:
-    return codes(reviewed(body, **world).reasons)
+    return codes(reviewed(body, **world).errors)
 
 
 def refused(body: Json, kind: type[Problem] = ValidationFailed, **world: Any) -> list[str | None]:
@@ -56,9 +56,9 @@ def refused(body: Json, kind: type[Problem] = ValidationFailed, **world: Any) ->
     return [fault.pointer for fault in caught.value.errors]
 
 
-def placed(**members: Any) -> Review:
+def placed(**members: Any) -> OrderCheck:
     request = placing(msgspec.json.encode(order(**members)))
-    return review(request, store=shop(), catalog=compiled(cafe()), now=NOW, new_id=new_id)
+    return check_order(request, store=shop(), catalog=compiled(cafe()), now=NOW, new_id=new_id)
 
 
 # --- price ----------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def placed(**members: Any) -> Review:
 
 def test_an_order_is_priced_like_its_cart_and_its_lines_have_names():
     found = reviewed(order(amounts={"tip": "1.00", "subTotal": "0.01", "fees": "99.00"}))
-    assert found.reasons == ()
+    assert found.errors == ()
     assert found.sums == Sums("USD", 2, 920, tip=100)
     told = msgspec.to_builtins(found.cart)
     assert (told["catalogSetId"], told["storeId"]) == (str(SET), str(STORE))
@@ -82,7 +82,7 @@ def test_an_order_is_priced_like_its_cart_and_its_lines_have_names():
 def test_what_has_no_price_leaves_the_order_without_amounts():
     found = reviewed(order(line(str(new_id())), line(TEA)))
     assert found.sums is None
-    assert codes(found.reasons) == [("ITEM_UNAVAILABLE", "/cart/lineItems/0")]
+    assert codes(found.errors) == [("ITEM_UNAVAILABLE", "/cart/lineItems/0")]
     told = msgspec.to_builtins(found.cart)
     assert "amounts" not in told
     assert [entry.get("unavailable") for entry in told["lineItems"]] == [True, None]
@@ -96,7 +96,7 @@ def test_the_carts_faults_and_price_are_those_of_the_cart_helpers(seed: int):
     expected = verdict(world.document, world.sold_out, lines)
     gone = tuple(SoldOut(UUID(item), None) for item in world.sold_out)
     found = reviewed(order(*lines), document=world.document, store=shop(sold_out=gone))
-    own = [reason for reason in codes(found.reasons) if reason != ("VALIDATION_FAILED", "/cart/lineItems")]
+    own = [reason for reason in codes(found.errors) if reason != ("VALIDATION_FAILED", "/cart/lineItems")]
     assert sorted(map(str, own)) == sorted(map(str, expected.faults))
     assert (found.sums is None) == (expected.total is None)
     if found.sums is not None and expected.total is not None:
@@ -108,7 +108,7 @@ def test_the_carts_faults_and_price_are_those_of_the_cart_helpers(seed: int):
 
 def test_an_empty_cart_is_a_reason():
     found = reviewed(order() | {"cart": {"catalogSetId": str(SET), "storeId": str(STORE), "lineItems": []}})
-    assert codes(found.reasons) == [("CART_EMPTY", "/cart/lineItems")]
+    assert codes(found.errors) == [("CART_EMPTY", "/cart/lineItems")]
     assert found.sums == Sums("USD", 2, 0)
 
 
@@ -151,8 +151,8 @@ def test_an_item_is_sold_while_a_catalog_that_reaches_it_is_available():
     later = NOW.replace(hour=14)
     assert reasons(document=two_menus(), now=NOW) == []
     found = reviewed(document=two_menus(), now=later)
-    assert codes(found.reasons) == [("ITEM_UNAVAILABLE", "/cart/lineItems/1")]
-    assert found.reasons[0].message == "Cake is not on offer on Wednesday at 14:00:00, the store's time."
+    assert codes(found.errors) == [("ITEM_UNAVAILABLE", "/cart/lineItems/1")]
+    assert found.errors[0].message == "Cake is not on offer on Wednesday at 14:00:00, the store's time."
     assert (
         reasons(order(fulfillment=scheduled("2026-03-11T13:59:59Z")), document=two_menus(), now=later) == []
     )
@@ -171,7 +171,7 @@ def test_an_item_that_is_back_by_then_can_be_ordered_for_then():
 
 def test_a_paused_store_says_until_when():
     paused = shop(paused=True, resume_at=NOW + timedelta(hours=1))
-    (reason,) = reviewed(store=paused).reasons
+    (reason,) = reviewed(store=paused).errors
     assert (reason.code, reason.pointer) == ("STORE_CLOSED", None)
     assert reason.message == "The store is paused until 2026-03-04T13:00:00.000Z."
     assert reasons(store=paused, now=NOW + timedelta(hours=1)) == []
@@ -189,7 +189,7 @@ def test_outside_its_hours_a_store_is_closed_and_that_is_all_that_is_said():
     document = cafe()
     next(iter(document["catalogs"].values()))["availability"] = LUNCH
     assert reasons(document=document) == []
-    (reason,) = reviewed(document=document, store=shop(timezone="Asia/Tokyo")).reasons
+    (reason,) = reviewed(document=document, store=shop(timezone="Asia/Tokyo")).errors
     assert reason.code == "STORE_CLOSED"
     assert reason.message == "No catalog of the store is available on Wednesday at 21:00:00."
 
@@ -203,7 +203,7 @@ def test_a_mode_that_the_store_does_not_offer_is_a_reason():
 
 def test_the_minimum_is_compared_with_the_subtotal_alone():
     least = shop(minimum_order_amount=921, minimum_order_currency="USD")
-    (reason,) = reviewed(order(amounts={"tip": "5.00"}), store=least).reasons
+    (reason,) = reviewed(order(amounts={"tip": "5.00"}), store=least).errors
     assert reason.code == "ORDER_BELOW_MINIMUM"
     assert reason.message == "The store takes orders from 9.21 USD on; the cart comes to 9.20."
     assert reasons(store=shop(minimum_order_amount=920, minimum_order_currency="USD")) == []
@@ -292,7 +292,7 @@ def test_faults_of_the_request_are_told_at_once():
     document["items"][CAKE] |= {"basePrice": "90000000000000000.00", "maximumQuantity": None}
     request = placing(msgspec.json.encode(body))
     with pytest.raises(ValidationFailed) as caught:
-        review(request, store=shop(), catalog=compiled(document), now=NOW, new_id=new_id)
+        check_order(request, store=shop(), catalog=compiled(document), now=NOW, new_id=new_id)
     assert [fault.pointer for fault in caught.value.errors] == [
         "/fulfillment/scheduledTime",
         "/amounts/tip",
@@ -306,7 +306,7 @@ def test_a_currency_that_is_sent_must_be_the_stores(currency: str):
     for read in (Decoder(OrderCore), placing):
         request = read(msgspec.json.encode(order(amounts={"currency": currency, "tip": "-1"})))
         with pytest.raises(ValidationFailed) as caught:
-            review(request, store=shop(), catalog=compiled(cafe()), now=NOW, new_id=new_id)
+            check_order(request, store=shop(), catalog=compiled(cafe()), now=NOW, new_id=new_id)
         first, tip = caught.value.errors
         assert (first.code, first.pointer, tip.pointer) == (
             "VALIDATION_FAILED",
@@ -318,7 +318,7 @@ def test_a_currency_that_is_sent_must_be_the_stores(currency: str):
 
 @pytest.mark.parametrize("amounts", [{"currency": "USD"}, {"currency": None}, {}])
 def test_the_stores_own_currency_may_be_sent(amounts: Json):
-    assert reviewed(order(amounts=amounts)).reasons == ()
+    assert reviewed(order(amounts=amounts)).errors == ()
 
 
 def test_a_tip_that_takes_the_total_out_of_range_is_at_fault():
@@ -333,7 +333,7 @@ def test_bounds_come_first():
 def test_a_payment_is_an_object_or_nothing():
     payment: Any
     for payment in ({"type": "external"}, {}, None):
-        assert placed(payment=payment).reasons == ()
+        assert placed(payment=payment).errors == ()
     for payment in ("card", 1, [], True, [{}]):
         with pytest.raises(InvalidRequest) as caught:
             placed(payment=payment, amounts={"tip": "-1.00"})
@@ -343,7 +343,20 @@ def test_a_payment_is_an_object_or_nothing():
         ]
 
 
-def test_the_total_that_is_claimed_is_read():
+def test_a_tip_is_a_decimal_in_the_currencys_scale():
+    for text, minor in ((None, 0), ("0", 0), ("1.5", 150), ("1.500", 150), ("-0", 0)):
+        sums = reviewed(order(amounts={"tip": text})).sums
+        assert sums is not None
+        assert sums.tip == minor
+    for text in ("-0.01", "1.005", "92233720368547758.08", "9" * 60):
+        assert refused(order(amounts={"tip": text})) == ["/amounts/tip"]
+
+
+def test_a_claimed_total_is_a_decimal_in_the_currencys_scale():
+    with pytest.raises(ValidationFailed) as caught:
+        placed(amounts={"total": "1.001"})
+    assert [fault.pointer for fault in caught.value.errors] == ["/amounts/total"]
+    assert placed(amounts={"total": "-1"}).total == -100
     assert placed(amounts={"total": "9.2"}).total == 920
     assert placed(amounts={"tip": "1.00"}).total is None
 

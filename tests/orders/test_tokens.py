@@ -34,10 +34,10 @@ from tests.orders.samples import (
 
 from mercato.domain.carts.lines import choice_of
 from mercato.domain.carts.model import LineItem
-from mercato.domain.orders.amounts import MOST_DETAILS, MOST_WORDS, Detail, Extras, Sums
-from mercato.domain.orders.replies import Agreed
+from mercato.domain.orders.amounts import MAX_DESCRIPTION_BYTES, MAX_DETAILS, Detail, Extras, Sums
+from mercato.domain.orders.replies import Quote
 from mercato.domain.orders.request import PickupFulfillment, ScheduleType
-from mercato.domain.orders.tokens import MOST_LENGTH, PURPOSE, Digest, Seal, digest, digest_of
+from mercato.domain.orders.tokens import MAX_LENGTH, PURPOSE, Digest, OrderTokens, digest, digest_of
 from mercato.domain.partners.vault import Vault
 from mercato.kernel.clock import new_id
 from mercato.kernel.errors import OrderTokenInvalid
@@ -46,8 +46,8 @@ SUMS = Sums("USD", 2, 920, Extras(fees=(Detail(100, "Bag"),), adjustments=(Detai
 READY = NOW + timedelta(minutes=20)
 
 
-def seal(*letters: bytes) -> Seal:
-    return Seal(Vault([letter * 32 for letter in letters or (b"a",)]).derive(PURPOSE), new_id)
+def seal(*letters: bytes) -> OrderTokens:
+    return OrderTokens(Vault([letter * 32 for letter in letters or (b"a",)]).derive(PURPOSE), new_id)
 
 
 SEAL = seal()
@@ -64,13 +64,15 @@ def of(*lines: Json, **other: Any) -> Digest:
 
 
 DIGEST = of(line(TEA))
-AGREED = Agreed(SUMS, READY)
+AGREED = Quote(SUMS, READY)
 TOKEN = SEAL.issue(DIGEST, AGREED, now=NOW)
 
 
-def refused(token: str, expected: Digest = DIGEST, *, by: Seal = SEAL, after: timedelta = timedelta()) -> str:
+def refused(
+    token: str, expected: Digest = DIGEST, *, by: OrderTokens = SEAL, after: timedelta = timedelta()
+) -> str:
     with pytest.raises(OrderTokenInvalid) as caught:
-        by.read(token, digest=expected, now=NOW + after)
+        by.verify(token, digest=expected, now=NOW + after)
     assert [one.pointer for one in caught.value.errors] == ["/validatedOrderToken"]
     return caught.value.detail
 
@@ -79,21 +81,21 @@ def refused(token: str, expected: Digest = DIGEST, *, by: Seal = SEAL, after: ti
 
 
 def test_a_token_says_what_was_agreed():
-    said = SEAL.read(TOKEN, digest=DIGEST, now=NOW)
+    said = SEAL.verify(TOKEN, digest=DIGEST, now=NOW)
     assert (said.sums, said.estimated_ready_at) == (SUMS, READY)
     assert said.expires_at == NOW + timedelta(minutes=15)
-    bare = SEAL.issue(DIGEST, Agreed(Sums("JPY", 0, 5), None), now=NOW)
-    assert SEAL.read(bare, digest=DIGEST, now=NOW).sums == Sums("JPY", 0, 5)
+    bare = SEAL.issue(DIGEST, Quote(Sums("JPY", 0, 5), None), now=NOW)
+    assert SEAL.verify(bare, digest=DIGEST, now=NOW).sums == Sums("JPY", 0, 5)
 
 
 def test_every_token_has_an_id_of_its_own():
     again = SEAL.issue(DIGEST, AGREED, now=NOW)
-    ids = {SEAL.read(token, digest=DIGEST, now=NOW).token_id for token in (TOKEN, again)}
+    ids = {SEAL.verify(token, digest=DIGEST, now=NOW).token_id for token in (TOKEN, again)}
     assert len(ids) == 2
 
 
 def test_a_token_is_good_for_fifteen_minutes():
-    SEAL.read(TOKEN, digest=DIGEST, now=NOW + timedelta(minutes=15, milliseconds=-1))
+    SEAL.verify(TOKEN, digest=DIGEST, now=NOW + timedelta(minutes=15, milliseconds=-1))
     assert refused(TOKEN, after=timedelta(minutes=15)) == (
         "The token expired at 2026-03-04T12:15:00.000Z. Validate the order again."
     )
@@ -129,24 +131,24 @@ def test_garbage_is_not_read(text: str) -> None:
 
 
 def test_a_token_outlives_the_rotation_of_the_encryption_key_until_the_old_one_is_gone():
-    assert seal(b"b", b"a").read(TOKEN, digest=DIGEST, now=NOW).sums == SUMS
+    assert seal(b"b", b"a").verify(TOKEN, digest=DIGEST, now=NOW).sums == SUMS
     assert "can't be read" in refused(TOKEN, by=seal(b"b"))
 
 
 def test_what_is_signed_for_another_purpose_is_no_token():
     vault = Vault([b"a" * 32])
-    other = Seal(vault.derive("mercato access token"), new_id)
+    other = OrderTokens(vault.derive("mercato access token"), new_id)
     assert "can't be read" in refused(other.issue(DIGEST, AGREED, now=NOW))
 
 
 def test_the_largest_amounts_make_a_token_that_is_still_taken():
-    each = MOST_WORDS // (4 * MOST_DETAILS)
-    details = tuple(Detail(-(2**63), "x" * each) for _ in range(MOST_DETAILS))
+    each = MAX_DESCRIPTION_BYTES // (4 * MAX_DETAILS)
+    details = tuple(Detail(-(2**63), "x" * each) for _ in range(MAX_DETAILS))
     token = SEAL.issue(
-        DIGEST, Agreed(Sums("USD", 2, 0, Extras(details, details, details, details)), None), now=NOW
+        DIGEST, Quote(Sums("USD", 2, 0, Extras(details, details, details, details)), None), now=NOW
     )
-    assert len(token) <= MOST_LENGTH
-    assert SEAL.read(token, digest=DIGEST, now=NOW).sums.extras.fees == details
+    assert len(token) <= MAX_LENGTH
+    assert SEAL.verify(token, digest=DIGEST, now=NOW).sums.extras.fees == details
 
 
 # --- what it is bound to --------------------------------------------------------------------------
@@ -157,7 +159,7 @@ def test_names_line_ids_and_the_order_of_lines_make_no_difference():
     second = reviewed(
         order(line(CAKE, lineItemId=str(new_id())), line(TEA, 2, line(MILK), line(LEMON, name="x")))
     )
-    assert digest_of(STOREFRONT, STORE, first) == digest_of(STOREFRONT, STORE, second)
+    assert digest_of(STOREFRONT, first) == digest_of(STOREFRONT, second)
 
 
 def test_equal_lines_split_in_two_are_one_line_of_their_sum():
@@ -169,7 +171,7 @@ def test_equal_lines_split_in_two_are_one_line_of_their_sum():
 def test_street_and_address1_are_one_and_instants_are_compared_in_utc():
     def told(**more: Any) -> Digest:
         later = {"scheduleType": "SCHEDULED"}
-        return digest_of(STOREFRONT, STORE, reviewed(order(fulfillment=delivery(**later | more))))
+        return digest_of(STOREFRONT, reviewed(order(fulfillment=delivery(**later | more))))
 
     other = HOME | {"address1": None, "street": HOME["address1"]}
     assert told(address=HOME, scheduledTime="2026-03-04T13:00:00Z") == told(
@@ -193,9 +195,7 @@ def test_every_part_of_a_fulfilment_counts():
         if member != "coordinates"
     ]
     others += [{"address": address | {"coordinates": place}} for place in (None, {"lat": 2.5, "lng": 1.5})]
-    told = [
-        digest_of(STOREFRONT, STORE, reviewed(order(fulfillment=same | change))) for change in [{}, *others]
-    ]
+    told = [digest_of(STOREFRONT, reviewed(order(fulfillment=same | change))) for change in [{}, *others]]
     assert len(set(told)) == len(told) == 13
 
 
@@ -273,4 +273,4 @@ def test_one_line_has_the_digest_of_another_exactly_if_it_is_the_same_choice(see
 
 def test_the_amounts_are_what_the_token_carries_not_what_it_is_for():
     other = SEAL.issue(DIGEST, replace(AGREED, sums=replace(SUMS, tip=0)), now=NOW)
-    assert SEAL.read(other, digest=DIGEST, now=NOW).sums != SUMS
+    assert SEAL.verify(other, digest=DIGEST, now=NOW).sums != SUMS

@@ -12,7 +12,7 @@ from msgspec import Struct
 from mercato.domain.catalog import queries as catalogs
 from mercato.domain.console import sessions as console
 from mercato.domain.orders import idempotency
-from mercato.domain.orders.forgetting import forget_before
+from mercato.domain.orders.erasure import erase_before
 from mercato.domain.partners import storage
 from mercato.domain.stores import queries as stores
 from mercato.domain.webhooks import retention as webhooks
@@ -94,7 +94,7 @@ class Upkeep(Struct, frozen=True):
             lambda tx: stores.prune_sold_out(tx, before=now, limit=BATCH),
             lambda tx: idempotency.prune(tx, now=now, limit=BATCH),
             lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH),
-            lambda tx: forget_before(tx, before=customers_before, limit=BATCH),
+            lambda tx: erase_before(tx, before=customers_before, limit=BATCH),
             lambda tx: storage.prune(tx, now=now, limit=BATCH),
             lambda tx: audit.prune(tx, before=audit_before, limit=BATCH),
             lambda tx: console.prune(tx, now=now, limit=BATCH),

@@ -16,16 +16,16 @@ from mercato.domain.catalog.compiled import CompiledCatalogs
 from mercato.domain.catalog.ingest import Ingest, IngestJob
 from mercato.domain.discovery.index import refresh
 from mercato.domain.discovery.service import Discovery
-from mercato.domain.orders import plan, submission
+from mercato.domain.orders import idempotency, submission
 from mercato.domain.orders import tokens as order_tokens
 from mercato.domain.orders.changes import Changes
 from mercato.domain.orders.placement import Placements
-from mercato.domain.orders.plan import OrderChecker, Planner
+from mercato.domain.orders.plan import Planner
 from mercato.domain.orders.resend import Resender
 from mercato.domain.orders.service import Orders
 from mercato.domain.orders.submission import Submitter
-from mercato.domain.orders.tokens import Seal
-from mercato.domain.orders.validation import Validations
+from mercato.domain.orders.tokens import OrderTokens
+from mercato.domain.orders.validation import OrderChecker, Validations
 from mercato.domain.partners.callers import Callers
 from mercato.domain.partners.limits import Failures, Limiter
 from mercato.domain.partners.storage import StorageQuota
@@ -214,19 +214,19 @@ def _ordering(
     quota: StorageQuota,
 ) -> _Ordering:
     changes = Changes(clock.new_id)
-    seal = Seal(vault.derive(order_tokens.PURPOSE), clock.new_id)
+    tokens = OrderTokens(vault.derive(order_tokens.PURPOSE), clock.new_id)
     submitter = Submitter(db, now, clock.new_id, vault, calls, changes)
     checker = OrderChecker(now, clock.new_id, menus)
-    validations = Validations(db, now, clock.new_id, checker, calls, seal, settings.validate_seconds, quota)
+    validations = Validations(db, now, clock.new_id, checker, calls, tokens, settings.validate_seconds, quota)
     placements = Placements(
         db=db,
         clock=now,
         new_id=clock.new_id,
-        planner=Planner(now, checker, seal),
+        planner=Planner(now, checker, tokens),
         validations=validations,
         submitter=submitter,
         changes=changes,
-        secrets=vault.derive(plan.PURPOSE),
+        secrets=vault.derive(idempotency.PURPOSE),
         seconds=settings.place_seconds,
         resend=timedelta(seconds=settings.place_resend_seconds),
         quota=quota,
@@ -250,8 +250,8 @@ def _handlers(
             blocks_key_while_waiting=True,
             on_dead=ingest.give_up,
         ),
-        submission.KIND: resender.handler(concurrency=settings.resend_concurrency),
-        submission.LATER_KIND: resender.handler(concurrency=settings.resend_concurrency),
+        submission.SUBMIT_KIND: resender.handler(concurrency=settings.resend_concurrency),
+        submission.RESEND_KIND: resender.handler(concurrency=settings.resend_concurrency),
         places.ONBOARDING_TIMEZONE: Handler(
             fn=timezones.set_onboarding_timezone, payload=OnboardingTimezoneJob, concurrency=2, max_attempts=3
         ),

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 from aiohttp import web
 
-from mercato.domain.orders.reasons import words_for
+from mercato.domain.orders.error_codes import default_message
 from mercato.domain.webhooks.event_types import EventType
 from mercato.testing import acts, prices
 from mercato.testing.acts import Act, Script
@@ -274,4 +274,4 @@ class MerchantDouble(CatalogHost):
 def _declined(act: Act) -> list[Error]:
     if act.name != acts.DECLINE:
         return []
-    return [{"code": act.argument, "message": words_for(act.argument)}]
+    return [{"code": act.argument, "message": default_message(act.argument)}]

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any, ClassVar, Final
 from uuid import uuid4
 
-from mercato.domain.orders.reasons import ORDER_REASONS
+from mercato.domain.orders.error_codes import ORDER_ERROR_CODES
 from mercato.testing import acts, prices
 from mercato.testing.acts import Act
 from mercato.testing.browsing import MAX_ATTEMPTS, SURFACE, Browsing, Outcome, Purchase
@@ -83,7 +83,7 @@ class StorefrontDouble(Browsing):
 
     def reasons_of(self, errors: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
         """Return the codes of a refusal; an unknown one becomes OTHER."""
-        return tuple(code if (code := one["code"]) in ORDER_REASONS else OTHER for one in errors)
+        return tuple(code if (code := one["code"]) in ORDER_ERROR_CODES else OTHER for one in errors)
 
     async def read_order(self, order_id: str) -> Any:
         """Return the order as it is now. Raises ServiceError."""

@@ -9,11 +9,11 @@ from mercato.cli.failures import UnusableError
 from mercato.cli.options import DataDir, Json, group
 from mercato.cli.output import note, print_json, print_table
 from mercato.cli.session import opened
-from mercato.domain.orders.forgetting import (
+from mercato.domain.orders.erasure import (
+    erase_customer,
+    erase_validations,
     find_orders,
     find_validations,
-    forget_customer,
-    forget_validations,
 )
 from mercato.kernel.db.engine import Database
 from mercato.kernel.plurals import count_of
@@ -52,8 +52,8 @@ async def erase(name: str, /, *, dry_run: bool = False, json: Json = False, data
             validations = len(await _find(session.db, find_validations, name))
             _print(orders, validations, json=json)
             return 0
-        await _forget(session.db, forget_validations, name)
-        found = await _forget(session.db, forget_customer, name)
+        await _forget(session.db, erase_validations, name)
+        found = await _forget(session.db, erase_customer, name)
         emptied = await session.db.empty_log(seconds=LOG_SECONDS)
     note(f"Taken out of {count_of(found, 'order')}." if found else "No order is this customer's.")
     if emptied:

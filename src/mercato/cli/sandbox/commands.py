@@ -78,7 +78,7 @@ def merchant(
         sold_out: An item's id, as in carts, that is sold out.
 
     """
-    from mercato.domain.orders.reasons import ORDER_REASONS
+    from mercato.domain.orders.error_codes import ORDER_ERROR_CODES
     from mercato.testing.merchant import MerchantDouble
     from mercato.testing.shops import SHOPS
 
@@ -101,7 +101,7 @@ def merchant(
     screen = Screen(double, log=log, as_json=json)
     if secret is None:
         screen.facts.append(("signing secret", secrets[0]))
-    for code in sorted(double.behaviour.codes - ORDER_REASONS):
+    for code in sorted(double.behaviour.codes - ORDER_ERROR_CODES):
         screen.say(f"The specification has no code {code} for orders: storefronts take it as OTHER.")
     if service is None:
         return screen.run()

@@ -11,11 +11,12 @@ from zoneinfo import ZoneInfo
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from mercato.domain.carts.model import MOST_DEPTH, Cart, CartModifierGroup, LineItem
+from mercato.domain.carts.model import MAX_DEPTH, Cart, CartModifierGroup, LineItem
 from mercato.domain.catalog.building.packed import unpack
 from mercato.domain.catalog.lint import lint
 from mercato.domain.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.domain.orders.amounts import Sums, wire
+from mercato.domain.orders.checks import check_order
 from mercato.domain.orders.request import (
     ClientContext,
     Customer,
@@ -25,7 +26,6 @@ from mercato.domain.orders.request import (
     ScheduleType,
     ValidateAmounts,
 )
-from mercato.domain.orders.review import review
 from mercato.domain.orders.wire import OrderTold
 from mercato.domain.stores.address import Address
 from mercato.domain.stores.availability import SoldOut
@@ -126,22 +126,24 @@ class SampleStore:
             amounts=None if tip is None else ValidateAmounts(tip=tip),
             customer=customer,
         )
-        found = review(core, store=self.store, catalog=self.catalog, now=clock.now(), new_id=clock.new_id)
-        if found.sums is None:
+        check = check_order(
+            core, store=self.store, catalog=self.catalog, now=clock.now(), new_id=clock.new_id
+        )
+        if check.sums is None:
             raise LookupError("an item has no price")
         order = OrderTold(
-            cart=found.cart,
+            cart=check.cart,
             client_context=CONTEXT,
-            fulfillment=found.fulfillment,
-            amounts=wire(found.sums),
+            fulfillment=check.fulfillment,
+            amounts=wire(check.sums),
             customer=customer or UNSET,
         )
-        return PricedOrder(order, found.sums)
+        return PricedOrder(order, check.sums)
 
     def _item(self, line: LineItem) -> CompiledItem:
         return self.catalog.items[line.item_id.int]
 
-    def _line(self, key: Key, depth: int = MOST_DEPTH, choice: Choice | None = None) -> LineItem | None:
+    def _line(self, key: Key, depth: int = MAX_DEPTH, choice: Choice | None = None) -> LineItem | None:
         """Return a line with the required modifiers, the first that fit, and a choice; None if none fit."""
         groups: list[CartModifierGroup] = []
         for group_key in dict.fromkeys(self.catalog.items[key].groups):

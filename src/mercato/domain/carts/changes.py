@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from mercato.domain.carts.faults import Origin
 from mercato.domain.carts.lines import check_bounds, find_same, get_path, has_empty_group, with_quantity
 from mercato.domain.carts.model import (
-    MOST_QUANTITY,
+    MAX_QUANTITY,
     AddCartItemRequest,
     LineItem,
     PricedCart,
     RemoveCartItemRequest,
     UpdateCartItemRequest,
 )
-from mercato.domain.carts.pricing import MOST_FAULTS, UNAVAILABLE, Priced, price
+from mercato.domain.carts.pricing import MAX_FAULTS, UNAVAILABLE, Priced, price
 from mercato.domain.catalog.model import CompiledCatalog
 from mercato.kernel import errors
 from mercato.kernel.clock import MakeId
@@ -118,8 +118,8 @@ def _merge(lines: list[LineItem], index: int, item: LineItem, menu: Menu, new_id
     """Return the cart with so many more of the line that is the same choice as the item."""
     added: list[OrderError] = []
     quantity = lines[index].quantity + item.quantity
-    if quantity > MOST_QUANTITY:
-        message = f"quantity together with the cart's may be at most {MOST_QUANTITY}."
+    if quantity > MAX_QUANTITY:
+        message = f"quantity together with the cart's may be at most {MAX_QUANTITY}."
         added.append(OrderError(code=ValidationFailed.code, message=message, pointer="/item/quantity"))
     else:
         lines[index] = replace(lines[index], quantity=quantity)
@@ -136,7 +136,7 @@ def _remove(lines: Sequence[LineItem], line_item_id: UUID, menu: Menu, new_id: M
     origin = Origin(removed=path[0]) if len(path) == 1 else Origin()
     _refuse([fault.error(origin) for fault in priced.overflows])
     # The faults of what stays are located in the cart that is answered.
-    return _answer(priced, menu, errors=tuple(fault.error() for fault in priced.faults[:MOST_FAULTS]))
+    return _answer(priced, menu, errors=tuple(fault.error() for fault in priced.faults[:MAX_FAULTS]))
 
 
 def _price(lines: Sequence[LineItem], menu: Menu, new_id: MakeId) -> Priced:
@@ -168,7 +168,7 @@ def _refuse(faults: Sequence[OrderError]) -> None:
         return
     detail = faults[0].message if len(faults) == 1 else f"{len(faults)} faults in the cart: see errors."
     unavailable = next((fault for fault in faults if fault.code == UNAVAILABLE), None)
-    listed = list(faults[:MOST_FAULTS])
+    listed = list(faults[:MAX_FAULTS])
     if unavailable is None:
         raise errors.ValidationFailed(detail, errors=listed)
     # What decides the status is among what is listed.

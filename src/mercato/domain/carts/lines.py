@@ -6,7 +6,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from mercato.domain.carts.faults import AS_SENT, Origin, Path
-from mercato.domain.carts.model import MOST_DEPTH, MOST_LINES, CartModifierGroup, LineItem
+from mercato.domain.carts.model import MAX_DEPTH, MAX_LINES, CartModifierGroup, LineItem
 from mercato.kernel import errors
 
 
@@ -16,15 +16,15 @@ def check_bounds(lines: Sequence[LineItem], origin: Origin = AS_SENT) -> None:
     It comes before everything else and stops at the first fault, so that all that follows is bounded.
     """
     count, level = 0, lines
-    for _ in range(MOST_DEPTH + 1):
+    for _ in range(MAX_DEPTH + 1):
         count += len(level)
         below: list[LineItem] = []
         for line in level:
             for group in line.modifier_groups:
                 below += group.line_items
-        if not below and count <= MOST_LINES:
+        if not below and count <= MAX_LINES:
             return
-        if count > MOST_LINES:
+        if count > MAX_LINES:
             break
         level = below
     _refuse_first(lines, origin)
@@ -33,12 +33,12 @@ def check_bounds(lines: Sequence[LineItem], origin: Origin = AS_SENT) -> None:
 def _refuse_first(lines: Sequence[LineItem], origin: Origin) -> None:
     """Raise for the first line, in the cart's order, that is too deep or too many."""
     for count, path in enumerate(_paths(lines), start=1):
-        if len(path) > 2 * MOST_DEPTH + 1:
-            message = f"Modifiers may be nested at most {MOST_DEPTH} deep."
+        if len(path) > 2 * MAX_DEPTH + 1:
+            message = f"Modifiers may be nested at most {MAX_DEPTH} deep."
             raise errors.ValidationFailed.at(origin.pointer(path), message)
-        if count > MOST_LINES:
+        if count > MAX_LINES:
             at = path[:1] if path[0] == origin.item else ()
-            message = f"A cart may have at most {MOST_LINES} lines, modifiers included."
+            message = f"A cart may have at most {MAX_LINES} lines, modifiers included."
             raise errors.ValidationFailed.at(origin.pointer(at), message)
 
 

@@ -8,13 +8,13 @@ from msgspec import UNSET, Meta, UnsetType
 from mercato.kernel.errors import OrderError
 from mercato.kernel.wire import MAX_ENTRIES, Wire
 
-MOST_QUANTITY: Final = 2**31 - 1
+MAX_QUANTITY: Final = 2**31 - 1
 """What an int32 holds."""
 
-MOST_LINES: Final = 200
+MAX_LINES: Final = 200
 """Lines of a cart, modifiers counted like the lines they belong to: a bound on the work of one request."""
 
-MOST_DEPTH: Final = 8
+MAX_DEPTH: Final = 8
 """How deep modifiers may stand; a top-level line is at depth 0."""
 
 DECIMAL: Final = r"^-?\d+(\.\d+)?$"
@@ -30,11 +30,11 @@ Amount = Annotated[
 ]
 """Money as it is sent. Its pattern is for readers: what we have written ourselves is not checked again."""
 
-Quantity = Annotated[int, Meta(ge=1, le=MOST_QUANTITY, extra_json_schema={"format": "int32"})]
+Quantity = Annotated[int, Meta(ge=1, le=MAX_QUANTITY, extra_json_schema={"format": "int32"})]
 NewQuantity = Annotated[
     int,
     Meta(
-        ge=0, le=MOST_QUANTITY, description="0 removes the line item.", extra_json_schema={"format": "int32"}
+        ge=0, le=MAX_QUANTITY, description="0 removes the line item.", extra_json_schema={"format": "int32"}
     ),
 ]
 
@@ -55,14 +55,14 @@ class CartModifierGroup(Wire, gc=False):
     """What was chosen from one modifier group; a choice may have modifiers of its own."""
 
     modifier_group_id: UUID
-    line_items: Annotated[list[LineItem], Meta(max_length=MOST_LINES)]
+    line_items: Annotated[list[LineItem], Meta(max_length=MAX_LINES)]
 
 
 class Cart(Wire):
     """A cart as its client keeps it. Amounts of an earlier answer are ignored, like every unknown member."""
 
     catalog_set_id: UUID
-    line_items: Annotated[list[LineItem], Meta(max_length=MOST_LINES)]
+    line_items: Annotated[list[LineItem], Meta(max_length=MAX_LINES)]
     store_id: UUID
 
 

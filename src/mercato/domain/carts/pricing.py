@@ -30,7 +30,7 @@ REQUIRED: Final = errors.ModifierRequired.code
 EXCEEDED: Final = errors.ModifierLimitExceeded.code
 INVALID: Final = errors.ValidationFailed.code
 
-MOST_FAULTS: Final = 100
+MAX_FAULTS: Final = 100
 """Faults listed in one refusal."""
 
 _Part = tuple[int, CartModifierGroup, PricedModifierGroup]
@@ -286,7 +286,7 @@ class _Pricing:
 
     def _note_fault(self, code: str, message: str, path: Path, member: str = "") -> None:
         # What is unavailable is at most a few per line, and decides the status; broken rules may be any number.
-        if code == UNAVAILABLE or len(self.faults) < MOST_FAULTS:
+        if code == UNAVAILABLE or len(self.faults) < MAX_FAULTS:
             self.faults.append(Fault(code, message, path, member))
 
 

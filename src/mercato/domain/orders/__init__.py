@@ -1,1 +1,1 @@
-"""Orders: checked, placed with a store, followed until they are closed."""
+"""Orders: validate them, place them with their store, and follow them until they are closed."""

@@ -1,4 +1,4 @@
-"""What an order costs. Integers of minor units inside; texts only where they come from and go to."""
+"""The amounts of an order, and those that its store sets. Minor units inside, decimal strings on the wire."""
 
 from typing import Any, Final
 
@@ -16,22 +16,21 @@ from mercato.domain.catalog.money import (
     scaled,
 )
 from mercato.domain.orders import model
-from mercato.domain.orders.request import TIP_NEGATIVE
-from mercato.kernel.errors import ItemPriceChanged, OrderError, ValidationFailed
+from mercato.kernel.errors import ItemPriceChanged, OrderError
 from mercato.kernel.wire import Wire
 from mercato.kernel.wire.decode import Member, decoded, readable
 
-MOST_DETAILS: Final = 100
-"""Entries of one list of a store's reply."""
+MAX_DETAILS: Final = 100
+"""Entries of one list in a store's reply."""
 
-MOST_WORDS: Final = 32 * 1024
-"""Bytes of all descriptions of an order together: a validatedOrderToken carries them."""
+MAX_DESCRIPTION_BYTES: Final = 32 * 1024
+"""Bytes of all descriptions of an order in UTF-8: a validatedOrderToken carries them."""
 
 DESCRIPTION_LENGTH: Final = 255
 
 
 class Detail(Struct, frozen=True, array_like=True):
-    """A part of an amount, and what it is for."""
+    """One entry of an amount's description."""
 
     amount: int
     description: str
@@ -41,7 +40,7 @@ Details = tuple[Detail, ...]
 
 
 class Extras(Struct, frozen=True, array_like=True):
-    """What a store may set of an order's amounts; each list sums to its amount."""
+    """The amounts that a store may set, as the entries that add up to each."""
 
     fees: Details = ()
     taxes: Details = ()
@@ -53,7 +52,7 @@ EXTRAS: Final = Extras.__struct_fields__
 
 
 class Sums(Struct, frozen=True, array_like=True):
-    """What an order costs, in minor units of `scale` decimals. A token carries it as the array of its members."""
+    """An order's amounts in minor units of `scale` decimals. A token carries them as the array of the members."""
 
     currency: str
     scale: int
@@ -63,7 +62,7 @@ class Sums(Struct, frozen=True, array_like=True):
 
     @property
     def total(self) -> int:
-        """What the customer pays: subTotal + fees - promotions + taxes + adjustments + tip."""
+        """SubTotal + fees - promotions + taxes + adjustments + tip."""
         extras, total = self.extras, self.sub_total + self.tip
         for detail in extras.fees + extras.taxes + extras.adjustments:
             total += detail.amount
@@ -71,14 +70,9 @@ class Sums(Struct, frozen=True, array_like=True):
             total -= detail.amount
         return total
 
-    def check_range(self) -> None:
-        """Refuse a total that int64 minor units can't hold. Raises ValidationFailed."""
-        if not _fits(self.total):
-            raise ValidationFailed.at("/amounts/tip", "The order's total is out of range with this tip.")
-
 
 class StoreAmounts(Wire):
-    """Amounts as a store sent them, each still as its text: a number is not to pass through a float."""
+    """Amounts as a store sent them. Each is still raw JSON, so that no number passes through a float."""
 
     currency: Member = UNSET
     sub_total: Member = UNSET
@@ -93,29 +87,25 @@ class StoreAmounts(Wire):
     total: Member = UNSET
 
 
-class StoreFault(Struct, frozen=True):
-    """The store's amounts can't be used; the words are for the merchant, who reads the delivery log."""
-
-    words: str
-
-
-class PriceChanged(Struct, frozen=True):
-    """The store has another subTotal than the catalog."""
-
-    error: OrderError
-
-
 class _StoreDetail(msgspec.Struct, frozen=True):
     amount: Member = UNSET
     description: Member = UNSET
 
 
-class _FaultyError(Exception):
-    """Some part of the store's amounts can't be used."""
+class InvalidAmountsError(ValueError):
+    """A store's amounts can't be applied. The message is for the merchant, who reads it in the delivery log."""
+
+
+class PriceChangedError(Exception):
+    """The store's subTotal differs from the catalog's."""
+
+    def __init__(self, error: OrderError) -> None:
+        super().__init__(error.message)
+        self.error = error
 
 
 def wire(sums: Sums) -> model.Amounts:
-    """Return the amounts as they are sent: decimal strings at scale, each with a list that sums to it."""
+    """Return the amounts on the wire: decimal strings at scale, each with a list that adds up to it."""
     scale, members = sums.scale, dict[str, Any]()
     tips = (Detail(sums.tip, "Tip"),) if sums.tip else ()
     zero = scaled(0, scale)
@@ -136,7 +126,7 @@ def wire(sums: Sums) -> model.Amounts:
 
 
 def sums_of(amounts: model.Amounts) -> Sums:
-    """Return the amounts of a stored order as integers again."""
+    """Return a stored order's amounts in minor units."""
     scale = get_scale(amounts.currency)
     lists = (getattr(amounts, f"{name}_description") for name in EXTRAS)
     return Sums(
@@ -153,116 +143,95 @@ def sums_of(amounts: model.Amounts) -> Sums:
     )
 
 
-def read_tip(text: str | None, scale: int) -> int:
-    """Return the tip of a request in minor units, absent being none. Raises ValidationFailed."""
-    tip = _read("tip", text, scale) or 0
-    if tip < 0:
-        raise ValidationFailed.at("/amounts/tip", TIP_NEGATIVE)
-    return tip
+def apply_store_amounts(sums: Sums, sent: StoreAmounts | None) -> Sums:
+    """Return the sums with the amounts that the store set. The others stay, and so does the customer's tip.
 
-
-def read_total(text: str | None, scale: int) -> int | None:
-    """Return the total that a request claims in minor units, if it does. Raises ValidationFailed."""
-    return _read("total", text, scale)
-
-
-def _read(member: str, text: str | None, scale: int) -> int | None:
-    try:
-        return None if text is None else decimal_to_minor(text, scale)
-    except MoneyError as fault:
-        raise ValidationFailed.at(f"/amounts/{member}", f"{member}: {fault}") from None
-
-
-def apply_store_amounts(sums: Sums, sent: StoreAmounts | None) -> Sums | StoreFault | PriceChanged:
-    """Return the sums with what the store set of them, or why its amounts can't be applied.
-
-    What it does not return stays as it is; the tip is the caller's and stays in any case.
+    Raises InvalidAmountsError, PriceChangedError.
     """
-    if sent is None:
-        return sums
-    try:
-        return _Reading(sums).apply(sent)
-    except _FaultyError as fault:
-        return StoreFault(str(fault))
+    return sums if sent is None else _StoreAmountsReader(sums).apply(sent)
 
 
-def remark(sums: Sums, sent: StoreAmounts | None) -> str | None:
-    """Return what is odd about amounts that come too late to be applied, in words for a log; or None.
+def explain_ignored_amounts(sums: Sums, sent: StoreAmounts | None) -> str | None:
+    """Return how amounts that come too late to be applied differ from the order's, or None if they don't.
 
-    They repeat nothing that the store sent: it has seen the payment.
+    The text quotes nothing that the store sent, because the store has seen the payment.
     """
-    match apply_store_amounts(sums, sent):
-        case StoreFault():
-            return "The store's amounts can't be read, or don't add up."
-        case PriceChanged(error):
-            return error.message
-        case Sums() as said if said.total != sums.total:
-            was, now = (scaled(one.total, sums.scale) for one in (sums, said))
-            return f"The store's amounts come to {now} {sums.currency}; the order was placed for {was}."
-        case _:
-            return None
+    try:
+        total = apply_store_amounts(sums, sent).total
+    except InvalidAmountsError:
+        return "The store's amounts can't be read, or don't add up."
+    except PriceChangedError as changed:
+        return changed.error.message
+    if total == sums.total:
+        return None
+    sent_total, placed_total = scaled(total, sums.scale), scaled(sums.total, sums.scale)
+    return (
+        f"The store's amounts come to {sent_total} {sums.currency}; the order was placed for {placed_total}."
+    )
 
 
-class _Reading:
-    """One reading of a store's amounts."""
+class _StoreAmountsReader:
+    """Reads one reply's amounts for an order with these sums."""
 
     def __init__(self, sums: Sums) -> None:
         self._sums = sums
 
-    def apply(self, raw: StoreAmounts) -> Sums | PriceChanged:
+    def apply(self, raw: StoreAmounts) -> Sums:
         ours = self._sums
         self._check_currency(raw.currency)
         sub_total, total = self._amount(raw.sub_total, "subTotal"), self._amount(raw.total, "total")
         extras = Extras(**{name: self._extra(name, raw, getattr(ours.extras, name)) for name in EXTRAS})
         if sub_total is not None and sub_total != ours.sub_total:
-            return PriceChanged(self._changed(sub_total))
+            message = (
+                f"The store's subTotal is {self._text(sub_total)} {ours.currency}, the catalog's prices make "
+                f"{self._text(ours.sub_total)}."
+            )
+            error = OrderError(code=ItemPriceChanged.code, message=message, pointer="/cart/lineItems")
+            raise PriceChangedError(error)
         found = replace(ours, extras=extras)
         self._check_total(found, total)
         return found
-
-    def _changed(self, sub_total: int) -> OrderError:
-        theirs, ours = self._text(sub_total), self._text(self._sums.sub_total)
-        message = f"The store's subTotal is {theirs} {self._sums.currency}, the catalog's prices make {ours}."
-        return OrderError(code=ItemPriceChanged.code, message=message, pointer="/cart/lineItems")
 
     def _check_currency(self, raw: Member) -> None:
         try:
             currency = decoded(raw, str)
         except msgspec.ValidationError:
-            raise _FaultyError("amounts.currency must be a string.") from None
+            raise InvalidAmountsError("amounts.currency must be a string.") from None
         if currency is not None and currency.upper() != self._sums.currency:
             shown = readable(currency, 8)
-            raise _FaultyError(f"amounts.currency is {shown!r}, the order's is {self._sums.currency}.")
+            raise InvalidAmountsError(f"amounts.currency is {shown!r}, the order's is {self._sums.currency}.")
 
-    def _check_total(self, found: Sums, said: int | None) -> None:
+    def _check_total(self, found: Sums, sent: int | None) -> None:
         total = found.total
-        if not _fits(total):
-            raise _FaultyError("The order's total is out of range with the store's amounts.")
+        if not fits(total):
+            raise InvalidAmountsError("The order's total is out of range with the store's amounts.")
         if total < 0:
-            raise _FaultyError(f"The store's amounts make a negative total: {self._text(total)}.")
-        if said is not None and said not in (total, total - found.tip):
-            raise _FaultyError(
-                f"amounts.total is {self._text(said)}, but the amounts add up to {self._text(total)} with the tip "
+            raise InvalidAmountsError(f"The store's amounts make a negative total: {self._text(total)}.")
+        if sent is not None and sent not in (total, total - found.tip):
+            raise InvalidAmountsError(
+                f"amounts.total is {self._text(sent)}, but the amounts add up to {self._text(total)} with the tip "
                 f"and {self._text(total - found.tip)} without."
             )
-        words = sum(len(part.description.encode()) for parts in astuple(found.extras) for part in parts)
-        if words > MOST_WORDS:
-            raise _FaultyError(f"The descriptions of the amounts have more than {MOST_WORDS} bytes together.")
+        size = sum(len(part.description.encode()) for parts in astuple(found.extras) for part in parts)
+        if size > MAX_DESCRIPTION_BYTES:
+            raise InvalidAmountsError(
+                f"The descriptions of the amounts have more than {MAX_DESCRIPTION_BYTES} bytes together."
+            )
 
     def _extra(self, name: str, raw: StoreAmounts, before: Details) -> Details:
-        """Return the entries of an amount that the store may set, those from before if it says nothing."""
+        """Return an amount's entries: those of the reply, or `before` if the reply has none."""
         amount = self._amount(getattr(raw, name), name)
         details = self._details(getattr(raw, f"{name}_description"), name)
         if details is None and amount is None:
             return before
         if not details:
-            # An empty list beside an amount is a store that has no details to tell, like no list at all.
+            # An empty list beside an amount means the same as no list.
             return (Detail(amount, name.capitalize()),) if amount else ()
         listed = _sum(details)
-        if not _fits(listed):
-            raise _FaultyError(f"amounts.{name} is out of range.")
+        if not fits(listed):
+            raise InvalidAmountsError(f"amounts.{name} is out of range.")
         if amount is not None and listed != amount:
-            raise _FaultyError(
+            raise InvalidAmountsError(
                 f"amounts.{name}Description sums to {self._text(listed)}, but amounts.{name} is "
                 f"{self._text(amount)}."
             )
@@ -274,21 +243,23 @@ class _Reading:
             entries = decoded(raw, list[_StoreDetail])
             if entries is None:
                 return None
-            if len(entries) > MOST_DETAILS:
-                raise _FaultyError(f"{at} has more than {MOST_DETAILS} entries.")
+            if len(entries) > MAX_DETAILS:
+                raise InvalidAmountsError(f"{at} has more than {MAX_DETAILS} entries.")
             return tuple(
                 self._detail(entry, f"{at}[{index}]", name.capitalize())
                 for index, entry in enumerate(entries)
             )
         except msgspec.ValidationError:
-            raise _FaultyError(f"{at} must be a list of objects with amount and description.") from None
+            raise InvalidAmountsError(
+                f"{at} must be a list of objects with amount and description."
+            ) from None
 
-    def _detail(self, entry: _StoreDetail, at: str, words: str) -> Detail:
+    def _detail(self, entry: _StoreDetail, at: str, default: str) -> Detail:
         amount = self._amount(entry.amount, f"{at}.amount", prefix="")
         if amount is None:
-            raise _FaultyError(f"{at}.amount is missing.")
+            raise InvalidAmountsError(f"{at}.amount is missing.")
         description = readable(decoded(entry.description, str) or "", DESCRIPTION_LENGTH)
-        return Detail(amount, description or words)
+        return Detail(amount, description or default)
 
     def _amount(self, raw: Member, name: str, *, prefix: str = "amounts.") -> int | None:
         if raw is UNSET:
@@ -301,9 +272,9 @@ class _Reading:
                 return decimal_to_minor(decoded(raw, str), self._sums.scale)
             return number_to_minor(text.decode(), self._sums.scale)
         except MoneyError as fault:
-            raise _FaultyError(f"{prefix}{name}: {fault}") from None
+            raise InvalidAmountsError(f"{prefix}{name}: {fault}") from None
         except (msgspec.ValidationError, UnicodeDecodeError):
-            raise _FaultyError(f"{prefix}{name} must be a decimal string.") from None
+            raise InvalidAmountsError(f"{prefix}{name} must be a decimal string.") from None
 
     def _text(self, minor: int) -> str:
         return scaled(minor, self._sums.scale)
@@ -313,5 +284,6 @@ def _sum(details: Details) -> int:
     return sum(detail.amount for detail in details)
 
 
-def _fits(minor: int) -> bool:
+def fits(minor: int) -> bool:
+    """Return whether int64 minor units hold the amount."""
     return MIN_MINOR <= minor <= MAX_MINOR

@@ -1,4 +1,4 @@
-"""What changes an order: its row, its history and the event for its storefront move in one transaction."""
+"""Change an order: its row, its history and the event for its storefront, in one transaction."""
 
 from datetime import datetime
 from typing import Any, Final
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from mercato.domain.orders import queries
 from mercato.domain.orders.model import OrderState
 from mercato.domain.orders.record import OrderRow, StoreAnswer, cancelled_data, event_data
-from mercato.domain.orders.replies import PlaceSaid
+from mercato.domain.orders.replies import Acceptance
 from mercato.domain.orders.transitions import STATE_TRANSITIONS, Actor
 from mercato.domain.partners.model import Surface
 from mercato.domain.partners.queries import find_event_url
@@ -20,15 +20,15 @@ from mercato.kernel.db.audit import audit
 from mercato.kernel.db.engine import Write
 
 STORE_UNREACHABLE: Final = "STORE_UNREACHABLE"
-"""The reason of a cancel when no attempt has reached the store."""
+"""The cancelReason of an order whose store never answered."""
 
 
-class ConcurrentUpdate(Exception):  # noqa: N818  # a verdict: somebody else was quicker
-    """Something has happened to the order since it was stored; nothing was written."""
+class ConcurrentUpdate(Exception):  # noqa: N818  # not a failure
+    """The order has changed since it was stored. Nothing was written."""
 
 
 class Changes(Struct, frozen=True):
-    """Writes changes of orders down."""
+    """Writes changes of orders."""
 
     new_id: MakeId
 
@@ -42,23 +42,23 @@ class Changes(Struct, frozen=True):
         now: datetime,
         detail: dict[str, Any] | None = None,
         notifies: bool = True,
-        untouched: bool = False,
+        if_unchanged: bool = False,
         **values: Any,
     ) -> OrderRow:
-        """Return the order changed, with an entry in its history; its storefront gets an event if it `notifies`.
+        """Return the changed order, with a new entry in its history and an event for its storefront if it `notifies`.
 
-        The transaction must hold the order's row, or with `untouched` have the order as it was stored: raises
-        ConcurrentUpdate if it isn't any more.
+        The transaction must have locked the order's row. With `if_unchanged` it needn't: that raises ConcurrentUpdate
+        if the row isn't as it was stored. An order that no longer waits for its store loses its submission.
         """
         state = values.get("state", order.state)
         assert state is order.state or actor in STATE_TRANSITIONS[order.state][state], (
-            "callers check who may do it"
+            "callers check the transition"
         )
         values |= {"sequence": order.sequence + notifies, "entries": order.entries + 1, "updated_at": now}
         changed = replace(order, **values)
-        if not await queries.move_order(tx, order.id, untouched=untouched, **values) and untouched:
+        if not await queries.update_order(tx, order.id, if_unchanged=if_unchanged, **values) and if_unchanged:
             raise ConcurrentUpdate
-        # Read before anything is deferred, so that what is deferred stays together.
+        # Read before anything is deferred, so that deferred statements stay together.
         event_url = await find_event_url(tx, order.storefront_id) if notifies else None
         await queries.insert_entry(
             tx, order.id, changed.entries, at=now, actor=actor, type_=entry, detail=detail or {}
@@ -75,32 +75,34 @@ class Changes(Struct, frozen=True):
                 data=event_data(changed),
                 now=now,
             )
+        if order.answer is not changed.answer and order.answer is StoreAnswer.WAITING:
+            await queries.delete_submission(tx, order.id)
         return changed
 
     async def accept(
         self,
         tx: Write,
         order: OrderRow,
-        said: PlaceSaid,
+        acceptance: Acceptance,
         *,
         actor: Actor,
         now: datetime,
-        untouched: bool = False,
+        if_unchanged: bool = False,
     ) -> OrderRow:
-        """Return the order as its store took it. Raises ConcurrentUpdate as `change` does."""
+        """Return the order after its store accepted it. Raises ConcurrentUpdate like `change`."""
         values: dict[str, Any] = {"answer": StoreAnswer.ACCEPTED}
-        if said.partner_order_id is not None:
-            values["partner_order_id"] = said.partner_order_id
-        if said.estimated_ready_at is not None:
-            values["estimated_ready_at"] = said.estimated_ready_at
+        if acceptance.partner_order_id is not None:
+            values["partner_order_id"] = acceptance.partner_order_id
+        if acceptance.estimated_ready_at is not None:
+            values["estimated_ready_at"] = acceptance.estimated_ready_at
         return await self.change(
-            tx, order, actor=actor, entry="accepted", now=now, untouched=untouched, **values
+            tx, order, actor=actor, entry="accepted", now=now, if_unchanged=if_unchanged, **values
         )
 
     async def refuse(self, tx: Write, order: OrderRow, *, errors: tuple[Any, ...], now: datetime) -> OrderRow:
-        """Return the order as its store refused it: closed, and its validation token free again.
+        """Return the order after its store rejected it: cancelled, and its token free again.
 
-        A storefront that has not heard of the order yet gets the refusal as the answer of its request alone.
+        A storefront that hasn't had an event of the order gets none: the response to its request says it.
         """
         return await self.change(
             tx,
@@ -118,7 +120,7 @@ class Changes(Struct, frozen=True):
         )
 
     async def give_up(self, tx: Write, order: OrderRow, *, url: str, now: datetime) -> OrderRow:
-        """Return the order cancelled because its store never answered; both sides get an event."""
+        """Return the order, cancelled because its store never answered. Both partners get an event."""
         changed = await self.change(
             tx,
             order,

@@ -1,7 +1,7 @@
-"""Idempotency keys: whoever claims one does the request's work, everybody else gets its reply.
+"""Idempotency keys: the request that claims a key is processed, every other one gets its reply.
 
-A claim is for a time, so that the work of a process that died can be taken up. Its number fences the claims off
-from each other: what an overtaken one still writes goes nowhere.
+A claim is a lease, so that another request can continue the work of a process that died. Its number is the fence: a
+claim that was taken over writes nothing any more.
 """
 
 from collections.abc import Sequence
@@ -20,18 +20,20 @@ from mercato.kernel.db.statements import prepared, prepared_update
 from mercato.kernel.db.tables import idempotency_keys as keys
 from mercato.kernel.db.tables import orders
 
-LIFE: Final = timedelta(hours=24)
-"""How long a reply is given again; after that the key is as good as new."""
+PURPOSE: Final = "mercato idempotency"
+"""The purpose of the derived keys for the fingerprints of requests."""
+
+LIFETIME: Final = timedelta(hours=24)
+"""How long a key returns its reply. Then it is free again."""
 
 SKEW: Final = timedelta(minutes=1)
-"""By how much the clocks of two servers may differ."""
+"""How much the clocks of two servers may differ."""
 
 WAIT_SECONDS: Final = 2
-"""What a client is told to wait while the request runs elsewhere."""
+"""The Retry-After while another process handles the request."""
 
 _FREE: Final = b""
-"""The request of a key that is free again. Its row stays: were the claims counted anew, one that was overtaken
-could take another's for its own."""
+"""The fingerprint of a key that is free again. Its row stays, so that the numbers of its claims stay unique."""
 
 _COLUMNS: Final[dict[str, Any]] = {column.name: bindparam(column.name) for column in keys.c}
 _INSERT: Final[dict[str, Any]] = {
@@ -39,19 +41,19 @@ _INSERT: Final[dict[str, Any]] = {
     "postgresql": prepared(postgresql.insert(keys).values(_COLUMNS).on_conflict_do_nothing()),
 }
 _CLAIMED: Final = (
-    keys.c.partner_id == bindparam("its_partner"),
-    keys.c.key == bindparam("its_key"),
-    keys.c.claims == bindparam("its_number"),
+    keys.c.partner_id == bindparam("where_partner"),
+    keys.c.key == bindparam("where_key"),
+    keys.c.claims == bindparam("where_claim"),
 )
 _FIND: Final = prepared(select(keys).where(*_CLAIMED[:2]))
-_HOLD: Final = prepared_update(keys, "order_id", where=_CLAIMED)
+_SET_ORDER: Final = prepared_update(keys, "order_id", where=_CLAIMED)
 _SETTLE: Final = prepared_update(keys, "status", "media_type", "body", where=_CLAIMED)
-_CONTENT: Final = prepared(select(orders.c.content).where(orders.c.id == bindparam("its_order")))
+_CONTENT: Final = prepared(select(orders.c.content).where(orders.c.id == bindparam("where_order")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a request is answered: the order as its storefront reads it, or a problem."""
+    """The response to a request: the storefront's order, or a problem."""
 
     status: int
     media_type: str
@@ -63,22 +65,22 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedRequest:
-    """A request under its key. `lease` is how long a claim lasts.
+    """A request with its key. `lease` is the lifetime of a claim.
 
-    `prints` tell the request from others: the first is kept, any of them knows it again.
+    The first of `fingerprints` is stored; a request is the same if its stored fingerprint is any of them.
     """
 
     partner_id: UUID
     key: str
-    prints: Sequence[bytes] = field(repr=False)
+    fingerprints: Sequence[bytes] = field(repr=False)
     lease: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The right to do the work of one request.
+    """The right to process the request of a key. A claim that `joins` continues the work of an earlier one.
 
-    `order_id` is the order that has been made with the key: by this claim, or if it `joins`, by an earlier one.
+    `order_id` is the order that was stored with the key, by this claim or an earlier one.
     """
 
     partner_id: UUID
@@ -91,15 +93,14 @@ class Claim:
 async def claim(
     tx: Write, request: KeyedRequest, *, now: datetime, order_id: UUID | None = None
 ) -> Claim | Reply:
-    """Return the claim, or the reply that the key's request got.
+    """Return the claim, or the key's reply.
 
-    `order_id` is the order that this transaction makes with the claim, if the key has none.
-    Raises IdempotencyKeyReused when the key came with another request, RequestInProgress while somebody else
-    works on it.
+    `order_id` is the order that this transaction stores with the claim, if the key has none.
+    Raises IdempotencyKeyReused if the key came with another request, RequestInProgress if that has a live claim.
     """
     until = now + request.lease
     fresh = {
-        "request": request.prints[0],
+        "request": request.fingerprints[0],
         "order_id": order_id,
         "claimed_until": until,
         "status": None,
@@ -107,57 +108,57 @@ async def claim(
         "body": None,
         "created_at": now,
     }
-    its: dict[str, Any] = {"partner_id": request.partner_id, "key": request.key}
-    added = await tx.execute(_INSERT[tx.dialect], its | fresh | {"claims": 1})
+    ids: dict[str, Any] = {"partner_id": request.partner_id, "key": request.key}
+    added = await tx.execute(_INSERT[tx.dialect], ids | fresh | {"claims": 1})
     if added.rowcount == 1:
-        return Claim(**its, number=1, order_id=order_id)
-    mine = _is(request.partner_id, request.key)
-    row = await tx.first(select(keys).where(mine).with_for_update())
+        return Claim(**ids, number=1, order_id=order_id)
+    row_of_key = _key_is(request.partner_id, request.key)
+    row = await tx.first(select(keys).where(row_of_key).with_for_update())
     if row is None:
         raise errors.RequestInProgress("The key was just released. Try again.", retry_after=1)
     joins = _in_use(row, now, request.lease)
     if joins:
-        reply = await _settled(tx, row, request, now)
+        reply = await _find_reply(tx, row, request, now)
         if reply is not None:
             return reply
         order_id = row.order_id
     number, values = row.claims + 1, {"claimed_until": until} if joins else fresh
-    await tx.execute(update(keys).where(mine).values(claims=number, **values))
-    return Claim(**its, number=number, order_id=order_id, joins=joins)
+    await tx.execute(update(keys).where(row_of_key).values(claims=number, **values))
+    return Claim(**ids, number=number, order_id=order_id, joins=joins)
 
 
 async def find(tx: Read, request: KeyedRequest, *, now: datetime) -> Reply | UUID | None:
-    """Return the reply that the key's request got, or else its order, which waits for its store; None: it is free.
+    """Return the key's reply, or its order that waits for its store, or None if the key is free.
 
-    Raises as `claim` does.
+    Raises IdempotencyKeyReused, RequestInProgress.
     """
-    row = await tx.first(_FIND, {"its_partner": request.partner_id, "its_key": request.key})
+    row = await tx.first(_FIND, {"where_partner": request.partner_id, "where_key": request.key})
     if row is None or not _in_use(row, now, request.lease):
         return None
     order_id: UUID | None = row.order_id
-    return await _settled(tx, row, request, now) or order_id
+    return await _find_reply(tx, row, request, now) or order_id
 
 
 def _in_use(row: Row[Any], now: datetime, lease: timedelta) -> bool:
-    """Tell whether the key has a reply, an order, or a live claim: else it is free."""
-    if row.request == _FREE or now >= row.created_at + LIFE:
+    """Return whether the key has a reply, an order, or a live claim. Else it is free."""
+    if row.request == _FREE or now >= row.created_at + LIFETIME:
         return False
     return row.status is not None or row.order_id is not None or _is_claimed(row, now, lease)
 
 
 def _is_claimed(row: Row[Any], now: datetime, lease: timedelta) -> bool:
-    """Tell whether a claim is alive. One that ends later than a new one was made before the clock was set back."""
+    """Return whether a claim is live. One that outlasts a new one was made before the clock was set back."""
     return bool(now < row.claimed_until <= now + lease + SKEW)
 
 
-async def _settled(tx: Read, row: Row[Any], request: KeyedRequest, now: datetime) -> Reply | None:
-    """Return the reply of a key in use; None when its work has to be taken up."""
-    if row.request not in request.prints:
+async def _find_reply(tx: Read, row: Row[Any], request: KeyedRequest, now: datetime) -> Reply | None:
+    """Return the reply of a key in use; None if its work must be continued."""
+    if row.request not in request.fingerprints:
         raise errors.IdempotencyKeyReused(
             "This Idempotency-Key came with another request within the last 24 hours. Send a new key with it."
         )
     if row.status is not None:
-        base = await tx.scalar(_CONTENT, {"its_order": row.order_id})
+        base = await tx.scalar(_CONTENT, {"where_order": row.order_id})
         body = decompress(row.body, base=base)
         return Reply(
             status=row.status, media_type=row.media_type, body=body, order_id=row.order_id, replayed=True
@@ -169,12 +170,12 @@ async def _settled(tx: Read, row: Row[Any], request: KeyedRequest, now: datetime
     return None
 
 
-async def hold(tx: Write, claim: Claim, *, order_id: UUID) -> None:
-    """Write down the order that the claim's work has made. Raises RequestInProgress when it was overtaken."""
+async def set_order(tx: Write, claim: Claim, *, order_id: UUID) -> None:
+    """Store the order of the claim. Raises RequestInProgress if another request has taken the claim over."""
     if claim.order_id == order_id:
-        return  # written along with the claim
-    moved = await tx.execute(_HOLD, _named(claim) | {"order_id": order_id})
-    if moved.rowcount != 1:
+        return  # stored with the claim
+    updated = await tx.execute(_SET_ORDER, _claim_values(claim) | {"order_id": order_id})
+    if updated.rowcount != 1:
         raise errors.RequestInProgress(
             "Another request with the same key has taken over. Ask again with the same key.",
             retry_after=WAIT_SECONDS,
@@ -182,45 +183,47 @@ async def hold(tx: Write, claim: Claim, *, order_id: UUID) -> None:
 
 
 async def settle(tx: Write, claim: Claim, reply: Reply, *, order_content: bytes = b"") -> None:
-    """Pin the reply: from now on it is what the key gets. An overtaken claim pins nothing.
+    """Pin the reply to the key, unless another request has taken the claim over.
 
-    `order_content` is that of the key's order, if it has one: of the reply only what differs from it is stored.
+    The reply is compressed with `order_content`, that of the key's order.
     """
     body = compress(reply.body, base=order_content)
     pinned = {"status": reply.status, "media_type": reply.media_type, "body": body}
-    tx.defer(_SETTLE, _named(claim) | pinned)
+    tx.defer(_SETTLE, _claim_values(claim) | pinned)
 
 
 async def release(tx: Write, claim: Claim, *, now: datetime) -> None:
-    """Let the next request with the key begin at once: without an order, whatever request it is."""
-    freed = update(keys).where(_mine(claim), keys.c.order_id.is_(None))
+    """End the claim, so that the next request can claim the key. Without an order, that may be any request."""
+    freed = update(keys).where(_claimed(claim), keys.c.order_id.is_(None))
     await tx.execute(freed.values(request=_FREE, claimed_until=now))
-    await tx.execute(update(keys).where(_mine(claim)).values(claimed_until=now))
+    await tx.execute(update(keys).where(_claimed(claim)).values(claimed_until=now))
 
 
-async def forget(tx: Write, claim: Claim, *, now: datetime) -> None:
-    """Free the key altogether: the request failed in a way that a repeat of it may not."""
-    await tx.execute(update(keys).where(_mine(claim)).values(request=_FREE, order_id=None, claimed_until=now))
+async def free(tx: Write, claim: Claim, *, now: datetime) -> None:
+    """Free the key for any request: a repeat of this one may succeed."""
+    await tx.execute(
+        update(keys).where(_claimed(claim)).values(request=_FREE, order_id=None, claimed_until=now)
+    )
 
 
 async def prune(tx: Write, *, now: datetime, limit: int) -> int:
-    """Delete keys whose time is over; return how many."""
-    over = and_(keys.c.created_at < now - LIFE, keys.c.claimed_until < now)
-    found = await tx.all(select(keys.c.partner_id, keys.c.key).where(over).limit(limit))
+    """Delete expired keys; return how many."""
+    expired = and_(keys.c.created_at < now - LIFETIME, keys.c.claimed_until < now)
+    found = await tx.all(select(keys.c.partner_id, keys.c.key).where(expired).limit(limit))
     if found:
-        one_of = or_(*(_is(row.partner_id, row.key) for row in found))
-        await tx.execute(delete(keys).where(one_of, over))
+        one_of = or_(*(_key_is(row.partner_id, row.key) for row in found))
+        await tx.execute(delete(keys).where(one_of, expired))
     return len(found)
 
 
-def _is(partner_id: UUID, key: str) -> Any:
+def _key_is(partner_id: UUID, key: str) -> Any:
     return and_(keys.c.partner_id == partner_id, keys.c.key == key)
 
 
-def _named(claim: Claim) -> dict[str, Any]:
-    """Return what `_CLAIMED` binds."""
-    return {"its_partner": claim.partner_id, "its_key": claim.key, "its_number": claim.number}
+def _claim_values(claim: Claim) -> dict[str, Any]:
+    """Return the parameters of `_CLAIMED`."""
+    return {"where_partner": claim.partner_id, "where_key": claim.key, "where_claim": claim.number}
 
 
-def _mine(claim: Claim) -> Any:
-    return and_(_is(claim.partner_id, claim.key), keys.c.claims == claim.number)
+def _claimed(claim: Claim) -> Any:
+    return and_(_key_is(claim.partner_id, claim.key), keys.c.claims == claim.number)

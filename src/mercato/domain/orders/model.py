@@ -1,4 +1,4 @@
-"""Orders as both sides read them, how far they are, and what moves them on."""
+"""The representations of orders for merchants and storefronts, their states, and the requests that update them."""
 
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeVar
@@ -16,14 +16,14 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class AmountDetail(Wire):
-    """A part of an amount, and what it is for."""
+    """One entry of an amount's description."""
 
     amount: Amount
     description: str
 
 
 class Amounts(Wire, kw_only=True):
-    """What an order costs: `total` = subTotal + fees - promotions + taxes + adjustments + tip.
+    """An order's amounts: `total` = subTotal + fees - promotions + taxes + adjustments + tip.
 
     Each list sums to its amount.
     """
@@ -46,14 +46,13 @@ class Amounts(Wire, kw_only=True):
 PartnerId = Annotated[
     str,
     Meta(
-        description="The id that the merchant's own document has for it, of the CatalogSet that the order was "
-        "placed from."
+        description="Its id in the merchant's document, that of the CatalogSet that the order was placed from."
     ),
 ]
 
 
 class OrderLine(Wire, gc=False):
-    """A line of an order: `name` as the store's CatalogSet has it, `amounts` on top-level lines."""
+    """A line of an order: `name` from the store's CatalogSet, `amounts` on top-level lines."""
 
     item_id: UUID
     modifier_groups: tuple["OrderModifierGroup", ...]
@@ -65,14 +64,14 @@ class OrderLine(Wire, gc=False):
 
 
 class OrderModifierGroup(Wire, gc=False):
-    """What was chosen from one modifier group."""
+    """The choices from one modifier group."""
 
     modifier_group_id: UUID
     line_items: tuple[OrderLine, ...]
 
 
 class OrderCart(Wire):
-    """The cart of an order, priced."""
+    """The priced cart of an order."""
 
     catalog_set_id: UUID
     line_items: tuple[OrderLine, ...]
@@ -81,7 +80,7 @@ class OrderCart(Wire):
 
 
 class CommerceLine(Wire, gc=False):
-    """A line of an order as its merchant reads it."""
+    """A line of an order, for its merchant."""
 
     item_id: UUID
     partner_item_id: PartnerId
@@ -94,7 +93,7 @@ class CommerceLine(Wire, gc=False):
 
 
 class CommerceModifierGroup(Wire, gc=False):
-    """What was chosen from one modifier group, as the merchant of the order reads it."""
+    """The choices from one modifier group, for the merchant of the order."""
 
     modifier_group_id: UUID
     partner_modifier_group_id: PartnerId
@@ -102,7 +101,7 @@ class CommerceModifierGroup(Wire, gc=False):
 
 
 class CommerceCart(Wire):
-    """The cart of an order as its merchant reads it: priced, with the ids of the merchant's own document."""
+    """The priced cart of an order, for its merchant: with the ids of the merchant's document."""
 
     catalog_set_id: UUID
     line_items: tuple[CommerceLine, ...]
@@ -111,7 +110,7 @@ class CommerceCart(Wire):
 
 
 class CheckedOrder(Wire, kw_only=True):
-    """An order as its validation found it. `amounts` are missing when something in the cart has no price."""
+    """A validated order. `amounts` are absent if something in the cart has no price."""
 
     cart: OrderCart
     client_context: ClientContext
@@ -124,7 +123,7 @@ class CheckedOrder(Wire, kw_only=True):
 
 @redacted("validated_order_token")
 class ValidateOrderResponse(Wire):
-    """Whether the order can be placed; the token, which is for fifteen minutes and one order, places it."""
+    """Whether the order can be placed, and the token that places it, once and within fifteen minutes."""
 
     is_valid: bool
     validated_order_token: str | None
@@ -132,7 +131,7 @@ class ValidateOrderResponse(Wire):
 
 
 class OrderState(StrEnum):
-    """Whether an order goes on."""
+    """Whether an order is still being fulfilled."""
 
     OPEN = "open"
     COMPLETED = "completed"
@@ -140,7 +139,7 @@ class OrderState(StrEnum):
 
 
 class OrderStatus(StrEnum):
-    """How far an order is."""
+    """The progress of an order."""
 
     PENDING = "pending"
     CONFIRMED = "confirmed"
@@ -153,7 +152,7 @@ _SETTABLE: Final = tuple(status for status in OrderStatus if status is not Order
 
 
 def find_member(kind: type[E], text: str | None) -> E | None:
-    """Return the value with that name, in any letter case."""
+    """Return the member with this value, in any letter case."""
     wanted = None if text is None else text.lower()
     return next((one for one in kind if one.value.lower() == wanted), None)
 
@@ -165,12 +164,12 @@ def status_fault(text: str) -> str | None:
         return None
     known = ", ".join(one.value for one in _SETTABLE)
     if status is OrderStatus.PENDING:
-        return f"An order is pending from its beginning, and never again. status must be one of {known}."
+        return f"An order is pending only until its first update. status must be one of {known}."
     return f"status must be one of {known}."
 
 
 def state_fault(text: str) -> str | None:
-    """Return why this is no state, or None."""
+    """Return why the text isn't a state, or None."""
     known = ", ".join(one.value for one in OrderState)
     return None if find_member(OrderState, text) is not None else f"state must be one of {known}."
 
@@ -194,13 +193,13 @@ class _PlacedOrder(Wire, kw_only=True):
 
 
 class Order(_PlacedOrder, kw_only=True):
-    """A placed order. How it is paid for is never in it."""
+    """A placed order, without its payment."""
 
     cart: OrderCart
 
 
 class CommerceOrder(_PlacedOrder, kw_only=True):
-    """A placed order as its merchant reads it. How it is paid for is never in it."""
+    """A placed order for its merchant, without its payment."""
 
     cart: CommerceCart
 
@@ -213,7 +212,7 @@ class OrderPage(Wire):
 
 
 class OrderStatusUpdate(Wire):
-    """How far the order is, whether it is over, or when it will be ready; at least one of them."""
+    """A new status, state or estimatedReadyAt; at least one of them."""
 
     status: (
         Annotated[
@@ -244,7 +243,7 @@ class OrderStatusUpdate(Wire):
 
 
 class OrderStatusResponse(Wire):
-    """Where the order is after an update."""
+    """The order's state and status after an update."""
 
     order_id: UUID
     state: OrderState
@@ -253,7 +252,7 @@ class OrderStatusResponse(Wire):
 
 
 class TimelineEntry(Wire, kw_only=True):
-    """One thing that happened to an order: what, when, who did it, and what is to be said about it."""
+    """One event of an order: when, which, by whom, and its details."""
 
     at: Instant
     type: str
@@ -262,7 +261,7 @@ class TimelineEntry(Wire, kw_only=True):
 
 
 class OrderTimeline(Wire):
-    """Everything that happened to an order, oldest first."""
+    """All events of an order, oldest first."""
 
     order_id: UUID
     entries: list[TimelineEntry]

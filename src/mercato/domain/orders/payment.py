@@ -1,4 +1,4 @@
-"""What is kept of a payment: nothing. It goes to the store as it was sent; here it is taken out and blotted out."""
+"""Keep payments out of everything that is stored in plain text. A payment goes to the store unchanged."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -6,27 +6,27 @@ from typing import Any, Final
 import msgspec
 from msgspec import UnsetType
 
+from mercato.domain.orders.request import NOT_AN_OBJECT
 from mercato.kernel.wire import as_json
 from mercato.kernel.wire.parts import read_json
 
-LEAST_SECRET: Final = 3
-"""Characters of a text or number in a payment from which on a store's message may not repeat it: a CVV has three."""
+MIN_SECRET_LENGTH: Final = 3
+"""Shorter texts and numbers of a payment aren't masked in a store's messages. A CVV has three characters."""
 
-MOST_SECRETS: Final = 50
+MAX_SECRETS: Final = 50
 
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-
 _MEMBER: Final = b'"payment":'
-"""In a body of ours, which has no spaces, there is no payment without it: in a text its quotes are escaped."""
+"""Every body with a payment contains it: our JSON has no spaces, and inside a string its quotes are escaped."""
 
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _as_written: Final = msgspec.json.Decoder(float_hook=str)
-"""Reads numbers that are no integers, or too long for one, as the texts that they are."""
+"""Decodes numbers that aren't int64 as their text."""
 
 
 def without_payment(body: bytes) -> bytes:
-    """Return the body of a place webhook as it may be kept and shown."""
+    """Return the body of a place webhook without its payment, for storing and showing."""
     if _MEMBER not in body:
         return body
     envelope = _members(body)
@@ -36,12 +36,12 @@ def without_payment(body: bytes) -> bytes:
 
 
 def carries_payment(body: bytes) -> bool:
-    """Tell whether the body of a place webhook has a payment."""
+    """Return whether the body of a place webhook has a payment."""
     return _MEMBER in body
 
 
 def secrets_in(body: bytes) -> tuple[str, ...]:
-    """Return the texts and numbers of the body's payment that nobody may read in a log: all but its type."""
+    """Return the texts and numbers of the body's payment to mask in logs: all except its types."""
     if _MEMBER not in body:
         return ()
     payment = _members(_members(body)["data"]).get("payment")
@@ -49,15 +49,15 @@ def secrets_in(body: bytes) -> tuple[str, ...]:
     if not isinstance(members, dict):
         return ()
     texts = _texts({name: value for name, value in members.items() if name not in {"type", "processorType"}})
-    found = dict.fromkeys(text for text in texts if len(text) >= LEAST_SECRET)
-    return tuple(found)[:MOST_SECRETS]
+    found = dict.fromkeys(text for text in texts if len(text) >= MIN_SECRET_LENGTH)
+    return tuple(found)[:MAX_SECRETS]
 
 
-def repeats(text: str, secrets: Iterable[str]) -> bool:
-    """Tell whether the text holds one of the secrets, however it is spaced, punctuated or capitalised."""
-    plain = _letters_and_digits(text)
+def contains_secret(text: str, secrets: Iterable[str]) -> bool:
+    """Return whether the text contains one of the secrets, ignoring case, spaces and punctuation."""
+    letters = _letters_and_digits(text)
     return any(
-        len(secret) >= LEAST_SECRET and secret in plain for secret in map(_letters_and_digits, secrets)
+        len(secret) >= MIN_SECRET_LENGTH and secret in letters for secret in map(_letters_and_digits, secrets)
     )
 
 
@@ -82,16 +82,18 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def fault_of(payment: msgspec.Raw | UnsetType) -> str | None:
-    """Return why a payment can't go to a store, None if it can; null is none, as on every optional member."""
+    """Return why a payment can't be sent to a store, or None. Null means no payment."""
     try:
-        said = None if isinstance(payment, UnsetType) else read_json(payment)
+        value = None if isinstance(payment, UnsetType) else read_json(payment)
     except _UNREADABLE:
-        return "payment cannot be read: it holds a number out of range, a broken text or too many levels."
-    return None if said is None or isinstance(said, dict) else "payment must be an object."
+        return (
+            "payment can't be read: a number is out of range, a text is malformed, or it is nested too deep."
+        )
+    return None if value is None or isinstance(value, dict) else NOT_AN_OBJECT
 
 
 def canonical(payment: msgspec.Raw | UnsetType) -> bytes:
-    """Return the payment in the one spelling that equal payments share; one that can't be read has its own."""
+    """Return bytes that are the same for equal payments. One that can't be read is returned as it is."""
     if isinstance(payment, UnsetType):
         return b"null"
     try:

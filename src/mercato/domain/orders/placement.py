@@ -1,14 +1,14 @@
-"""Place: one request goes from state to state until it has a reply.
+"""Place an order: a request goes from state to state until it has a reply.
 
-    state               it is left by            to
+    state               transition               next state
     ------------------  -----------------------  ----------------------------------------------------
-    planned             claiming the key         ClaimedKey, or with a token StoredSubmission, or Reply
-    ClaimedKey          asking the store         StoredSubmission, or Reply
-    StoredSubmission    telling the store        Reply
+    planned             claim the key            ClaimedKey, or with a token StoredSubmission, or Reply
+    ClaimedKey          validate with the store  StoredSubmission, or Reply
+    StoredSubmission    submit to the store      Reply
 
-A refusal before `StoredSubmission` leaves the key free, as if it had never been sent. From then on the order is there,
-and the key is its own for 24 h. A crash between two states leaves an order that background work finishes or cancels,
-and a key whose next request joins it.
+A refusal before `StoredSubmission` leaves the key free. From then on the order exists, and the key belongs to it for
+24 h. After a crash between two states, background work finishes or cancels the order, and the key's next request joins
+it.
 """
 
 import asyncio
@@ -22,25 +22,25 @@ from sqlalchemy.exc import IntegrityError
 
 from mercato.domain.orders import idempotency, queries
 from mercato.domain.orders.changes import Changes
+from mercato.domain.orders.checks import OrderCheck
+from mercato.domain.orders.error_codes import problem_of
 from mercato.domain.orders.idempotency import Claim, KeyedRequest, Reply
 from mercato.domain.orders.plan import (
-    AskPlan,
-    Checked,
     PlacementContext,
     Plan,
     Planner,
     RefusePlan,
     StorePlan,
+    ValidatePlan,
     fingerprints,
     new_order,
-    plan_from_agreement,
+    plan_quoted,
 )
 from mercato.domain.orders.queries import StoreChanged
-from mercato.domain.orders.reasons import refusal
 from mercato.domain.orders.record import OrderRow, StoreAnswer, order_of, place_body
-from mercato.domain.orders.replies import Agreed, PlaceSaid
+from mercato.domain.orders.replies import Acceptance, Quote
 from mercato.domain.orders.request import PlaceOrderRequest
-from mercato.domain.orders.submission import KIND, Submission, Submitter, schedule, submission_of
+from mercato.domain.orders.submission import SUBMIT_KIND, Submission, Submitter, schedule, submission_of
 from mercato.domain.orders.transitions import Actor
 from mercato.domain.orders.validation import RETRY_SECONDS, Validations
 from mercato.domain.partners.model import Caller
@@ -59,22 +59,21 @@ CREATED: Final = 201
 JSON: Final = "application/json"
 
 SLACK: Final = timedelta(seconds=5)
-"""What a placement may take beside its calls; after that its claim counts as that of a process that died."""
+"""How much longer than its calls a placement's claim lasts."""
 
-TRIES: Final = 5
-"""Transactions begun over: when two requests with one token meet, the second sees what the first has done; when the
-store changed after the order was checked, it is checked again."""
+MAX_TRIES: Final = 5
+"""Transactions of one request: it starts again if another used its token, or if the store changed after the check."""
 
 
 class ClaimedKey(Struct, frozen=True):
-    """The key is ours; the order has no token, so its store is to be asked."""
+    """The key is claimed. The order has no token, so its store validates it next."""
 
     claim: Claim
-    checked: Checked
+    check: OrderCheck
 
 
 class StoredSubmission(Struct, frozen=True):
-    """The order is stored, and its store is to be told. `order`: as this request has stored it, if it did."""
+    """The order is stored, and is submitted next. `order` is the row if this request stored it."""
 
     claim: Claim
     submission: Submission
@@ -86,7 +85,7 @@ State = ClaimedKey | StoredSubmission | Reply
 
 @redacted("secrets")
 class Placements(Struct, frozen=True):
-    """Places orders. `seconds` bound all calls of one request, `resend` how long the background tries after."""
+    """Places orders. `seconds` is the timeout of a request's calls, `resend` how long background work retries."""
 
     db: Database
     clock: Clock
@@ -103,10 +102,9 @@ class Placements(Struct, frozen=True):
     async def place(
         self, caller: Caller, request: PlaceOrderRequest, *, key: str, trace: str, problem_context: Context
     ) -> Reply:
-        """Return the reply of the key's request: of this one, or as it was given before.
+        """Return the reply that is pinned to the key: of this request, or of an earlier one.
 
-        Raises every refusal that comes before the order is stored: it leaves the key free for any other request.
-        The order, and what its store answered to it, is a reply that is pinned to the key.
+        A refusal before the order is stored is raised, and leaves the key free for any request.
         """
         context = PlacementContext(
             caller=caller,
@@ -114,36 +112,36 @@ class Placements(Struct, frozen=True):
             keyed=KeyedRequest(
                 partner_id=caller.partner_id,
                 key=key,
-                prints=fingerprints(request, self.secrets),
+                fingerprints=fingerprints(request, self.secrets),
                 lease=timedelta(seconds=self.seconds) + SLACK,
             ),
             trace=trace,
             problem_context=problem_context,
-            until=asyncio.get_running_loop().time() + self.seconds,
+            deadline=asyncio.get_running_loop().time() + self.seconds,
         )
         state = await self._claim_key(context)
         while not isinstance(state, Reply):
             claim = state.claim
             try:
                 if isinstance(state, ClaimedKey):
-                    state = await self._ask_store(context, state)
+                    state = await self._validate(context, state)
                 else:
-                    state = await self._tell_store(context, state)
+                    state = await self._submit(context, state)
             except Exception:
-                # The key's next request may begin at once, and joins the order if there is one.
+                # The key's next request needn't wait for the lease, and joins the order if there is one.
                 async with self.db.write() as tx:
                     await idempotency.release(tx, claim, now=self.clock())
                 raise
         return state
 
-    # --- planned: the key is claimed, and with a token the order stored along with it -------------
+    # --- planned: claim the key, and with a token store the order ---------------------------------
 
     async def _claim_key(self, context: PlacementContext) -> State:
-        """Return the state that follows from the key. Raises the refusal if it has neither a reply nor an order."""
+        """Return the next state. Raises the plan's refusal if the key has neither a reply nor an order."""
         plan = await self.planner.plan(context)
         crash.point("key.unclaimed")
         may_be_used = False
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             if isinstance(plan, RefusePlan):
                 reply = await self._find_reply(context, plan)
                 if reply is not None:
@@ -154,17 +152,17 @@ class Placements(Struct, frozen=True):
             except StoreChanged:
                 plan = await self.planner.plan_as(context, in_force=True)
             except IntegrityError:
-                # The token was used already, which the index says without a look, or is in this very moment.
+                # The unique index says that the token was used. The next try looks up its order.
                 if may_be_used:
                     raise
                 may_be_used = True
         raise _busy()
 
     async def _find_reply(self, context: PlacementContext, plan: RefusePlan) -> Reply | None:
-        """Return the key's reply if it has one, or None if it has an order to go on with. Else raises the refusal."""
+        """Return the key's reply, or None if it has an order to join. Else raises the refusal."""
         async with self.db.read() as tx:
-            # Before the key: an order of this very key that is stored between the two is then found under it.
-            used = await self._find_order_of_token(tx, plan)
+            # The token before the key: an order that is stored in between is then found by the key.
+            used = await self._find_order_by_token(tx, plan)
             found = await idempotency.find(tx, context.keyed, now=self.clock())
         if found is None:
             raise _refusal(plan, used)
@@ -172,7 +170,7 @@ class Placements(Struct, frozen=True):
 
     async def _claim(self, tx: Write, context: PlacementContext, plan: Plan, *, may_be_used: bool) -> State:
         checks_token = may_be_used or isinstance(plan, RefusePlan)
-        used = await self._find_order_of_token(tx, plan) if checks_token else None
+        used = await self._find_order_by_token(tx, plan) if checks_token else None
         order_id = self.new_id() if isinstance(plan, StorePlan) and used is None else None
         now = self.clock()
         claim = await idempotency.claim(tx, context.keyed, now=now, order_id=order_id)
@@ -180,20 +178,20 @@ class Placements(Struct, frozen=True):
             return claim
         if claim.joins and claim.order_id is not None:
             return await self._join(tx, context, claim, claim.order_id)
-        if isinstance(plan, AskPlan):
-            return ClaimedKey(claim, plan.checked)
+        if isinstance(plan, ValidatePlan):
+            return ClaimedKey(claim, plan.check)
         if isinstance(plan, RefusePlan) or used is not None:
             raise _refusal(plan, used)
         return await self._store(tx, context, claim, plan, now=now)
 
     @staticmethod
-    async def _find_order_of_token(tx: Read, plan: Plan) -> UUID | None:
-        return None if plan.token_id is None else await queries.find_order_of_token(tx, plan.token_id)
+    async def _find_order_by_token(tx: Read, plan: Plan) -> UUID | None:
+        return None if plan.token_id is None else await queries.find_order_by_token(tx, plan.token_id)
 
     async def _join(self, tx: Write, context: PlacementContext, claim: Claim, order_id: UUID) -> State:
-        """Go on with the order that an earlier request with the key has made.
+        """Continue with the order of an earlier request with the key.
 
-        The order is not locked: who locks it while its store's answer is written waits for the key, which is ours.
+        Locking the order here could deadlock: a transaction that has locked it may wait for our key.
         """
         submission = await self.submitter.find(tx, await queries.get_order(tx, order_id))
         if submission is not None:
@@ -201,47 +199,49 @@ class Placements(Struct, frozen=True):
         # The answer may have been written since the order was read.
         return await self._settle(tx, context, claim, await queries.get_order(tx, order_id))
 
-    # --- claimed, without a token: the store is asked, and the order stored if it agrees ----------
+    # --- claimed, without a token: validate with the store, and store the order -------------------
 
-    async def _ask_store(self, context: PlacementContext, state: ClaimedKey) -> State:
-        """Return the order that the store agreed to, or its refusal. Raises every other refusal."""
+    async def _validate(self, context: PlacementContext, state: ClaimedKey) -> State:
+        """Store the order if its store accepts it, or return its rejection. Raises every other refusal."""
         crash.point("key.claimed")
-        claim, checked = state.claim, state.checked
-        said = await self.validations.ask(context.caller, checked, context.request, trace=context.trace)
+        claim, check = state.claim, state.check
+        result = await self.validations.validate_with_store(
+            context.caller, check, context.request, trace=context.trace
+        )
         crash.point("store.agreed")
-        if not isinstance(said, Agreed):
+        if not isinstance(result, Quote):
             async with self.db.write() as tx:
-                return await self._refuse(tx, context, claim, refusal(said))
-        for _ in range(TRIES):
-            plan = plan_from_agreement(checked, said)
+                return await self._refuse(tx, context, claim, problem_of(result))
+        for _ in range(MAX_TRIES):
+            plan = plan_quoted(check, result)
             if isinstance(plan, RefusePlan):
                 raise plan.problem
             try:
                 async with self.db.write() as tx:
                     return await self._store(tx, context, claim, plan, now=self.clock())
             except StoreChanged:
-                checked = await self.planner.checker.check(context.request, in_force=True)
+                check = await self.planner.checker.check(context.request, in_force=True)
         raise _busy()
 
     async def _store(
         self, tx: Write, context: PlacementContext, claim: Claim, plan: StorePlan, *, now: datetime
     ) -> State:
-        """Store the order, and the job that tells its store; a store without a webhook takes it at once."""
-        store = plan.checked.store
+        """Store the order with its submission and job. A store without a webhook accepts it at once."""
+        store = plan.check.store
         order = new_order(claim.order_id or self.new_id(), context, plan, now)
         await queries.insert_order(tx, order, store_version=store.version)
         size = ORDER_BYTES + len(order.content)
         await self.quota.take(tx, context.caller.partner_id, size, now=now)
         await audit(tx, "order", order.id, detail={"storeId": order.store_id})
-        await idempotency.hold(tx, claim, order_id=order.id)
+        await idempotency.set_order(tx, claim, order_id=order.id)
         if store.webhook_url is None:
-            order = await self.changes.accept(tx, order, PlaceSaid(), actor=Actor.SERVICE, now=now)
+            order = await self.changes.accept(tx, order, Acceptance(), actor=Actor.SERVICE, now=now)
             return await self._settle(tx, context, claim, order)
         submission = submission_of(
             order,
             base_url=store.webhook_url,
             body=place_body(order, payment=context.request.payment, now=now),
-            # The order is not given up before the calls of this request are over.
+            # Not before the calls of this request end.
             give_up_at=now + max(self.resend, context.keyed.lease),
         )
         await self.submitter.store(tx, order, submission)
@@ -249,28 +249,27 @@ class Placements(Struct, frozen=True):
         crash.point("order.written")
         return StoredSubmission(claim, submission, order)
 
-    # --- stored: the store is told, and its answer settles the request ----------------------------
+    # --- stored: submit to the store, and settle with its answer ----------------------------------
 
-    async def _tell_store(self, context: PlacementContext, state: StoredSubmission) -> Reply:
+    async def _submit(self, context: PlacementContext, state: StoredSubmission) -> Reply:
         crash.point("order.stored")
-        left = context.until - asyncio.get_running_loop().time()
+        left = context.deadline - asyncio.get_running_loop().time()
         outcome = await self.submitter.submit(state.submission, seconds=max(left, 1.0))
         crash.point("store.answered")
         async with self.db.write() as tx:
             order = await self.submitter.settle(
-                tx, state.submission, outcome, announces_fault=True, stored=state.order
+                tx, state.submission, outcome, notify_unanswered=True, stored=state.order
             )
             if order.answer is not StoreAnswer.WAITING:
-                # It would find nothing to do, and there is one for each order.
-                await delete_waiting(tx, KIND, order.id.hex)
+                await delete_waiting(tx, SUBMIT_KIND, order.id.hex)
             reply = await self._settle(tx, context, state.claim, order)
             crash.point("reply.written")
         crash.point("reply.stored")
         return reply
 
     async def _settle(self, tx: Write, context: PlacementContext, claim: Claim, order: OrderRow) -> Reply:
-        """Return the reply that follows from the order; it is pinned once the store has answered."""
-        about = {"orderId": str(order.id)}
+        """Return the order's reply. It is pinned to the key once the store has answered."""
+        extensions = {"orderId": str(order.id)}
         match order.answer:
             case StoreAnswer.ACCEPTED:
                 reply = Reply(
@@ -279,20 +278,20 @@ class Placements(Struct, frozen=True):
                 await idempotency.settle(tx, claim, reply, order_content=order.content)
                 return reply
             case StoreAnswer.REFUSED:
-                problem = refusal(order.errors)
-                problem.extensions |= about
+                problem = problem_of(order.errors)
+                problem.extensions |= extensions
             case StoreAnswer.GIVEN_UP:
                 problem = errors.OrderClosed(
-                    "The order was cancelled because its store could not be reached. Place it anew with a new key.",
-                    extensions=about,
+                    "The order was cancelled because its store could not be reached. Place it again with a new key.",
+                    extensions=extensions,
                 )
             case StoreAnswer.WAITING:
                 await idempotency.release(tx, claim, now=self.clock())
                 problem = errors.StoreUnreachable(
-                    "The store has not answered yet. The order is kept and sent again for some minutes; ask with the "
-                    "same Idempotency-Key, or read the order.",
+                    "The store has not answered yet. The order is stored and sent again for some minutes. Repeat the "
+                    "request with the same Idempotency-Key, or read the order.",
                     retry_after=RETRY_SECONDS,
-                    extensions=about,
+                    extensions=extensions,
                 )
                 return _reply(problem, context, order.id)
         return await self._refuse(tx, context, claim, problem, order)
@@ -305,10 +304,10 @@ class Placements(Struct, frozen=True):
         problem: Problem,
         order: OrderRow | None = None,
     ) -> Reply:
-        """Return the refusal, pinned to the key unless a repeat may not meet it."""
+        """Return the refusal. It is pinned to the key unless a repeat may succeed."""
         reply = _reply(problem, context, None if order is None else order.id)
         if problem.retryable:
-            await idempotency.forget(tx, claim, now=self.clock())
+            await idempotency.free(tx, claim, now=self.clock())
         else:
             content = b"" if order is None else order.content
             await idempotency.settle(tx, claim, reply, order_content=content)
@@ -327,7 +326,7 @@ def _reply(problem: Problem, context: PlacementContext, order_id: UUID | None) -
 
 
 def _refusal(plan: Plan, used: UUID | None) -> Problem:
-    """Return the plan's refusal; that its token was used comes first."""
+    """Return the plan's problem, or that the token was used for an order."""
     if used is not None:
         return errors.OrderAlreadyPlaced(
             "An order was placed with this validatedOrderToken. Read it by its orderId.",
@@ -339,6 +338,6 @@ def _refusal(plan: Plan, used: UUID | None) -> Problem:
 
 def _busy() -> errors.ServiceUnavailable:
     return errors.ServiceUnavailable(
-        "The store was changed again and again while the order was checked. Nothing was placed. Try again.",
+        "The store changed repeatedly while the order was checked. Nothing was placed. Try again.",
         retry_after=RETRY_SECONDS,
     )

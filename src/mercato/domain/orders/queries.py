@@ -1,4 +1,4 @@
-"""The only SQL of orders. What a partner can reach takes the caller: another's order looks like none."""
+"""The SQL of orders. What a partner can reach takes the caller: another partner's order isn't found."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -30,37 +30,37 @@ _DOCUMENTS: Final[dict[str, Any]] = {
     "customer": msgspec.json.Decoder(Customer | None),
     "client_context": msgspec.json.Decoder(ClientContext | None),
 }
-"""The columns that hold a document as JSON."""
+"""The columns that hold JSON."""
 
 _content: Final = msgspec.json.Decoder(OrderContent)
 
-_ITS_ID: Final = (orders.c.id == bindparam("its_id"),)
-_UNTOUCHED: Final = (
-    *_ITS_ID,
+_BY_ID: Final = (orders.c.id == bindparam("where_id"),)
+_UNCHANGED: Final = (
+    *_BY_ID,
     orders.c.entries == literal_column("0"),
     orders.c.answer == literal_column(f"'{StoreAnswer.WAITING.value}'"),
-    # Nor was its customer forgotten.
+    # Nor was its customer erased.
     orders.c.client_context.is_not(None),
 )
-"""Whatever happens to an order leaves an entry in its history, or takes its customer out."""
+"""Every change of an order adds to its history, or erases its customer."""
 
 _INSERT_ORDER: Final = prepared(
     insert(orders).from_select(
         orders.c.keys(),
         select(*(bindparam(column.name, type_=column.type) for column in orders.c)).where(
             select(stores.c.id)
-            .where(stores.c.id == bindparam("its_store"), stores.c.version == bindparam("its_version"))
+            .where(stores.c.id == bindparam("where_store"), stores.c.version == bindparam("where_version"))
             .exists()
         ),
         include_defaults=False,
     )
 )
-_BY_ID: Final = prepared(select(orders).where(*_ITS_ID))
-_BY_ID_HELD: Final = prepared(_BY_ID.with_for_update())
-_OF_TOKEN: Final = prepared(select(orders.c.id).where(orders.c.token_id == bindparam("its_token")))
+_FIND: Final = prepared(select(orders).where(*_BY_ID))
+_LOCK: Final = prepared(_FIND.with_for_update())
+_FIND_BY_TOKEN: Final = prepared(select(orders.c.id).where(orders.c.token_id == bindparam("where_token")))
 _INSERT_SUBMISSION: Final = prepared_insert(submissions)
 _DELETE_SUBMISSION: Final = prepared(
-    delete(submissions).where(submissions.c.order_id == bindparam("its_order"))
+    delete(submissions).where(submissions.c.order_id == bindparam("where_order"))
 )
 _INSERT_ENTRY: Final = prepared_insert(history)
 
@@ -70,25 +70,25 @@ _ENUMS: Final = {"state": OrderState, "status": OrderStatus, "answer": StoreAnsw
 # --- orders ---------------------------------------------------------------------------------------
 
 
-class StoreChanged(Exception):  # noqa: N818  # a verdict: the order is to be checked anew
-    """The store is not as it was when the order was checked."""
+class StoreChanged(Exception):  # noqa: N818  # not a failure: check the order again
+    """The store has changed since the order was checked."""
 
 
 async def insert_order(tx: Write, order: OrderRow, *, store_version: int) -> None:
-    """Store an order that was checked against this version of its store. Raises StoreChanged if it has another.
+    """Insert an order that was checked against this version of its store. Raises StoreChanged if it has another.
 
-    The version is the one that is committed when the statement begins, so every change that was acknowledged before
-    is seen. One that commits at the same moment comes after the order: for that the row need not be locked, and
-    orders of one store don't wait for each other. The unique index refuses a second order of the same token.
+    The version is the committed one when the statement starts, so that every acknowledged change counts. A change that
+    commits at the same moment comes after the order: the row needn't be locked, and a store's orders don't wait for
+    each other. The unique index refuses a second order of the same token.
     """
     values = _to_columns(asdict(order))
-    values |= {"its_store": order.store_id, "its_version": store_version}
+    values |= {"where_store": order.store_id, "where_version": store_version}
     if (await tx.execute(_INSERT_ORDER, values)).rowcount != 1:
         raise StoreChanged
 
 
 async def get_own_order(tx: Read, caller: Caller, order_id: UUID, *, lock: bool = False) -> OrderRow:
-    """Return the caller's order: of its stores, or placed by it. `lock` holds it. Raises OrderNotFound."""
+    """Return an order of the caller's stores, or placed by the caller; `lock` locks its row. Raises OrderNotFound."""
     query = select(orders).where(orders.c.id == order_id, _side(caller) == caller.partner_id)
     row = await tx.first(query.with_for_update() if lock else query)
     if row is None:
@@ -97,15 +97,15 @@ async def get_own_order(tx: Read, caller: Caller, order_id: UUID, *, lock: bool 
 
 
 async def get_order(tx: Read, order_id: UUID, *, lock: bool = False) -> OrderRow:
-    """Return the order whoever's it is: for work that was begun for its own partner."""
-    row = await tx.first(_BY_ID_HELD if lock else _BY_ID, {"its_id": order_id})
+    """Return an order of any partner, for background work; `lock` locks its row until the transaction ends."""
+    row = await tx.first(_LOCK if lock else _FIND, {"where_id": order_id})
     assert row is not None, "orders are never deleted"
     return _order(row)
 
 
-async def find_order_of_token(tx: Read, token_id: UUID) -> UUID | None:
+async def find_order_by_token(tx: Read, token_id: UUID) -> UUID | None:
     """Return the order that was placed with the token."""
-    found: UUID | None = await tx.scalar(_OF_TOKEN, {"its_token": token_id})
+    found: UUID | None = await tx.scalar(_FIND_BY_TOKEN, {"where_token": token_id})
     return found
 
 
@@ -129,16 +129,16 @@ async def list_orders(
     return [_order(row) for row in await tx.all(query.order_by(orders.c.id.desc()).limit(limit))]
 
 
-async def move_order(tx: Write, order_id: UUID, *, untouched: bool = False, **values: Any) -> bool:
-    """Change an order that the transaction holds, or with `untouched` if it is as it was stored; return whether."""
-    statement = _move(tuple(values), untouched=untouched)
-    return (await tx.execute(statement, _to_columns(values) | {"its_id": order_id})).rowcount == 1
+async def update_order(tx: Write, order_id: UUID, *, if_unchanged: bool = False, **values: Any) -> bool:
+    """Set columns; return whether the order exists, and with `if_unchanged` is as it was stored."""
+    statement = _update(tuple(values), if_unchanged=if_unchanged)
+    return (await tx.execute(statement, _to_columns(values) | {"where_id": order_id})).rowcount == 1
 
 
 @cache
-def _move(columns: tuple[str, ...], *, untouched: bool) -> Update:
-    """Return the change of these columns: there are a handful of such sets."""
-    return prepared_update(orders, *columns, where=_UNTOUCHED if untouched else _ITS_ID)
+def _update(columns: tuple[str, ...], *, if_unchanged: bool) -> Update:
+    """Return the update of these columns: there are a handful of such sets."""
+    return prepared_update(orders, *columns, where=_UNCHANGED if if_unchanged else _BY_ID)
 
 
 def _side(caller: Caller) -> Any:
@@ -146,7 +146,7 @@ def _side(caller: Caller) -> Any:
 
 
 def _to_columns(values: dict[str, Any]) -> dict[str, Any]:
-    """Return members of an order as their columns keep them."""
+    """Return the values of columns."""
     for name in _DOCUMENTS.keys() & values.keys():
         if values[name] is not None:
             values[name] = as_json(values[name]).decode()
@@ -167,21 +167,21 @@ def _order(row: Row[Any]) -> OrderRow:
     return OrderRow(cart=content.cart, amounts=content.amounts, **values)
 
 
-# --- what waits for a store -----------------------------------------------------------------------
+# --- submissions ----------------------------------------------------------------------------------
 
 
 async def insert_submission(
     tx: Write, order_id: UUID, *, url: str, body: bytes, give_up_at: datetime
 ) -> None:
-    """Keep what the store is told, sealed, until it has answered or is given up."""
+    """Store the sealed body until the store has answered or the order is given up."""
     row = {"order_id": order_id, "url": url, "body": body, "give_up_at": give_up_at}
     tx.defer(_INSERT_SUBMISSION, row)
 
 
 async def find_submission(tx: Read, order_id: UUID) -> tuple[str, bytes, datetime] | None:
-    """Return URL, sealed body, and until when to try; None once the store has answered.
+    """Return the URL, the sealed body, and when to give up; None once the store has answered.
 
-    The URL is the store's of today: a merchant who mends it gets the orders that wait.
+    The URL is the store's current one: a merchant who fixes it gets the waiting orders.
     """
     row = await tx.first(
         select(
@@ -207,8 +207,8 @@ async def find_unanswered(tx: Read) -> tuple[int, datetime | None]:
 
 
 async def delete_submission(tx: Write, order_id: UUID) -> None:
-    """Forget what the store was told: the card token goes with it."""
-    tx.defer(_DELETE_SUBMISSION, {"its_order": order_id})
+    """Delete the sealed body, and the card token with it."""
+    tx.defer(_DELETE_SUBMISSION, {"where_order": order_id})
 
 
 # --- history --------------------------------------------------------------------------------------
@@ -217,13 +217,13 @@ async def delete_submission(tx: Write, order_id: UUID) -> None:
 async def insert_entry(
     tx: Write, order_id: UUID, number: int, *, at: datetime, actor: str, type_: str, detail: dict[str, Any]
 ) -> None:
-    """Write down what happened to an order."""
+    """Add to an order's history."""
     row = {"order_id": order_id, "number": number, "at": at, "actor": actor, "type": type_}
     tx.defer(_INSERT_ENTRY, row | {"detail": as_json(detail).decode()})
 
 
 async def list_entries(tx: Read, order_id: UUID, *, limit: int) -> Sequence[Row[Any]]:
-    """Return what happened to an order, oldest first."""
+    """Return an order's history, oldest first."""
     return await tx.all(
         select(history).where(history.c.order_id == order_id).order_by(history.c.number).limit(limit)
     )

@@ -1,5 +1,6 @@
-"""An order as it is stored, and how both sides read it."""
+"""The stored order, and its representations for the merchant, the storefront and their webhooks."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -8,10 +9,13 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from mercato.domain.carts.model import PricedLineItem
+from mercato.domain.catalog.model import CompiledCatalog
 from mercato.domain.orders.model import (
     Amounts,
     CommerceCart,
     CommerceLine,
+    CommerceModifierGroup,
     CommerceOrder,
     Order,
     OrderCart,
@@ -30,7 +34,7 @@ from mercato.kernel.wire import Wire
 
 
 class StoreAnswer(StrEnum):
-    """What the store said to the placement. `given_up`: nothing, and the order was cancelled for it."""
+    """The store's answer to the placement. `given_up`: it never answered, and the order was cancelled."""
 
     WAITING = "waiting"
     ACCEPTED = "accepted"
@@ -39,17 +43,17 @@ class StoreAnswer(StrEnum):
 
 
 class OrderContent(Wire, frozen=True):
-    """What was ordered, and what it costs: what stays of an order for good, and never changes."""
+    """The part of an order that never changes and is never erased."""
 
     cart: CommerceCart
     amounts: Amounts
 
 
 class OrderRow(Struct, frozen=True, kw_only=True):
-    """An order: `partner_id` is the merchant's, `storefront_id` the partner's that placed it.
+    """A stored order. `partner_id` is the merchant, `storefront_id` the partner that placed it.
 
-    `content` is an OrderContent as JSON, byte for byte as it is stored: other bodies are compressed with it.
-    `total` in minor units. `sequence` counts the events sent to the storefront, `entries` the history.
+    `content` is the stored OrderContent, byte for byte: other bodies are compressed with it. `total` is in minor
+    units. `sequence` counts the events for the storefront, `entries` those of the history.
     """
 
     id: UUID
@@ -80,8 +84,41 @@ class OrderRow(Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
+def order_lines(lines: Sequence[PricedLineItem], catalog: CompiledCatalog) -> tuple[CommerceLine, ...]:
+    """Return priced lines with the names of their items and the ids of the merchant's document."""
+    converted = []
+    for line in lines:
+        groups = []
+        for group in line.modifier_groups:
+            group_id = group.modifier_group_id
+            compiled = catalog.groups.get(group_id.int)
+            partner_id = None if compiled is None else compiled.document_id
+            groups.append(
+                CommerceModifierGroup(
+                    modifier_group_id=group_id,
+                    partner_modifier_group_id=str(group_id) if partner_id is None else partner_id,
+                    line_items=order_lines(group.line_items, catalog),
+                )
+            )
+        item = catalog.items.get(line.item_id.int)
+        partner_id = None if item is None else item.document_id
+        converted.append(
+            CommerceLine(
+                item_id=line.item_id,
+                partner_item_id=str(line.item_id) if partner_id is None else partner_id,
+                line_item_id=line.line_item_id,
+                quantity=line.quantity,
+                modifier_groups=tuple(groups),
+                name=UNSET if item is None else item.name or UNSET,
+                amounts=line.amounts,
+                unavailable=line.unavailable,
+            )
+        )
+    return tuple(converted)
+
+
 def storefront_cart(cart: CommerceCart) -> OrderCart:
-    """Return the cart as its storefront reads it: without the ids of the merchant's document."""
+    """Return the cart without the ids of the merchant's document."""
     return OrderCart(
         catalog_set_id=cart.catalog_set_id,
         line_items=_storefront_lines(cart.line_items),
@@ -90,43 +127,39 @@ def storefront_cart(cart: CommerceCart) -> OrderCart:
     )
 
 
-def _storefront_lines(lines: tuple[CommerceLine, ...]) -> tuple[OrderLine, ...]:
-    return tuple(
-        [
+def _storefront_lines(lines: Sequence[CommerceLine]) -> tuple[OrderLine, ...]:
+    converted = []
+    for line in lines:
+        groups = []
+        for group in line.modifier_groups:
+            below = _storefront_lines(group.line_items)
+            groups.append(OrderModifierGroup(modifier_group_id=group.modifier_group_id, line_items=below))
+        converted.append(
             OrderLine(
                 item_id=line.item_id,
-                modifier_groups=tuple(
-                    [
-                        OrderModifierGroup(
-                            modifier_group_id=group.modifier_group_id,
-                            line_items=_storefront_lines(group.line_items),
-                        )
-                        for group in line.modifier_groups
-                    ]
-                ),
+                modifier_groups=tuple(groups),
                 quantity=line.quantity,
                 line_item_id=line.line_item_id,
                 name=line.name,
                 amounts=line.amounts,
                 unavailable=line.unavailable,
             )
-            for line in lines
-        ]
-    )
+        )
+    return tuple(converted)
 
 
 def order_of(row: OrderRow) -> Order:
-    """Return the order as its storefront reads it."""
+    """Return the storefront's representation."""
     return Order(cart=storefront_cart(row.cart), **_members(row))
 
 
 def commerce_order_of(row: OrderRow) -> CommerceOrder:
-    """Return the order as its merchant reads it."""
+    """Return the merchant's representation."""
     return CommerceOrder(cart=row.cart, **_members(row))
 
 
 def _members(row: OrderRow) -> dict[str, Any]:
-    """Return what both sides read alike."""
+    """Return the members that both representations share."""
     return {
         **_ids(row),
         "state": row.state,
@@ -144,23 +177,23 @@ def _members(row: OrderRow) -> dict[str, Any]:
     }
 
 
-# --- what webhooks say of it ----------------------------------------------------------------------
+# --- webhook bodies -------------------------------------------------------------------------------
 
 
 def place_body(row: OrderRow, *, payment: msgspec.Raw | UnsetType, now: datetime) -> bytes:
     """Return the body of a place call, the same for every attempt."""
     has_payment = payment is not UNSET and bytes(payment).strip() != b"null"
-    data = PlaceData(**_ids(row), order=_stored(row), payment=payment if has_payment else UNSET)
+    data = PlaceData(**_ids(row), order=_webhook_order(row), payment=payment if has_payment else UNSET)
     return envelope(EventType.ORDER_PLACE, occurred_at=now, data=data)
 
 
 def cancelled_data(row: OrderRow) -> CancelledData:
-    """Return what a store is told of an order that is cancelled."""
-    return CancelledData(**_ids(row), cancel_reason=row.cancel_reason, order=_stored(row))
+    """Return the data of `order.cancelled`, for the store."""
+    return CancelledData(**_ids(row), cancel_reason=row.cancel_reason, order=_webhook_order(row))
 
 
 def event_data(row: OrderRow) -> OrderEventData:
-    """Return what a storefront is told of an order that is there, or has changed."""
+    """Return the data of `order.created` and `order.updated`, for the storefront."""
     return OrderEventData(**_ids(row), sequence=row.sequence, order=order_of(row))
 
 
@@ -168,7 +201,7 @@ def _ids(row: OrderRow) -> dict[str, Any]:
     return {"order_id": row.id, "store_id": row.store_id, "partner_store_id": row.partner_store_id}
 
 
-def _stored(row: OrderRow) -> OrderTold:
+def _webhook_order(row: OrderRow) -> OrderTold:
     return OrderTold(
         cart=row.cart,
         client_context=row.client_context or UNSET,

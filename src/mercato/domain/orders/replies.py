@@ -1,10 +1,10 @@
-"""What a store answers to validate and place: yes, no with reasons, or nothing that can be used.
+"""The replies of a store to validate and place: an acceptance, a rejection with errors, or an invalid reply.
 
-Nothing that a store sends raises here; what it sends is bounded, and freed of control characters.
+No reply raises an exception. Its texts are bounded and lose their control characters.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final, Generic, TypeVar
@@ -12,13 +12,19 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 from msgspec import UNSET, Struct
 
-from mercato.domain.orders.amounts import PriceChanged, StoreAmounts, StoreFault, Sums, apply_store_amounts
-from mercato.domain.orders.reasons import reason_of, words_for
+from mercato.domain.orders.amounts import (
+    InvalidAmountsError,
+    PriceChangedError,
+    StoreAmounts,
+    Sums,
+    apply_store_amounts,
+)
+from mercato.domain.orders.error_codes import default_message, order_error_code
 from mercato.kernel.errors import OTHER, OrderError
 from mercato.kernel.wire import parse_instant
 from mercato.kernel.wire.decode import Member, decoded, readable
 
-MOST_ERRORS: Final = 100
+MAX_ERRORS: Final = 100
 MESSAGE_LENGTH: Final = 500
 POINTER_LENGTH: Final = 500
 PARTNER_ORDER_ID_LENGTH: Final = 255
@@ -31,7 +37,7 @@ REFUSALS: Final = frozenset(
         HTTPStatus.UNPROCESSABLE_ENTITY,
     }
 )
-"""The statuses that are a no."""
+"""The statuses by which a store rejects an order."""
 
 _code: Final = re.compile(r"[A-Z0-9_]{1,64}", re.ASCII).fullmatch
 _pointer: Final = re.compile(r"(?:/(?:[^~/\x00-\x1f\x7f]|~[01])*)+").fullmatch
@@ -39,45 +45,38 @@ _integer: Final = re.compile(r"-?\d+", re.ASCII).fullmatch
 _controls: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
 
 
-class ValidateSaid(Struct, frozen=True):
-    """The store would take the order."""
+class Acceptance(Struct, frozen=True):
+    """The store accepts the order; `amounts` as it sent them, not applied yet."""
 
     amounts: StoreAmounts | None = None
     estimated_ready_at: datetime | None = None
-
-
-class PlaceSaid(Struct, frozen=True):
-    """The store has taken the order."""
-
     partner_order_id: str | None = None
-    estimated_ready_at: datetime | None = None
-    amounts: StoreAmounts | None = None
 
 
-class Agreed(Struct, frozen=True):
-    """The store would take the order, at these amounts."""
+class Quote(Struct, frozen=True):
+    """The amounts at which the store accepts the order."""
 
     sums: Sums
     estimated_ready_at: datetime | None
 
 
-class Refused(Struct, frozen=True):
-    """The store's no; there is at least one reason."""
+class Rejection(Struct, frozen=True):
+    """The store rejects the order, with at least one error."""
 
     errors: tuple[OrderError, ...]
 
 
-class Fault(Struct, frozen=True):
-    """No answer that can be used. The words are for the merchant, in the delivery log."""
+class InvalidReply(Struct, frozen=True):
+    """No reply, or one that can't be used. The message is for the merchant, in the delivery log."""
 
-    words: str
+    message: str
 
 
 R = TypeVar("R")
 
 
 class _Reply(msgspec.Struct, frozen=True, rename="camel"):
-    """Every member that either reply may have, unread: one that can't be read doesn't hide the others."""
+    """The members of both replies, each still raw JSON: one that can't be read doesn't hide the others."""
 
     is_valid: Member = UNSET
     accepted: Member = UNSET
@@ -91,135 +90,116 @@ class _Reply(msgspec.Struct, frozen=True, rename="camel"):
     partner_order_id: Member = UNSET
 
 
-class _Reason(msgspec.Struct, frozen=True):
+class _Error(msgspec.Struct, frozen=True):
     code: Member = UNSET
     message: Member = UNSET
     pointer: Member = UNSET
 
 
-def read_validate(status: int, body: bytes) -> ValidateSaid | Refused | Fault:
-    """Return what the reply to a validate call says. Its amounts still have to be taken (`agree`)."""
+def read_validate(status: int, body: bytes) -> Acceptance | Rejection | InvalidReply:
+    """Read the reply to a validate call. `quote` applies its amounts."""
     reply = _read(status, body)
     if not isinstance(reply, _Reply):
         return reply
-    said = _verdict(reply, reply.is_valid, "isValid")
-    if said is not None:
-        return said
+    verdict = _verdict(reply, reply.is_valid, "isValid")
+    if verdict is not None:
+        return verdict
     try:
         amounts = decoded(reply.amounts, StoreAmounts)
     except msgspec.ValidationError:
-        return Fault("amounts must be an object.")
-    return ValidateSaid(amounts=amounts, estimated_ready_at=_instant(reply.estimated_ready_at))
+        return InvalidReply("amounts must be an object.")
+    return Acceptance(amounts, _instant(reply.estimated_ready_at))
 
 
-def read_place(status: int, body: bytes) -> PlaceSaid | Refused | Fault:
-    """Return what the reply to a place call says."""
+def read_place(status: int, body: bytes) -> Acceptance | Rejection | InvalidReply:
+    """Read the reply to a place call. Amounts that can't be read are ignored."""
     reply = _read(status, body)
     if not isinstance(reply, _Reply):
         return reply
-    said = _verdict(reply, reply.accepted, "accepted")
-    if said is not None:
-        return said
-    return PlaceSaid(
-        partner_order_id=_partner_order_id(reply.partner_order_id),
-        estimated_ready_at=_instant(reply.estimated_ready_at),
-        amounts=_or_none(reply.amounts, StoreAmounts),
+    return _verdict(reply, reply.accepted, "accepted") or Acceptance(
+        _or_none(reply.amounts, StoreAmounts),
+        _instant(reply.estimated_ready_at),
+        _partner_order_id(reply.partner_order_id),
     )
 
 
-def agree(sums: Sums, said: ValidateSaid | Refused | Fault) -> Agreed | Refused | Fault:
-    """Return the order's amounts with what the store set of them."""
-    if not isinstance(said, ValidateSaid):
-        return said
-    match apply_store_amounts(sums, said.amounts):
-        case StoreFault(words):
-            return Fault(words)
-        case PriceChanged(error):
-            return Refused((error,))
-        case Sums() as agreed:
-            return Agreed(agreed, said.estimated_ready_at)
+def quote(sums: Sums, reply: Acceptance | Rejection | InvalidReply) -> Quote | Rejection | InvalidReply:
+    """Return the order's amounts with those that the store set."""
+    if not isinstance(reply, Acceptance):
+        return reply
+    try:
+        return Quote(apply_store_amounts(sums, reply.amounts), reply.estimated_ready_at)
+    except InvalidAmountsError as error:
+        return InvalidReply(str(error))
+    except PriceChangedError as changed:
+        return Rejection((changed.error,))
 
 
 class ReplyParser(Generic[R]):
     """Parses the replies to one call with `read`, and keeps the last one."""
 
-    def __init__(self, read: Callable[[int, bytes], R | Refused | Fault]) -> None:
+    def __init__(self, read: Callable[[int, bytes], R | Rejection | InvalidReply]) -> None:
         self._read = read
-        self.reply: R | Refused | Fault = Fault("The store gave no answer.")
+        self.reply: R | Rejection | InvalidReply = InvalidReply("The store gave no answer.")
 
     def __call__(self, status: int, body: bytes) -> str | None:
-        """Return why the reply can't be used, if so."""
+        """Return why the reply is invalid, or None."""
         self.reply = self._read(status, body)
-        return self.reply.words if isinstance(self.reply, Fault) else None
+        return self.reply.message if isinstance(self.reply, InvalidReply) else None
 
 
-# --- the parts of a reply -------------------------------------------------------------------------
+# --- members of a reply ---------------------------------------------------------------------------
 
 
-def _read(status: int, body: bytes) -> _Reply | Refused | Fault:
-    """Return the reply of a 2xx; for any other status what follows from it."""
+def _read(status: int, body: bytes) -> _Reply | Rejection | InvalidReply:
+    """Return the reply of a 2xx; for any other status, what the status means."""
     reply: _Reply | None = _or_none(msgspec.Raw(body), _Reply)
     if status in REFUSALS:
-        return _refused(reply if reply is not None else _Reply())
+        return _rejection(reply if reply is not None else _Reply())
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-        return Fault(f"The store answered {status}.")
+        return InvalidReply(f"The store answered {status}.")
     if reply is None:
-        what = (
-            "that is no JSON object" if body.strip() else "and nothing else, where a JSON object is expected"
-        )
-        return Fault(f"The store answered {status} {what}.")
+        what = "with something that isn't a JSON object" if body.strip() else "without a body"
+        return InvalidReply(f"The store answered {status} {what}. A JSON object is expected.")
     return reply
 
 
-def _verdict(reply: _Reply, raw: Member, name: str) -> Refused | Fault | None:
-    """Return the no of a 2xx, or None for a yes. What is said expressly counts; else reasons are a no."""
+def _verdict(reply: _Reply, raw: Member, name: str) -> Rejection | InvalidReply | None:
+    """Return the rejection of a 2xx, or None if it accepts. Without the member `name`, errors mean a rejection."""
     try:
-        yes = decoded(raw, bool)
+        accepts = decoded(raw, bool)
     except msgspec.ValidationError:
-        return Fault(f"{name} must be true or false.")
-    if yes is None:
-        yes = not _said_anything(reply.errors)
-    return None if yes else _refused(reply)
+        return InvalidReply(f"{name} must be true or false.")
+    if accepts is None:
+        try:
+            accepts = not decoded(reply.errors)
+        except msgspec.ValidationError:
+            accepts = False
+    return None if accepts else _rejection(reply)
 
 
-def _said_anything(raw: Member) -> bool:
-    try:
-        return bool(decoded(raw))
-    except msgspec.ValidationError:
-        return True
-
-
-def _refused(reply: _Reply) -> Refused:
+def _rejection(reply: _Reply) -> Rejection:
     listed: list[Any] = _or_none(reply.errors, list[msgspec.Raw]) or []
     if listed:
-        return Refused(tuple(_reason(raw) for raw in listed[:MOST_ERRORS]))
-    code = _known(_or_none(reply.error_code, str))
-    told = (_or_none(raw, str) for raw in (reply.detail, reply.message, reply.title))
-    return Refused((_error(code, _first(told), None),))
+        return Rejection(tuple(map(_listed_error, listed[:MAX_ERRORS])))
+    texts = (_or_none(raw, str) for raw in (reply.detail, reply.message, reply.title))
+    return Rejection((_error(reply.error_code, next(filter(None, texts), None)),))
 
 
-def _reason(raw: msgspec.Raw) -> OrderError:
-    entry: _Reason | None = _or_none(raw, _Reason)
+def _listed_error(raw: msgspec.Raw) -> OrderError:
+    entry: _Error | None = _or_none(raw, _Error)
     if entry is None:
-        return _error(OTHER, _or_none(raw, str), None)
-    return _error(
-        _known(_or_none(entry.code, str)), _or_none(entry.message, str), _or_none(entry.pointer, str)
-    )
+        return _error(UNSET, _or_none(raw, str))
+    return _error(entry.code, _or_none(entry.message, str), _or_none(entry.pointer, str))
 
 
-def _error(code: str, message: str | None, pointer: str | None) -> OrderError:
-    words = readable(message or "", MESSAGE_LENGTH) or words_for(code)
+def _error(raw_code: Member, message: str | None, pointer: str | None = None) -> OrderError:
+    code = _or_none(raw_code, str)
+    code = order_error_code(code) if code is not None and _code(code) else OTHER
     if pointer is not None and (len(pointer) > POINTER_LENGTH or not _pointer(pointer)):
         pointer = None
-    return OrderError(code=code, message=words, pointer=pointer)
-
-
-def _known(code: str | None) -> str:
-    return reason_of(code) if code is not None and _code(code) else OTHER
-
-
-def _first(texts: Iterable[str | None]) -> str | None:
-    return next((text for text in texts if text), None)
+    message = readable(message or "", MESSAGE_LENGTH) or default_message(code)
+    return OrderError(code=code, message=message, pointer=pointer)
 
 
 def _instant(raw: Member) -> datetime | None:
@@ -228,11 +208,11 @@ def _instant(raw: Member) -> datetime | None:
 
 
 def _partner_order_id(raw: Member) -> str | None:
-    """Return the store's own number of the order; one that can't be kept as it is, is left out."""
+    """Return the store's order number, a text or an integer; None if it can't be stored unchanged."""
     if raw is UNSET:
         return None
-    written = bytes(raw)[: 2 * PARTNER_ORDER_ID_LENGTH].decode("latin-1").strip()
-    text = written if _integer(written) else _or_none(raw, str)
+    digits = bytes(raw)[: 2 * PARTNER_ORDER_ID_LENGTH].decode("latin-1").strip()
+    text = digits if _integer(digits) else _or_none(raw, str)
     if not text or len(text) > PARTNER_ORDER_ID_LENGTH or _controls(text):
         return None
     return text

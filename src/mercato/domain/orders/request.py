@@ -1,4 +1,4 @@
-"""Orders as storefronts send them, to be validated and to be placed."""
+"""The requests of Validate and Place order."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -13,10 +13,10 @@ from mercato.domain.stores.storefront import FulfillmentMode
 from mercato.kernel.wire import Wire, redacted
 from mercato.kernel.wire.checks import Objection, validator
 
-MOST_BYTES: Final = 64 * 1024
-"""Bytes of an order as it is sent. One of the most lines that carries all amounts it was answered with has 45 KB."""
+MAX_BYTES: Final = 64 * 1024
+"""Bytes of a request. An order with the maximum number of lines and all amounts of its cart has 45 KB."""
 
-NO_OBJECT: Final = "payment must be an object."
+NOT_AN_OBJECT: Final = "payment must be an object."
 TIP_NEGATIVE: Final = "tip must not be negative."
 TIME_REQUIRED: Final = "scheduledTime is required with SCHEDULED."
 
@@ -30,7 +30,7 @@ DateTime = Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date
 
 
 def _payment_fault(sent: object) -> Objection | None:
-    return None if isinstance(sent, dict) else Objection(NO_OBJECT, form=True)
+    return None if isinstance(sent, dict) else Objection(NOT_AN_OBJECT, form=True)
 
 
 Payment = Annotated[
@@ -44,7 +44,7 @@ Payment = Annotated[
 
 
 class ScheduleType(StrEnum):
-    """When an order is wanted."""
+    """Whether an order is for now or for a later time."""
 
     ASAP = "ASAP"
     SCHEDULED = "SCHEDULED"
@@ -103,14 +103,14 @@ def _schedule_fault(sent: Mapping[str, object]) -> Objection | None:
 
 
 class ClientContext(Wire):
-    """Where the request of the customer came from."""
+    """The customer's device."""
 
     ip: Annotated[str, Meta(max_length=64)]
     user_agent: Text1000
 
 
 class Customer(Wire):
-    """Who orders."""
+    """The person who orders."""
 
     email: Text255
     first_name: Name

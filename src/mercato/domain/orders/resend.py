@@ -1,7 +1,7 @@
-"""The background half of a placement: it resends what a crash or a silent store left open, or cancels it.
+"""Resend orders in the background after a crash or while their store doesn't answer, and cancel them in the end.
 
-The first background attempt of an order and the later ones are two kinds of job, so that each has places of its own:
-an order that was never resent doesn't wait behind the tenth attempts of others.
+The first background attempt of an order and the later ones are two kinds of job, each with its own concurrency: a new
+order doesn't wait behind the tenth attempts of others.
 """
 
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from msgspec import Struct
 from mercato.domain.orders import queries
 from mercato.domain.orders.changes import Changes
 from mercato.domain.orders.record import StoreAnswer
-from mercato.domain.orders.replies import Fault
+from mercato.domain.orders.replies import InvalidReply
 from mercato.domain.orders.submission import (
     Submission,
     SubmissionOutcome,
@@ -31,19 +31,19 @@ from mercato.kernel.telemetry.context import set_partner
 
 log = structlog.get_logger("mercato.orders")
 
-EVERY: Final = timedelta(seconds=15)
-"""Between two attempts: a store that comes back is told soon, and forty attempts are no burden to it."""
+RETRY_INTERVAL: Final = timedelta(seconds=15)
+"""Between two attempts: short for a store that recovers, and forty calls in ten minutes don't load it."""
 
-LEAST: Final = timedelta(seconds=1)
+MIN_WAIT: Final = timedelta(seconds=1)
 
 RECENT: Final = timedelta(seconds=20)
-"""An order isn't given up before an attempt that ended so recently: one every `EVERY`, and a little for the queue."""
+"""An order is given up only after an attempt that ended so recently: `RETRY_INTERVAL` and a wait in the queue."""
 
 _SLACK: Final = timedelta(seconds=15)
 
 
 class Resender(Struct, frozen=True):
-    """Finishes placements. `seconds` bound one call."""
+    """Finishes placements. `seconds` is the timeout of one call."""
 
     db: Database
     clock: Clock
@@ -52,7 +52,7 @@ class Resender(Struct, frozen=True):
     seconds: float
 
     def handler(self, *, concurrency: int) -> Handler[SubmitJob]:
-        """Return what the worker needs for either kind of job."""
+        """Return the handler of both kinds of job."""
         return Handler(
             fn=self.handle,
             payload=SubmitJob,
@@ -62,7 +62,7 @@ class Resender(Struct, frozen=True):
         )
 
     async def handle(self, job: Job[SubmitJob]) -> Outcome:
-        """Make one attempt. It is the last one if the order's time is over: then the order is given up."""
+        """Make one attempt, and cancel the order if it was the last one."""
         async with self.db.read() as tx:
             order = await queries.get_order(tx, job.payload.order_id)
             waits = order.answer is StoreAnswer.WAITING
@@ -76,41 +76,40 @@ class Resender(Struct, frozen=True):
                 await fence(tx, job)
                 await self._cancel(tx, call.webhook_id, submission.base_url)
             return Done()
-        called, said = await self.submitter.attempt(submission, seconds=self.seconds)
+        called, reply = await self.submitter.attempt(submission, seconds=self.seconds)
         crash.point("order.resent")
         async with self.db.write() as tx:
             await finish(tx, job)
-            outcome = SubmissionOutcome(said, (called,))
-            await self.submitter.settle(tx, submission, outcome, announces_fault=False)
-            if isinstance(said, Fault):
-                await self._go_on(tx, submission)
+            outcome = SubmissionOutcome(reply, (called,))
+            await self.submitter.settle(tx, submission, outcome, notify_unanswered=False)
+            if isinstance(reply, InvalidReply):
+                await self._continue(tx, submission)
         return Settled()
 
-    async def _go_on(self, tx: Write, submission: Submission) -> None:
-        """Enqueue the next attempt, or give the order up if this was the last one."""
+    async def _continue(self, tx: Write, submission: Submission) -> None:
+        """Enqueue the next attempt, or cancel the order if this was the last one."""
         now = self.clock()
         if now >= submission.give_up_at:
             await self._cancel(tx, submission.call.webhook_id, submission.base_url)
         else:
-            wait = max(LEAST, min(EVERY, submission.give_up_at - now))
+            wait = max(MIN_WAIT, min(RETRY_INTERVAL, submission.give_up_at - now))
             await schedule(tx, submission.call, wait=wait, attempted_at=now)
 
     async def end(self, tx: Write, job: Job[SubmitJob], reason: str) -> None:
-        """Cancel an order whose job failed too often: none stays open without anybody working on it."""
-        log.error("order submission given up", order_id=str(job.payload.order_id), reason=reason)
-        kept = await queries.find_submission(tx, job.payload.order_id)
-        if kept is not None:
-            await self._cancel(tx, job.payload.order_id, kept[0])
+        """Cancel the order of a dead job, which nothing else would close."""
+        log.error("order submission failed", order_id=str(job.payload.order_id), reason=reason)
+        stored = await queries.find_submission(tx, job.payload.order_id)
+        if stored is not None:
+            await self._cancel(tx, job.payload.order_id, stored[0])
 
     async def _cancel(self, tx: Write, order_id: UUID, url: str) -> None:
         order = await queries.get_order(tx, order_id, lock=True)
         if order.answer is StoreAnswer.WAITING:
-            await queries.delete_submission(tx, order_id)
             await end_record(tx, order_id, delivered=False, now=self.clock())
             await self.changes.give_up(tx, order, url=url, now=self.clock())
 
 
 def _is_exhausted(submission: Submission, attempted_at: datetime | None, now: datetime) -> bool:
-    """Tell whether the order's time is over, and a recent attempt was its last one."""
+    """Return whether the order's time is over and a recent attempt was the last one."""
     is_recent = attempted_at is not None and now - attempted_at <= RECENT
     return is_recent and now >= submission.give_up_at

@@ -1,4 +1,4 @@
-"""Following an order: reads for both sides, the merchant's updates, and everything that happened to it."""
+"""Read placed orders, update their status, and list their history."""
 
 from datetime import datetime
 from operator import attrgetter
@@ -31,7 +31,7 @@ from mercato.kernel.db.engine import Database, Write
 from mercato.kernel.wire.cursor import page_of
 
 MAX_ENTRIES: Final = 500
-"""Entries of one timeline, the oldest first; the merchant's updates are all that has no bound of its own."""
+"""Entries of one timeline, the oldest first. Only the merchant's updates have no limit of their own."""
 
 _MEMBERS: Final = {
     "status": "status",
@@ -39,11 +39,11 @@ _MEMBERS: Final = {
     "estimated_ready_at": "estimatedReadyAt",
     "cancel_reason": "cancelReason",
 }
-"""The members of a Progress, by their names in a timeline."""
+"""The members of a Progress, with their names in a timeline."""
 
 
 class Orders(Struct, frozen=True):
-    """Placed orders, for the side that asks."""
+    """Placed orders, for their merchant or their storefront."""
 
     db: Database
     clock: Clock
@@ -72,29 +72,28 @@ class Orders(Struct, frozen=True):
         return OrderPage(orders=[commerce_order_of(row) for row in page], next_cursor=cursor)
 
     async def update(self, caller: Caller, order_id: UUID, request: OrderStatusUpdate) -> OrderStatusResponse:
-        """Move the merchant's order on. The same again changes nothing.
+        """Update the merchant's order. The same update again changes nothing.
 
         Raises OrderNotFound, ValidationFailed, OrderClosed, InvalidStatusTransition.
         """
         async with self.db.write() as tx:
             row = await queries.get_own_order(tx, caller, order_id, lock=True)
             current = Progress(**{name: getattr(row, name) for name in _MEMBERS})
-            # The clock is read once the order is held: who was waited for came first.
+            # After the wait for the lock: other changes of the order came first.
             change = transitions.change(current, request, self.clock())
             if change is not None:
-                row = await self._move(tx, row, change)
+                row = await self._update(tx, row, change)
                 crash.point("order.moved")
                 await audit(tx, "order", row.id, detail={"state": row.state, "status": row.status})
         return OrderStatusResponse(
             order_id=row.id, state=row.state, status=row.status, updated_at=rfc3339(row.updated_at)
         )
 
-    async def _move(self, tx: Write, row: OrderRow, change: transitions.Change) -> OrderRow:
+    async def _update(self, tx: Write, row: OrderRow, change: transitions.Change) -> OrderRow:
         values = asdict(change.after)
         if row.answer is StoreAnswer.WAITING:
-            # Who moves an order on has it: nothing needs to be sent any more.
+            # A merchant that updates an order has received it.
             values["answer"] = StoreAnswer.ACCEPTED
-            await queries.delete_submission(tx, row.id)
             await end_record(tx, row.id, delivered=True, now=change.at)
         state = change.after.state
         return await self.changes.change(
@@ -108,10 +107,7 @@ class Orders(Struct, frozen=True):
         )
 
     async def timeline(self, caller: Caller, order_id: UUID) -> OrderTimeline:
-        """Return all that happened to the caller's order, every webhook attempt included. Raises OrderNotFound.
-
-        What happened at one instant stands in the order in which it must have.
-        """
+        """Return the history of the caller's order with every webhook attempt. Raises OrderNotFound."""
         async with self.db.read() as tx:
             row = await queries.get_own_order(tx, caller, order_id)
             history = await queries.list_entries(tx, order_id, limit=MAX_ENTRIES)
@@ -134,7 +130,7 @@ class Orders(Struct, frozen=True):
 
 
 def _detail(change: transitions.Change) -> dict[str, Any]:
-    """Return what of the order changed."""
+    """Return the changed members."""
     before, after = asdict(change.before), asdict(change.after)
     return {
         member: rfc3339(value) if isinstance(value, datetime) else value
@@ -144,7 +140,7 @@ def _detail(change: transitions.Change) -> dict[str, Any]:
 
 
 def _attempt_entry(attempt: OrderAttempt, caller: Caller) -> TimelineEntry:
-    """Return an attempt: its own partner can look the delivery up, the other side sees that it was made."""
+    """Return an attempt. Only the partner that it went to sees the delivery's id and error."""
     detail: dict[str, Any] = {
         "event": attempt.type,
         "to": "store" if attempt.surface is Surface.COMMERCE else "storefront",

@@ -1,4 +1,4 @@
-"""A stored order on its way to its store: the same bytes under the same webhook-id, until the store has answered."""
+"""Submit a stored order to its store: the same bytes under the same webhook-id until the store has answered."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.domain.orders import queries
-from mercato.domain.orders.amounts import remark, sums_of
+from mercato.domain.orders.amounts import explain_ignored_amounts, sums_of
 from mercato.domain.orders.changes import Changes, ConcurrentUpdate
-from mercato.domain.orders.payment import carries_payment, repeats, secrets_in, without_payment
-from mercato.domain.orders.reasons import ORDER_REASONS, words_for
+from mercato.domain.orders.error_codes import ORDER_ERROR_CODES, default_message
+from mercato.domain.orders.payment import carries_payment, contains_secret, secrets_in, without_payment
 from mercato.domain.orders.record import OrderRow, StoreAnswer
-from mercato.domain.orders.replies import Fault, PlaceSaid, Refused, ReplyParser, read_place
+from mercato.domain.orders.replies import Acceptance, InvalidReply, Rejection, ReplyParser, read_place
 from mercato.domain.orders.transitions import Actor
 from mercato.domain.partners.vault import Vault
 from mercato.domain.webhooks.calls.client import CallResult, StoreCall, StoreCalls
@@ -36,36 +36,37 @@ log = structlog.get_logger("mercato.orders")
 PLACE: Final = "place"
 
 FIRST_WAIT: Final = 0.5
-"""Seconds between the first two attempts of one request; every further wait is twice as long."""
+"""Seconds between the first two attempts of a request. Every further wait is twice as long."""
 
-LEAST_SECONDS: Final = 1.0
-"""With less time left no further attempt is begun."""
+MIN_ATTEMPT_SECONDS: Final = 1.0
+"""No further attempt starts with less time left."""
 
-KIND: Final = "order.submit"
-"""The first background attempt of an order."""
+SUBMIT_KIND: Final = "order.submit"
+"""The job of an order's first background attempt."""
 
-LATER_KIND: Final = "order.resend"
-"""Every further one."""
+RESEND_KIND: Final = "order.resend"
+"""The job of every further attempt."""
 
 STORE_PARTITIONS: Final = 8
-"""Orders of one store that are resent at one time. With their ordering keys the stores of a partner take turns."""
+"""Orders of one store that are resent at the same time. Their ordering keys let a partner's stores take turns."""
 
-Said = PlaceSaid | Refused | Fault
+PlaceReply = Acceptance | Rejection | InvalidReply
 
 
 class SubmitJob(Wire, frozen=True):
-    """The order whose store has to be told. What it is told is kept, sealed, beside the order."""
+    """The order to submit. Its body is stored, sealed, beside the order."""
 
     order_id: UUID
     attempted_at: datetime | None = None
-    """When the last background attempt ended."""
+    """The end of the last background attempt."""
 
 
 async def schedule(
     tx: Write, call: StoreCall, *, wait: timedelta, attempted_at: datetime | None = None
 ) -> None:
-    """Enqueue the next background attempt: the first, or one after an attempt that ended at `attempted_at`."""
-    kind, order_id = KIND if attempted_at is None else LATER_KIND, call.webhook_id
+    """Enqueue the next background attempt, the first one without `attempted_at`."""
+    order_id = call.webhook_id
+    kind = SUBMIT_KIND if attempted_at is None else RESEND_KIND
     await enqueue(
         tx,
         kind,
@@ -78,7 +79,7 @@ async def schedule(
 
 
 class Submission(Struct, frozen=True, kw_only=True):
-    """The call that tells a store of an order, the same for every attempt, and until when it is made."""
+    """The call that submits an order, the same for every attempt. It isn't made after `give_up_at`."""
 
     base_url: str
     call: StoreCall
@@ -86,7 +87,7 @@ class Submission(Struct, frozen=True, kw_only=True):
 
 
 def submission_of(order: OrderRow, *, base_url: str, body: bytes, give_up_at: datetime) -> Submission:
-    """Return the submission of an order. No repr shows its body: it may hold a card's token."""
+    """Return the submission of an order. Its repr redacts the body, which may hold a card's token."""
     call = StoreCall(
         store_id=order.store_id,
         partner_id=order.partner_id,
@@ -101,14 +102,14 @@ def submission_of(order: OrderRow, *, base_url: str, body: bytes, give_up_at: da
 
 
 class SubmissionOutcome(Struct, frozen=True):
-    """What the store said in the end, and every attempt."""
+    """The reply to the last call of a submission, and all its calls."""
 
-    said: Said
+    reply: PlaceReply
     calls: tuple[CallResult, ...]
 
 
 class Submitter(Struct, frozen=True):
-    """Tells stores about orders, and writes down what they say."""
+    """Submits orders to their stores, and writes the result."""
 
     db: Database
     clock: Clock
@@ -118,48 +119,48 @@ class Submitter(Struct, frozen=True):
     changes: Changes
 
     async def store(self, tx: Write, order: OrderRow, submission: Submission) -> None:
-        """Keep the submission, sealed, in the transaction that stores its order."""
+        """Store the submission, sealed, in the transaction that stores its order."""
         sealed = self.vault.seal(submission.call.body.decode(), context=_context(order.id))
         await queries.insert_submission(
             tx, order.id, url=submission.base_url, body=sealed, give_up_at=submission.give_up_at
         )
 
     async def find(self, tx: Read, order: OrderRow) -> Submission | None:
-        """Return what the order's store still has to be told; None once it has answered."""
-        kept = await queries.find_submission(tx, order.id)
-        if kept is None:
+        """Return the order's submission; None once its store has answered."""
+        stored = await queries.find_submission(tx, order.id)
+        if stored is None:
             return None
-        url, sealed, give_up_at = kept
+        url, sealed, give_up_at = stored
         body = self.vault.open(sealed, context=_context(order.id)).encode()
         return submission_of(order, base_url=url, body=body, give_up_at=give_up_at)
 
-    async def attempt(self, submission: Submission, *, seconds: float) -> tuple[CallResult, Said]:
-        """Make one call and return what the store said."""
+    async def attempt(self, submission: Submission, *, seconds: float) -> tuple[CallResult, PlaceReply]:
+        """Make one call."""
         parser = ReplyParser(read_place)
         called = await self.calls.post(submission.call, seconds=seconds, parser=parser)
-        said = parser.reply if called.error is None else Fault(called.error)
-        if isinstance(said, Refused):
-            # Its reasons are kept, and shown to both sides.
+        reply = parser.reply if called.error is None else InvalidReply(called.error)
+        if isinstance(reply, Rejection):
+            # Both partners see its errors.
             hidden = submission.call.hidden
-            said = Refused(tuple(_without_payment_in(reason, hidden) for reason in said.errors))
-        return called, said
+            reply = Rejection(tuple(_without_payment_in(error, hidden) for error in reply.errors))
+        return called, reply
 
     async def submit(self, submission: Submission, *, seconds: float) -> SubmissionOutcome:
-        """Try until the store has answered or the seconds are over. A store that is cut off isn't waited for.
+        """Call until the store has answered or the time is over; stop if its circuit breaker does.
 
-        Nor is it called once the order is to be given up: it would hear of it after it was told of its end.
+        No call outlasts `give_up_at`: else it could arrive after the notice that the order was cancelled.
         """
         seconds = min(seconds, (submission.give_up_at - self.clock()).total_seconds())
-        until = asyncio.get_running_loop().time() + seconds
+        deadline = asyncio.get_running_loop().time() + seconds
         calls: list[CallResult] = []
         wait, left = FIRST_WAIT, seconds
         while True:
-            called, said = await self.attempt(submission, seconds=left)
+            called, reply = await self.attempt(submission, seconds=left)
             calls.append(called)
             pause = max(wait, called.retry_after or 0.0)
-            left = until - asyncio.get_running_loop().time() - pause
-            if not isinstance(said, Fault) or not called.reached or left < LEAST_SECONDS:
-                return SubmissionOutcome(said, tuple(calls))
+            left = deadline - asyncio.get_running_loop().time() - pause
+            if not isinstance(reply, InvalidReply) or not called.reached or left < MIN_ATTEMPT_SECONDS:
+                return SubmissionOutcome(reply, tuple(calls))
             await asyncio.sleep(pause)
             wait *= 2
 
@@ -169,65 +170,65 @@ class Submitter(Struct, frozen=True):
         submission: Submission,
         outcome: SubmissionOutcome,
         *,
-        announces_fault: bool,
+        notify_unanswered: bool,
         stored: OrderRow | None = None,
     ) -> OrderRow:
-        """Return the order with what its store said; an answer that came too late changes nothing.
+        """Return the order after the store's reply. A reply that came too late changes nothing.
 
-        After a fault the order waits on. With `announces_fault` its storefront, which gets its id in the answer, gets
-        its events from then on. An order that was `stored` a moment ago is not read, if nothing has happened to it.
+        After an invalid reply the order keeps waiting; with `notify_unanswered` its storefront, which gets the order's
+        id in the response, gets its events from then on. `stored` is the row if this request stored it: it isn't read
+        again unless it has changed.
         """
-        said = outcome.said
-        if stored is not None and isinstance(said, PlaceSaid):
+        reply = outcome.reply
+        if stored is not None and isinstance(reply, Acceptance):
             with suppress(ConcurrentUpdate):
                 now = self.clock()
-                order = await self._accept(tx, stored, said, now, untouched=True)
+                order = await self._accept(tx, stored, reply, now, if_unchanged=True)
                 await self._log(tx, submission, outcome, stored, now)
-                await queries.delete_submission(tx, order.id)
                 return order
         order = await queries.get_order(tx, submission.call.webhook_id, lock=True)
-        # Not before the order was waited for: what others have done to it meanwhile came first.
+        # After the wait for the lock: other changes of the order came first.
         now = self.clock()
         if order.client_context is not None:
-            # What was sent and answered says who the customer is: of one who was forgotten meanwhile nothing is kept.
+            # The log would name a customer who was erased meanwhile.
             await self._log(tx, submission, outcome, order, now)
         waits = order.answer is StoreAnswer.WAITING
-        match said:
-            case PlaceSaid() if waits:
-                order = await self._accept(tx, order, said, now)
-            case PlaceSaid(partner_order_id=str()) if _lacks_id(order):
+        match reply:
+            case Acceptance() if waits:
+                return await self._accept(tx, order, reply, now)
+            case Acceptance(partner_order_id=str()) if _lacks_partner_order_id(order):
                 if order.estimated_ready_at is not None:
-                    # What the merchant has said since is newer than the answer to the placement.
-                    said = replace(said, estimated_ready_at=None)
-                order = await self._accept(tx, order, said, now)
-            case Refused(errors=errors) if waits:
-                order = await self.changes.refuse(tx, order, errors=errors, now=now)
-            case Fault() if waits and announces_fault and order.sequence == 0:
-                order = await self.changes.change(tx, order, actor=Actor.SERVICE, entry="unanswered", now=now)
+                    # The merchant has set it since.
+                    reply = replace(reply, estimated_ready_at=None)
+                return await self._accept(tx, order, reply, now)
+            case Rejection(errors=errors) if waits:
+                return await self.changes.refuse(tx, order, errors=errors, now=now)
+            case InvalidReply() if waits and notify_unanswered and order.sequence == 0:
+                return await self.changes.change(tx, order, actor=Actor.SERVICE, entry="unanswered", now=now)
             case _:
-                pass
-        if order.answer is not StoreAnswer.WAITING:
-            await queries.delete_submission(tx, order.id)
-        return order
+                return order
 
     async def _accept(
-        self, tx: Write, order: OrderRow, said: PlaceSaid, now: datetime, *, untouched: bool = False
+        self, tx: Write, order: OrderRow, reply: Acceptance, now: datetime, *, if_unchanged: bool = False
     ) -> OrderRow:
-        odd = None if said.amounts is None else remark(sums_of(order.amounts), said.amounts)
-        if odd is not None:
-            log.warning("amounts of a place reply are not applied", order_id=str(order.id), why=odd)
-        return await self.changes.accept(tx, order, said, actor=Actor.STORE, now=now, untouched=untouched)
+        if reply.amounts is not None:
+            difference = explain_ignored_amounts(sums_of(order.amounts), reply.amounts)
+            if difference is not None:
+                log.warning("amounts of a place reply ignored", order_id=str(order.id), reason=difference)
+        return await self.changes.accept(
+            tx, order, reply, actor=Actor.STORE, now=now, if_unchanged=if_unchanged
+        )
 
     async def _log(
         self, tx: Write, submission: Submission, outcome: SubmissionOutcome, before: OrderRow, now: datetime
     ) -> None:
-        """Write the attempts into the merchant's delivery log, the payment left out.
+        """Write the calls into the merchant's delivery log, without the payment.
 
-        The transaction holds the order, so that of two who were trying at once one begins the log, and the other
-        goes on with it.
+        The transaction has locked the order, so that of two concurrent submissions one creates the log's entry and the
+        other extends it.
         """
-        status, call = _log_status(outcome.said, before.answer), submission.call
-        begun = await record_store_call(
+        status, call = _log_status(outcome.reply, before.answer), submission.call
+        created = await record_store_call(
             tx,
             delivery_id=self.new_id(),
             partner_id=call.partner_id,
@@ -244,46 +245,43 @@ class Submitter(Struct, frozen=True):
             now=now,
             once=True,
         )
-        delivery_id = None if begun else await find_store_call(tx, before.id)
+        delivery_id = None if created else await find_store_call(tx, before.id)
         if delivery_id is not None:
             await update_store_call(tx, delivery_id, outcome.calls, status=status, now=now)
 
 
 async def end_record(tx: Write, order_id: UUID, *, delivered: bool, now: datetime) -> None:
-    """Close the log of an order's placement that ended without an answer to it."""
+    """Close the delivery log of a placement that ended without its store's answer."""
     delivery_id = await find_store_call(tx, order_id)
     if delivery_id is not None:
         status = DeliveryStatus.SUCCEEDED if delivered else DeliveryStatus.FAILED
         await update_store_call(tx, delivery_id, (), status=status, now=now)
 
 
-def _without_payment_in(reason: OrderError, hidden: Sequence[str]) -> OrderError:
-    """Mask what the reason quotes of the payment; one that repeats it in another form gets our own words."""
-    message = masked(reason.message, hidden=hidden)
-    pointer = reason.pointer
-    code = OTHER if reason.code not in ORDER_REASONS and repeats(reason.code, hidden) else reason.code
-    return OrderError(
-        code=code,
-        message=words_for(code) if repeats(message, hidden) else message,
-        pointer=None if pointer is not None and repeats(pointer, hidden) else pointer,
-    )
+def _without_payment_in(error: OrderError, hidden: Sequence[str]) -> OrderError:
+    """Mask the payment in the error. Members that contain it in another form are replaced."""
+    message, code, pointer = masked(error.message, hidden=hidden), error.code, error.pointer
+    if code not in ORDER_ERROR_CODES and contains_secret(code, hidden):
+        code = OTHER
+    if contains_secret(message, hidden):
+        message = default_message(code)
+    if pointer is not None and contains_secret(pointer, hidden):
+        pointer = None
+    return OrderError(code=code, message=message, pointer=pointer)
 
 
-def _log_status(said: Said, before: StoreAnswer) -> DeliveryStatus:
-    """Return how the log stands after attempts: one that failed leaves it open only while the order waits on."""
-    if not isinstance(said, Fault):
-        return DeliveryStatus.SUCCEEDED
-    match before:
-        case StoreAnswer.WAITING:
+def _log_status(reply: PlaceReply, before: StoreAnswer) -> DeliveryStatus:
+    """Return the status of the delivery log: after an invalid reply it is pending while the order waits."""
+    if isinstance(reply, InvalidReply):
+        if before is StoreAnswer.WAITING:
             return DeliveryStatus.PENDING
-        case StoreAnswer.GIVEN_UP:
+        if before is StoreAnswer.GIVEN_UP:
             return DeliveryStatus.FAILED
-        case _:
-            return DeliveryStatus.SUCCEEDED
+    return DeliveryStatus.SUCCEEDED
 
 
-def _lacks_id(order: OrderRow) -> bool:
-    """Tell whether the merchant was faster than its own answer: it has the order, we lack its number."""
+def _lacks_partner_order_id(order: OrderRow) -> bool:
+    """Return whether the merchant updated the order before its reply to the placement arrived."""
     return order.answer is StoreAnswer.ACCEPTED and order.partner_order_id is None
 
 

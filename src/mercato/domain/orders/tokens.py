@@ -1,4 +1,4 @@
-"""validatedOrderTokens: what an order was validated as, signed, so that placing it needs no second question."""
+"""validatedOrderTokens: a signed quote for an order, so that placing it needs no second validation."""
 
 import base64
 import binascii
@@ -14,29 +14,29 @@ from msgspec import Struct
 
 from mercato.domain.carts.model import CartModifierGroup, LineItem
 from mercato.domain.orders.amounts import Sums
-from mercato.domain.orders.replies import Agreed
+from mercato.domain.orders.checks import OrderCheck
+from mercato.domain.orders.replies import Quote
 from mercato.domain.orders.request import Fulfillment
-from mercato.domain.orders.review import Review
 from mercato.kernel import mac
 from mercato.kernel.clock import MakeId, rfc3339
 from mercato.kernel.errors import OrderError, OrderTokenInvalid
 from mercato.kernel.wire.base import redacted
 
-LIFE: Final = timedelta(minutes=15)
+LIFETIME: Final = timedelta(minutes=15)
 
 PURPOSE: Final = "mercato validated order"
-"""What the signing keys are derived for: nothing signed for another end is taken for a token."""
+"""The purpose of the derived signing keys: what is signed for another purpose isn't a valid token."""
 
-BEGIN: Final = "vo_"
-MOST_LENGTH: Final = 65_536
-"""Characters of a token that are looked at; none that is made here has more."""
+PREFIX: Final = "vo_"
+MAX_LENGTH: Final = 65_536
+"""Characters of a token. A longer one isn't read."""
 
 _VERSION: Final = 1
 _SIGNATURE: Final = 32
 
 
 class Digest(msgspec.Struct, frozen=True, array_like=True):
-    """What an order is, told apart from every other: whose it is, and hashes of its parts."""
+    """The identity of an order: its partner, its store, and hashes of its parts."""
 
     caller: UUID
     store: UUID
@@ -45,7 +45,7 @@ class Digest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Claims(msgspec.Struct, frozen=True, array_like=True):
-    """What is signed. `token_id` is used up by the order that is placed with it."""
+    """The signed content. An order that is placed with the token uses `token_id` up."""
 
     version: int
     token_id: UUID
@@ -59,16 +59,18 @@ _encode: Final = msgspec.msgpack.Encoder(uuid_format="bytes").encode
 _decode: Final = msgspec.msgpack.Decoder(Claims).decode
 
 
-def digest_of(caller: UUID, store: UUID, found: Review) -> Digest:
-    """Return the digest of a reviewed order: line ids, names and the order of lines make no difference."""
-    return digest(caller, store, currency=found.currency, lines=found.lines, fulfillment=found.fulfillment)
+def digest_of(caller: UUID, check: OrderCheck) -> Digest:
+    """Return the digest of a checked order. Line ids, names and the order of lines don't change it."""
+    return digest(
+        caller, check.store.id, currency=check.currency, lines=check.lines, fulfillment=check.fulfillment
+    )
 
 
 def digest(
     caller: UUID, store: UUID, *, currency: str, lines: Sequence[LineItem], fulfillment: Fulfillment
 ) -> Digest:
-    """Return the digest of an order with this fulfilment, which must be normalised."""
-    cart = _spell([CartModifierGroup(modifier_group_id=UUID(int=0), line_items=list(lines))])
+    """Return the digest of an order. The fulfillment must be normalized."""
+    cart = _canonical([CartModifierGroup(modifier_group_id=UUID(int=0), line_items=list(lines))])
     return Digest(
         caller=caller,
         store=store,
@@ -77,65 +79,64 @@ def digest(
     )
 
 
-def _spell(groups: Sequence[CartModifierGroup]) -> bytes:
+def _canonical(groups: Sequence[CartModifierGroup]) -> bytes:
     """Return the lines of all groups as bytes that don't depend on their order or on splits.
 
-    Two lines are the same where `carts.lines.choice_of` says so. Ids and numbers have one length each, so that it can
-    be read where each line ends, and no two carts share a spelling.
+    Lines are equal if `carts.lines.choice_of` is. Ids and numbers have a fixed length, so that different carts have
+    different bytes.
     """
     units: dict[bytes, int] = {}
     for group in groups:
         group_id = group.modifier_group_id.int.to_bytes(16, "big")
         for line in group.line_items:
-            below = _spell(line.modifier_groups) if line.modifier_groups else _NO_LINES
+            below = _canonical(line.modifier_groups) if line.modifier_groups else _NO_LINES
             key = group_id + line.item_id.int.to_bytes(16, "big") + below
             units[key] = units.get(key, 0) + line.quantity
-    spelled = bytearray(len(units).to_bytes(8, "big"))
+    encoded = bytearray(len(units).to_bytes(8, "big"))
     for key in sorted(units):
-        spelled += key
-        spelled += units[key].to_bytes(8, "big")
-    return bytes(spelled)
+        encoded += key
+        encoded += units[key].to_bytes(8, "big")
+    return bytes(encoded)
 
 
-_NO_LINES: Final = _spell([])
+_NO_LINES: Final = _canonical([])
 
 
 @redacted("keys")
-class Seal(Struct, frozen=True):
-    """Signs with its first key and verifies with any, so that keys can be replaced one after the other."""
+class OrderTokens(Struct, frozen=True):
+    """Signs with its first key and verifies with any, so that keys can be rotated."""
 
     keys: Sequence[bytes]
     new_id: MakeId
 
-    def issue(self, digest: Digest, agreed: Agreed, *, now: datetime) -> str:
-        """Return a token for the order with this digest at what was agreed on, good for fifteen minutes."""
+    def issue(self, digest: Digest, quote: Quote, *, now: datetime) -> str:
+        """Return a token for the order with this digest and quote, valid for fifteen minutes."""
         claims = _encode(
             Claims(
                 version=_VERSION,
                 token_id=self.new_id(),
-                expires_at=now + LIFE,
+                expires_at=now + LIFETIME,
                 digest=digest,
-                sums=agreed.sums,
-                estimated_ready_at=agreed.estimated_ready_at,
+                sums=quote.sums,
+                estimated_ready_at=quote.estimated_ready_at,
             )
         )
-        text = BEGIN + _text(claims + mac.sign(self.keys[0], claims))
-        assert len(text) <= MOST_LENGTH, "the texts that a store adds to an order are bounded"
+        text = PREFIX + _text(claims + mac.sign(self.keys[0], claims))
+        assert len(text) <= MAX_LENGTH, "the texts of a store are bounded"
         return text
 
-    def read(self, text: str, *, digest: Digest, now: datetime) -> Claims:
-        """Return what the token says of the order with this digest. Raises OrderTokenInvalid."""
+    def verify(self, text: str, *, digest: Digest, now: datetime) -> Claims:
+        """Return the claims of a token for the order with this digest. Raises OrderTokenInvalid."""
         claims = self._claims(text)
         if claims is None:
-            raise _invalid("The token can't be read: send it as Validate order answered it.")
-        said = claims.digest
-        if said.caller != digest.caller:
+            raise _invalid("The token can't be read. Send it exactly as Validate order returned it.")
+        if claims.digest.caller != digest.caller:
             raise _invalid("The token was not made for this account.")
-        if said.store != digest.store:
+        if claims.digest.store != digest.store:
             raise _invalid("The token was made for an order from another store.")
-        if said.cart != digest.cart:
+        if claims.digest.cart != digest.cart:
             raise _invalid("The token was made for another cart. Validate this one.")
-        if said.fulfillment != digest.fulfillment:
+        if claims.digest.fulfillment != digest.fulfillment:
             raise _invalid(
                 "The token was made for another fulfillment. Validate the order again with this one."
             )
@@ -147,22 +148,22 @@ class Seal(Struct, frozen=True):
         raw = _raw(text)
         if raw is None:
             return None
-        said, signature = raw[:-_SIGNATURE], raw[-_SIGNATURE:]
+        content, signature = raw[:-_SIGNATURE], raw[-_SIGNATURE:]
         for key in self.keys:
-            if hmac.compare_digest(mac.sign(key, said), signature):
+            if hmac.compare_digest(mac.sign(key, content), signature):
                 break
         else:
             return None
         try:
-            claims = _decode(said)
+            claims = _decode(content)
         except msgspec.MsgspecError:
-            # Signed by us all the same: by a version of the service that says more, or less.
+            # Signed by another release, whose claims have other members.
             return None
         return claims if claims.version == _VERSION else None
 
 
 class TokenExpired(OrderTokenInvalid):
-    """The token was good once. An order may have been placed with it all the same."""
+    """The token has expired. An order may have been placed with it before."""
 
     def __init__(self, token_id: UUID, expires_at: datetime) -> None:
         message = f"The token expired at {rfc3339(expires_at)}. Validate the order again."
@@ -183,10 +184,10 @@ def _text(raw: bytes) -> str:
 
 
 def _raw(token: str) -> bytes | None:
-    """Return the bytes of a token; None for what is none, and for any other spelling of one."""
-    if len(token) > MOST_LENGTH or not token.startswith(BEGIN) or not token.isascii():
+    """Return the bytes of a token; None for malformed text and for any other encoding of the same bytes."""
+    if len(token) > MAX_LENGTH or not token.startswith(PREFIX) or not token.isascii():
         return None
-    text = token[len(BEGIN) :]
+    text = token[len(PREFIX) :]
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):

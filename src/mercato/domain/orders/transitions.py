@@ -1,4 +1,4 @@
-"""How an order moves on, and who may move it: the tables that the service, the simulators and the certifier read."""
+"""The allowed transitions of orders, for the service, the simulators and certification."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -21,7 +21,7 @@ from mercato.kernel.wire.checks import refuse
 
 
 class Actor(StrEnum):
-    """Who did something to an order."""
+    """Who changed an order."""
 
     STOREFRONT = "storefront"
     STORE = "store"
@@ -32,7 +32,7 @@ class Actor(StrEnum):
 STATUS_TRANSITIONS: Final[Mapping[OrderStatus, tuple[OrderStatus, ...]]] = {
     status: tuple(OrderStatus)[place + 1 :] for place, status in enumerate(OrderStatus)
 }
-"""A merchant moves the status of an open order forward, in the order in which they are defined, and may skip some."""
+"""The merchant moves an open order's status forward in the order of the enum, and may skip some."""
 
 STATE_TRANSITIONS: Final[Mapping[OrderState, Mapping[OrderState, frozenset[Actor]]]] = {
     OrderState.OPEN: {
@@ -50,7 +50,7 @@ PICKUP_PATH: Final = (OrderStatus.CONFIRMED, OrderStatus.PREPARING, OrderStatus.
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """Where an order is."""
+    """The state and status of an order."""
 
     state: OrderState = OrderState.OPEN
     status: OrderStatus = OrderStatus.PENDING
@@ -59,14 +59,14 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """Where an update brings an order, and when."""
+    """A change of an order's progress."""
 
     before: Progress
     after: Progress
     at: datetime
 
 
-class _Wanted(Struct, frozen=True):
+class _Update(Struct, frozen=True):
     status: OrderStatus | None
     state: OrderState | None
     ready_at: datetime | None
@@ -74,18 +74,18 @@ class _Wanted(Struct, frozen=True):
 
 
 def change(current: Progress, update: OrderStatusUpdate, now: datetime) -> Change | None:
-    """Return the merchant's change, None when everything is so already.
+    """Return the merchant's change, or None if the update changes nothing.
 
     Raises ValidationFailed for every fault of the update, OrderClosed, InvalidStatusTransition.
     """
-    wanted = _read(update)
-    after = _moved(current, wanted) if STATE_TRANSITIONS[current.state] else _closed(current, wanted)
+    parsed = _parse(update)
+    after = _moved(current, parsed) if STATE_TRANSITIONS[current.state] else _closed(current, parsed)
     return None if after == current else Change(before=current, after=after, at=now)
 
 
-def _moved(current: Progress, wanted: _Wanted) -> Progress:
-    """Return where an open order goes: status first, then state."""
-    status, state = wanted.status or current.status, wanted.state or current.state
+def _moved(current: Progress, update: _Update) -> Progress:
+    """Return an open order's progress after the update: status first, then state."""
+    status, state = update.status or current.status, update.state or current.state
     if status is not current.status and status not in STATUS_TRANSITIONS[current.status]:
         raise errors.InvalidStatusTransition(
             f"The order is {current.status.value} already; its status can't go back to {status.value}."
@@ -93,34 +93,37 @@ def _moved(current: Progress, wanted: _Wanted) -> Progress:
     return Progress(
         state=state,
         status=status,
-        estimated_ready_at=wanted.ready_at or current.estimated_ready_at,
-        cancel_reason=wanted.reason if state is OrderState.CANCELLED else None,
+        estimated_ready_at=update.ready_at or current.estimated_ready_at,
+        cancel_reason=update.reason if state is OrderState.CANCELLED else None,
     )
 
 
-def _closed(current: Progress, wanted: _Wanted) -> Progress:
-    """Return the closed order as it is, if the update repeats its closing. Raises OrderClosed."""
+def _closed(current: Progress, update: _Update) -> Progress:
+    """Return a closed order's progress if the update repeats it. Raises OrderClosed."""
     again = (
-        wanted.state is current.state
-        and wanted.status in (None, current.status)
-        and wanted.ready_at in (None, current.estimated_ready_at)
+        update.state is current.state
+        and update.status in (None, current.status)
+        and update.ready_at in (None, current.estimated_ready_at)
     )
     if not again:
-        raise errors.OrderClosed(f"The order is {current.state.value}: nothing of it changes any more.")
+        raise errors.OrderClosed(f"The order is {current.state.value} and can't change any more.")
     return current
 
 
-def _read(update: OrderStatusUpdate) -> _Wanted:
-    """Return what the update asks for. Raises ValidationFailed."""
+def _parse(update: OrderStatusUpdate) -> _Update:
+    """Return the parsed update. Raises ValidationFailed."""
     status, state = find_member(OrderStatus, update.status), find_member(OrderState, update.state)
     ready_at = None if update.estimated_ready_at is None else parse_instant(update.estimated_ready_at)
     reason = (update.cancel_reason or "").strip()
     cancels = state is OrderState.CANCELLED
-    asks = (update.status, update.state, update.estimated_ready_at) != (None, None, None)
+    is_update = (update.status, update.state, update.estimated_ready_at) != (None, None, None)
     ready_fault = "estimatedReadyAt must be an RFC 3339 instant with an offset, like 2026-01-31T18:30:00Z."
     refuse(
         [
-            ("", None if asks else "Send status, state or estimatedReadyAt: there is nothing to change."),
+            (
+                "",
+                None if is_update else "Send status, state or estimatedReadyAt: the update changes nothing.",
+            ),
             ("/status", None if update.status is None else status_fault(update.status)),
             ("/state", None if update.state is None else state_fault(update.state)),
             (
@@ -130,4 +133,4 @@ def _read(update: OrderStatusUpdate) -> _Wanted:
             ("/cancelReason", "cancelReason is required with cancelled." if cancels and not reason else None),
         ]
     )
-    return _Wanted(status, state, ready_at, reason or None)
+    return _Update(status, state, ready_at, reason or None)

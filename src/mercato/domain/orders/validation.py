@@ -1,4 +1,4 @@
-"""Validate: the order by our own rules, then by its store's; what the store adds to the price is taken over."""
+"""Validate: check the order by our own rules, then let its store validate it and set amounts."""
 
 from datetime import datetime
 from typing import Final
@@ -6,15 +6,16 @@ from typing import Final
 from msgspec import UNSET, Struct
 
 from mercato.domain.orders.amounts import Sums, wire
+from mercato.domain.orders.checks import OrderCheck, check_order
 from mercato.domain.orders.model import CheckedOrder, ValidateOrderResponse
-from mercato.domain.orders.plan import Checked, OrderChecker
 from mercato.domain.orders.record import storefront_cart
-from mercato.domain.orders.replies import Agreed, Refused, ReplyParser, agree, read_validate
+from mercato.domain.orders.replies import Quote, Rejection, ReplyParser, quote, read_validate
 from mercato.domain.orders.request import OrderCore, PlaceOrderRequest
-from mercato.domain.orders.tokens import Seal, digest_of
+from mercato.domain.orders.tokens import OrderTokens, digest_of
 from mercato.domain.orders.wire import OrderTold, ValidateData
 from mercato.domain.partners.model import Caller
 from mercato.domain.partners.storage import VALIDATION_BYTES, StorageQuota
+from mercato.domain.stores.cache import Menus
 from mercato.domain.webhooks.calls.client import CallResult, StoreCall, StoreCalls
 from mercato.domain.webhooks.deliveries import record_store_call
 from mercato.domain.webhooks.event_types import EventType
@@ -28,14 +29,33 @@ from mercato.kernel.outbound.signing import target
 VALIDATE: Final = "validate"
 
 RETRY_SECONDS: Final = 5
-"""What a client is told to wait when a store did not answer."""
+"""The Retry-After of a request whose store didn't answer."""
+
+
+class OrderChecker(Struct, frozen=True):
+    """Checks orders against their stores' current sets."""
+
+    clock: Clock
+    new_id: MakeId
+    menus: Menus
+
+    async def check(self, order: OrderCore | PlaceOrderRequest, *, in_force: bool) -> OrderCheck:
+        """Return the order, priced and checked.
+
+        With `in_force`, every change of the store that was committed before this call applies. Else another process may
+        have changed the store: compare its version before acting on the result.
+        Raises StoreNotFound, CatalogSetNotFound, and InvalidRequest or ValidationFailed for faults of the request.
+        """
+        cart = order.cart
+        store, catalog = await self.menus.get(cart.store_id, cart.catalog_set_id, in_force=in_force)
+        return check_order(order, store=store, catalog=catalog, now=self.clock(), new_id=self.new_id)
 
 
 class Validations(Struct, frozen=True):
-    """Validates orders. `seconds` bound the call of a store's webhook.
+    """Validates orders. `seconds` is the timeout of the store's webhook.
 
-    What is answered is true of the store as it was at some instant after the request came, in whatever process it
-    was changed: so its version is read before anything is checked, or its webhook called.
+    The result is true of the store at some instant after the request came, whichever process changed it: its version is
+    read before the check and before its webhook is called.
     """
 
     db: Database
@@ -43,84 +63,78 @@ class Validations(Struct, frozen=True):
     new_id: MakeId
     checker: OrderChecker
     calls: StoreCalls
-    seal: Seal
+    tokens: OrderTokens
     seconds: float
     quota: StorageQuota
 
     async def validate(self, caller: Caller, order: OrderCore, *, trace: str) -> ValidateOrderResponse:
         """Return whether the order can be placed, and if so the token that places it.
 
-        Raises StoreNotFound, CatalogSetNotFound, ValidationFailed for what is wrong with the request itself,
-        StoreUnreachable when the store gave no usable answer, and RateLimited.
+        Raises StoreNotFound, CatalogSetNotFound; InvalidRequest or ValidationFailed for faults of the request;
+        StoreUnreachable without a valid reply of the store; RateLimited.
         """
-        checked = await self.checker.check(order, in_force=True)
-        found = checked.review
-        reasons, sums, ready_at, token = found.reasons, found.sums, None, None
-        said = reasons or await self.ask(caller, checked, order, trace=trace)
-        if isinstance(said, Agreed):
-            sums, ready_at = said.sums, said.estimated_ready_at
-            digest = digest_of(caller.partner_id, checked.store.id, found)
-            token = self.seal.issue(digest, said, now=self.clock())
-        else:
-            reasons = said
+        check = await self.checker.check(order, in_force=True)
+        result = check.errors or await self.validate_with_store(caller, check, order, trace=trace)
+        sums, ready_at, token = check.sums, None, None
+        if isinstance(result, Quote):
+            sums, ready_at = result.sums, result.estimated_ready_at
+            token = self.tokens.issue(digest_of(caller.partner_id, check), result, now=self.clock())
         return ValidateOrderResponse(
             is_valid=token is not None,
             validated_order_token=token,
             order=CheckedOrder(
-                cart=storefront_cart(found.cart),
+                cart=storefront_cart(check.cart),
                 client_context=order.client_context,
-                fulfillment=found.fulfillment,
+                fulfillment=check.fulfillment,
                 amounts=UNSET if sums is None else wire(sums),
                 customer=order.customer or UNSET,
                 estimated_ready_at=rfc3339(ready_at) if ready_at else UNSET,
-                errors=reasons,
+                errors=() if isinstance(result, Quote) else result,
             ),
         )
 
-    async def ask(
-        self, caller: Caller, checked: Checked, order: OrderCore | PlaceOrderRequest, *, trace: str
-    ) -> Agreed | tuple[OrderError, ...]:
-        """Return what the store agrees to, or its reasons against it. Raises StoreUnreachable, RateLimited.
+    async def validate_with_store(
+        self, caller: Caller, check: OrderCheck, order: OrderCore | PlaceOrderRequest, *, trace: str
+    ) -> Quote | tuple[OrderError, ...]:
+        """Return the store's quote, or the errors of its rejection. Raises StoreUnreachable, RateLimited.
 
-        A store without a webhook agrees to everything.
+        A store without a webhook accepts every order.
         """
-        sums = checked.review.sums
-        assert sums is not None, "an order without a price has reasons against it"
-        store = checked.store
+        sums, store = check.sums, check.store
+        assert sums is not None, "an order without a price has errors"
         if store.webhook_url is None:
-            return Agreed(sums, None)
+            return Quote(sums, None)
         call = StoreCall(
             store_id=store.id,
             partner_id=store.partner_id,
             url=target(store.webhook_url, VALIDATE),
             webhook_id=self.new_id(),
-            body=validate_body(checked, order, sums, now=self.clock()),
+            body=validate_body(check, order, sums, now=self.clock()),
             traceparent=trace,
         )
-        parser = ReplyParser(lambda status, body: agree(sums, read_validate(status, body)))
+        parser = ReplyParser(lambda status, body: quote(sums, read_validate(status, body)))
         called = await self.calls.post(call, seconds=self.seconds, parser=parser)
         if called.error is None:
             match parser.reply:
-                case Agreed() as agreed:
-                    return agreed
-                case Refused(errors=reasons):
-                    return reasons
+                case Quote() as quoted:
+                    return quoted
+                case Rejection(errors=listed):
+                    return listed
         raise await self._unreachable(caller, call, called)
 
     async def _unreachable(
         self, caller: Caller, call: StoreCall, called: CallResult
     ) -> errors.StoreUnreachable:
-        """Return the refusal, having written its cause into the merchant's delivery log.
+        """Return the problem, and write the failed call into the merchant's delivery log. Raises RateLimited.
 
-        A call that was never made, because its store has been cut off, leaves nothing there. Raises RateLimited if the
-        caller has stored all that it may.
+        A call that the store's circuit breaker stopped isn't logged.
         """
-        refusal = errors.StoreUnreachable(
+        problem = errors.StoreUnreachable(
             "The store's system gave no usable answer; the merchant sees why in its delivery log. Try again.",
             retry_after=RETRY_SECONDS,
         )
         if not called.reached:
-            return refusal
+            return problem
         now = self.clock()
         async with self.db.write() as tx:
             size = VALIDATION_BYTES + len(call.body)
@@ -140,21 +154,20 @@ class Validations(Struct, frozen=True):
                 status=DeliveryStatus.FAILED,
                 now=now,
             )
-        return refusal
+        return problem
 
 
 def validate_body(
-    checked: Checked, order: OrderCore | PlaceOrderRequest, sums: Sums, *, now: datetime
+    check: OrderCheck, order: OrderCore | PlaceOrderRequest, sums: Sums, *, now: datetime
 ) -> bytes:
     """Return the body of a validate call."""
-    store, found = checked.store, checked.review
     data = ValidateData(
-        store_id=store.id,
-        partner_store_id=store.partner_store_id,
+        store_id=check.store.id,
+        partner_store_id=check.store.partner_store_id,
         order=OrderTold(
-            cart=found.cart,
+            cart=check.cart,
             client_context=order.client_context,
-            fulfillment=found.fulfillment,
+            fulfillment=check.fulfillment,
             amounts=wire(sums),
             customer=order.customer or UNSET,
         ),

@@ -1,7 +1,6 @@
-"""What stores and storefronts are told about an order by webhooks, and what stores answer.
+"""The data of order webhooks, and the replies of stores.
 
-The replies stand here for those who write them and for readers: what comes is read member by member
-(`orders.replies`).
+The replies are declared here for clients and the OpenAPI document. `orders.replies` reads each member by itself.
 """
 
 from typing import Annotated
@@ -18,7 +17,7 @@ Money = Annotated[str | float, Meta(description="A decimal string, or a number, 
 
 
 class OrderTold(Wire, kw_only=True):
-    """An OrderCore as stores get it: priced, with names and the merchant's own ids on its lines."""
+    """An OrderCore for stores: priced, with names and the merchant's own ids on its lines."""
 
     cart: CommerceCart
     client_context: ClientContext | UnsetType = UNSET
@@ -43,7 +42,7 @@ class _AboutOrder(Wire, kw_only=True):
 
 @redacted("payment")
 class PlaceData(_AboutOrder, kw_only=True):
-    """The data of `order.place`. The payment is what the storefront sent, byte for byte."""
+    """The data of `order.place`. The payment is byte for byte the storefront's."""
 
     order: OrderTold
     payment: msgspec.Raw | UnsetType = UNSET
@@ -64,14 +63,14 @@ class OrderEventData(_AboutOrder, kw_only=True):
 
 
 class StoreAmountDetail(Wire):
-    """A part of an amount, and what it is for."""
+    """One entry of an amount's description."""
 
     amount: Money
     description: str
 
 
 class StoreReplyAmounts(Wire):
-    """What the store adds to an order's price; what it does not return stays."""
+    """The amounts that the store sets. Those that it doesn't return stay."""
 
     fees: Money | UnsetType = UNSET
     fees_description: list[StoreAmountDetail] | UnsetType = UNSET
@@ -82,13 +81,13 @@ class StoreReplyAmounts(Wire):
     adjustments: Money | UnsetType = UNSET
     adjustments_description: list[StoreAmountDetail] | UnsetType = UNSET
     sub_total: (
-        Annotated[Money, Meta(description="Another one than ours is ITEM_PRICE_CHANGED.")] | UnsetType
+        Annotated[Money, Meta(description="One that differs from ours is ITEM_PRICE_CHANGED.")] | UnsetType
     ) = UNSET
-    total: Annotated[Money, Meta(description="If given, what all of it comes to.")] | UnsetType = UNSET
+    total: Annotated[Money, Meta(description="If given, the sum of all amounts.")] | UnsetType = UNSET
 
 
 class StoreReason(Wire):
-    """Why not: a code of ours where one fits, and words for the customer."""
+    """An error of the order: one of our codes if one fits, and a message for the customer."""
 
     code: str
     message: str | UnsetType | None = UNSET
@@ -96,10 +95,11 @@ class StoreReason(Wire):
 
 
 class ValidateReply(Wire):
-    """The store's answer to `order.validate`."""
+    """The store's reply to `order.validate`."""
 
     is_valid: (
-        Annotated[bool, Meta(description="Absent, it is whether there are no `errors`.")] | UnsetType
+        Annotated[bool, Meta(description="If absent, the order is accepted unless there are `errors`.")]
+        | UnsetType
     ) = UNSET
     amounts: StoreReplyAmounts | UnsetType | None = UNSET
     errors: list[StoreReason] | UnsetType | None = UNSET
@@ -107,10 +107,11 @@ class ValidateReply(Wire):
 
 
 class PlaceReply(Wire):
-    """The store's answer to `order.place`; an empty object takes the order."""
+    """The store's reply to `order.place`. An empty object accepts the order."""
 
     accepted: (
-        Annotated[bool, Meta(description="Absent, it is whether there are no `errors`.")] | UnsetType
+        Annotated[bool, Meta(description="If absent, the order is accepted unless there are `errors`.")]
+        | UnsetType
     ) = UNSET
     partner_order_id: Annotated[str, Meta(max_length=255)] | UnsetType | None = UNSET
     estimated_ready_at: Instant | UnsetType | None = UNSET
@@ -118,7 +119,7 @@ class PlaceReply(Wire):
 
 
 class StoreRefusal(Wire):
-    """The store's no: `errors`, or a problem whose `errorCode` and `detail` say why."""
+    """The store's rejection: `errors`, or a problem with `errorCode` and `detail`."""
 
     errors: list[StoreReason] | UnsetType | None = UNSET
     error_code: str | UnsetType | None = UNSET

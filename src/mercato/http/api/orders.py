@@ -19,7 +19,7 @@ from mercato.domain.orders.model import (
     state_fault,
 )
 from mercato.domain.orders.record import commerce_order_of, order_of
-from mercato.domain.orders.request import MOST_BYTES, OrderCore, PlaceOrderRequest
+from mercato.domain.orders.request import MAX_BYTES, OrderCore, PlaceOrderRequest
 from mercato.http import problems
 from mercato.http.head import Head
 from mercato.http.operations import Access, Answer, Call, Operations, Rate
@@ -75,7 +75,7 @@ def _key(head: Head) -> str:
     MARKETFRONT + "/validate",
     summary="Validate order",
     takes=OrderCore,
-    body_limit=MOST_BYTES,
+    body_limit=MAX_BYTES,
     returns=ValidateOrderResponse,
     rate=Rate.READ,
     problems=(errors.StoreNotFound, errors.CatalogSetNotFound, errors.StoreUnreachable),
@@ -95,7 +95,7 @@ async def validate_order(call: Call[OrderCore, None]) -> ValidateOrderResponse:
     MARKETFRONT + "/place",
     summary="Place order",
     takes=PlaceOrderRequest,
-    body_limit=MOST_BYTES,
+    body_limit=MAX_BYTES,
     returns=Order,
     status=201,
     reply_headers=("Location", "Idempotent-Replayed"),

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect as info
 
-from mercato.domain.orders.reasons import ORDER_REASONS
+from mercato.domain.orders.error_codes import ORDER_ERROR_CODES
 from mercato.http.openapi.examples import EXAMPLES
 
 REF: Final = "#/components/schemas/{name}"
@@ -36,7 +36,7 @@ def components(*, sent: Iterable[Any], answered: Iterable[Any]) -> dict[str, Any
             tidy[name]["examples"] = [EXAMPLES[name]]
     for name, whole in IGNORED.items():
         _allow_ignored(tidy[name], tidy[whole])
-    tidy["OrderError"]["properties"]["code"]["examples"] = sorted(ORDER_REASONS)
+    tidy["OrderError"]["properties"]["code"]["examples"] = sorted(ORDER_ERROR_CODES)
     return tidy
 
 

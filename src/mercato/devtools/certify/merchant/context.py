@@ -12,7 +12,15 @@ from mercato.devtools.certify.sample_store import PricedOrder, SampleStore
 from mercato.devtools.certify.suite import Failed
 from mercato.domain.catalog.ids import NOWHERE
 from mercato.domain.orders.amounts import Sums
-from mercato.domain.orders.replies import Agreed, Fault, PlaceSaid, Refused, agree, read_place, read_validate
+from mercato.domain.orders.replies import (
+    Acceptance,
+    InvalidReply,
+    Quote,
+    Rejection,
+    quote,
+    read_place,
+    read_validate,
+)
 from mercato.domain.orders.wire import PlaceData, ValidateData
 from mercato.domain.webhooks.event_types import EventType
 from mercato.kernel import clock
@@ -27,7 +35,7 @@ CARD: Final = "tok_certify_4242"
 SECONDS: Final = 55.0
 """The time limit of all checks together."""
 
-A = TypeVar("A", bound=Agreed | PlaceSaid)
+A = TypeVar("A", bound=Quote | Acceptance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +96,9 @@ class MerchantContext(ReceiverContext):
         )
         return self.message(VALIDATE, EventType.ORDER_VALIDATE, data, change=change)
 
-    async def validate(self, order: PricedOrder, change: Change | None = None) -> Agreed | Refused | Fault:
+    async def validate(
+        self, order: PricedOrder, change: Change | None = None
+    ) -> Quote | Rejection | InvalidReply:
         """Send an `order.validate` and return the answer."""
         return read_agreement(order, await self.send(self.validate_message(order, change)))
 
@@ -115,7 +125,7 @@ class MerchantContext(ReceiverContext):
         )
         return self.message(PLACE, EventType.ORDER_PLACE, data, webhook_id=order_id, change=change)
 
-    async def place(self, message: Message) -> PlaceSaid | Refused | Fault:
+    async def place(self, message: Message) -> Acceptance | Rejection | InvalidReply:
         """Send an `order.place` and return the answer."""
         return read_placement(await self.send(message))
 
@@ -123,48 +133,47 @@ class MerchantContext(ReceiverContext):
 # --- answers ---------------------------------------------------------------------------------------
 
 
-def read_agreement(order: PricedOrder, reply: Reply) -> Agreed | Refused | Fault:
+def read_agreement(order: PricedOrder, reply: Reply) -> Quote | Rejection | InvalidReply:
     """Return the answer to `order.validate` as the service reads it."""
-    answer = read_validate(reply.status, reply.body)
-    return answer if isinstance(answer, Refused | Fault) else agree(order.sums, answer)
+    return quote(order.sums, read_validate(reply.status, reply.body))
 
 
-def read_placement(reply: Reply) -> PlaceSaid | Refused | Fault:
+def read_placement(reply: Reply) -> Acceptance | Rejection | InvalidReply:
     """Return the answer to `order.place` as the service reads it."""
     return read_place(reply.status, reply.body)
 
 
-def approved(answer: A | Refused | Fault) -> A:
+def approved(answer: A | Rejection | InvalidReply) -> A:
     """Return a yes. Raises Failed for anything else."""
     match answer:
-        case Refused():
+        case Rejection():
             raise Failed(f"It refused a correct order: {codes(answer)}.")
-        case Fault(words=words):
-            raise Failed(words)
+        case InvalidReply(message=message):
+            raise Failed(message)
     return answer
 
 
-def refused(answer: Agreed | PlaceSaid | Refused | Fault, what: str, code: str = "") -> str:
+def refused(answer: Quote | Acceptance | Rejection | InvalidReply, what: str, code: str = "") -> str:
     """Return the codes of a no, or the one that it must have. Raises Failed for anything else."""
     match answer:
-        case Refused(errors=errors):
+        case Rejection(errors=errors):
             if code and all(error.code != code for error in errors):
                 raise Failed(f"It refused {what}, but with {codes(answer)}, not with {code}.")
             return f"refused: {code or codes(answer)}"
-        case Fault(words=words):
-            raise Failed(words)
+        case InvalidReply(message=message):
+            raise Failed(message)
     raise Failed(f"It took {what}.")
 
 
-def answered(answer: Agreed | PlaceSaid | Refused | Fault) -> str:
+def answered(answer: Quote | Acceptance | Rejection | InvalidReply) -> str:
     """Return whether it was a yes or a no. Raises Failed when it was neither."""
     match answer:
-        case Fault(words=words):
-            raise Failed(words)
-        case Refused():
+        case InvalidReply(message=message):
+            raise Failed(message)
+        case Rejection():
             return f"no: {codes(answer)}"
     return "yes"
 
 
-def codes(answer: Refused) -> str:
+def codes(answer: Rejection) -> str:
     return ", ".join(error.code for error in answer.errors)

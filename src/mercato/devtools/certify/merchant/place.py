@@ -19,8 +19,8 @@ from mercato.devtools.certify.mutations import halve_prices, replace_items, with
 from mercato.devtools.certify.receiver import Reply, rejected
 from mercato.devtools.certify.receiver_checks import WRONG_SECRET
 from mercato.devtools.certify.suite import Failed, NoAnswer, Run, Skipped
-from mercato.domain.orders.amounts import remark
-from mercato.domain.orders.replies import Fault, PlaceSaid, Refused
+from mercato.domain.orders.amounts import explain_ignored_amounts
+from mercato.domain.orders.replies import Acceptance, InvalidReply, Rejection
 
 TIMES: Final = 5
 """How often one order is sent at the same time."""
@@ -53,7 +53,7 @@ async def _same_answer(context: Context) -> str:
 async def _refusal_repeated(context: Context) -> str:
     message = await context.place_message(change=replace_items())
     first = await context.send(message.but(age=2))
-    if not isinstance(read_placement(first), Refused):
+    if not isinstance(read_placement(first), Rejection):
         raise Skipped("It needs merchant.place.unknown-item-refused to pass first.")
     return _same(first, await context.send(message))
 
@@ -75,9 +75,9 @@ async def _at_once(context: Context) -> str:
     message = await context.place_message()
     answers = await asyncio.gather(*(context.place(message) for _ in range(TIMES)))
     for answer in answers:
-        if isinstance(answer, Refused):
+        if isinstance(answer, Rejection):
             raise Failed(f"It refused one of them: {codes(answer)}.")
-    taken = [answer for answer in answers if isinstance(answer, PlaceSaid)]
+    taken = [answer for answer in answers if isinstance(answer, Acceptance)]
     return _one_number(*(taken or [approved(await context.place(message))]))
 
 
@@ -114,7 +114,7 @@ async def _amounts_kept(context: Context) -> str:
     order = context.order()
     agreed = await context.agree(order)
     answer = approved(await context.place(await context.place_message(order)))
-    fault = remark(agreed, answer.amounts)
+    fault = explain_ignored_amounts(agreed, answer.amounts)
     if fault is not None:
         raise Failed(fault)
     return "the total stays" if answer.amounts is not None else "no amounts in the answer"
@@ -153,18 +153,18 @@ def _card(token: str) -> dict[str, str]:
 # --- comparisons -----------------------------------------------------------------------------------
 
 
-def _number(answer: PlaceSaid | Refused | Fault) -> str:
+def _number(answer: Acceptance | Rejection | InvalidReply) -> str:
     match answer:
-        case Refused():
+        case Rejection():
             raise Failed(f"It took the order first, then refused it: {codes(answer)}.")
-        case Fault(words=words):
-            raise NoAnswer(words)
+        case InvalidReply(message=message):
+            raise NoAnswer(message)
     if answer.partner_order_id is None:
         raise Skipped("Send `partnerOrderId`: only your own number can tell one order from two.")
     return answer.partner_order_id
 
 
-def _one_number(*answers: PlaceSaid | Refused | Fault) -> str:
+def _one_number(*answers: Acceptance | Rejection | InvalidReply) -> str:
     numbers = sorted({_number(answer) for answer in answers})
     if len(numbers) > 1:
         raise Failed(f"It became {len(numbers)} orders: {', '.join(numbers)}.")

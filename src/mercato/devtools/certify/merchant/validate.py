@@ -23,9 +23,9 @@ from mercato.devtools.certify.mutations import (
 from mercato.devtools.certify.receiver import Change
 from mercato.devtools.certify.sample_store import PricedOrder
 from mercato.devtools.certify.suite import Failed, Run, Skipped
-from mercato.domain.carts.model import MOST_LINES, LineItem
+from mercato.domain.carts.model import MAX_LINES, LineItem
 from mercato.domain.catalog.money import scaled
-from mercato.domain.orders.replies import Fault
+from mercato.domain.orders.replies import InvalidReply
 from mercato.domain.orders.request import (
     Customer,
     DeliveryAddress,
@@ -108,7 +108,7 @@ def _tomorrow(context: Context) -> PricedOrder:
 def _largest_cart(context: Context) -> PricedOrder:
     line = min(context.merchant.sample.offers, key=lambda line: len(line.modifier_groups))
     size = 1 + sum(len(group.line_items) for group in line.modifier_groups)
-    return context.order(*[line] * (MOST_LINES // size))
+    return context.order(*[line] * (MAX_LINES // size))
 
 
 def _units(context: Context, quantity: int) -> LineItem:
@@ -130,8 +130,8 @@ async def _amounts_exact(context: Context) -> str:
     for quantity in QUANTITIES:
         line = _units(context, quantity)
         answer = await context.validate(context.order(line))
-        if isinstance(answer, Fault):
-            raise Failed(f"For {line.quantity} units: {answer.words}")
+        if isinstance(answer, InvalidReply):
+            raise Failed(f"For {line.quantity} units: {answer.message}")
     return "all amounts add up"
 
 

@@ -1,0 +1,52 @@
+"""The codes that an order's `errors` may have, and the problem that lists them."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from mercato.kernel import errors
+from mercato.kernel.errors import OTHER, OrderError, Problem
+
+_KINDS: Final[dict[str, type[Problem]]] = {
+    kind.code: kind
+    for kind in (
+        errors.CartEmpty,
+        errors.ModifierRequired,
+        errors.ModifierLimitExceeded,
+        errors.ItemUnavailable,
+        errors.ItemPriceChanged,
+        errors.StoreClosed,
+        errors.OrderBelowMinimum,
+        errors.OrderTotalDifferent,
+        errors.AddressInvalid,
+        errors.AddressOutOfRange,
+        errors.PaymentDeclined,
+        errors.PaymentMethodInvalid,
+        errors.PaymentFailed,
+        errors.ValidationFailed,
+    )
+}
+
+ORDER_ERROR_CODES: Final = frozenset({*_KINDS, OTHER})
+"""The codes of this service that can apply to an order."""
+
+_ALL_CODES: Final = frozenset(kind.code for kind in errors.all_problems())
+
+
+def order_error_code(code: str) -> str:
+    """Return a store's code: OTHER in place of one of this service's that can't apply to an order."""
+    return OTHER if code in _ALL_CODES and code not in ORDER_ERROR_CODES else code
+
+
+def default_message(code: str) -> str:
+    """Return the message of an error that came without one."""
+    return f"{_KINDS.get(code, errors.Other).title}."
+
+
+def problem_of(listed: Sequence[OrderError]) -> Problem:
+    """Return the problem with the first error's code and status that lists all of them."""
+    first = listed[0]
+    more = "" if len(listed) == 1 else f" ({len(listed)} reasons: see errors.)"
+    kind = _KINDS.get(first.code)
+    if kind is None:
+        return errors.Other(first.message + more, said=first.code, errors=listed)
+    return kind(first.message + more, errors=listed)
