@@ -1,6 +1,7 @@
 """The Commerce surface, for merchants' systems."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import NoneType
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from mercato.domain.orders.model import (
     OrderStatusUpdate,
     OrderTimeline,
 )
+from mercato.domain.requests.wire import RefusedRequestPage
 from mercato.domain.stores.availability import (
     ItemAvailabilityEntry,
     ItemAvailabilityRequest,
@@ -212,6 +214,28 @@ class Commerce:
     def update_order_status(self, order_id: Id, update: OrderStatusUpdate) -> Sent:
         """Move an order on, close it, or say when it will be ready."""
         return Sent(ids=(order_id,), body=update)
+
+    # --- refused requests
+
+    @operation("GET", "/v1/commerce/requests", RefusedRequestPage)
+    def list_commerce_requests(
+        self,
+        *,
+        error_code: str | None = None,
+        since: datetime | str | None = None,
+        store_id: Id | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Sent:
+        """Return a page of the account's requests that were refused in the last 7 days, newest first."""
+        which = {"errorCode": error_code, "since": since, "storeId": store_id}
+        return Sent(query={**which, "limit": limit, "cursor": cursor})
+
+    each_commerce_request = Each(
+        list_commerce_requests,
+        lambda page: page.requests,
+        "Yield every request of the account that was refused in the last 7 days, newest first.",
+    )
 
     # --- webhooks
 

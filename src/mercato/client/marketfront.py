@@ -24,6 +24,7 @@ from mercato.domain.discovery.catalogs import CatalogSet
 from mercato.domain.discovery.model import DiscoverRequest, DiscoverResponse
 from mercato.domain.orders.model import CommerceCart, Order, OrderCart, OrderTimeline, ValidateOrderResponse
 from mercato.domain.orders.request import OrderCore, PlaceAmounts, PlaceOrderRequest
+from mercato.domain.requests.wire import RefusedRequestPage
 from mercato.domain.stores.storefront import MarketfrontStore, StoreAvailability
 from mercato.domain.webhooks.debugger.findings import SignatureExplanation
 from mercato.domain.webhooks.model import DeliveryStatus
@@ -120,6 +121,28 @@ class Marketfront:
     def get_marketfront_order_timeline(self, order_id: Id) -> Sent:
         """Return who did what to an order when, every webhook attempt included."""
         return Sent(ids=(order_id,))
+
+    # --- refused requests
+
+    @operation("GET", "/v1/marketfront/requests", RefusedRequestPage)
+    def list_marketfront_requests(
+        self,
+        *,
+        error_code: str | None = None,
+        since: datetime | str | None = None,
+        store_id: Id | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Sent:
+        """Return a page of the account's requests that were refused in the last 7 days, newest first."""
+        which = {"errorCode": error_code, "since": since, "storeId": store_id}
+        return Sent(query={**which, "limit": limit, "cursor": cursor})
+
+    each_marketfront_request = Each(
+        list_marketfront_requests,
+        lambda page: page.requests,
+        "Yield every request of the account that was refused in the last 7 days, newest first.",
+    )
 
     # --- webhooks
 

@@ -61,6 +61,8 @@ from mercato.domain.orders.wire import StoreRefusal as StoreRefusal
 from mercato.domain.orders.wire import StoreReplyAmounts as StoreReplyAmounts
 from mercato.domain.orders.wire import ValidateData as ValidateData
 from mercato.domain.orders.wire import ValidateReply as ValidateReply
+from mercato.domain.requests.wire import RefusedRequest as RefusedRequest
+from mercato.domain.requests.wire import RefusedRequestPage as RefusedRequestPage
 from mercato.domain.stores.address import AddressRequest as AddressRequest
 from mercato.domain.stores.address import Coordinates as Coordinates
 from mercato.domain.stores.availability import ItemAvailabilityEntry as ItemAvailabilityEntry

@@ -16,6 +16,7 @@ from mercato.domain.discovery.writes import remove
 from mercato.domain.orders.model import OrderState
 from mercato.domain.partners import accounts
 from mercato.domain.partners.model import AccountError
+from mercato.domain.requests import queries as requests
 from mercato.domain.stores import onboarding_queries, queries
 from mercato.domain.stores.cache import TOPIC
 from mercato.domain.stores.changes import publish_change
@@ -95,6 +96,10 @@ async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
     while more:
         async with db.write() as tx:
             more = await webhooks.delete_of_partner(tx, partner_id, most=DELIVERIES) == DELIVERIES
+    more = True
+    while more:
+        async with db.write() as tx:
+            more = await requests.delete_of_partner(tx, partner_id, limit=DELIVERIES) == DELIVERIES
     async with db.write() as tx:
         await console.delete_of_partner(tx, partner_id)
         await accounts.delete_partner(tx, partner_id)

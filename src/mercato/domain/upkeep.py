@@ -14,6 +14,8 @@ from mercato.domain.console import sessions as console
 from mercato.domain.orders import idempotency
 from mercato.domain.orders.erasure import erase_before
 from mercato.domain.partners import storage
+from mercato.domain.requests import log as requests
+from mercato.domain.requests.queries import prune as prune_requests
 from mercato.domain.stores import queries as stores
 from mercato.domain.webhooks import retention as webhooks
 from mercato.kernel.clock import Clock
@@ -87,6 +89,7 @@ class Upkeep(Struct, frozen=True):
         runs_before = now - timedelta(days=self.run_days)
         customers_before = now - timedelta(days=self.customer_days)
         audit_before = now - timedelta(days=self.audit_days)
+        requests_before = now - timedelta(days=requests.DAYS)
         deliveries_before = now - timedelta(days=self.delivery_days)
         return (
             lambda tx: catalogs.prune_sets(tx, before=sets_before, limit=BATCH),
@@ -98,6 +101,7 @@ class Upkeep(Struct, frozen=True):
             lambda tx: storage.prune(tx, now=now, limit=BATCH),
             lambda tx: audit.prune(tx, before=audit_before, limit=BATCH),
             lambda tx: console.prune(tx, now=now, limit=BATCH),
+            lambda tx: prune_requests(tx, before=requests_before, limit=BATCH),
         )
 
     async def _drain(self, prune: Prune) -> None:

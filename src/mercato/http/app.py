@@ -8,6 +8,7 @@ from mercato.http.api.console import console
 from mercato.http.api.oauth import oauth
 from mercato.http.api.onboarding import onboarding
 from mercato.http.api.orders import commerce_orders, marketfront_orders
+from mercato.http.api.requests import commerce_requests, marketfront_requests
 from mercato.http.api.stores import commerce_stores, discovery, marketfront_stores
 from mercato.http.api.system import document_bytes, system, version
 from mercato.http.api.webhooks import clinic, commerce_webhooks, marketfront_webhooks
@@ -54,12 +55,14 @@ def operations() -> list[Operation]:
         *commerce_stores,
         *commerce_orders,
         *commerce_webhooks,
+        *commerce_requests,
         *discovery,
         *marketfront_catalogs,
         *marketfront_stores,
         *carts,
         *marketfront_orders,
         *marketfront_webhooks,
+        *marketfront_requests,
         *clinic,
         *console,
         *oauth,

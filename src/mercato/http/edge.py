@@ -5,6 +5,7 @@ what the operation declares in its place, renders every refusal. A bug becomes a
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from time import perf_counter
@@ -14,6 +15,7 @@ import structlog
 
 from mercato.domain.partners.limits import Limiter, network_of
 from mercato.domain.partners.model import Caller, Surface
+from mercato.domain.requests.log import Answered
 from mercato.http import problems
 from mercato.http.body import Body, BodyBudget, Message, Receive
 from mercato.http.browsers import Cors
@@ -22,11 +24,12 @@ from mercato.http.operations import Answer, Call, Operation, Rate, Upload
 from mercato.http.routing import Match, Routes
 from mercato.kernel import errors
 from mercato.kernel.db.errors import is_unavailable
-from mercato.kernel.errors import MethodNotAllowed, Problem
+from mercato.kernel.errors import MethodNotAllowed, OrderError, Problem
 from mercato.kernel.plurals import count_of
 from mercato.kernel.settings import MiB
 from mercato.kernel.telemetry.context import set_context
 from mercato.kernel.wire import as_json
+from mercato.kernel.wire.problem import summarize
 from mercato.runtime import Runtime
 
 Scope = MutableMapping[str, Any]
@@ -47,6 +50,8 @@ _REQUESTS: Final = {
 _BODILESS: Final = frozenset({204, 304})
 """Statuses of answers without a body, which have no Content-Length."""
 
+_FIRST_REFUSAL: Final = 400
+
 DATABASE_RETRY_SECONDS: Final = 2
 """Retry-After while the database is busy, full or restarting."""
 
@@ -63,6 +68,9 @@ class Edge:
         self._callers = app.callers
         self._limiter = app.limiter
         self._answered = app.metrics.answered
+        self._request_log = app.request_log
+        self._logged = _logged(app.settings.request_log, routes)
+        self._slow = math.inf if app.settings.request_log == "off" else app.settings.slow_ms / 1000
         self._public_url = app.settings.public_url
         proxies, origins = app.settings.trusted_proxies, app.settings.cors_origins
         self._proxies = TrustedProxies(proxies) if proxies else None
@@ -81,6 +89,7 @@ class Edge:
         extra: Headers = []
         body_in = Body(receive, head, self._body_seconds, self._budget) if head.has_body else None
         operation_id, render = "none", problems.PROBLEM_DETAILS.render
+        refusal: Problem | None = None
         task = asyncio.current_task()
         assert task is not None
         self.in_flight.add(task)
@@ -100,13 +109,19 @@ class Edge:
             status, headers, body = (
                 render(problem, head.context) if preflight is None else (204, preflight, b"")
             )
+            refusal = problem if preflight is None else None
         except Problem as problem:
             status, headers, body = render(problem, head.context)
+            refusal = problem
         except Exception as bug:  # noqa: BLE001  # the one place where a bug becomes a bare 500, logged in full
-            status, headers, body = render(self._fault(bug, head), head.context)
+            refusal = self._fault(bug, head)
+            status, headers, body = render(refusal, head.context)
         finally:
             self.in_flight.discard(task)
-        self._answered(operation_id, status, perf_counter() - started)
+        seconds = perf_counter() - started
+        self._answered(operation_id, status, seconds)
+        if status >= _FIRST_REFUSAL or operation_id in self._logged or seconds >= self._slow:
+            self._log_request(scope["method"], head, operation_id, status, seconds, refusal, body)
         if body_in is not None:
             body_in.release()
             if body_in.is_unread:
@@ -118,6 +133,36 @@ class Edge:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
+    def _log_request(
+        self,
+        method: str,
+        head: Head,
+        operation_id: str,
+        status: int,
+        seconds: float,
+        refusal: Problem | None,
+        body: bytes,
+    ) -> None:
+        code: str | None = None
+        faults: tuple[OrderError, ...] = ()
+        if refusal is not None:
+            code, faults = refusal.error_code, refusal.errors
+        elif status >= _FIRST_REFUSAL and (summary := summarize(body)) is not None:
+            # A stored answer, perhaps of an earlier request.
+            code, faults = summary.error_code, summary.described()
+        self._request_log.record(
+            Answered(
+                request_id=head.request_id,
+                operation=None if operation_id == "none" else operation_id,
+                method=method,
+                path=head.path,
+                status=status,
+                seconds=seconds,
+                error_code=code,
+                errors=faults,
+            )
+        )
+
     async def _answer(
         self, operation: Operation, match: Match, head: Head, body_in: Body | None, extra: Headers
     ) -> tuple[int, Headers, bytes]:
@@ -125,15 +170,15 @@ class Edge:
         if not operation.is_public:
             token = _token(head)
             caller = self._callers.cached(token) or await self._callers.get(token)
+        call: Call[Any, Any] = Call(self._app, caller, None, None, match.ids, match.texts, head, operation.id)
+        if caller is not None:
+            set_context(call.context)
             if operation.surface is not None and caller.surface is not operation.surface:
                 raise _wrong_surface(caller, operation.surface)
             if self._limiter is not None and operation.rate is not None:
                 await self._count(self._limiter, caller, operation.rate, extra)
         if match.invalid_id is not None:
             raise match.invalid_id()
-        call: Call[Any, Any] = Call(self._app, caller, None, None, match.ids, match.texts, head, operation.id)
-        if caller is not None:
-            set_context(call.context)
         if operation.decode_query is not None:
             call.query = operation.decode_query(head.query)
         if operation.checks_head is not None:
@@ -197,6 +242,13 @@ class Edge:
         return errors.InternalError(
             "This is a fault of ours and was logged. Try again; if it happens again, report the requestId."
         )
+
+
+def _logged(mode: str, routes: Routes) -> frozenset[str]:
+    """Return the ids of the operations whose every request has a log line."""
+    if mode == "off":
+        return frozenset()
+    return frozenset(op.id for op in routes.operations if mode == "all" or op.rate is Rate.WRITE)
 
 
 async def _read_nothing(_write: Callable[[bytes], Awaitable[None]]) -> None:

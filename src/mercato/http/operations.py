@@ -17,7 +17,7 @@ from mercato.http.problems import PROBLEM_DETAILS, Refusals
 from mercato.kernel.errors import Problem
 from mercato.kernel.telemetry import tracing
 from mercato.kernel.telemetry.context import WorkContext
-from mercato.kernel.wire import Decoder, QueryDecoder, Wire
+from mercato.kernel.wire import Decoder, QueryDecoder, Wire, parse_uuid
 
 if TYPE_CHECKING:
     from mercato.runtime import Runtime
@@ -73,10 +73,17 @@ class Call(Generic[B, Q]):
             key_id=caller.key_id,
             surface=caller.surface,
             partner_id=caller.partner_id,
-            store_id=self.ids.get("storeId"),
+            store_id=self._store_id(),
             request_id=self.head.request_id,
             trace_id=self.head.trace_id,
         )
+
+    def _store_id(self) -> UUID | None:
+        """Return the store that the path, the query or the body names."""
+        named = self.ids.get("storeId")
+        for part in (self.query, self.body, getattr(self.body, "cart", None)):
+            named = named or getattr(part, "store_id", None)
+        return parse_uuid(named) if isinstance(named, str) else named or None
 
     @property
     def trace(self) -> str:

@@ -76,6 +76,7 @@ class Routes:
     """
 
     def __init__(self, operations: list[Operation], mounted: Sequence[Operation] = ()) -> None:
+        self.operations = [*operations, *mounted]
         self._root = _Node()
         self._cached = lru_cache(maxsize=CACHED_PATHS)(self._find)
         for operation in operations:

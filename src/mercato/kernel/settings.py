@@ -226,6 +226,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log_format: Annotated[
         Literal["json", "console", "auto"], _doc("`auto`: console on a terminal, else json.")
     ] = "auto"
+    request_log: Annotated[
+        Literal["off", "notable", "all"],
+        _doc(
+            "Requests with a log line: `notable` are refusals, slow requests and those that count as writes. "
+            "Refused requests can be listed with any value."
+        ),
+    ] = "notable"
+    slow_ms: Annotated[
+        int, _doc("Milliseconds from which the request log counts a request as slow.", ge=1)
+    ] = 500
     metrics_port: Annotated[
         Port | None,
         _doc(

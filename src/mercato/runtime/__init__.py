@@ -84,6 +84,8 @@ async def running(
         )
         await stack.enter_async_context(_measured(app))
         await stack.enter_async_context(_alongside(feed.run(), "changes"))
+        await stack.enter_async_context(_alongside(app.event_log.run(), "event log"))
+        await stack.enter_async_context(_alongside(app.request_log.run(), "request log"))
         if db.replica is not None:
             await stack.enter_async_context(_alongside(db.replica.run(), "replica"))
         await stack.enter_async_context(_alongside(app.callers.run(), "callers"))
@@ -114,6 +116,7 @@ async def _measured(app: Runtime) -> AsyncIterator[None]:
     app.metrics.watch_cache("stores", app.cache.lookups)
     app.metrics.watch_cache("catalogs", app.compiled.lookups)
     app.metrics.watch_cache("bodies", app.bodies.lookups)
+    app.metrics.watch_activity(app.activity.take)
     app.metrics.watch_queue(partial(find_depths, app.db))
     port, token = app.settings.metrics_port, _revealed(app.settings.metrics_token)
     if port is None or not multiprocess.owns_metrics_port():

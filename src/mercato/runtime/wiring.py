@@ -31,6 +31,7 @@ from mercato.domain.partners.limits import Failures, Limiter
 from mercato.domain.partners.storage import StorageQuota
 from mercato.domain.partners.tokens import PURPOSE, Tokens
 from mercato.domain.partners.vault import Vault
+from mercato.domain.requests.log import RequestLog
 from mercato.domain.stores import places
 from mercato.domain.stores.cache import Menus, StoreCache
 from mercato.domain.stores.catalogs import CatalogBodies
@@ -55,6 +56,8 @@ from mercato.kernel.outbound.document import NewDocument
 from mercato.kernel.outbound.results import PullLimits
 from mercato.kernel.settings import Settings, SettingsError
 from mercato.kernel.telemetry import Metrics
+from mercato.kernel.telemetry.activity import Activity
+from mercato.kernel.telemetry.event_log import EventLog
 
 if TYPE_CHECKING:
     # Only where it is set: it imports what is installed on request.
@@ -93,6 +96,9 @@ class Runtime:
     orders: Orders
     worker: Worker
     write_probe: WriteProbe
+    activity: Activity
+    event_log: EventLog
+    request_log: RequestLog
 
     async def check_ready(self) -> None:
         """Return when the database answers and can be written. Raises DatabaseUnavailable."""
@@ -119,7 +125,8 @@ def wired(
     cache = StoreCache(db, feed)
     compiled = CompiledCatalogs(db)
     limits = _pull_limits(settings)
-    metrics = Metrics()
+    metrics, event_log = Metrics(), EventLog()
+    activity = Activity(event_log)
     quota = StorageQuota(settings.stored_bytes_per_day if settings.rate_limits else 0)
     ingest = Ingest(
         db=db,
@@ -132,6 +139,7 @@ def wired(
         on_finished=StoreEvents(clock.new_id, refresh).finished,
         quota=quota,
         metrics=metrics,
+        activity=activity,
     )
     credentials = WebhookCredentials(db, feed, vault, now)
     sender = Sender(
@@ -150,7 +158,9 @@ def wired(
         clock=now,
         metrics=metrics,
     )
-    ordering = _ordering(settings, db=db, now=now, vault=vault, menus=menus, calls=calls, quota=quota)
+    ordering = _ordering(
+        settings, db=db, now=now, vault=vault, menus=menus, calls=calls, quota=quota, activity=activity
+    )
     limiter = _limiter(settings, now)
     return Runtime(
         settings=settings,
@@ -194,6 +204,11 @@ def wired(
             observe=metrics.ran,
         ),
         write_probe=WriteProbe(db),
+        activity=activity,
+        event_log=event_log,
+        request_log=RequestLog(
+            db, event_log, metrics, clock=now, new_id=clock.new_id, mode=settings.request_log
+        ),
     )
 
 
@@ -212,12 +227,15 @@ def _ordering(
     menus: Menus,
     calls: StoreCalls,
     quota: StorageQuota,
+    activity: Activity,
 ) -> _Ordering:
-    changes = Changes(clock.new_id)
+    changes = Changes(clock.new_id, activity)
     tokens = OrderTokens(vault.derive(order_tokens.PURPOSE), clock.new_id)
     submitter = Submitter(db, now, clock.new_id, vault, calls, changes)
     checker = OrderChecker(now, clock.new_id, menus)
-    validations = Validations(db, now, clock.new_id, checker, calls, tokens, settings.validate_seconds, quota)
+    validations = Validations(
+        db, now, clock.new_id, checker, calls, tokens, settings.validate_seconds, quota, activity
+    )
     placements = Placements(
         db=db,
         clock=now,
@@ -230,6 +248,7 @@ def _ordering(
         seconds=settings.place_seconds,
         resend=timedelta(seconds=settings.place_resend_seconds),
         quota=quota,
+        activity=activity,
     )
     resender = Resender(db, now, submitter, changes, settings.place_seconds)
     return _Ordering(placements, Orders(db, now, changes), resender)

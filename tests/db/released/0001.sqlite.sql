@@ -23,9 +23,9 @@ CREATE TABLE catalog_sets (
   CONSTRAINT pk_catalog_sets PRIMARY KEY (id)
 );
 
-CREATE INDEX ix_catalog_sets_superseded_at ON catalog_sets (superseded_at) WHERE superseded_at IS NOT NULL;
-
 CREATE INDEX ix_catalog_sets_owner_id ON catalog_sets (owner_id);
+
+CREATE INDEX ix_catalog_sets_superseded_at ON catalog_sets (superseded_at) WHERE superseded_at IS NOT NULL;
 
 CREATE TABLE catalog_bodies (
   set_id CHAR(32) NOT NULL,
@@ -87,9 +87,9 @@ CREATE TABLE console_sessions (
   CONSTRAINT uq_console_sessions_hash UNIQUE (hash)
 );
 
-CREATE INDEX ix_console_sessions_expires_at ON console_sessions (expires_at);
-
 CREATE INDEX ix_console_sessions_partner_id ON console_sessions (partner_id, id);
+
+CREATE INDEX ix_console_sessions_expires_at ON console_sessions (expires_at);
 
 CREATE TABLE store_search (
   number INTEGER NOT NULL,
@@ -107,9 +107,9 @@ CREATE TABLE store_search (
   CONSTRAINT uq_store_search_store_id UNIQUE (store_id)
 );
 
-CREATE INDEX ix_store_search_name_key ON store_search (name_key, number, pickup, delivery, hours_key, paused_until);
-
 CREATE INDEX ix_store_search_paused ON store_search (hours_key, paused_until, pickup, delivery) WHERE paused_until > 0;
+
+CREATE INDEX ix_store_search_name_key ON store_search (name_key, number, pickup, delivery, hours_key, paused_until);
 
 CREATE INDEX ix_store_search_cell ON store_search (cell, x, y, z, pickup, delivery, hours_key, paused_until, number);
 
@@ -148,19 +148,19 @@ CREATE TABLE jobs (
   error TEXT
 );
 
-CREATE INDEX ix_jobs_ready ON jobs (kind, group_key, ordering_key, id) WHERE state = 'ready';
-
 CREATE INDEX ix_jobs_running ON jobs (kind, group_key) WHERE state = 'running';
 
-CREATE UNIQUE INDEX uq_jobs_ordering_key_running ON jobs (ordering_key) WHERE state = 'running';
-
 CREATE INDEX ix_jobs_waiting ON jobs (run_at) WHERE state = 'waiting';
+
+CREATE UNIQUE INDEX uq_jobs_ordering_key_running ON jobs (ordering_key) WHERE state = 'running';
 
 CREATE INDEX ix_jobs_waiting_ordering_key ON jobs (ordering_key, id) WHERE state = 'waiting';
 
 CREATE UNIQUE INDEX uq_jobs_dedup ON jobs (kind, dedup) WHERE dedup IS NOT NULL AND state <> 'dead';
 
 CREATE INDEX ix_jobs_dead ON jobs (run_at) WHERE state = 'dead';
+
+CREATE INDEX ix_jobs_ready ON jobs (kind, group_key, ordering_key, id) WHERE state = 'ready';
 
 CREATE TABLE orders (
   id CHAR(32) NOT NULL,
@@ -190,17 +190,17 @@ CREATE TABLE orders (
   CONSTRAINT pk_orders PRIMARY KEY (id)
 );
 
-CREATE INDEX ix_orders_with_customer ON orders (created_at, id) WHERE client_context IS NOT NULL;
-
 CREATE INDEX ix_orders_store_id ON orders (store_id, id);
 
-CREATE INDEX ix_orders_storefront_id ON orders (storefront_id, id);
-
 CREATE UNIQUE INDEX uq_orders_token_id ON orders (token_id) WHERE token_id IS NOT NULL;
+
+CREATE INDEX ix_orders_storefront_id ON orders (storefront_id, id);
 
 CREATE INDEX ix_orders_partner_id ON orders (partner_id, id);
 
 CREATE INDEX ix_orders_partner_state ON orders (partner_id, state, id);
+
+CREATE INDEX ix_orders_with_customer ON orders (created_at, id) WHERE client_context IS NOT NULL;
 
 CREATE TABLE order_submissions (
   order_id CHAR(32) NOT NULL,
@@ -257,6 +257,35 @@ CREATE TABLE stored_bytes (
   CONSTRAINT pk_stored_bytes PRIMARY KEY (partner_id, day)
 )
  WITHOUT ROWID;
+
+CREATE TABLE refused_requests (
+  id CHAR(32) NOT NULL,
+  at BIGINT NOT NULL,
+  request_id TEXT NOT NULL,
+  partner_id CHAR(32),
+  key_id CHAR(32),
+  surface TEXT,
+  operation TEXT,
+  method TEXT NOT NULL,
+  path TEXT NOT NULL,
+  status INTEGER NOT NULL,
+  error_code TEXT NOT NULL,
+  errors TEXT NOT NULL,
+  store_id CHAR(32),
+  milliseconds INTEGER NOT NULL,
+  CONSTRAINT pk_refused_requests PRIMARY KEY (id)
+)
+ WITHOUT ROWID;
+
+CREATE INDEX ix_refused_requests_partner_code ON refused_requests (partner_id, surface, error_code, id);
+
+CREATE INDEX ix_refused_requests_partner_store ON refused_requests (partner_id, surface, store_id, id);
+
+CREATE INDEX ix_refused_requests_store_id ON refused_requests (store_id, id);
+
+CREATE INDEX ix_refused_requests_error_code ON refused_requests (error_code, id);
+
+CREATE INDEX ix_refused_requests_partner_id ON refused_requests (partner_id, surface, id);
 
 CREATE TABLE onboardings (
   id CHAR(32) NOT NULL,
@@ -382,15 +411,15 @@ CREATE TABLE deliveries (
   CONSTRAINT pk_deliveries PRIMARY KEY (id)
 );
 
-CREATE INDEX ix_deliveries_store_id ON deliveries (partner_id, surface, store_id, id);
-
-CREATE INDEX ix_deliveries_partner_id ON deliveries (partner_id, surface, id);
+CREATE INDEX ix_deliveries_due ON deliveries (partner_id, url, partition, due_at, job_id) WHERE due_at IS NOT NULL;
 
 CREATE INDEX ix_deliveries_order_id ON deliveries (order_id, id) WHERE order_id IS NOT NULL;
 
-CREATE INDEX ix_deliveries_due ON deliveries (partner_id, url, partition, due_at, job_id) WHERE due_at IS NOT NULL;
+CREATE INDEX ix_deliveries_store_id ON deliveries (partner_id, surface, store_id, id);
 
 CREATE INDEX ix_deliveries_not_delivered ON deliveries (partner_id, surface, status, id) WHERE status <> 'succeeded';
+
+CREATE INDEX ix_deliveries_partner_id ON deliveries (partner_id, surface, id);
 
 CREATE TABLE delivery_attempts (
   delivery_id CHAR(32) NOT NULL,
@@ -437,9 +466,9 @@ CREATE TABLE api_keys (
   CONSTRAINT uq_api_keys_hash UNIQUE (hash)
 );
 
-CREATE INDEX ix_api_keys_prefix ON api_keys (prefix);
-
 CREATE INDEX ix_api_keys_partner_id ON api_keys (partner_id, id);
+
+CREATE INDEX ix_api_keys_prefix ON api_keys (prefix);
 
 CREATE TABLE signing_secrets (
   id CHAR(32) NOT NULL,

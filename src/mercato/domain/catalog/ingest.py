@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 import structlog
-from msgspec import Struct, field
+from msgspec import Struct
 
 from mercato.domain.catalog import queries
 from mercato.domain.catalog.building.builder import Builder, BuildOverrunError
@@ -28,6 +28,7 @@ from mercato.kernel.jobs import Done, Job, JobLost, Outcome, enqueue, fence
 from mercato.kernel.outbound.client import Outbound
 from mercato.kernel.outbound.results import NotModified, Pulled, PullLimits, RequestFailed
 from mercato.kernel.telemetry import Metrics, tracing
+from mercato.kernel.telemetry.activity import Activity
 from mercato.kernel.telemetry.context import set_partner
 from mercato.kernel.wire import Wire
 
@@ -135,7 +136,8 @@ class Ingest(Struct, frozen=True, kw_only=True):
     new_id: MakeId
     on_finished: Listener
     quota: StorageQuota
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: Metrics
+    activity: Activity
 
     async def handle(self, job: Job[IngestJob]) -> Outcome:
         """Perform the job's run to its end. After a crash at any point the job performs it again."""
@@ -289,7 +291,12 @@ class Ingest(Struct, frozen=True, kw_only=True):
         )
         if ended:
             await self.on_finished(tx, finished)
-            tx.after_commit(partial(self.metrics.ingested, finished.status.value))
+            tx.after_commit(partial(self._count, finished))
+
+    def _count(self, finished: Finished) -> None:
+        self.metrics.ingested(finished.status.value)
+        if finished.built is not None or finished.status is RunStatus.FAILED:
+            self.activity.ingested(switched=finished.built is not None)
 
 
 async def abandon(tx: Write, owner_id: UUID, *, now: datetime) -> None:

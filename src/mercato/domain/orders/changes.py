@@ -1,12 +1,14 @@
 """Change an order: its row, its history and the event for its storefront, in one transaction."""
 
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.domain.orders import queries
+from mercato.domain.orders.error_codes import ORDER_ERROR_CODES
 from mercato.domain.orders.model import OrderState
 from mercato.domain.orders.record import OrderRow, StoreAnswer, cancelled_data, event_data
 from mercato.domain.orders.replies import Acceptance
@@ -18,9 +20,19 @@ from mercato.domain.webhooks.event_types import EventType
 from mercato.kernel.clock import MakeId
 from mercato.kernel.db.audit import audit
 from mercato.kernel.db.engine import Write
+from mercato.kernel.errors import OTHER
+from mercato.kernel.telemetry.activity import Activity
 
 STORE_UNREACHABLE: Final = "STORE_UNREACHABLE"
 """The cancelReason of an order whose store never answered."""
+
+
+REFUSED: Final = "order refused"
+CANCELLED: Final = "order cancelled"
+GIVEN_UP: Final = "order given up"
+
+MILESTONES: Final = {"unanswered": "order unanswered", "refused": REFUSED, "cancelled": CANCELLED}
+"""The log events of the entries in an order's history that operators look for."""
 
 
 class ConcurrentUpdate(Exception):  # noqa: N818  # not a failure
@@ -31,6 +43,7 @@ class Changes(Struct, frozen=True):
     """Writes changes of orders."""
 
     new_id: MakeId
+    activity: Activity
 
     async def change(
         self,
@@ -77,7 +90,23 @@ class Changes(Struct, frozen=True):
             )
         if order.answer is not changed.answer and order.answer is StoreAnswer.WAITING:
             await queries.delete_submission(tx, order.id)
+        if entry in MILESTONES:
+            tx.after_commit(partial(self._record, MILESTONES[entry], changed, actor))
         return changed
+
+    def _record(self, event: str, order: OrderRow, actor: Actor) -> None:
+        """Log the milestone, and count the order if it was refused or cancelled."""
+        code = order.cancel_reason
+        if code is not None and code not in ORDER_ERROR_CODES and code != STORE_UNREACHABLE:
+            # A partner's own words: they may be of a customer, and there may be any number of them.
+            code = OTHER
+        if event == REFUSED:
+            self.activity.refused(code or OTHER)
+        elif event == CANCELLED:
+            self.activity.cancelled(code or OTHER)
+            event = GIVEN_UP if order.answer is StoreAnswer.GIVEN_UP else event
+        reason = {} if code is None else {"reason": code}
+        self.activity.record(event, order.id, order.store_id, actor=actor.value, **reason)
 
     async def accept(
         self,

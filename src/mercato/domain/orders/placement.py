@@ -14,6 +14,7 @@ it.
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -51,6 +52,7 @@ from mercato.kernel.db.audit import audit
 from mercato.kernel.db.engine import Database, Read, Write
 from mercato.kernel.errors import Problem
 from mercato.kernel.jobs import delete_waiting
+from mercato.kernel.telemetry.activity import Activity
 from mercato.kernel.wire import as_json
 from mercato.kernel.wire.base import redacted
 from mercato.kernel.wire.problem import Context, represent
@@ -98,6 +100,7 @@ class Placements(Struct, frozen=True):
     seconds: float
     resend: timedelta
     quota: StorageQuota
+    activity: Activity
 
     async def place(
         self, caller: Caller, request: PlaceOrderRequest, *, key: str, trace: str, problem_context: Context
@@ -119,7 +122,11 @@ class Placements(Struct, frozen=True):
             problem_context=problem_context,
             deadline=asyncio.get_running_loop().time() + self.seconds,
         )
-        state = await self._claim_key(context)
+        try:
+            state = await self._claim_key(context)
+        except Problem as problem:
+            self.activity.refused(problem.code)
+            raise
         while not isinstance(state, Reply):
             claim = state.claim
             try:
@@ -127,7 +134,9 @@ class Placements(Struct, frozen=True):
                     state = await self._validate(context, state)
                 else:
                     state = await self._submit(context, state)
-            except Exception:
+            except Exception as error:
+                if isinstance(error, Problem):
+                    self.activity.refused(error.code)
                 # The key's next request needn't wait for the lease, and joins the order if there is one.
                 async with self.db.write() as tx:
                     await idempotency.release(tx, claim, now=self.clock())
@@ -234,6 +243,7 @@ class Placements(Struct, frozen=True):
         await self.quota.take(tx, context.caller.partner_id, size, now=now)
         await audit(tx, "order", order.id, detail={"storeId": order.store_id})
         await idempotency.set_order(tx, claim, order_id=order.id)
+        tx.after_commit(partial(self._placed, order))
         if store.webhook_url is None:
             order = await self.changes.accept(tx, order, Acceptance(), actor=Actor.SERVICE, now=now)
             return await self._settle(tx, context, claim, order)
@@ -248,6 +258,10 @@ class Placements(Struct, frozen=True):
         await schedule(tx, submission.call, wait=context.keyed.lease)
         crash.point("order.written")
         return StoredSubmission(claim, submission, order)
+
+    def _placed(self, order: OrderRow) -> None:
+        self.activity.orders_placed += 1
+        self.activity.record("order placed", order.id, order.store_id)
 
     # --- stored: submit to the store, and settle with its answer ----------------------------------
 
@@ -305,6 +319,8 @@ class Placements(Struct, frozen=True):
         order: OrderRow | None = None,
     ) -> Reply:
         """Return the refusal. It is pinned to the key unless a repeat may succeed."""
+        if order is None:
+            self.activity.refused(problem.code)
         reply = _reply(problem, context, None if order is None else order.id)
         if problem.retryable:
             await idempotency.free(tx, claim, now=self.clock())

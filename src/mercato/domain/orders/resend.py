@@ -77,6 +77,9 @@ class Resender(Struct, frozen=True):
                 await self._cancel(tx, call.webhook_id, submission.base_url)
             return Done()
         called, reply = await self.submitter.attempt(submission, seconds=self.seconds)
+        self.changes.activity.record(
+            "order resent", call.webhook_id, call.store_id, answered=called.error is None
+        )
         crash.point("order.resent")
         async with self.db.write() as tx:
             await finish(tx, job)

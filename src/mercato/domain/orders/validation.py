@@ -25,6 +25,7 @@ from mercato.kernel.clock import Clock, MakeId, rfc3339
 from mercato.kernel.db.engine import Database
 from mercato.kernel.errors import OrderError
 from mercato.kernel.outbound.signing import target
+from mercato.kernel.telemetry.activity import Activity
 
 VALIDATE: Final = "validate"
 
@@ -66,6 +67,7 @@ class Validations(Struct, frozen=True):
     tokens: OrderTokens
     seconds: float
     quota: StorageQuota
+    activity: Activity
 
     async def validate(self, caller: Caller, order: OrderCore, *, trace: str) -> ValidateOrderResponse:
         """Return whether the order can be placed, and if so the token that places it.
@@ -79,6 +81,7 @@ class Validations(Struct, frozen=True):
         if isinstance(result, Quote):
             sums, ready_at = result.sums, result.estimated_ready_at
             token = self.tokens.issue(digest_of(caller.partner_id, check), result, now=self.clock())
+        self.activity.validated(valid=token is not None)
         return ValidateOrderResponse(
             is_valid=token is not None,
             validated_order_token=token,

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import structlog
@@ -162,6 +163,13 @@ async def _write_failing(tx: Write, sent: Sent, *, now: datetime) -> None:
     if await endpoints.disable(tx, partner_id, url, reason=verdict.reason, now=now):
         detail = {"enabled": False, "deliveryId": sent.delivery.id}
         await audit(tx, "endpoint", partner_id=partner_id, detail=detail)
+        tx.after_commit(partial(_log_disabled, sent.delivery, verdict.reason))
+
+
+def _log_disabled(delivery: Delivery, reason: str) -> None:
+    log.warning(
+        "endpoint disabled", partner_id=str(delivery.partner_id), delivery_id=str(delivery.id), reason=reason
+    )
 
 
 def failed(reason: str) -> dict[str, object]:

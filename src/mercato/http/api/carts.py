@@ -37,6 +37,7 @@ async def add_cart_item(call: Call[AddCartItemRequest, None]) -> PricedCart:
     earlier CatalogSet is returned with the current one.
     """
     menu = await _menu(call.app, get_catalog_ref(call.body))
+    call.app.activity.carts += 1
     return add_item(call.body, menu, call.app.new_id)
 
 
@@ -55,6 +56,7 @@ async def remove_cart_item(call: Call[RemoveCartItemRequest, None]) -> PricedCar
     removed.
     """
     menu = await _menu(call.app, get_catalog_ref(call.body))
+    call.app.activity.carts += 1
     return remove_item(call.body, menu, call.app.new_id)
 
 
@@ -74,6 +76,7 @@ async def remove_cart_item(call: Call[RemoveCartItemRequest, None]) -> PricedCar
 async def update_cart_item(call: Call[UpdateCartItemRequest, None]) -> PricedCart:
     """Set the quantity of a line or a modifier and return the cart priced. 0 removes the line."""
     menu = await _menu(call.app, get_catalog_ref(call.body))
+    call.app.activity.carts += 1
     return update_item(call.body, menu, call.app.new_id)
 
 

@@ -22,6 +22,7 @@ TAGS: Final = {
     "Commerce": "For merchants: stores, their registration and status, and their catalogs.",
     "Orders": "Orders: validated, placed and read by storefronts; read and updated by merchants.",
     "Webhooks": "Your webhook deliveries, and help with signatures that don't verify.",
+    "Requests": "Your requests that were refused in the last days.",
     "Marketfront": "For storefronts: find stores, and read them and their catalogs.",
     "Carts": "Optional cart helpers for storefronts. Carts aren't stored: the client keeps them.",
     "Tokens": "Access tokens for marketfront keys (OAuth 2.0 client credentials).",

@@ -31,7 +31,7 @@ def configure_logs(*, level: str, form: str) -> None:
     shared: list[structlog.typing.Processor] = [
         _add_context,
         structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.MaybeTimeStamper(fmt="iso", utc=True),
         # Plain tracebacks: rich ones show local variables, which hold keys, tokens and customers' data.
         structlog.processors.format_exc_info,
         _remove_rows,

@@ -4,7 +4,7 @@ No label names a partner or store: there are too many, and metrics must not disc
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Final
@@ -171,6 +171,21 @@ class Metrics:
             ]
         )
         self.registry.register(self._queue)
+        self._activity = {
+            "carts": self._counter("mercato_carts", "Carts priced."),
+            "validations": self._counter("mercato_validations", "Answers of Validate order.", "result"),
+            "orders_placed": self._counter("mercato_orders_placed", "Orders stored for their stores."),
+            "orders_refused": self._counter(
+                "mercato_orders_refused", "Placements refused by the service or a store.", "code"
+            ),
+            "orders_cancelled": self._counter("mercato_orders_cancelled", "Orders cancelled.", "reason"),
+            "catalogs": self._counter(
+                "mercato_catalogs", "Catalog runs that switched their store, or failed.", "result"
+            ),
+        }
+        self._unlogged = self._counter(
+            "mercato_request_log_dropped", "Refused requests that the request log lacks.", "reason"
+        )
         self._lookups = self._counter(
             "mercato_cache_lookups", "Lookups in memory before the database is queried.", "cache", "result"
         )
@@ -219,6 +234,21 @@ class Metrics:
             lookups.hits = lookups.misses = 0
 
         self._updates.append(update)
+
+    def watch_activity(self, take: Callable[[], Mapping[str, Mapping[str, int]]]) -> None:
+        """Add what `take` returns, counts by name and label, whenever the metrics are read."""
+
+        def update() -> None:
+            for name, counts in take().items():
+                metric = self._activity[name]
+                for label, count in counts.items():
+                    (metric.labels(label) if label else metric).inc(count)
+
+        self._updates.append(update)
+
+    def request_not_logged(self, reason: str, count: int = 1) -> None:
+        """Count refused requests that the request log drops; `reason` is one of a few words of ours."""
+        self._unlogged.labels(reason).inc(count)
 
     def watch_queue(self, read: ReadQueue) -> None:
         """Call `read` for the figures of the queue whenever the metrics are read."""

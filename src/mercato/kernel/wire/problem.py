@@ -51,12 +51,42 @@ class Context(Struct, frozen=True):
     accept: bytes
 
 
+_FRONT: Final = b"---\n"
+
+
 def represent(problem: Problem, context: Context) -> tuple[str, bytes]:
     """Return media type and body of a refusal."""
     members = members_of(problem, context)
     if prefers_markdown(context.accept):
         return "text/markdown; charset=utf-8", _markdown(members)
     return "application/problem+json", as_json(members)
+
+
+class ProblemSummary(Struct, frozen=True, rename="camel"):
+    """What a rendered refusal is about. Its errors lack the words, which may be a store's."""
+
+    error_code: str
+    title: str
+    errors: list[OrderError] | None = None
+
+    def described(self) -> tuple[OrderError, ...]:
+        """Return the errors with our own words."""
+        return tuple(
+            OrderError(code=error.code, message=self.title, pointer=error.pointer)
+            for error in self.errors or ()
+        )
+
+
+def summarize(body: bytes) -> ProblemSummary | None:
+    """Return what a refusal is about that `represent` rendered, as JSON or Markdown; None for any other body."""
+    if body.startswith(_FRONT):
+        front = body[len(_FRONT) :].partition(b"\n---\n")[0]
+        members = (line.partition(b": ") for line in front.split(b"\n"))
+        body = b"{%s}" % b",".join(b'"%s":%s' % (name, value) for name, _, value in members)
+    try:
+        return msgspec.json.decode(body, type=ProblemSummary)
+    except msgspec.DecodeError:
+        return None
 
 
 def members_of(problem: Problem, context: Context) -> dict[str, Any]:

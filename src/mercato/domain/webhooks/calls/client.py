@@ -197,7 +197,7 @@ class StoreCalls:
         store, partner = str(call.store_id), str(call.partner_id)
         if breaker.is_open:
             self._metrics.breaker_opened()
-            log.warning("store cut off: its calls fail", store_id=store, partner_id=partner)
+            log.warning("store cut off", store_id=store, partner_id=partner)
         else:
             log.info("store answers again", store_id=store, partner_id=partner)
 

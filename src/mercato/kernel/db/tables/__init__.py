@@ -20,6 +20,7 @@ from mercato.kernel.db.tables.partners import (
     stored_bytes,
     webhook_tokens,
 )
+from mercato.kernel.db.tables.requests import refused_requests
 from mercato.kernel.db.tables.stores import onboardings, onboardings_one_for_each_name, sold_out_items, stores
 from mercato.kernel.db.tables.system import audit, changes, write_probes
 from mercato.kernel.db.tables.webhooks import deliveries, delivery_attempts, endpoints
@@ -51,6 +52,7 @@ __all__ = [
     "orders_one_for_each_token",
     "partners",
     "partners_one_for_each_name",
+    "refused_requests",
     "signing_secrets",
     "sold_out_items",
     "store_cards",

@@ -1,0 +1,206 @@
+"""The request log: a line for each notable request, and the refused requests, stored in batches by one task."""
+
+import asyncio
+import re
+from collections import Counter, deque
+from contextlib import suppress
+from time import monotonic
+from typing import Final, Literal
+from uuid import UUID
+
+import structlog
+from msgspec import Struct
+
+from mercato.domain.partners.model import Caller
+from mercato.domain.requests import queries
+from mercato.domain.requests.queries import Filter, Refusal
+from mercato.domain.requests.wire import RefusedRequest, RefusedRequestPage, RefusedRequestQuery
+from mercato.kernel.clock import Clock, MakeId, rfc3339
+from mercato.kernel.db.engine import Database
+from mercato.kernel.db.errors import is_unavailable
+from mercato.kernel.errors import OrderError, ValidationFailed
+from mercato.kernel.telemetry import Metrics
+from mercato.kernel.telemetry.context import current_context
+from mercato.kernel.telemetry.event_log import EventLog
+from mercato.kernel.wire import parse_instant
+from mercato.kernel.wire.cursor import page_of, read_cursor
+
+log = structlog.get_logger("mercato.requests")
+
+Mode = Literal["off", "notable", "all"]
+
+DAYS: Final = 7
+"""How long refused requests are kept."""
+
+PER_MINUTE: Final = 60
+"""Refused requests of one partner that a process stores in a minute. All without a valid key count as one partner."""
+
+MAX_WAITING: Final = 5_000
+"""Refused requests that may wait to be stored."""
+
+BATCH: Final = 200
+"""Refused requests in one transaction."""
+
+FLUSH_SECONDS: Final = 1.0
+CLOSE_SECONDS: Final = 3.0
+"""How long the end of the process waits for the last batch."""
+
+MAX_PATH: Final = 512
+MAX_ERRORS: Final = 20
+MAX_TEXT: Final = 300
+"""Characters of a message or pointer that are kept: either may repeat what the partner sent."""
+
+
+class Answered(Struct, frozen=True, kw_only=True):
+    """A request and its answer. `operation` is None if there is no such path; `path` has no query."""
+
+    request_id: str
+    operation: str | None
+    method: str
+    path: str
+    status: int
+    seconds: float
+    error_code: str | None = None
+    errors: tuple[OrderError, ...] = ()
+
+
+class RequestLog:
+    """Logs and stores requests. Nothing here makes a request wait: what can't be queued is dropped and counted."""
+
+    def __init__(
+        self, db: Database, event_log: EventLog, metrics: Metrics, *, clock: Clock, new_id: MakeId, mode: Mode
+    ) -> None:
+        self._db = db
+        self._event_log = event_log
+        self._metrics = metrics
+        self._clock = clock
+        self._new_id = new_id
+        self._writes_lines = mode != "off"
+        self._waiting: deque[Refusal] = deque()
+        self._minute = 0.0
+        self._stored: Counter[UUID | None] = Counter()
+
+    def record(self, answered: Answered) -> None:
+        """Log a notable request, and queue it to be stored if it was refused."""
+        milliseconds = round(answered.seconds * 1000)
+        context = current_context()
+        key_id = None if context is None else context.key_id
+        if self._writes_lines:
+            refusal = {} if answered.error_code is None else {"error_code": answered.error_code}
+            key = {} if key_id is None else {"key_id": str(key_id)}
+            self._event_log.record(
+                "request",
+                request_id=answered.request_id,
+                operation=answered.operation,
+                status=answered.status,
+                ms=milliseconds,
+                **refusal,
+                **key,
+            )
+        partner_id = None if context is None else context.partner_id
+        is_api = partner_id is not None or answered.path.startswith("/v1/")
+        if answered.error_code is None or not is_api or not self._may_store(partner_id):
+            return
+        self._waiting.append(
+            Refusal(
+                id=self._new_id(),
+                at=self._clock(),
+                request_id=answered.request_id,
+                partner_id=partner_id,
+                key_id=key_id,
+                surface=None if context is None else context.surface,
+                operation=answered.operation,
+                method=answered.method[:MAX_TEXT],
+                path=_bounded(answered.path, MAX_PATH),
+                status=answered.status,
+                error_code=answered.error_code[:MAX_TEXT],
+                errors=tuple(_bounded_error(error) for error in answered.errors[:MAX_ERRORS]),
+                store_id=None if context is None else context.store_id,
+                milliseconds=milliseconds,
+            )
+        )
+
+    def _may_store(self, partner_id: UUID | None) -> bool:
+        if len(self._waiting) >= MAX_WAITING:
+            self._metrics.request_not_logged("queue_full")
+            return False
+        if monotonic() - self._minute >= 60:  # noqa: PLR2004  # seconds of a minute
+            self._minute = monotonic()
+            self._stored.clear()
+        if self._stored[partner_id] >= PER_MINUTE:
+            self._metrics.request_not_logged("partner_limit")
+            return False
+        self._stored[partner_id] += 1
+        return True
+
+    async def run(self) -> None:
+        """Store refused requests until cancelled, and at the end those that still wait."""
+        try:
+            while True:
+                await asyncio.sleep(FLUSH_SECONDS)
+                await self.flush()
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self.flush()
+
+    async def flush(self) -> None:
+        """Store what waits. If the database is unavailable it goes on waiting; a batch with a bug is dropped."""
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            try:
+                async with self._db.write() as tx:
+                    for refusal in batch:
+                        queries.insert(tx, refusal)
+            except asyncio.CancelledError:
+                self._waiting.extendleft(reversed(batch))
+                raise
+            except Exception as error:  # requests go on, and so does the log
+                if is_unavailable(error):
+                    self._waiting.extendleft(reversed(batch))
+                    log.warning("refused requests wait: the database is unavailable")
+                    return
+                log.exception("bug: refused requests not stored", count=len(batch))
+                self._metrics.request_not_logged("bug", len(batch))
+
+
+async def list_own_requests(db: Database, caller: Caller, query: RefusedRequestQuery) -> RefusedRequestPage:
+    """Return a page of the caller's refused requests. Raises ValidationFailed."""
+    since = None if query.since is None else parse_instant(query.since)
+    if query.since is not None and since is None:
+        raise ValidationFailed.at(None, "since must be an RFC 3339 instant, like 2026-01-31T18:30:00Z.")
+    wanted = Filter(caller=caller, error_code=query.error_code, since=since, store_id=query.store_id)
+    async with db.read() as tx:
+        rows = await queries.list_refused(tx, wanted, before=read_cursor(query.cursor), limit=query.limit + 1)
+    page, cursor = page_of(rows, query.limit, lambda row: row.id)
+    return RefusedRequestPage(requests=[entry_of(row) for row in page], next_cursor=cursor)
+
+
+def entry_of(refusal: Refusal) -> RefusedRequest:
+    """Return a refused request as it is listed."""
+    return RefusedRequest(
+        request_id=refusal.request_id,
+        at=rfc3339(refusal.at),
+        operation=refusal.operation,
+        method=refusal.method,
+        path=refusal.path,
+        status=refusal.status,
+        error_code=refusal.error_code,
+        errors=list(refusal.errors),
+        key_id=refusal.key_id,
+        milliseconds=refusal.milliseconds,
+    )
+
+
+_SECRET: Final = re.compile(r"(mk_|mt_|whsec_)[^\s/]{8,}")
+
+
+def _bounded(text: str, length: int = MAX_TEXT) -> str:
+    """Return the text shortened, without keys, and without control characters, which a terminal would obey."""
+    masked = _SECRET.sub(r"\1***", text[:length])
+    return "".join(char if char.isprintable() else "\ufffd" for char in masked)
+
+
+def _bounded_error(error: OrderError) -> OrderError:
+    pointer = None if error.pointer is None else _bounded(error.pointer)
+    return OrderError(code=_bounded(error.code), message=_bounded(error.message), pointer=pointer)

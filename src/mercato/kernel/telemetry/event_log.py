@@ -1,0 +1,57 @@
+"""Log lines of requests and orders, which one task writes in batches, so that no request waits for them."""
+
+import asyncio
+from collections import deque
+from datetime import UTC, datetime
+from time import time
+from typing import Final
+
+import structlog
+
+from mercato.kernel.telemetry.context import WorkContext, current_context
+
+FLUSH_SECONDS: Final = 0.25
+"""How long a line may wait. A process that is killed loses the lines of that time."""
+
+MAX_WAITING: Final = 5_000
+"""Lines that may wait. Further ones are dropped and counted."""
+
+Line = tuple[float, str, WorkContext | None, dict[str, object]]
+
+
+class EventLog:
+    """Queues lines and writes them later, with the time at which they were recorded."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Line] = deque()
+        self._dropped = 0
+
+    def record(self, event: str, **fields: object) -> None:
+        """Queue a line at `info`. Its fields also say on whose behalf this task works, if that is known."""
+        if len(self._waiting) >= MAX_WAITING:
+            self._dropped += 1
+            return
+        self._waiting.append((time(), event, current_context(), fields))
+
+    def flush(self) -> None:
+        """Write every waiting line."""
+        if not self._waiting and not self._dropped:
+            return
+        log = structlog.get_logger("mercato.events").bind()
+        while self._waiting:
+            at, event, context, fields = self._waiting.popleft()
+            if context is not None:
+                fields = dict(context.log_fields()) | fields
+            log.info(event, timestamp=datetime.fromtimestamp(at, UTC).isoformat()[:-6] + "Z", **fields)
+        if self._dropped:
+            dropped, self._dropped = self._dropped, 0
+            log.warning("log lines dropped: too many at once", count=dropped)
+
+    async def run(self) -> None:
+        """Write lines until cancelled, those that still wait at the end included."""
+        try:
+            while True:
+                await asyncio.sleep(FLUSH_SECONDS)
+                self.flush()
+        finally:
+            self.flush()

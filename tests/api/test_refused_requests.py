@@ -1,0 +1,272 @@
+"""Refused requests are kept for 7 days, without bodies, and each partner lists its own."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.api.trade import MERCHANT, PLACE, Time, Trade, trade
+from tests.databases import only_sqlite
+from tests.service import Client, Merchant, Service, service
+from tests.stored import text_of
+
+from mercato.domain import offboarding
+from mercato.domain.partners.model import PartnerKind
+from mercato.domain.requests import log, queries
+from mercato.domain.requests.queries import Filter, Refusal
+from mercato.domain.upkeep import Upkeep
+from mercato.kernel.clock import first_id, new_id, now, rfc3339
+from mercato.kernel.db.errors import DatabaseUnavailable
+from mercato.kernel.db.tables import refused_requests
+
+COMMERCE = "/v1/commerce/requests"
+MARKETFRONT = "/v1/marketfront/requests"
+MEMBERS = {
+    "requestId", "at", "operation", "method", "path", "status", "errorCode", "errors", "keyId", "milliseconds",
+}  # fmt: skip
+
+
+@pytest.fixture
+async def house(mercato: Service, shop: Merchant) -> Trade:
+    return await trade(mercato, shop)
+
+
+async def listed(client: Client, path: str, mercato: Service, query: str = "") -> list[dict[str, Any]]:
+    await mercato.app.request_log.flush()
+    reply = await client.get(path + query)
+    assert reply.status == 200, reply.body
+    requests: list[dict[str, Any]] = reply.json()["requests"]
+    return requests
+
+
+async def test_a_refused_request_is_listed_with_its_faults_and_pointers(house: Trade):
+    sent = await house.front.post(
+        PLACE, {"cart": 1}, headers={"Idempotency-Key": "k", "X-Request-Id": "mine"}
+    )
+    assert sent.status == 400
+    (entry,) = await listed(house.front, MARKETFRONT, house.mercato)
+    assert entry.keys() == MEMBERS
+    assert entry["requestId"] == "mine"
+    assert (entry["operation"], entry["method"], entry["path"]) == ("placeOrder", "POST", PLACE)
+    assert (entry["status"], entry["errorCode"]) == (400, sent.json()["errorCode"])
+    assert [error["pointer"] for error in entry["errors"]] == [e["pointer"] for e in sent.json()["errors"]]
+    assert UUID(entry["keyId"])
+    assert entry["milliseconds"] >= 0
+
+
+async def test_another_partners_refused_requests_are_not_seen(house: Trade):
+    _, stranger = await house.mercato.partner(PartnerKind.MARKETFRONT)
+    await house.front.get("/v1/marketfront/stores/x")
+    await house.pos.get("/v1/commerce/stores/x")
+    assert await listed(stranger, MARKETFRONT, house.mercato) == []
+    assert [entry["operation"] for entry in await listed(house.pos, COMMERCE, house.mercato)] == ["getStore"]
+
+
+async def test_a_key_sees_the_requests_of_its_own_surface(mercato: Service):
+    made, commerce = await mercato.partner(PartnerKind.BOTH)
+    assert made.marketfront_key is not None
+    front = Client(commerce.base, made.marketfront_key.text, commerce.session)
+    await commerce.get("/v1/commerce/stores/x")
+    await front.get("/v1/commerce/stores/x")
+    (own,) = await listed(commerce, COMMERCE, mercato)
+    (other,) = await listed(front, MARKETFRONT, mercato)
+    assert (own["errorCode"], other["errorCode"]) == ("STORE_NOT_FOUND", "FORBIDDEN")
+
+
+async def test_refused_requests_are_filtered_by_code_store_and_instant_and_come_in_pages(house: Trade):
+    unknown = str(new_id())
+    for path in (f"/v1/marketfront/stores/{unknown}", "/v1/marketfront/orders/x"):
+        await house.front.get(path)
+    order = house.order()
+    order["cart"]["lineItems"][0]["itemId"] = unknown
+    assert (await house.place(order)).status >= 400
+    found = await listed(house.front, MARKETFRONT, house.mercato)
+    assert [entry["operation"] for entry in found] == [
+        "placeOrder",
+        "getMarketfrontOrder",
+        "getMarketfrontStore",
+    ]
+
+    async def codes(query: str) -> list[str]:
+        return [entry["errorCode"] for entry in await listed(house.front, MARKETFRONT, house.mercato, query)]
+
+    assert await codes("?errorCode=ORDER_NOT_FOUND") == ["ORDER_NOT_FOUND"]
+    assert await codes(f"?storeId={unknown}") == ["STORE_NOT_FOUND"]
+    assert len(await codes(f"?storeId={house.store['storeId']}")) == 1
+    assert await codes(f"?since={rfc3339(now() + timedelta(minutes=1))}") == []
+    assert len(await codes(f"?since={rfc3339(now() - timedelta(minutes=1))}")) == 3
+    page = (await house.front.get(f"{MARKETFRONT}?limit=2")).json()
+    rest = (await house.front.get(f"{MARKETFRONT}?cursor={page['nextCursor']}")).json()
+    assert [*page["requests"], *rest["requests"]] == found
+    assert (await house.front.get(f"{MARKETFRONT}?since=yesterday")).json()[
+        "errorCode"
+    ] == "VALIDATION_FAILED"
+
+
+async def test_a_stores_refusal_is_kept_without_the_stores_words(house: Trade):
+    words = "Ada Lovelace owes us money"
+    house.shop.answers["place"] = {"errors": [{"code": "OTHER", "message": words}], "accepted": False}
+    refused = await house.place(house.order(), key="one")
+    assert refused.status >= 400
+    await house.front.post(
+        PLACE, house.order(), headers={"Idempotency-Key": "one", "Accept": "text/markdown"}
+    )
+    entries = await listed(house.front, MARKETFRONT, house.mercato)
+    assert {entry["errorCode"] for entry in entries} <= {
+        refused.json()["errorCode"],
+        "IDEMPOTENCY_KEY_REUSED",
+    }
+    assert all(entry["errors"] for entry in entries)
+    async with house.mercato.app.db.read() as tx:
+        assert words not in await text_of(tx, refused_requests)
+
+
+async def test_no_key_query_or_body_is_stored(house: Trade):
+    key = house.front.key
+    assert key is not None
+    await house.front.get(f"/v1/marketfront/stores/{key}?at={key}")
+    await house.front.get(f"/v1/marketfront/stores/{'x' * 2000}?note=hush")
+    await house.mercato.anonymous().get(f"/v1/{key}", headers={"Authorization": f"Bearer {key}x"})
+    await house.front.post(PLACE, house.order(customer={"email": "ada@example.com", "phone": 5}))
+    await house.mercato.app.request_log.flush()
+    async with house.mercato.app.db.read() as tx:
+        text = await text_of(tx, refused_requests)
+    assert text
+    for secret in (key, key[12:], "hush", "ada@example.com", "Lovelace", "x" * (log.MAX_PATH + 1)):
+        assert secret not in text
+
+
+async def test_a_path_with_control_characters_is_stored_readable(mercato: Service, pos: Client):
+    assert (await pos.get("/v1/commerce/stores/%00%1b[2J")).status == 404
+    (entry,) = await listed(pos, COMMERCE, mercato)
+    assert entry["path"] == "/v1/commerce/stores/\ufffd\ufffd[2J"
+
+
+async def test_a_partner_has_so_many_refused_requests_a_minute_and_others_have_theirs(
+    mercato: Service, pos: Client, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(log, "PER_MINUTE", 3)
+    _, other = await mercato.partner()
+    for _ in range(5):
+        await pos.get("/v1/commerce/stores/x")
+    await other.get("/v1/commerce/stores/x")
+    assert len(await listed(pos, COMMERCE, mercato)) == 3
+    assert len(await listed(other, COMMERCE, mercato)) == 1
+    metrics = (await mercato.anonymous().get("/metrics")).body.decode()
+    assert 'mercato_request_log_dropped_total{reason="partner_limit"} 2.0' in metrics
+
+
+async def test_what_cannot_wait_is_dropped_and_counted(
+    mercato: Service, pos: Client, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(log, "MAX_WAITING", 0)
+    assert (await pos.get("/v1/commerce/stores/x")).status == 404
+    assert await listed(pos, COMMERCE, mercato) == []
+    metrics = (await mercato.anonymous().get("/metrics")).body.decode()
+    assert 'mercato_request_log_dropped_total{reason="queue_full"} 1.0' in metrics
+
+
+async def test_refused_requests_wait_while_the_database_is_unavailable(
+    mercato: Service, pos: Client, monkeypatch: pytest.MonkeyPatch
+):
+    def away() -> Any:
+        raise DatabaseUnavailable("gone")
+
+    await pos.get("/v1/commerce/stores/x")
+    with monkeypatch.context() as patch:
+        patch.setattr(mercato.app.db, "write", away)
+        await mercato.app.request_log.flush()
+    assert len(await listed(pos, COMMERCE, mercato)) == 1
+
+
+async def test_a_bug_in_the_writer_loses_its_batch_and_nothing_else(
+    mercato: Service, pos: Client, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(_tx: Any, _refusal: Refusal) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(queries, "insert", broken)
+        assert (await pos.get("/v1/commerce/stores/x")).status == 404
+        await mercato.app.request_log.flush()
+    assert (await pos.get("/v1/commerce/stores/y")).status == 404
+    assert [entry["path"][-1] for entry in await listed(pos, COMMERCE, mercato)] == ["y"]
+
+
+async def test_what_waits_is_stored_when_the_process_ends(database_url: str, tmp_path: Path):
+    async with service(database_url, tmp_path / "data") as first:
+        _, client = await first.partner()
+        await client.get("/v1/commerce/stores/x")
+    async with service(database_url, tmp_path / "data") as second:
+        again = Client(second.base, client.key, second.session)
+        assert len(await listed(again, COMMERCE, second)) == 1
+
+
+async def test_refused_requests_are_deleted_after_7_days(
+    database_url: str, tmp_path: Path, time: Time, shop: Merchant
+):
+    async with service(database_url, tmp_path / "data", now=time) as mercato:
+        _, client = await mercato.partner()
+        await client.get("/v1/commerce/stores/x")
+        assert len(await listed(client, COMMERCE, mercato)) == 1
+        upkeep = Upkeep(mercato.app.db, time, catalog_days=1, delivery_days=1)
+        time.ahead = timedelta(days=log.DAYS, minutes=-1)
+        await upkeep.once()
+        assert len(await listed(client, COMMERCE, mercato)) == 1
+        time.ahead = timedelta(days=log.DAYS, minutes=1)
+        await upkeep.once()
+        assert await listed(client, COMMERCE, mercato) == []
+
+
+async def test_deleting_a_partner_deletes_its_refused_requests_alone(mercato: Service):
+    made, client = await mercato.partner()
+    _, other = await mercato.partner()
+    for one in (client, other):
+        await one.get("/v1/commerce/stores/x")
+    await mercato.app.request_log.flush()
+    await offboarding.delete(mercato.app.db, made.id, now=now)
+    async with mercato.app.db.read() as tx:
+        assert await queries.list_refused(tx, Filter(partner_id=made.id), limit=9) == []
+        assert len(await queries.list_refused(tx, Filter(), limit=9)) == 1
+    assert len(await listed(other, COMMERCE, mercato)) == 1
+
+
+async def test_an_operator_sees_the_requests_of_all_partners_and_those_without_a_key(
+    mercato: Service, pos: Client
+):
+    await pos.get("/v1/commerce/stores/x")
+    await mercato.anonymous().get(MERCHANT)
+    await mercato.anonymous().get("/favicon.ico")
+    await mercato.app.request_log.flush()
+    async with mercato.app.db.read() as tx:
+        found = await queries.list_refused(tx, Filter(), limit=9)
+    assert [(one.error_code, one.partner_id is None) for one in found] == [
+        ("UNAUTHENTICATED", True),
+        ("STORE_NOT_FOUND", False),
+    ]
+
+
+@only_sqlite
+@pytest.mark.parametrize("which", ["caller", "code", "store", "all", "all_code", "all_store"])
+async def test_every_list_is_read_by_an_index(mercato: Service, database_kind: str, which: str):
+    from sqlalchemy import select, text
+    from sqlalchemy.dialects import sqlite
+
+    c = refused_requests.c
+    own = (c.partner_id == new_id(), c.surface == "commerce")
+    conditions: dict[str, tuple[Any, ...]] = {
+        "caller": own,
+        "code": (*own, c.error_code == "X"),
+        "store": (*own, c.store_id == new_id()),
+        "all": (),
+        "all_code": (c.error_code == "X",),
+        "all_store": (c.store_id == new_id(),),
+    }
+    query = select(refused_requests).where(*conditions[which], c.id >= first_id(now())).order_by(c.id.desc())
+    sql = str(query.limit(50).compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
+    async with mercato.app.db.read() as tx:
+        plan = " ".join(str(row) for row in await tx.all(text(f"EXPLAIN QUERY PLAN {sql}")))
+    assert "USING" in plan
+    assert "SCAN" not in plan
+    assert "TEMP B-TREE" not in plan

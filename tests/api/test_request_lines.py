@@ -1,0 +1,144 @@
+"""The log has a line for each notable request and for the milestones of orders: who and what, and no secret."""
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from tests.api.trade import CUSTOMER, PLACE, Trade, trade
+from tests.service import Client, Merchant, Service, service
+
+from mercato.http import edge
+from mercato.kernel.telemetry import configure_logs, event_log
+
+STORES = "/v1/commerce/stores"
+Lines = Callable[[Service], list[dict[str, Any]]]
+
+
+@pytest.fixture(autouse=True)
+def _json_lines() -> Iterator[None]:
+    configure_logs(level="info", form="json")
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def lines(capsys: pytest.CaptureFixture[str]) -> Lines:
+    def read(mercato: Service) -> list[dict[str, Any]]:
+        mercato.app.event_log.flush()
+        return [json.loads(line) for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
+
+    return read
+
+
+@pytest.fixture
+async def house(mercato: Service, shop: Merchant) -> Trade:
+    return await trade(mercato, shop)
+
+
+def requests_in(found: list[dict[str, Any]]) -> list[str]:
+    return [line["operation"] for line in found if line["event"] == "request"]
+
+
+async def test_a_refusal_has_a_line_that_says_who_and_why(mercato: Service, pos: Client, lines: Lines):
+    await pos.get(f"{STORES}/x", headers={"X-Request-Id": "mine"})
+    (line,) = [one for one in lines(mercato) if one["event"] == "request"]
+    expected = {"request_id": "mine", "operation": "getStore", "status": 404, "error_code": "STORE_NOT_FOUND"}
+    assert line.items() >= (expected | {"level": "info"}).items()
+    assert line.keys() >= {"partner_id", "key_id", "ms", "timestamp"}
+
+
+async def test_requests_that_change_something_have_a_line_and_quick_reads_have_none(
+    mercato: Service, pos: Client, shop: Merchant, lines: Lines
+):
+    await pos.get(STORES)
+    await pos.post("/v1/commerce/onboarding/stores", {
+        "partnerStoreId": "s", "name": "S", "address": {}, "catalogCallbackUrl": shop.base,
+    })  # fmt: skip
+    assert requests_in(lines(mercato)) == ["registerStore"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "operations"),
+    [
+        ({"request_log": "all"}, ["listStores", "getStore"]),
+        ({"request_log": "off"}, []),
+        ({"slow_ms": 599}, ["listStores", "getStore"]),
+        ({"slow_ms": 601}, ["getStore"]),
+    ],
+)
+async def test_the_settings_choose_the_requests_with_a_line(
+    database_url: str, tmp_path: Path, lines: Lines, settings: dict[str, Any], operations: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
+    # Each request takes 600 ms by this clock.
+    monkeypatch.setattr(edge, "perf_counter", map(float, count(0, 0.6)).__next__)
+    async with service(database_url, tmp_path / "data", **settings) as mercato:
+        _, client = await mercato.partner()
+        await client.get(STORES)
+        await client.get(f"{STORES}/x")
+        assert requests_in(lines(mercato)) == operations
+
+
+async def test_the_lines_hold_no_key_query_body_or_customer(house: Trade, capsys: pytest.CaptureFixture[str]):
+    await house.placed()
+    await house.front.get(f"/v1/marketfront/stores/x?at={house.front.key}")
+    await house.front.post(
+        PLACE, house.order(customer=CUSTOMER | {"phone": 7}), headers={"Idempotency-Key": "hush"}
+    )
+    house.mercato.app.event_log.flush()
+    text = capsys.readouterr().err
+    assert '"order placed"' in text
+    for secret in (house.front.key, house.pos.key, *map(str, CUSTOMER.values()), "hush", "203.0.113.7"):
+        assert secret is not None
+        assert secret not in text
+
+
+async def test_an_order_has_a_line_for_each_milestone(house: Trade, lines: Lines):
+    order = await house.placed()
+    await house.update(order, state="cancelled", cancelReason="Ada asked us to")
+    house.shop.answers["place"] = {"accepted": False, "errors": [{"code": "STORE_CLOSED", "message": "no"}]}
+    assert (await house.place(house.order())).status >= 400
+    found = [line for line in lines(house.mercato) if line["event"].startswith("order ")]
+    assert [line["event"] for line in found] == [
+        "order placed",
+        "order cancelled",
+        "order placed",
+        "order refused",
+    ]
+    placed, cancelled, _, refused = found
+    assert placed["order_id"] == cancelled["order_id"] == order["orderId"]
+    assert placed["store_id"] == house.store["storeId"]
+    assert (cancelled["reason"], refused["reason"]) == ("OTHER", "STORE_CLOSED")
+
+
+async def test_a_store_without_an_answer_leaves_the_line_order_unanswered(
+    database_url: str, tmp_path: Path, shop: Merchant, lines: Lines
+):
+    async with service(database_url, tmp_path / "data", place_seconds=1.5) as mercato:
+        house = await trade(mercato, shop)
+
+        async def broken(*_: Any) -> Any:
+            from aiohttp import web
+
+            return web.Response(status=500)
+
+        shop.answers["place"] = broken
+        assert (await house.place(house.order())).status == 503
+        events = [line["event"] for line in lines(mercato)]
+    assert "order unanswered" in events
+
+
+async def test_lines_that_cannot_wait_are_dropped_and_counted(
+    mercato: Service, lines: Lines, monkeypatch: pytest.MonkeyPatch
+):
+    lines(mercato)
+    monkeypatch.setattr(event_log, "MAX_WAITING", 2)
+    for number in range(5):
+        mercato.app.event_log.record("request", number=number)
+    found = lines(mercato)
+    assert [line.get("number", line.get("count")) for line in found] == [0, 1, 3]
+    assert "dropped" in found[-1]["event"]
