@@ -18,7 +18,7 @@ from mercato.domain.carts.model import LineItem
 from mercato.domain.carts.pricing import price
 from mercato.domain.catalog.building.model import Built
 from mercato.domain.catalog.building.packed import unpack
-from mercato.domain.catalog.money import scaled
+from mercato.domain.catalog.money import minor_to_decimal
 from mercato.kernel.clock import new_id
 
 MENUS = Path(os.environ.get("MERCATO_TEST_MENUS") or Path(__file__).parents[3] / "shared" / "menus")
@@ -70,6 +70,6 @@ def test_carts_of_a_published_menu_cost_what_the_slow_pricing_says(path: Path):
         assert [one.unavailable is True for one in got.lines] == [cost is None for cost in expected.prices]
         assert (got.total is None) == (expected.total is None)
         if got.total is not None:
-            assert Fraction(scaled(got.total, catalog.scale)) == expected.total
+            assert Fraction(minor_to_decimal(got.total, catalog.scale)) == expected.total
         bought += not expected.faults
     assert bought > CARTS // 10

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.discovery.shelf import Shelf
 
-from mercato.domain.catalog.words import MAX_BYTES, MAX_LETTERS, MAX_WORDS, pieces_of, terms_of, words_of
+from mercato.domain.catalog.words import MAX_BYTES, MAX_LETTERS, MAX_WORDS, split, terms_of, words_of
 
 STORES = {
     "Joe's Café": ["Crème brûlée", "Smørrebrød", "Coca-Cola 0.5l"],
@@ -138,7 +138,7 @@ def test_a_query_that_is_a_text_finds_the_text(text: str):
 def test_words_are_letters_digits_signs_and_pictures(text: str):
     for word in words_of([text]):
         assert not set(word) & set("\"'\\*:&|!()<> \t\n\0\ue000")
-        assert pieces_of(word)
+        assert split(word)
 
 
 def test_words_are_bounded_in_number_length_and_bytes():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
-from mercato.domain.catalog.money import MAX_MINOR, decimal_to_minor, scaled
+from mercato.domain.catalog.money import MAX_MINOR, decimal_to_minor, minor_to_decimal
 from mercato.domain.orders.amounts import (
     MAX_DESCRIPTION_BYTES,
     Detail,
@@ -226,13 +226,15 @@ def test_what_a_store_lists_is_what_the_customer_pays(
 ) -> None:
     currency, scale = money
     lists = {"fees": fees, "taxes": taxes, "promotions": promotions, "adjustments": adjustments}
-    body: dict[str, Any] = {"currency": currency, "subTotal": scaled(sub_total, scale)}
+    body: dict[str, Any] = {"currency": currency, "subTotal": minor_to_decimal(sub_total, scale)}
     for name, listed in lists.items():
-        body[name] = scaled(sum(amount for amount, _ in listed), scale)
-        body[f"{name}Description"] = [{"amount": scaled(a, scale), "description": d} for a, d in listed]
+        body[name] = minor_to_decimal(sum(amount for amount, _ in listed), scale)
+        body[f"{name}Description"] = [
+            {"amount": minor_to_decimal(a, scale), "description": d} for a, d in listed
+        ]
     sign = {"promotions": -1}
     total = sub_total + sum(sign.get(name, 1) * sum(a for a, _ in listed) for name, listed in lists.items())
-    body["total"] = scaled(total + (tip if tipped else 0), scale)
+    body["total"] = minor_to_decimal(total + (tip if tipped else 0), scale)
     sums = Sums(currency, scale, sub_total, tip=tip)
     if total + tip < 0:
         assert fault(body, sums)

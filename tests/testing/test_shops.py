@@ -8,13 +8,13 @@ import pytest
 
 from mercato.devtools.sandbox.merchant import BROKEN_PLACE
 from mercato.domain.catalog.validation.findings import Findings
-from mercato.domain.catalog.validation.validate import Valid, validate
+from mercato.domain.catalog.validation.validate import ValidDocument, validate
 from mercato.testing import shops
 
 ONBOARDING = UUID("0190f5fe-7e3b-7ccc-8000-000000000001")
 
 
-def found(document: Any) -> tuple[Valid | None, Findings]:
+def found(document: Any) -> tuple[ValidDocument | None, Findings]:
     return validate(json.dumps(document).encode(), onboarding_id=ONBOARDING, default_currency="USD")
 
 

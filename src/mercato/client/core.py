@@ -134,7 +134,9 @@ def core_of(
 
 def _url(text: str) -> str:
     if not text.strip():
-        raise ConfigurationError(f"Where is the service? Give url, or set {URL}: http://127.0.0.1:8000.")
+        raise ConfigurationError(
+            f"No address of a service is given. Give url, or set {URL}, such as http://127.0.0.1:8000."
+        )
     text = text.strip().rstrip("/")
     try:
         parts = urlsplit(text)
@@ -158,7 +160,7 @@ def _key(text: str) -> str:
     text = text.strip()
     if not text:
         raise ConfigurationError(
-            f"SecretOrigin requests are these? Give key, or set {KEY}: mercato partner create prints one."
+            f"No key is given. Give key, or set {KEY}: mercato partner create prints one."
         )
     if not _PRINTABLE.fullmatch(text):
         raise ConfigurationError("The key holds a blank or a character that no key has.")

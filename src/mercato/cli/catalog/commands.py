@@ -17,7 +17,7 @@ from mercato.cli.options import Json, Source, group
 from mercato.cli.output import note, print_json, sanitize, say, wrap
 from mercato.domain.catalog.building.model import Built
 from mercato.domain.catalog.building.packed import unpack
-from mercato.domain.catalog.ids import NOWHERE
+from mercato.domain.catalog.ids import NO_ONBOARDING
 from mercato.domain.catalog.lint import LintFinding, LintReport, refused
 from mercato.domain.catalog.lint import lint as lint_document
 from mercato.domain.catalog.validation.rules import Rule
@@ -54,7 +54,7 @@ def lint(
     *,
     json: Json = False,
     sarif: bool = False,
-    onboarding: Onboarding = NOWHERE,
+    onboarding: Onboarding = NO_ONBOARDING,
 ) -> int:
     """Check a catalog by the ingest's own rules, without a server, and show where each error is.
 
@@ -91,7 +91,7 @@ def diff(
     *,
     cart: list[str] | None = None,
     json: Json = False,
-    onboarding: Onboarding = NOWHERE,
+    onboarding: Onboarding = NO_ONBOARDING,
 ) -> int:
     """Compare two catalogs: items added, removed, repriced, with other options; and what sample carts would cost.
 
@@ -135,7 +135,7 @@ def _lint(document: Document, bounds: Settings, onboarding: UUID) -> tuple[LintR
     )
 
 
-def _build(name: str, bounds: Settings, onboarding: UUID = NOWHERE) -> tuple[Document, Built]:
+def _build(name: str, bounds: Settings, onboarding: UUID = NO_ONBOARDING) -> tuple[Document, Built]:
     """Return a valid document and what an ingest builds from it. Raises UnusableError."""
     document = read_valid_document(name, bounds)
     report, built = _lint(document, bounds, onboarding)

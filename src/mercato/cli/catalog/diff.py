@@ -10,7 +10,7 @@ from mercato.domain.carts.lines import check_bounds
 from mercato.domain.carts.model import LineItem
 from mercato.domain.carts.pricing import price
 from mercato.domain.catalog.model import CatalogDiff, CompiledCatalog, DiffList
-from mercato.domain.catalog.money import scaled
+from mercato.domain.catalog.money import minor_to_decimal
 from mercato.kernel.clock import new_id
 from mercato.kernel.errors import OrderError, Problem
 from mercato.kernel.settings import MiB
@@ -68,7 +68,7 @@ def _price(lines: list[LineItem], catalog: CompiledCatalog) -> tuple[str | None,
     faults = [fault.error() for fault in (*priced.faults, *priced.overflows)]
     if faults or priced.total is None:
         return None, faults
-    return f"{scaled(priced.total, catalog.scale)} {catalog.currency}", []
+    return f"{minor_to_decimal(priced.total, catalog.scale)} {catalog.currency}", []
 
 
 def print_difference(found: Difference) -> None:

@@ -14,7 +14,7 @@ from mercato.cli.output import cells, sanitize, truncate, width
 from mercato.domain.catalog.building.model import Built
 from mercato.domain.catalog.building.packed import unpack
 from mercato.domain.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key, Windows
-from mercato.domain.catalog.money import scaled
+from mercato.domain.catalog.money import minor_to_decimal
 from mercato.domain.catalog.validation.hours import DAY_SECONDS, DAYS
 from mercato.kernel.plurals import count_of
 from mercato.kernel.wire import Wire
@@ -136,7 +136,7 @@ class _Drawing:
             yield _named(item), f"{'+' if price >= 0 else ''}{self._text(price)}", self._groups(item)
 
     def _text(self, minor: int) -> str:
-        return scaled(minor, self.catalog.scale)
+        return minor_to_decimal(minor, self.catalog.scale)
 
 
 def _named(item: CompiledItem) -> str:

@@ -27,7 +27,7 @@ from mercato.devtools.certify.storefront.certification import (
 )
 from mercato.devtools.certify.storefront.drivers import CommandDriver, Driver, ManualDriver
 from mercato.devtools.certify.suite import Check, Suite, UnusableTargetError
-from mercato.domain.catalog.ids import NOWHERE
+from mercato.domain.catalog.ids import NO_ONBOARDING
 from mercato.kernel import clock
 from mercato.kernel.wire.checks import timezone_fault, uri_fault
 
@@ -68,7 +68,7 @@ def merchant(
     token: BearerToken = None,
     partner_store_id: str = "certify-1",
     store_id: UUID | None = None,
-    onboarding: Annotated[UUID, Parameter(show_default=False)] = NOWHERE,
+    onboarding: Annotated[UUID, Parameter(show_default=False)] = NO_ONBOARDING,
     timezone: str = "UTC",
     sold_out: list[UUID] | None = None,
     declined_card: str | None = None,

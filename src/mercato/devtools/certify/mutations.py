@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from mercato.domain.catalog.money import get_scale, scaled, to_minor
+from mercato.domain.catalog.money import get_scale, minor_to_decimal, to_minor
 
 MAPS: Final = frozenset({"items", "sections", "catalogs", "modifierGroups", "priceOverrides"})
 """Members that map ids to entities: a new name there would be an entity."""
@@ -53,9 +53,12 @@ def halve_prices(document: Any) -> Any:
     for line in lines:
         unit = to_minor(line["amounts"]["unitPrice"], currency) // 2
         totals.append(unit * line["quantity"])
-        line["amounts"] = {"unitPrice": scaled(unit, scale), "total": scaled(totals[-1], scale)}
+        line["amounts"] = {
+            "unitPrice": minor_to_decimal(unit, scale),
+            "total": minor_to_decimal(totals[-1], scale),
+        }
     for amounts in (order["cart"]["amounts"], order["amounts"]):
         less = to_minor(amounts["subTotal"], currency) - sum(totals)
         for name in ("subTotal", "total"):
-            amounts[name] = scaled(to_minor(amounts[name], currency) - less, scale)
+            amounts[name] = minor_to_decimal(to_minor(amounts[name], currency) - less, scale)
     return document

@@ -21,7 +21,7 @@ from mercato.domain.carts.model import (
     PricedModifierGroup,
 )
 from mercato.domain.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
-from mercato.domain.catalog.money import MAX_MINOR, MIN_MINOR, scaled
+from mercato.domain.catalog.money import MAX_MINOR, MIN_MINOR, minor_to_decimal
 from mercato.kernel import errors
 from mercato.kernel.clock import MakeId
 
@@ -86,7 +86,7 @@ def price(
         _replace_duplicate_ids(priced, set(), new_id)
     amounts: CartAmounts | UnsetType = UNSET
     if is_complete:
-        text = scaled(total, catalog.scale)
+        text = minor_to_decimal(total, catalog.scale)
         amounts = CartAmounts(currency=catalog.currency, sub_total=text, total=text)
     return Priced(
         lines=priced,
@@ -136,7 +136,7 @@ class _Pricing:
         if unit is not None and len(path) == 1:
             scale = self._scale
             amounts = LineItemAmounts(
-                unit_price=scaled(unit, scale), total=scaled(unit * line.quantity, scale)
+                unit_price=minor_to_decimal(unit, scale), total=minor_to_decimal(unit * line.quantity, scale)
             )
         priced = PricedLineItem(
             item_id=line.item_id,

@@ -13,7 +13,7 @@ from mercato.domain.catalog.building.model import BuildFailed, BuildRequest, Bui
 from mercato.domain.catalog.building.packed import unpack
 from mercato.domain.catalog.compiled import CompiledCatalogs
 from mercato.domain.catalog.diff import diff
-from mercato.domain.catalog.ids import NOWHERE
+from mercato.domain.catalog.ids import NO_ONBOARDING
 from mercato.domain.catalog.model import CatalogFault, CatalogWarning
 from mercato.domain.catalog.wire import CatalogValidation
 from mercato.kernel.errors import RateLimited
@@ -89,13 +89,13 @@ class Checker(Struct, frozen=True):
         try:
             with self.new_document() as document:
                 await receive(document.write)
-                return await self._pulled_and_checked(document, subject)
+                return await self._pull_and_check(document, subject)
         finally:
             self.running[partner_id] -= 1
             if not self.running[partner_id]:
                 del self.running[partner_id]
 
-    async def _pulled_and_checked(self, document: Document, subject: Subject | None) -> CatalogValidation:
+    async def _pull_and_check(self, document: Document, subject: Subject | None) -> CatalogValidation:
         url = callback_url(await document.read()) if document.size <= MAX_REQUEST else None
         if url is None:
             return await self._check(document, subject)
@@ -109,8 +109,10 @@ class Checker(Struct, frozen=True):
             return await self._check(pulled.document, subject)
 
     async def _check(self, document: Document, subject: Subject | None) -> CatalogValidation:
-        owner = (NOWHERE, NOWHERE) if subject is None else (subject.onboarding_id, subject.store_id)
-        request = BuildRequest(owner[0], NOWHERE, owner[1], self.default_currency)
+        owner = (
+            (NO_ONBOARDING, NO_ONBOARDING) if subject is None else (subject.onboarding_id, subject.store_id)
+        )
+        request = BuildRequest(owner[0], NO_ONBOARDING, owner[1], self.default_currency)
         try:
             result = await self.builder.build(document, request, serves=False)
         except BuildOverrunError as overrun:

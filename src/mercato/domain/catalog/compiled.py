@@ -22,17 +22,17 @@ class CompiledCatalogs:
         self._db = db
         self._max_bytes = max_bytes
         # By the UUID's integer: a UUID hashes and compares in Python, an integer does not.
-        self._held: OrderedDict[int, tuple[int, CompiledCatalog]] = OrderedDict()
+        self._cache: OrderedDict[int, tuple[int, CompiledCatalog]] = OrderedDict()
         self._bytes = 0
         self.lookups = Lookups()
 
     def cached(self, set_id: UUID) -> CompiledCatalog | None:
         """Return the catalog if it is in memory."""
-        held = self._held.get(set_id.int)
+        held = self._cache.get(set_id.int)
         if held is None:
             return None
         self.lookups.hits += 1
-        self._held.move_to_end(set_id.int)
+        self._cache.move_to_end(set_id.int)
         return held[1]
 
     async def get(self, set_id: UUID) -> CompiledCatalog:
@@ -44,17 +44,17 @@ class CompiledCatalogs:
         body = await self._db.find_immutable(lambda tx: queries.find_body(tx, set_id, queries.COMPILED))
         if body is None:
             raise errors.CatalogSetNotFound(set_id)
-        return self._hold(set_id, body)
+        return self._store(set_id, body)
 
-    def _hold(self, set_id: UUID, body: bytes) -> CompiledCatalog:
-        held = self._held.get(set_id.int)
+    def _store(self, set_id: UUID, body: bytes) -> CompiledCatalog:
+        held = self._cache.get(set_id.int)
         if held is not None:
             # Read concurrently by another request: all carts of a store miss at once when it switches.
             return held[1]
         catalog = unpack(body)
-        self._held[set_id.int] = (len(body), catalog)
+        self._cache[set_id.int] = (len(body), catalog)
         self._bytes += len(body)
-        while self._bytes > self._max_bytes and len(self._held) > 1:
-            _, (size, _) = self._held.popitem(last=False)
+        while self._bytes > self._max_bytes and len(self._cache) > 1:
+            _, (size, _) = self._cache.popitem(last=False)
             self._bytes -= size
         return catalog

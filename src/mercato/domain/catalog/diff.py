@@ -19,7 +19,7 @@ from mercato.domain.catalog.model import (
     PriceChange,
     PriceChanges,
 )
-from mercato.domain.catalog.money import scaled
+from mercato.domain.catalog.money import minor_to_decimal
 
 MAX_LISTED: Final = 100
 """Entries listed of each kind of change."""
@@ -111,7 +111,7 @@ def _id(key: Key | str) -> str:
 
 
 def _text(price: int | None, catalog: CompiledCatalog) -> str | None:
-    return None if price is None else scaled(price, catalog.scale)
+    return None if price is None else minor_to_decimal(price, catalog.scale)
 
 
 def _is_nothing(found: CatalogDiff) -> bool:

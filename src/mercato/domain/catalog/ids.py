@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Final
 from uuid import UUID, uuid5
 
-NOWHERE: Final = UUID(int=0)
+NO_ONBOARDING: Final = UUID(int=0)
 """The onboarding of a document that is checked without a store: ids derived from it are never served."""
 
 _UUID: Final = re.compile(
@@ -41,7 +41,7 @@ def served_id(text: str, *, onboarding_id: UUID, addressed: bool) -> str:
     """Return the served id; `addressed` when carts refer to it, so that it must be a UUID."""
     if _UUID.fullmatch(text):
         return text.lower()
-    return str(uuid5(onboarding_id, encodable(text))) if addressed else text
+    return str(uuid5(onboarding_id, replace_unencodable(text))) if addressed else text
 
 
 def place_id(onboarding_id: UUID, place: str) -> str:
@@ -54,6 +54,6 @@ def is_uuid(text: str) -> bool:
     return _UUID.fullmatch(text) is not None
 
 
-def encodable(text: str) -> str:
+def replace_unencodable(text: str) -> str:
     """Return the text with characters that UTF-8 can't encode replaced."""
     return text.encode("utf-8", "replace").decode()

@@ -45,7 +45,7 @@ ATTEMPTS: Final = 3
 """Attempts at a run that fails through an error of the service, before it ends `failed`."""
 
 _CANCELLED: Final = CatalogFault(message="The onboarding was cancelled.", path="")
-_OURS: Final = CatalogFault(
+_INTERNAL_ERROR: Final = CatalogFault(
     message="The run could not be finished because of an error of the service. Notify it of the catalog again.",
     path="",
 )
@@ -170,7 +170,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
         log.error("catalog run given up", run_id=str(job.payload.run_id), reason=reason)
         run = await queries.find_run(tx, job.payload.run_id)
         if run is not None:
-            await self._end(tx, Finished(run, RunStatus.FAILED, (_OURS,), self.clock()))
+            await self._end(tx, Finished(run, RunStatus.FAILED, (_INTERNAL_ERROR,), self.clock()))
 
     @asynccontextmanager
     async def _fenced(self, job: Job[IngestJob]) -> AsyncIterator[Write]:

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from mercato.domain.catalog.building.build import build
 from mercato.domain.catalog.building.model import BuildFailed, BuildRequest, Built, Unchanged
-from mercato.domain.catalog.ids import NOWHERE
+from mercato.domain.catalog.ids import NO_ONBOARDING
 from mercato.domain.catalog.model import CatalogSummary, Finding
 from mercato.domain.catalog.validation.decode import not_utf8
 from mercato.domain.catalog.validation.rules import Rule
@@ -39,14 +39,14 @@ class LintReport(Wire):
 
 
 def lint(
-    document: bytes, *, default_currency: str, max_bytes: int, onboarding_id: UUID = NOWHERE
+    document: bytes, *, default_currency: str, max_bytes: int, onboarding_id: UUID = NO_ONBOARDING
 ) -> tuple[LintReport, Built | None]:
     """Return what an ingest would report of the document, and what it would build of one without errors.
 
     A document over `max_bytes` can only be pulled compressed. The `onboarding_id` is used to derive the UUIDs that
     replace ids which aren't UUIDs.
     """
-    made = build(document, BuildRequest(onboarding_id, NOWHERE, NOWHERE, default_currency))
+    made = build(document, BuildRequest(onboarding_id, NO_ONBOARDING, NO_ONBOARDING, default_currency))
     assert not isinstance(made, Unchanged)
     faults = made.faults if isinstance(made, BuildFailed) else ()
     warnings = made.warnings

@@ -50,7 +50,7 @@ def get_scale(currency: str) -> int:
     """Return the decimals of the currency's amounts. Raises MoneyError for any other code."""
     scale = SCALES.get(currency)
     if scale is None:
-        raise MoneyError(f"{shown(currency)} is not an ISO 4217 currency code.")
+        raise MoneyError(f"{quote(currency)} is not an ISO 4217 currency code.")
     return scale
 
 
@@ -64,7 +64,7 @@ def to_minor(text: str, currency: str) -> int:
 
 def to_text(minor: int, currency: str) -> str:
     """Return the amount as decimal text: `1.10` USD, `110` JPY, `0.110` KWD."""
-    return scaled(minor, get_scale(currency))
+    return minor_to_decimal(minor, get_scale(currency))
 
 
 def decimal_to_minor(text: str, scale: int) -> int:
@@ -89,21 +89,21 @@ def is_negative(text: str) -> bool:
 
 
 def _no_decimal(text: str) -> str:
-    return f"{shown(text)} is not a decimal number like 12.50."
+    return f"{quote(text)} is not a decimal number like 12.50."
 
 
 def number_to_minor(text: str, scale: int) -> int:
     """Return the text of a JSON number in minor units; an exponent is read exactly. Raises MoneyError."""
     match = _NUMBER.fullmatch(text)
     if match is None:
-        raise MoneyError(f"{shown(text)} is out of range for a price.")
+        raise MoneyError(f"{quote(text)} is out of range for a price.")
     sign, whole, fraction, down, exponent = match.groups("")
     if exponent:
         whole, fraction = _shifted(whole, fraction, -int(exponent) if down == "-" else int(exponent))
     return _minor(text, sign, whole, fraction, scale)
 
 
-def scaled(minor: int, scale: int) -> str:
+def minor_to_decimal(minor: int, scale: int) -> str:
     """Return minor units as decimal text with exactly `scale` decimals."""
     if scale == 0:
         return str(minor)
@@ -111,7 +111,7 @@ def scaled(minor: int, scale: int) -> str:
     return f"{'-' if minor < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
 
 
-def shown(text: str) -> str:
+def quote(text: str) -> str:
     """Return a partner's text for a message: quoted, shortened, without control characters."""
     cut = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
     return '"' + "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in cut) + '"'
@@ -128,10 +128,10 @@ def _minor(text: str, sign: str, whole: str, fraction: str, scale: int) -> int:
     fraction = fraction.rstrip("0")
     if len(fraction) > scale:
         allowed = f"at most {scale} decimals" if scale else "no decimals"
-        raise MoneyError(f"{shown(text)} has more decimals than the currency: {allowed}.")
+        raise MoneyError(f"{quote(text)} has more decimals than the currency: {allowed}.")
     digits = whole.lstrip("0") + fraction.ljust(scale, "0")
     if len(digits) <= _MAX_DIGITS + scale:
         minor = int(sign + (digits or "0"))
         if MIN_MINOR <= minor <= MAX_MINOR:
             return minor
-    raise MoneyError(f"{shown(text)} is out of range for a price.")
+    raise MoneyError(f"{quote(text)} is out of range for a price.")

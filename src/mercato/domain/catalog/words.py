@@ -33,7 +33,7 @@ _BATCH: Final = 128
 
 _APOSTROPHES: Final = str.maketrans(dict.fromkeys("'`\u00b4\u02bc\u2018\u2019"))
 # Letters that no normal form decomposes: with a stroke, the dotless i, ligatures; and Arabic's filler.
-_ALIKE: Final = str.maketrans(
+_EQUIVALENTS: Final = str.maketrans(
     {
         "\u00f8": "o",
         "\u0111": "d",
@@ -49,7 +49,7 @@ _ALIKE: Final = str.maketrans(
 )
 
 # Han, Kana, Hangul (which has spaces, but glues words together), Thai, Lao, Myanmar, Khmer.
-_RUNNING: Final = (
+_UNSPACED: Final = (
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u1000-\u1049\u1050-\u109f\u1780-\u17d3\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
 )
@@ -57,8 +57,8 @@ _PICTURES: Final = "\u2600-\u27bf\U0001f000-\U0001faff"
 # `re` doesn't count the vowel signs of India's scripts and of Tibetan as letters.
 _WITH_SIGNS: Final = "\u0900-\u0963\u0966-\u0dff\u0f40-\u0fbc"
 _PIECES: Final = (
-    f"(?P<running>[{_RUNNING}]+)|(?P<picture>[{_PICTURES}])"
-    f"|(?P<word>(?:[^\\W_{_RUNNING}{_PICTURES}]|[{_WITH_SIGNS}])+)"
+    f"(?P<unspaced>[{_UNSPACED}]+)|(?P<picture>[{_PICTURES}])"
+    f"|(?P<word>(?:[^\\W_{_UNSPACED}{_PICTURES}]|[{_WITH_SIGNS}])+)"
 )
 """Compiled at its first use: it takes milliseconds, and a service with ASCII names never needs it."""
 _FIRST_ACCENT: Final = 10
@@ -68,10 +68,10 @@ _THAI_TONES: Final = {103, 107, 118, 122}
 
 
 class Piece(NamedTuple):
-    """A word, or a run of a script without spaces (`running`)."""
+    """A word, or a run of a script without spaces."""
 
     text: str
-    running: bool
+    unspaced: bool
 
 
 class Term(NamedTuple):
@@ -81,69 +81,73 @@ class Term(NamedTuple):
     prefix: bool = False
 
 
-def pieces_of(text: str) -> list[Piece]:
+def split(text: str) -> list[Piece]:
     """Return the normalized words of a text, in order."""
     if text.isascii():
-        return [Piece(word, False) for word in _ASCII.findall(_plain_ascii(text))]
-    return _pieces(_plain(text))
+        return [Piece(word, False) for word in _ASCII.findall(_normalize_ascii(text))]
+    return _split_normalized(_normalize(text))
 
 
-def _pieces(plain: str) -> list[Piece]:
-    return [Piece(match[0], match.lastgroup == "running") for match in re.finditer(_PIECES, plain)]
+def _split_normalized(plain: str) -> list[Piece]:
+    return [Piece(match[0], match.lastgroup == "unspaced") for match in re.finditer(_PIECES, plain)]
 
 
 def words_of(texts: Sequence[str]) -> list[str]:
     """Return the distinct words to index, in order of first appearance, within the limits."""
-    found = dict.fromkeys(chain.from_iterable(_cut(texts)))
+    found = dict.fromkeys(chain.from_iterable(_split_batches(texts)))
     if len(found) <= MAX_WORDS and max(map(len, found), default=0) <= MAX_LETTERS:
         joined = b" ".join(found)
         if len(joined) < MAX_BYTES:
             return joined.decode().split(" ") if joined else []
-    return _bounded(dict.fromkeys(word.decode()[:MAX_LETTERS] for word in found))
+    return _limit(dict.fromkeys(word.decode()[:MAX_LETTERS] for word in found))
 
 
-def _cut(texts: Sequence[str]) -> Iterator[list[bytes]]:
+def _split_batches(texts: Sequence[str]) -> Iterator[list[bytes]]:
     """Yield the words of the texts in batches, as bytes, which is the fastest way to split them."""
     for at in range(0, len(texts), _BATCH):
         some = texts[at : at + _BATCH]
         joined = "\n".join(some)
         if not joined.isascii():
-            joined = "\n".join([text if text.isascii() else _spelled(text) for text in some])
+            joined = "\n".join([text if text.isascii() else _to_ascii_words(text) for text in some])
         yield joined.encode().translate(_LOWER, b"'`").split()
 
 
-def _spelled(text: str) -> str:
+def _to_ascii_words(text: str) -> str:
     """Return the normalized text; a script without spaces as its indexed pairs."""
-    plain = _plain(text)
-    return plain if plain.isascii() else " ".join(chain.from_iterable(map(_indexed, _pieces(plain))))
+    plain = _normalize(text)
+    return (
+        plain
+        if plain.isascii()
+        else " ".join(chain.from_iterable(map(_index_words, _split_normalized(plain))))
+    )
 
 
 def terms_of(query: str) -> list[Term]:
     """Return the terms that a store must have, all of them; the last word of the query may be a prefix."""
-    pieces = pieces_of(query)
+    pieces = split(query)
     terms: dict[Term, None] = {}
     for piece in pieces[:-1]:
-        terms.update(dict.fromkeys(_asked(piece, last=False)))
+        terms.update(dict.fromkeys(_query_terms(piece, last=False)))
     if pieces:
-        terms.update(dict.fromkeys(_asked(pieces[-1], last=True)))
+        terms.update(dict.fromkeys(_query_terms(pieces[-1], last=True)))
     return list(terms)
 
 
 def key_of(text: str) -> str:
     """Return the sort key of a text: its normalized words, separated by single spaces."""
-    return " ".join(piece.text for piece in pieces_of(text))
+    return " ".join(piece.text for piece in split(text))
 
 
-def _indexed(piece: Piece) -> list[str]:
-    if not piece.running:
+def _index_words(piece: Piece) -> list[str]:
+    if not piece.unspaced:
         return [piece.text[:MAX_LETTERS]]
     # The last letter is indexed alone too, so that every letter begins an indexed word and can be searched for.
     text = piece.text
     return [text[at : at + 2] for at in range(len(text))]
 
 
-def _asked(piece: Piece, *, last: bool) -> list[Term]:
-    if not piece.running:
+def _query_terms(piece: Piece, *, last: bool) -> list[Term]:
+    if not piece.unspaced:
         return [Term(piece.text[:MAX_LETTERS], prefix=last and len(piece.text) >= MIN_PREFIX)]
     text = piece.text
     if len(text) == 1:
@@ -151,18 +155,18 @@ def _asked(piece: Piece, *, last: bool) -> list[Term]:
     return [Term(text[at : at + 2]) for at in range(len(text) - 1)]
 
 
-def _plain_ascii(text: str) -> str:
+def _normalize_ascii(text: str) -> str:
     return text.lower().translate(_APOSTROPHES)
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     """Return the text normalized: without case, width, accents and apostrophes."""
     spread = unicodedata.normalize("NFKD", text.translate(_APOSTROPHES)).casefold()
     if spread.isascii():
         return spread
     accents = dict.fromkeys(ord(letter) for letter in set(spread) if _is_accent(letter))
     bare = spread.translate(accents) if accents else spread
-    return unicodedata.normalize("NFKC", bare).casefold().translate(_ALIKE)
+    return unicodedata.normalize("NFKC", bare).casefold().translate(_EQUIVALENTS)
 
 
 def _is_accent(letter: str) -> bool:
@@ -170,7 +174,7 @@ def _is_accent(letter: str) -> bool:
     return combining >= _FIRST_ACCENT and combining not in _THAI_TONES
 
 
-def _bounded(words: Iterable[str]) -> list[str]:
+def _limit(words: Iterable[str]) -> list[str]:
     kept: list[str] = []
     room = MAX_BYTES
     for word in words:

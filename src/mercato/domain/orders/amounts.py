@@ -12,8 +12,8 @@ from mercato.domain.catalog.money import (
     MoneyError,
     decimal_to_minor,
     get_scale,
+    minor_to_decimal,
     number_to_minor,
-    scaled,
 )
 from mercato.domain.orders import model
 from mercato.kernel.errors import ItemPriceChanged, OrderError
@@ -108,19 +108,21 @@ def wire(sums: Sums) -> model.Amounts:
     """Return the amounts on the wire: decimal strings at scale, each with a list that adds up to it."""
     scale, members = sums.scale, dict[str, Any]()
     tips = (Detail(sums.tip, "Tip"),) if sums.tip else ()
-    zero = scaled(0, scale)
+    zero = minor_to_decimal(0, scale)
     for name, details in (*zip(EXTRAS, astuple(sums.extras), strict=True), ("tip", tips)):
         members[name], members[f"{name}_description"] = zero, ()
         if details:
-            members[name] = scaled(_sum(details), scale)
+            members[name] = minor_to_decimal(_sum(details), scale)
             members[f"{name}_description"] = tuple(
-                model.AmountDetail(amount=scaled(detail.amount, scale), description=detail.description)
+                model.AmountDetail(
+                    amount=minor_to_decimal(detail.amount, scale), description=detail.description
+                )
                 for detail in details
             )
     return model.Amounts(
         currency=sums.currency,
-        sub_total=scaled(sums.sub_total, scale),
-        total=scaled(sums.total, scale),
+        sub_total=minor_to_decimal(sums.sub_total, scale),
+        total=minor_to_decimal(sums.total, scale),
         **members,
     )
 
@@ -164,7 +166,7 @@ def explain_ignored_amounts(sums: Sums, sent: StoreAmounts | None) -> str | None
         return changed.error.message
     if total == sums.total:
         return None
-    sent_total, placed_total = scaled(total, sums.scale), scaled(sums.total, sums.scale)
+    sent_total, placed_total = minor_to_decimal(total, sums.scale), minor_to_decimal(sums.total, sums.scale)
     return (
         f"The store's amounts come to {sent_total} {sums.currency}; the order was placed for {placed_total}."
     )
@@ -277,7 +279,7 @@ class _StoreAmountsReader:
             raise InvalidAmountsError(f"{prefix}{name} must be a decimal string.") from None
 
     def _text(self, minor: int) -> str:
-        return scaled(minor, self._sums.scale)
+        return minor_to_decimal(minor, self._sums.scale)
 
 
 def _sum(details: Details) -> int:

@@ -13,7 +13,7 @@ from mercato.domain.carts.lines import check_bounds
 from mercato.domain.carts.model import LineItem
 from mercato.domain.carts.pricing import Priced, price
 from mercato.domain.catalog.model import CompiledCatalog
-from mercato.domain.catalog.money import MoneyError, decimal_to_minor, scaled, shown
+from mercato.domain.catalog.money import MoneyError, decimal_to_minor, minor_to_decimal, quote
 from mercato.domain.orders.amounts import Sums, fits
 from mercato.domain.orders.model import CommerceCart
 from mercato.domain.orders.payment import fault_of
@@ -130,7 +130,7 @@ def _parse(
     amounts, tip, total = order.amounts, 0, None
     if amounts is not None:
         if amounts.currency not in (None, currency):
-            sent = shown(amounts.currency or "")
+            sent = quote(amounts.currency or "")
             message = f"The store sells in {currency}, not in {sent}. Send {currency}, or leave currency out."
             faults.append(FieldFault("/amounts/currency", message, form=False))
         tip = _parse_amount("tip", amounts.tip, scale, faults) or 0
@@ -245,14 +245,16 @@ def _find_mode_error(fulfillment: Fulfillment, store: StoreRow) -> Iterator[Orde
 def _find_minimum_errors(sums: Sums, store: StoreRow) -> Iterator[OrderError]:
     """Yield a negative total, and a cart below the minimum if that is in the catalog's currency."""
     if sums.total < 0:
-        message = f"The order's total is negative: {scaled(sums.total, sums.scale)} {sums.currency}."
+        message = (
+            f"The order's total is negative: {minor_to_decimal(sums.total, sums.scale)} {sums.currency}."
+        )
         yield _error(ValidationFailed, message, "/cart/lineItems")
     minimum = store.minimum_order_amount
     if minimum is None or store.minimum_order_currency != sums.currency or sums.sub_total >= minimum:
         return
     message = (
-        f"The store takes orders from {scaled(minimum, sums.scale)} {sums.currency} on; "
-        f"the cart comes to {scaled(sums.sub_total, sums.scale)}."
+        f"The store takes orders from {minor_to_decimal(minimum, sums.scale)} {sums.currency} on; "
+        f"the cart comes to {minor_to_decimal(sums.sub_total, sums.scale)}."
     )
     yield _error(errors.OrderBelowMinimum, message, "/cart/lineItems")
 

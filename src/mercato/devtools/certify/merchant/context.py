@@ -10,7 +10,7 @@ from msgspec import UNSET
 from mercato.devtools.certify.receiver import Change, Message, Receiver, ReceiverContext, Reply
 from mercato.devtools.certify.sample_store import PricedOrder, SampleStore
 from mercato.devtools.certify.suite import Failed
-from mercato.domain.catalog.ids import NOWHERE
+from mercato.domain.catalog.ids import NO_ONBOARDING
 from mercato.domain.orders.amounts import Sums
 from mercato.domain.orders.replies import (
     Acceptance,
@@ -49,7 +49,7 @@ class MerchantOptions:
     document: bytes | None = None
     partner_store_id: str = "certify-1"
     store_id: UUID = field(default_factory=clock.new_id)
-    onboarding_id: UUID = NOWHERE
+    onboarding_id: UUID = NO_ONBOARDING
     timezone: str = "UTC"
     sold_out: tuple[UUID, ...] = ()
     declined_card: str | None = field(default=None, repr=False)

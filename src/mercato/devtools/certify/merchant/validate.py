@@ -24,7 +24,7 @@ from mercato.devtools.certify.receiver import Change
 from mercato.devtools.certify.sample_store import PricedOrder
 from mercato.devtools.certify.suite import Failed, Run, Skipped
 from mercato.domain.carts.model import MAX_LINES, LineItem
-from mercato.domain.catalog.money import scaled
+from mercato.domain.catalog.money import minor_to_decimal
 from mercato.domain.orders.replies import InvalidReply
 from mercato.domain.orders.request import (
     Customer,
@@ -137,7 +137,7 @@ async def _amounts_exact(context: Context) -> str:
 
 async def _tip_kept(context: Context) -> str:
     scale = context.merchant.sample.catalog.scale
-    tipped = await context.agree(context.order(tip=scaled(3 * 10**scale, scale)))
+    tipped = await context.agree(context.order(tip=minor_to_decimal(3 * 10**scale, scale)))
     plain = await context.agree(context.order())
     if tipped.total - tipped.tip != plain.total:
         raise Failed(

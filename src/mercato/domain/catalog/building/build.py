@@ -12,7 +12,7 @@ from mercato.domain.catalog.building.served import content_hash, served_pieces
 from mercato.domain.catalog.model import CatalogSummary
 from mercato.domain.catalog.search import WEEK, SetSearch, merge_windows
 from mercato.domain.catalog.validation.findings import Findings
-from mercato.domain.catalog.validation.validate import Valid, validate
+from mercato.domain.catalog.validation.validate import ValidDocument, validate
 from mercato.domain.catalog.words import words_of
 
 
@@ -52,7 +52,7 @@ def build_uncollected(document: bytes, request: BuildRequest) -> Result:
     )
 
 
-def pack_search(valid: Valid) -> bytes:
+def pack_search(valid: ValidDocument) -> bytes:
     """Return the packed SetSearch of a validated document."""
     source = valid.source
     words = words_of(source.sections.names() + source.items.names())
@@ -62,7 +62,7 @@ def pack_search(valid: Valid) -> bytes:
     return msgspec.msgpack.encode(SetSearch(tuple(words), merge_windows(spans)))
 
 
-def _summary(valid: Valid, findings: Findings) -> CatalogSummary:
+def _summary(valid: ValidDocument, findings: Findings) -> CatalogSummary:
     source = valid.source
     return CatalogSummary(
         currency=source.currency,

@@ -11,7 +11,7 @@ import msgspec
 from mercato.domain.catalog.building.packed import pack
 from mercato.domain.catalog.ids import pack_ids
 from mercato.domain.catalog.validation.document import R, Table
-from mercato.domain.catalog.validation.validate import Valid
+from mercato.domain.catalog.validation.validate import ValidDocument
 
 MAX_ID: Final = 255
 """Characters of an id in the merchant's document that the lines of orders repeat; a longer one is left out."""
@@ -20,7 +20,7 @@ MAX_NAME: Final = 256
 """Characters of a name that every line of an order and every message repeats; the served copy has all of it."""
 
 
-def compile_catalog(valid: Valid) -> bytes:
+def compile_catalog(valid: ValidDocument) -> bytes:
     """Return the packed CompiledCatalog, which `unpack` reads."""
     source = valid.source
     items, groups = _ids(source.items), dict(zip(source.groups.members, _ids(source.groups), strict=True))
@@ -39,11 +39,11 @@ def compile_catalog(valid: Valid) -> bytes:
 
 
 def _items(
-    valid: Valid, ids: tuple[bytes, ...], groups: dict[str, bytes], reach: list[int]
+    valid: ValidDocument, ids: tuple[bytes, ...], groups: dict[str, bytes], reach: list[int]
 ) -> tuple[Any, ...]:
     """Return the columns of PackedItems."""
     table, listed = valid.source.items, valid.references.item_groups
-    rows, used = table.rows, table.used
+    rows, used = table.rows, table.member_names
     document_ids = _document_ids(table)
     return (
         ids,
@@ -70,7 +70,9 @@ def _partner_item_ids(
     return left if any(text is not None for text in left) else None
 
 
-def _groups(valid: Valid, ids: tuple[bytes, ...], groups: dict[str, bytes]) -> dict[bytes, tuple[Any, ...]]:
+def _groups(
+    valid: ValidDocument, ids: tuple[bytes, ...], groups: dict[str, bytes]
+) -> dict[bytes, tuple[Any, ...]]:
     """Return the rows of CompiledGroup."""
     table, references = valid.source.groups, valid.references
     if not table:
@@ -101,7 +103,7 @@ def _groups(valid: Valid, ids: tuple[bytes, ...], groups: dict[str, bytes]) -> d
     }
 
 
-def _sections(valid: Valid) -> dict[str, tuple[str, int]]:
+def _sections(valid: ValidDocument) -> dict[str, tuple[str, int]]:
     """Return the rows of CompiledSection."""
     below, items = valid.references.section_sections, valid.references.section_items
     return {
@@ -110,7 +112,7 @@ def _sections(valid: Valid) -> dict[str, tuple[str, int]]:
     }
 
 
-def _catalogs(valid: Valid) -> list[tuple[Any, ...]]:
+def _catalogs(valid: ValidDocument) -> list[tuple[Any, ...]]:
     """Return the rows of CompiledHours."""
     sections = valid.references.catalog_sections
     return [
@@ -126,7 +128,7 @@ def _names(table: Table[R]) -> list[str]:
 
 def _document_ids(table: Table[R]) -> list[str | None] | None:
     """Return the ids in the merchant's document; None for one that is served unchanged or too long to repeat."""
-    ids = [None if text == served else text for served, text in table.written.items()]
+    ids = [None if text == served else text for served, text in table.document_ids.items()]
     if all(text is None for text in ids):
         return None
     return [text if text is None or len(text) <= MAX_ID else None for text in ids]
@@ -154,7 +156,7 @@ As bytes, because a document can have as many different ones as items, chosen so
 """
 
 
-def _find_reaches(valid: Valid) -> tuple[list[int], Reaches]:
+def _find_reaches(valid: ValidDocument) -> tuple[list[int], Reaches]:
     """Return for each item an index into the reaches, and the reaches.
 
     Without sections any item can be bought at any time, without catalogs any item of any section.
@@ -177,11 +179,11 @@ def _find_reaches(valid: Valid) -> tuple[list[int], Reaches]:
     return [index[mask] for mask in of_items], _reaches(index, valid)
 
 
-def _reaches(masks: Iterable[bytes], valid: Valid) -> Reaches:
+def _reaches(masks: Iterable[bytes], valid: ValidDocument) -> Reaches:
     return tuple(mask if valid.source.catalogs or not any(mask) else None for mask in masks)
 
 
-def _section_masks(valid: Valid) -> dict[str, int]:
+def _section_masks(valid: ValidDocument) -> dict[str, int]:
     """Return each section's catalogs as the bits of an integer, handed down from parent to child.
 
     Without catalogs one bit means any time.

@@ -12,23 +12,23 @@ import msgspec
 
 from mercato.domain.catalog import ids
 from mercato.domain.catalog.validation.hours import ALWAYS
-from mercato.domain.catalog.validation.validate import Valid
+from mercato.domain.catalog.validation.validate import ValidDocument
 
-_OURS: Final = ("catalogSetId", "storeId")
+_SERVICE_MEMBERS: Final = ("catalogSetId", "storeId")
 _IMPLIED_NAME: Final = "Menu"
 
 
-def served_pieces(valid: Valid, *, catalog_set_id: UUID, store_id: UUID) -> list[bytes]:
+def served_pieces(valid: ValidDocument, *, catalog_set_id: UUID, store_id: UUID) -> list[bytes]:
     """Return the bytes that are served, in pieces: the service's ids are the first."""
     source = valid.source
     tables = {table.kind.member: table for table in source.tables}
     pieces = {
         name: tables[name].write() if name in tables else msgspec.json.encode(value)
         for name, value in source.top.items()
-        if name not in _OURS
+        if name not in _SERVICE_MEMBERS
     }
     if not source.catalogs:
-        pieces["catalogs"] = msgspec.json.encode(_implied(valid))
+        pieces["catalogs"] = msgspec.json.encode(_implied_catalog(valid))
     # Joined, not encoded with the tables inside: that would copy megabytes again and again as they grow.
     joined = [_prefix(catalog_set_id, store_id)]
     for name, piece in pieces.items():
@@ -49,7 +49,7 @@ def with_ids(body: bytes, *, catalog_set_id: UUID, store_id: UUID) -> bytes:
     return b"".join((_prefix(catalog_set_id, store_id), memoryview(body)[_PREFIX:]))
 
 
-def _implied(valid: Valid) -> dict[str, Any]:
+def _implied_catalog(valid: ValidDocument) -> dict[str, Any]:
     """Return the catalog of a document without catalogs: all sections that aren't within another."""
     held = {child for below in valid.references.section_sections.values() for child in below}
     catalog_id = ids.place_id(valid.source.onboarding_id, "/catalogs")

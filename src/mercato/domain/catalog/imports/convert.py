@@ -11,7 +11,7 @@ from mercato.domain.catalog.imports import deliverect, hubrise, square, uber
 from mercato.domain.catalog.imports.draft import Draft
 from mercato.domain.catalog.imports.source import ImportOptions, Loss, Losses
 from mercato.domain.catalog.money import find_scale
-from mercato.domain.catalog.validation.findings import clipped
+from mercato.domain.catalog.validation.findings import shorten
 from mercato.domain.catalog.validation.scan import BOM
 from mercato.kernel.wire import Decoder
 from mercato.kernel.wire.walk import FILE, escape
@@ -102,7 +102,7 @@ def _report_unread(value: Any, kind: info.Type, at: str, losses: Losses, ignored
                 if name in fields:
                     _report_unread(inner, fields[name], f"{at}/{escape(name)}", losses, ignored)
                 elif name not in ignored and inner not in _EMPTY:
-                    losses.dropped(f"{at}/{escape(name)}", f"{clipped(name)} has no counterpart.")
+                    losses.dropped(f"{at}/{escape(name)}", f"{shorten(name)} has no counterpart.")
         case info.ListType(item_type=inner):
             for index, entry in enumerate(value):
                 _report_unread(entry, inner, f"{at}/{index}", losses, ignored)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mercato.domain.catalog.imports.source import Losses
 from mercato.domain.catalog.model import DAYS
-from mercato.domain.catalog.money import MAX_MINOR, MIN_MINOR, scaled
+from mercato.domain.catalog.money import MAX_MINOR, MIN_MINOR, minor_to_decimal
 from mercato.domain.catalog.validation.checks import MAX_UNITS
 from mercato.domain.catalog.validation.cycles import find_cycles
 from mercato.domain.catalog.validation.document import CatalogRow, GroupRow, ItemRow, Row, SectionRow
@@ -79,7 +79,7 @@ class Draft(Struct):
         """Add an item or a choice."""
         row = replace(
             row,
-            base_price=None if row.base_price is None else self._text(row.base_price, at),
+            base_price=None if row.base_price is None else self._price(row.base_price, at),
             is_available=None if row.is_available is not False else False,
             maximum_quantity=self._units(row.maximum_quantity, at),
         )
@@ -189,7 +189,7 @@ class Draft(Struct):
         for name, table in self.tables.items():
             if table or name == "items":
                 document[name] = {
-                    self._id(name, key): self._written(name, key, one) for key, one in table.items()
+                    self._id(name, key): self._members(name, key, one) for key, one in table.items()
                 }
         return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
@@ -201,17 +201,17 @@ class Draft(Struct):
     def _id(self, name: str, key: str) -> str:
         return str(uuid5(NAMESPACE, f"{self.source}:{name}:{key}".encode("utf-8", "replace").decode()))
 
-    def _written(self, name: str, key: str, entity: _Entity) -> dict[str, Any]:
+    def _members(self, name: str, key: str, entity: _Entity) -> dict[str, Any]:
         members = msgspec.to_builtins(entity.row)
         for member, references in entity.refs.items():
-            ids = [self._id(_TARGETS[member], one) for one in self._resolved(member, references)]
+            ids = [self._id(_TARGETS[member], one) for one in self._resolve(member, references)]
             if ids or (name, member) in {("sections", "itemIds"), ("modifierGroups", "itemIds")}:
                 members[member] = ids
         if name == "modifierGroups" and key in self.overrides:
-            members["priceOverrides"] = self._priced(key, entity)
+            members["priceOverrides"] = self._overrides(key, entity)
         return {member: value for member, value in members.items() if value is not None}
 
-    def _resolved(self, member: str, references: list[Ref]) -> Iterator[str]:
+    def _resolve(self, member: str, references: list[Ref]) -> Iterator[str]:
         table = self.tables[_TARGETS[member]]
         seen: set[str] = set()
         for one in references:
@@ -223,20 +223,20 @@ class Draft(Struct):
                 seen.add(one.to)
                 yield one.to
 
-    def _priced(self, key: str, entity: _Entity) -> dict[str, str]:
+    def _overrides(self, key: str, entity: _Entity) -> dict[str, str]:
         offered = {one.to for one in entity.refs["itemIds"]}
         priced: dict[str, str] = {}
         for item, (price, at) in self.overrides[key].items():
-            text = self._text(price, at)
+            text = self._price(price, at)
             if item not in offered or item not in self.tables["items"]:
                 self.losses.dropped(at, "The group doesn't offer the item that this price is for.")
             elif text is not None:
                 priced[self._id("items", item)] = text
         return priced
 
-    def _text(self, minor: int, at: str) -> str | None:
+    def _price(self, minor: int, at: str) -> str | None:
         if MIN_MINOR <= minor <= MAX_MINOR:
-            return scaled(minor, self.scale)
+            return minor_to_decimal(minor, self.scale)
         self.losses.dropped(at, "The price is out of range.")
         return None
 

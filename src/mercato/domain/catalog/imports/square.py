@@ -8,7 +8,7 @@ from msgspec import Struct
 from mercato.domain.catalog.imports.draft import MISSING, Category, Draft, Ref, Variant
 from mercato.domain.catalog.imports.source import ImportOptions
 from mercato.domain.catalog.imports.square_shapes import (
-    Belongs,
+    CategoryRef,
     ItemData,
     ListInfo,
     ModifierData,
@@ -16,7 +16,7 @@ from mercato.domain.catalog.imports.square_shapes import (
     Money,
     Object,
     Objects,
-    One,
+    SingleObject,
     Variation,
     VariationData,
 )
@@ -29,13 +29,13 @@ IGNORED: Final = frozenset(
 _DEFAULT_NAMES: Final = {"", "regular", "default"}
 _TYPES: Final = {"ITEM", "CATEGORY", "MODIFIER_LIST", "IMAGE"}
 
-Document = Objects | One | list[Object]
+Document = Objects | SingleObject | list[Object]
 
 
 def shape_of(untyped: Any) -> Any:
     if isinstance(untyped, list):
         return list[Object]
-    return One if isinstance(untyped, dict) and "object" in untyped else Objects
+    return SingleObject if isinstance(untyped, dict) and "object" in untyped else Objects
 
 
 def _objects(document: Document) -> Iterator[tuple[Object, str]]:
@@ -43,7 +43,7 @@ def _objects(document: Document) -> Iterator[tuple[Object, str]]:
         case list():
             yield from ((one, f"/{index}") for index, one in enumerate(document))
             return
-        case One():
+        case SingleObject():
             yield document.object, "/object"
         case Objects():
             yield from ((one, f"/objects/{index}") for index, one in enumerate(document.objects))
@@ -125,7 +125,7 @@ class _Reader(Struct):
         )
         groups = self._groups(data.modifier_list_info, f"{here}/modifier_list_info")
         self.draft.product(key, row, groups, variants, at=at)
-        belongs = data.categories or ([Belongs(id=data.category_id)] if data.category_id else [])
+        belongs = data.categories or ([CategoryRef(id=data.category_id)] if data.category_id else [])
         named = [(one.id or "", one.ordinal or 0) for one in belongs]
         for index, (category, ordinal) in enumerate(named):
             if category in known:

@@ -30,7 +30,7 @@ class ListInfo(Shape):
     ordinal: int | None = None
 
 
-class Belongs(Shape):
+class CategoryRef(Shape):
     id: str | None = None
     ordinal: int | None = None
 
@@ -41,7 +41,7 @@ class ItemData(Shape):
     description_plaintext: str | None = None
     is_archived: bool | None = None
     category_id: str | None = None
-    categories: list[Belongs] | None = None
+    categories: list[CategoryRef] | None = None
     image_ids: list[str] | None = None
     modifier_list_info: list[ListInfo] | None = None
     variations: list[Variation] | None = None
@@ -50,7 +50,7 @@ class ItemData(Shape):
 class CategoryData(Shape):
     name: str | None = None
     image_ids: list[str] | None = None
-    parent_category: Belongs | None = None
+    parent_category: CategoryRef | None = None
 
 
 class ModifierData(Shape):
@@ -93,6 +93,6 @@ class Objects(Shape):
     related_objects: list[Object] | None = None
 
 
-class One(Shape):
+class SingleObject(Shape):
     object: Object
     related_objects: list[Object] | None = None

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from mercato.domain.catalog.validation.document import Source, Table
-from mercato.domain.catalog.validation.findings import Findings, clipped
+from mercato.domain.catalog.validation.findings import Findings, shorten
 from mercato.domain.catalog.validation.references import References
 from mercato.domain.catalog.validation.rules import Rule
 
@@ -83,7 +83,7 @@ def warn_idle_overrides(source: Source, references: References, findings: Findin
     for key, prices in references.overrides.items():
         idle = sorted(prices.keys() - set(references.group_items.get(key, ())))
         if idle:
-            named = ", ".join(map(clipped, idle[:_NAMED])) + (" and more" if len(idle) > _NAMED else "")
+            named = ", ".join(map(shorten, idle[:_NAMED])) + (" and more" if len(idle) > _NAMED else "")
             findings.warn(
                 Rule.IDLE_OVERRIDE,
                 f"priceOverrides of the modifier group {groups.label(key)} has items that the group doesn't offer: "
@@ -109,7 +109,7 @@ def warn_negative_prices(
         if below:
             findings.warn(
                 Rule.NEGATIVE_PRICE,
-                f"The modifier group {groups.label(key)} has prices below zero: {clipped(below[0])}"
+                f"The modifier group {groups.label(key)} has prices below zero: {shorten(below[0])}"
                 f"{' and more' if len(below) > 1 else ''}. Did you mean positive ones?",
                 f"{groups.pointer(key)}/priceOverrides",
             )

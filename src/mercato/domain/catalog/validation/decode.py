@@ -31,13 +31,13 @@ class UnreadableError(Exception):
         self.rule = rule
 
 
-def _keep(text: str) -> msgspec.Raw:
+def _keep_text(text: str) -> msgspec.Raw:
     """Return a number as its own text, which is served unchanged."""
     return msgspec.Raw(text.encode())
 
 
-_decode: Final = msgspec.json.Decoder(float_hook=_keep).decode
-_skim: Final = msgspec.json.Decoder(msgspec.Raw).decode
+_decode: Final = msgspec.json.Decoder(float_hook=_keep_text).decode
+_check_syntax: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def read(document: bytes, findings: Findings) -> Members | None:
@@ -58,7 +58,7 @@ def decode(text: bytes) -> Members:
     try:
         top = _decode(text)
     except msgspec.ValidationError:
-        top = _with_long_integers(text)
+        top = _decode_long_integers(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise _unreadable(text) from None
     if not isinstance(top, dict):
@@ -78,11 +78,11 @@ def _refuse_obvious(text: bytes) -> None:
         raise UnreadableError(Rule.TOO_LARGE, f"The document holds more than {MAX_VALUES:,} values.")
 
 
-def _with_long_integers(text: bytes) -> Any:
+def _decode_long_integers(text: bytes) -> Any:
     """Decode text that the fast decoder refuses: integers of thousands of digits are kept as their text."""
     try:
-        _skim(text)
-        return json.loads(text.decode(), parse_int=_keep, parse_float=_keep)
+        _check_syntax(text)
+        return json.loads(text.decode(), parse_int=_keep_text, parse_float=_keep_text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise _unreadable(text) from None
 
@@ -137,11 +137,11 @@ def repeats_a_key(document: bytes, written: Sequence[bytes], growth: Growth = Gr
     if growth.size is not None and sum(map(len, written)) - growth.size == len(document):
         return False
     if _has_escaped_colon(document):
-        return _decoded_again(document)
+        return _decode_repeats(document)
     return document.count(b":") != sum(piece.count(b":") for piece in written) - growth.members
 
 
-def _decoded_again(document: bytes) -> bool:
+def _decode_repeats(document: bytes) -> bool:
     try:
         json.loads(document, object_pairs_hook=_refuse_repeated, parse_int=len, parse_float=len)
     except _RepeatedKeyError:

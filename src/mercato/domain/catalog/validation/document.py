@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct, structs
 
-from mercato.domain.catalog.validation.findings import clipped, quoted
+from mercato.domain.catalog.validation.findings import quote, shorten
 from mercato.kernel.wire.walk import escape
 
 Members = dict[str, Any]
@@ -134,15 +134,15 @@ class Growth(Struct, frozen=True):
 class Table(Struct, Generic[R]):
     """One table of the document, in its order, by the ids that are served.
 
-    `members` are served, `rows` are for checks. `used` are the names of all members. `steps` are the pointer steps of
-    entities, and `written` their ids in the document, where these aren't the served ids.
+    `members` are served, `rows` are for checks. `member_names` are those of all entities. `steps` are the pointer steps
+    of entities, and `document_ids` their ids in the document, where these aren't the served ids.
     """
 
     kind: Kind[R]
     members: dict[str, Members]
-    used: set[str]
+    member_names: set[str]
     steps: dict[str, str] = {}
-    written: dict[str, str] = {}
+    document_ids: dict[str, str] = {}
     growth: Growth = Growth()
     packed_ids: bytes | None = None
     """The ids' bytes, where they are known."""
@@ -170,7 +170,7 @@ class Table(Struct, Generic[R]):
 
     def values(self, member: str) -> dict[str, Any]:
         """Return the member's non-empty values by served id."""
-        if member not in self.used:
+        if member not in self.member_names:
             return {}
         return {key: value for key, value in zip(self.members, self.column(member), strict=True) if value}
 
@@ -191,8 +191,8 @@ class Table(Struct, Generic[R]):
 
     def label(self, served: str) -> str:
         """Return the entity for a message: its name, and its id in the document."""
-        name, own = self.members[served].get("name"), clipped(self.written.get(served, served))
-        return f"{quoted(name)} ({own})" if name and isinstance(name, str) else own
+        name, own = self.members[served].get("name"), shorten(self.document_ids.get(served, served))
+        return f"{quote(name)} ({own})" if name and isinstance(name, str) else own
 
 
 class Source(Struct):

@@ -15,7 +15,7 @@ Kind = tuple[Rule, str]
 MAX_FAULTS: Final = 100
 """Faults listed of one document; the last one has the count of the others."""
 
-MAX_ALIKE: Final = 200
+MAX_PER_KIND: Final = 200
 """Warnings listed of one kind; a menu without prices has as many as items."""
 
 _SHOWN: Final = 80
@@ -37,7 +37,7 @@ class Findings(Struct):
     fault_count: int = 0
     listed_faults: list[Finding] = field(default_factory=list)
     listed_warnings: dict[Kind, list[Finding]] = field(default_factory=dict)
-    alike: Counter[Kind] = field(default_factory=Counter)
+    counts: Counter[Kind] = field(default_factory=Counter)
 
     def fault(self, rule: Rule, message: str, path: str) -> None:
         """Report why the document can't be served."""
@@ -48,12 +48,12 @@ class Findings(Struct):
     def warn(self, rule: Rule, message: str, path: str, *, of: str = "") -> None:
         """Report a probable mistake. `rule` and `of` group warnings that every item of a menu may have."""
         kind = rule, of
-        self.alike[kind] += 1
+        self.counts[kind] += 1
         listed = self.listed_warnings.setdefault(kind, [])
-        if len(listed) < MAX_ALIKE:
+        if len(listed) < MAX_PER_KIND:
             listed.append(_finding(rule, message, path))
 
-    def unlisted(self, count: int) -> None:
+    def count_unlisted(self, count: int) -> None:
         """Count faults that aren't listed."""
         self.fault_count += count
 
@@ -63,12 +63,12 @@ class Findings(Struct):
         self.listed_faults += later.listed_faults[: MAX_FAULTS - len(self.listed_faults)]
         for kind, found in later.listed_warnings.items():
             listed = self.listed_warnings.setdefault(kind, [])
-            listed += found[: MAX_ALIKE - len(listed)]
-        self.alike += later.alike
+            listed += found[: MAX_PER_KIND - len(listed)]
+        self.counts += later.counts
 
     @property
     def warning_count(self) -> int:
-        return self.alike.total()
+        return self.counts.total()
 
     def faults(self) -> tuple[Finding, ...]:
         """Return the faults in the order found, at most MAX_FAULTS."""
@@ -83,7 +83,7 @@ class Findings(Struct):
         listed: list[Finding] = []
         for (rule, of), found in self.listed_warnings.items():
             listed += found
-            if more := self.alike[rule, of] - len(found):
+            if more := self.counts[rule, of] - len(found):
                 listed.append(_finding(rule, f"{more} more warnings like the one before.", ""))
         return tuple(listed)
 
@@ -95,14 +95,14 @@ def _finding(rule: Rule, message: str, path: str) -> Finding:
     return Finding(rule.id, clean(message), clean(path))
 
 
-def clipped(text: str) -> str:
+def shorten(text: str) -> str:
     """Return a partner's id or name for a message, shortened if it is long."""
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Return the same between double quotes."""
-    return f'"{clipped(text)}"'
+    return f'"{shorten(text)}"'
 
 
 def clean(text: str) -> str:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from mercato.domain.catalog.validation.document import CATALOGS, GROUPS, ITEMS, SECTIONS, Source, Table
-from mercato.domain.catalog.validation.findings import Findings, clipped
+from mercato.domain.catalog.validation.findings import Findings, shorten
 from mercato.domain.catalog.validation.rules import Rule
 from mercato.kernel.wire.walk import escape
 
@@ -28,14 +28,14 @@ MAX_NAME: Final = 40
 CLOSE: Final = 0.86
 """The least similarity of two names, by difflib's ratio: one letter in eight may differ."""
 
-_LOOKS: Final = {"image": "imageUrl", "photo": "imageUrl", "picture": "imageUrl", "title": "name"}
-_TOP: Final = (
+_SHARED_ALIASES: Final = {"image": "imageUrl", "photo": "imageUrl", "picture": "imageUrl", "title": "name"}
+_TOP_MEMBERS: Final = (
     "currency",
     "catalogSetId",
     "storeId",
     *(kind.member for kind in (CATALOGS, SECTIONS, ITEMS, GROUPS)),
 )
-_TOP_MEANT: Final = {
+_TOP_ALIASES: Final = {
     "menus": "catalogs",
     "categories": "sections",
     "products": "items",
@@ -43,19 +43,19 @@ _TOP_MEANT: Final = {
     "optiongroups": "modifierGroups",
     "currencycode": "currency",
 }
-_MEANT: Final[dict[str, dict[str, str]]] = {
-    CATALOGS.member: _LOOKS
+_ALIASES: Final[dict[str, dict[str, str]]] = {
+    CATALOGS.member: _SHARED_ALIASES
     | {"sections": "sectionIds", "categories": "sectionIds"}
     | dict.fromkeys(("hours", "openinghours", "schedule", "windows"), "availability"),
-    SECTIONS.member: _LOOKS
+    SECTIONS.member: _SHARED_ALIASES
     | dict.fromkeys(("items", "products"), "itemIds")
     | dict.fromkeys(("sections", "subsections", "children"), "sectionIds"),
-    ITEMS.member: _LOOKS
+    ITEMS.member: _SHARED_ALIASES
     | dict.fromkeys(("price", "unitprice", "amount", "cost"), "basePrice")
     | dict.fromkeys(("modifiergroups", "modifiers", "optiongroups"), "modifierGroupIds")
     | dict.fromkeys(("available", "instock"), "isAvailable")
     | {"maxquantity": "maximumQuantity"},
-    GROUPS.member: _LOOKS
+    GROUPS.member: _SHARED_ALIASES
     | dict.fromkeys(("items", "options", "choices", "modifiers"), "itemIds")
     | dict.fromkeys(("min", "minimum", "minquantity", "minallowed"), "minimumAllowed")
     | dict.fromkeys(("max", "maximum", "maxquantity", "maxallowed"), "maximumAllowed")
@@ -63,7 +63,7 @@ _MEANT: Final[dict[str, dict[str, str]]] = {
 }
 """Names of members in other formats, folded, by table."""
 
-_AROUND: Final = re.compile(r"[\s\u00a0]|[^\W\d_]+\.?|[$\u00a2-\u00a5\u20a0-\u20cf]")
+_AFFIXES: Final = re.compile(r"[\s\u00a0]|[^\W\d_]+\.?|[$\u00a2-\u00a5\u20a0-\u20cf]")
 """Characters around an amount: spaces, a currency's letters or symbol."""
 
 _AMOUNT: Final = re.compile(r"-?\d{1,12}(\.\d{1,4})?", re.ASCII)
@@ -74,7 +74,7 @@ _MAX_PRICE: Final = 40
 
 def warn_near_misses(source: Source, findings: Findings) -> None:
     """Warn of members whose names are close to a known one that is missing."""
-    for name, meant in _near(set(source.top), _TOP, _TOP_MEANT):
+    for name, meant in _find_close(set(source.top), _TOP_MEMBERS, _TOP_ALIASES):
         if source.top.get(meant) is None:
             findings.warn(Rule.MISNAMED_MEMBER, _message("The document", name, meant), f"/{escape(name)}")
     for table in source.tables:
@@ -87,7 +87,7 @@ def price_hint(price: str) -> str:
         return ""
     if price.rstrip().endswith("%"):
         return " A price is an amount, not a percentage."
-    bare = _AROUND.sub("", price)
+    bare = _AFFIXES.sub("", price)
     if decimal := _COMMA.fullmatch(bare):
         bare = f"{decimal[1]}.{decimal[2]}"
     elif _THOUSANDS.fullmatch(bare):
@@ -97,7 +97,9 @@ def price_hint(price: str) -> str:
 
 def _warn_table(table: Table[Any], findings: Findings) -> None:
     kind = table.kind
-    for name, meant in _near(table.used, (*kind.forms, kind.own_id, "partnerItemId"), _MEANT[kind.member]):
+    for name, meant in _find_close(
+        table.member_names, (*kind.forms, kind.own_id, "partnerItemId"), _ALIASES[kind.member]
+    ):
         rows = [key for key, row in table.members.items() if name in row and row.get(meant) is None]
         if rows:
             subject = f"The {kind.noun} {table.label(rows[0])}"
@@ -108,7 +110,7 @@ def _warn_table(table: Table[Any], findings: Findings) -> None:
             )
 
 
-def _near(used: set[str], known: tuple[str, ...], meant: dict[str, str]) -> list[tuple[str, str]]:
+def _find_close(used: set[str], known: tuple[str, ...], meant: dict[str, str]) -> list[tuple[str, str]]:
     """Return unknown names with the known ones that they are close to, in order."""
     unknown = [name for name in used.difference(known) if len(name) <= MAX_NAME]
     if len(unknown) > MAX_NAMES:
@@ -130,4 +132,4 @@ def _fold(name: str) -> str:
 
 
 def _message(subject: str, name: str, meant: str) -> str:
-    return f"{subject} has the member {clipped(name)}, which isn't known here. Did you mean {meant}?"
+    return f"{subject} has the member {shorten(name)}, which isn't known here. Did you mean {meant}?"

@@ -57,7 +57,7 @@ class _ReadPrices(dict[Written, tuple[int | None, str | None, int | None]]):
         except money.MoneyError as fault:
             self.refused[price] = str(fault) + (price_hint(price) if isinstance(price, str) else "")
             return None, None, None
-        served = money.scaled(minor, self._scale)
+        served = money.minor_to_decimal(minor, self._scale)
         quotes = 0 if isinstance(price, str) else 2
         return minor, served, None if served == price else len(served) - len(price) + quotes
 

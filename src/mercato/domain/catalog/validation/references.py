@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from mercato.domain.catalog import ids
 from mercato.domain.catalog.validation.document import Source, Table
-from mercato.domain.catalog.validation.findings import Findings, clipped
+from mercato.domain.catalog.validation.findings import Findings, shorten
 from mercato.domain.catalog.validation.rules import Rule
 from mercato.domain.catalog.validation.tables import NotAnId
 from mercato.kernel.wire.walk import escape
@@ -58,7 +58,7 @@ class _Resolver(Struct, frozen=True):
     def lists(self, table: Table[Any], member: str, target: Table[Any]) -> tuple[Lists, int]:
         """Return a member's list of ids for every entity of the table, and the count of distinct ids in all of them."""
         lists: Lists = table.values(member)
-        if not lists or _each_names_one_of(target.members, lists.values()):
+        if not lists or _all_resolve(target.members, lists.values()):
             return lists, sum(map(len, lists.values()))
         listed = list(chain.from_iterable(lists.values()))
         distinct = set(listed)
@@ -69,7 +69,7 @@ class _Resolver(Struct, frozen=True):
             for key, refs in lists.items():
                 if set(refs).difference(target.members):
                     lists[key] = [
-                        self._resolved(ref, table, key, f"/{member}/{index}", target)
+                        self._resolve(ref, table, key, f"/{member}/{index}", target)
                         for index, ref in enumerate(refs)
                     ]
                     table.change(key, member, lists[key])
@@ -80,9 +80,9 @@ class _Resolver(Struct, frozen=True):
         items = self.source.items
         if not items.is_readable or not set(chain.from_iterable(prices.values())).difference(items.members):
             return prices
-        return {key: self._renamed(key, of_group) for key, of_group in prices.items()}
+        return {key: self._rename(key, of_group) for key, of_group in prices.items()}
 
-    def _renamed(self, key: str, prices: dict[str, int]) -> dict[str, int]:
+    def _rename(self, key: str, prices: dict[str, int]) -> dict[str, int]:
         groups, items = self.source.groups, self.source.items
         found: dict[str, int] = {}
         texts, renamed = groups.members[key]["priceOverrides"], {}
@@ -91,14 +91,14 @@ class _Resolver(Struct, frozen=True):
             if served is None:
                 self._refuse(ref, groups, key, at, items)
             elif served in found:
-                message = f"priceOverrides of {groups.label(key)} names item {clipped(ref)} twice."
+                message = f"priceOverrides of {groups.label(key)} names item {shorten(ref)} twice."
                 self.findings.fault(Rule.DUPLICATE_OVERRIDE, message, groups.pointer(key) + at)
             else:
                 found[served], renamed[served] = price, texts[ref]
         groups.change(key, "priceOverrides", renamed)
         return found
 
-    def _resolved(self, ref: str, table: Table[Any], key: str, at: str, target: Table[Any]) -> str:
+    def _resolve(self, ref: str, table: Table[Any], key: str, at: str, target: Table[Any]) -> str:
         served = self._find(ref, target)
         if served is None and not isinstance(ref, NotAnId):
             self._refuse(ref, table, key, at, target)
@@ -115,7 +115,7 @@ class _Resolver(Struct, frozen=True):
     def _refuse(self, ref: str, table: Table[Any], key: str, at: str, target: Table[Any]) -> None:
         self.findings.fault(
             Rule.UNRESOLVED_REFERENCE,
-            f"The {table.kind.noun} {table.label(key)} refers to {target.kind.noun} {clipped(ref)}, "
+            f"The {table.kind.noun} {table.label(key)} refers to {target.kind.noun} {shorten(ref)}, "
             f"which is not in {target.kind.member}.",
             table.pointer(key) + at,
         )
@@ -130,7 +130,7 @@ class _Resolver(Struct, frozen=True):
                 )
 
 
-def _each_names_one_of(targets: Collection[str], lists: Collection[list[str]]) -> bool:
+def _all_resolve(targets: Collection[str], lists: Collection[list[str]]) -> bool:
     """Tell whether all ids of the lists are among the targets, and none is listed twice.
 
     Each is looked up once, by removing it from a copy: a set of the ids would take twice the time.

@@ -117,22 +117,22 @@ class _Scanner:
     def run(self) -> None:
         at = len(BOM) if self._document.startswith(BOM) else 0
         while True:
-            at = self._one_value(at)
-            at = self._closed(at)
+            at = self._read_value(at)
+            at = self._close(at)
             if not self._stack:
                 break
         at = _space(self._document, at).end()  # type: ignore[union-attr]  # matches nothing too
         if at < len(self._document):
             raise _BrokenError("something follows the document's end", at)
 
-    def _one_value(self, at: int) -> int:
+    def _read_value(self, at: int) -> int:
         """Read a value, or open an object or list; return the offset of its end, or of its first entry."""
         while True:
             match = _value(self._document, at)
             if match is None:
-                raise self._broken(at, "a value")
+                raise self._syntax_error(at, "a value")
             start = match.start(match.lastindex or 0)
-            self._reached(start)
+            self._record_position(start)
             if match.lastindex == _STRING:
                 self._check_text(match[1], start)
             if match.lastindex != _OPENER:
@@ -144,14 +144,14 @@ class _Scanner:
                 return at
             at = self._next_step(at)
 
-    def _closed(self, at: int) -> int:
+    def _close(self, at: int) -> int:
         """Close what ends here; return the offset of the next value."""
         while self._stack:
             frame = self._stack[-1]
             closer = b"]" if frame.keys is None else b"}"
             match = _after(self._document, at)
             if match is None or (match[1] != b"," and match[1] != closer):
-                raise self._broken(at, f"a comma or {closer.decode()}")
+                raise self._syntax_error(at, f"a comma or {closer.decode()}")
             at = match.end()
             if match[1] == b",":
                 if frame.keys is None:
@@ -164,7 +164,7 @@ class _Scanner:
     def _open(self, is_object: bool, at: int) -> None:  # noqa: FBT001  # told apart by one character
         if len(self._stack) >= MAX_DEPTH:
             raise _BrokenError(f"more than {MAX_DEPTH} levels are nested", at)
-        self._stack.append(_Frame(set() if is_object else None, self._here()))
+        self._stack.append(_Frame(set() if is_object else None, self._wanted_below()))
 
     def _next_step(self, at: int) -> int:
         """Read the next key of an object; return the offset of its value."""
@@ -173,17 +173,17 @@ class _Scanner:
             return at
         match = _key(self._document, at)
         if match is None:
-            raise self._broken_key(at)
+            raise self._key_error(at)
         token = match[1]
         name = self._check_text(token, match.start(1))
         raw = token[1:-1] if name is None else name.encode("utf-8", "surrogatepass")
         frame.step = raw.decode("utf-8", "replace")
         if raw in frame.keys:
-            self._repeated(match.start(1))
+            self._record_repeat(match.start(1))
         frame.keys.add(raw)
         return match.end()
 
-    def _repeated(self, at: int) -> None:
+    def _record_repeat(self, at: int) -> None:
         self.found.duplicate_count += 1
         if len(self.found.duplicates) < MAX_FAULTS:
             pointer = "".join(f"/{escape(str(frame.step))}" for frame in self._stack)
@@ -198,7 +198,7 @@ class _Scanner:
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise _BrokenError("a string holds half of a surrogate pair", at) from None
 
-    def _here(self) -> Tree | None:
+    def _wanted_below(self) -> Tree | None:
         """Return the wanted pointers below the value that is read."""
         if not self._stack:
             return self._tree
@@ -209,22 +209,22 @@ class _Scanner:
         # Findings have keys without control characters.
         return frame.tree.get(step) or (None if step.isprintable() else frame.tree.get(clean(step)))
 
-    def _reached(self, at: int) -> None:
-        tree = self._here()
+    def _record_position(self, at: int) -> None:
+        tree = self._wanted_below()
         if tree:
             for pointer in tree.get(None, ()):
                 self.found.places[pointer] = at
 
-    def _broken_key(self, at: int) -> _BrokenError:
+    def _key_error(self, at: int) -> _BrokenError:
         at = _space(self._document, at).end()  # type: ignore[union-attr]  # matches nothing too
         text = _text(self._document, at)
         return (
-            self._broken(at, "a key in double quotes")
+            self._syntax_error(at, "a key in double quotes")
             if text is None
-            else self._broken(text.end(), "a colon")
+            else self._syntax_error(text.end(), "a colon")
         )
 
-    def _broken(self, at: int, expected: str) -> _BrokenError:
+    def _syntax_error(self, at: int, expected: str) -> _BrokenError:
         at = _space(self._document, at).end()  # type: ignore[union-attr]  # matches nothing too
         rest = self._document[at : at + 12]
         if not rest:

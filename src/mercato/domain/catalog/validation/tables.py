@@ -8,9 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from mercato.domain.catalog import ids
-from mercato.domain.catalog.money import shown
 from mercato.domain.catalog.validation.document import ITEMS, Form, Growth, Kind, Members, R, Table
-from mercato.domain.catalog.validation.findings import Findings, quoted
+from mercato.domain.catalog.validation.findings import Findings, quote
 from mercato.domain.catalog.validation.rules import Rule
 from mercato.kernel.wire.kinds import json_type
 from mercato.kernel.wire.walk import escape
@@ -115,7 +114,7 @@ class _Reader(Struct, Generic[R], frozen=True):
         elif self._served(key) != self._served(own):
             self.findings.fault(
                 Rule.ID_DIFFERS,
-                f"{self.kind.own_id} {quoted(own)} differs from its key {quoted(key)}.",
+                f"{self.kind.own_id} {quote(own)} differs from its key {quote(key)}.",
                 f"/{self.kind.member}/{escape(key)}/{self.kind.own_id}",
             )
 
@@ -126,15 +125,15 @@ class _Reader(Struct, Generic[R], frozen=True):
         """Return the table of entities of id, step and members."""
         members: dict[str, Members] = {}
         steps: dict[str, str] = {}
-        written: dict[str, str] = {}
+        document_ids: dict[str, str] = {}
         for text, step, own in entities:
             served = self._served(text)
             if served in members:
                 self._refuse_repeated(text, step, steps[served], listed=listed)
                 continue
-            steps[served], written[served] = step, text
+            steps[served], document_ids[served] = step, text
             members[served] = self._with_id(own, text, served, step)
-        return self._table(members, _read(self.kind, members), steps=steps, written=written)
+        return self._table(members, _read(self.kind, members), steps=steps, document_ids=document_ids)
 
     def _table(self, members: dict[str, Members], read: "_Read[R]", **facts: Any) -> Table[R]:
         table = Table(self.kind, members, read.names, **facts)
@@ -144,7 +143,7 @@ class _Reader(Struct, Generic[R], frozen=True):
     def _refuse_repeated(self, text: str, step: str, other: str, *, listed: bool) -> None:
         at = f"/{self.kind.member}/{escape(step)}"
         first = f"/{self.kind.member}/{escape(other)}"
-        message = f"The {self.kind.noun} at {first} has the id {quoted(text)} already."
+        message = f"The {self.kind.noun} at {first} has the id {quote(text)} already."
         self.findings.fault(Rule.DUPLICATE_ID, message, f"{at}/{self.kind.own_id}" if listed else at)
 
     def _with_id(self, members: Members, text: str, served: str, step: str) -> Members:
@@ -155,12 +154,12 @@ class _Reader(Struct, Generic[R], frozen=True):
             return members
         becomes = (
             "one is derived when it is served, and differs from store to store"
-            if self.onboarding_id == ids.NOWHERE
+            if self.onboarding_id == ids.NO_ONBOARDING
             else f"it is served as {served}"
         )
         self.findings.warn(
             Rule.ID_NOT_UUID,
-            f"The {self.kind.noun} id {quoted(text)} is not a UUID: {becomes}.",
+            f"The {self.kind.noun} id {quote(text)} is not a UUID: {becomes}.",
             f"/{self.kind.member}/{escape(step)}",
             of=self.kind.member,
         )
@@ -237,7 +236,7 @@ def _checked(value: Any, form: Form, name: str, at: str, findings: Findings) -> 
     if form is Form.WHOLE and isinstance(value, msgspec.Raw):
         whole = _whole(value)
         if whole is None:
-            message = f"{name} must be {form.words}, not {shown(bytes(value).decode())}."
+            message = f"{name} must be {form.words}, not {quote(bytes(value).decode())}."
             findings.fault(Rule.WRONG_TYPE, message, at)
         return whole
     findings.fault(Rule.WRONG_TYPE, f"{name} must be {form.words}, not {json_type(value)}.", at)

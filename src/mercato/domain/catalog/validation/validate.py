@@ -37,7 +37,7 @@ MAX_CATALOGS: Final = 1_000
 """Catalogs in one set: every section has a bit for each of them."""
 
 
-class Valid(Struct, frozen=True):
+class ValidDocument(Struct, frozen=True):
     """A document without faults. Prices are in minor units of its currency."""
 
     source: Source
@@ -46,7 +46,9 @@ class Valid(Struct, frozen=True):
     windows: list[Windows | None]
 
 
-def validate(document: bytes, *, onboarding_id: UUID, default_currency: str) -> tuple[Valid | None, Findings]:
+def validate(
+    document: bytes, *, onboarding_id: UUID, default_currency: str
+) -> tuple[ValidDocument | None, Findings]:
     """Return the validated document, or None when there are faults, and what was found.
 
     Raises nothing for any bytes. The work is linear in the document's size.
@@ -63,7 +65,7 @@ def validate(document: bytes, *, onboarding_id: UUID, default_currency: str) -> 
 
 def _validate(
     document: bytes, onboarding_id: UUID, default_currency: str, findings: Findings
-) -> Valid | None:
+) -> ValidDocument | None:
     top = read(document, findings)
     if top is None:
         return None
@@ -77,7 +79,7 @@ def _validate(
         found = scan(document.removeprefix(BOM))
         for pointer, _ in found.duplicates:
             findings.fault(Rule.DUPLICATE_KEY, "This key is repeated in its object.", pointer)
-        findings.unlisted(found.duplicate_count - len(found.duplicates))
+        findings.count_unlisted(found.duplicate_count - len(found.duplicates))
     findings.extend(later)
     references = resolve(source, overrides, findings)
     refuse_cycles(source, references, findings)
@@ -88,7 +90,7 @@ def _validate(
     warn_near_misses(source, findings)
     if prices.any_negative():
         checks.warn_negative_prices(source, item_prices, references, findings)
-    return Valid(source, item_prices, references, windows)
+    return ValidDocument(source, item_prices, references, windows)
 
 
 def _read_tables(top: Members, onboarding_id: UUID, default_currency: str, findings: Findings) -> Source:
@@ -116,7 +118,7 @@ def _currency(value: Any, default: str, findings: Findings) -> str:
         findings.fault(Rule.WRONG_TYPE, f"currency must be a string, not {json_type(value)}.", "/currency")
         return default
     if money.find_scale(value) is None:
-        message = f"{money.shown(value)} isn't an ISO 4217 currency code such as USD."
+        message = f"{money.quote(value)} isn't an ISO 4217 currency code such as USD."
         findings.fault(Rule.UNKNOWN_CURRENCY, message, "/currency")
         return default
     return value

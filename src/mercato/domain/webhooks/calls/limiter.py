@@ -1,4 +1,4 @@
-"""SecretOrigin call may be made now: a few for each store, and fewer for each when many hold theirs for long."""
+"""Which call may be made now: a few for each store, and fewer for each when many hold theirs for long."""
 
 import asyncio
 from collections import OrderedDict, deque

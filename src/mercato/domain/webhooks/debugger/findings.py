@@ -77,7 +77,7 @@ class SignatureExplanation(Wire, frozen=True):
     signed_with: Annotated[
         str | None,
         Meta(
-            description="SecretOrigin secret made the signature: `given` by the caller, or the account's `current` or "
+            description="Whose secret made the signature: `given` by the caller, or the account's `current` or "
             "`previous` one; null if none that was tried did."
         ),
     ]
