@@ -303,7 +303,7 @@ async def test_what_is_kept_too_long_goes_though_something_went_wrong_before(
     assert logs[0]["event"] == "bug in upkeep"
 
 
-async def test_a_part_of_the_service_that_ends_by_a_bug_is_told(
+async def test_a_background_task_that_ends_by_a_bug_is_logged(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async def ends(_self: Upkeep) -> None:
@@ -313,8 +313,8 @@ async def test_a_part_of_the_service_that_ends_by_a_bug_is_told(
     with capture_logs() as logs:
         async with service(database_url, tmp_path / "data") as mercato:
             assert (await mercato.partner())[0]
-    told = [(one["event"], one["part"]) for one in logs if one["log_level"] == "error"]
-    assert told == [("bug: a part of the service has ended", "upkeep")]
+    errors = [(line["event"], line["task"]) for line in logs if line["log_level"] == "error"]
+    assert errors == [("bug: a background task has failed", "upkeep")]
 
 
 @pytest.mark.parametrize("accepts", [True, False])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mercato.kernel.geo.gazetteer import Location, Words, fold, locate
+from mercato.kernel.geo.gazetteer import AddressParts, Location, fold, locate
 
 PARIS = (48.85341, 2.3488)
 MUNICH = (48.13743, 11.57549)
@@ -20,7 +20,7 @@ MUNICH = (48.13743, 11.57549)
     ],
 )
 def test_a_city_is_found_by_its_names_in_any_script_and_its_country_by_code_or_name(city: str, country: str):
-    assert locate(Words(city=city, country=country)) == Location(MUNICH, "Europe/Berlin")
+    assert locate(AddressParts(city=city, country=country)) == Location(MUNICH, "Europe/Berlin")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_city_is_found_by_its_names_in_any_script_and_its_country_by_code_or_n
     ],
 )
 def test_cities_of_every_continent_have_their_time_zone(city: str, country: str, zone: str):
-    found = locate(Words(city=city, country=country))
+    found = locate(AddressParts(city=city, country=country))
     assert found.coordinates is not None
     assert found.timezone == zone
 
@@ -51,50 +51,50 @@ def test_cities_of_every_continent_have_their_time_zone(city: str, country: str,
     ],
 )
 def test_the_state_tells_cities_of_one_name_apart(state: str, coordinates: tuple[float, float]):
-    assert locate(Words("Springfield", state=state, country="US")).coordinates == coordinates
+    assert locate(AddressParts("Springfield", state=state, country="US")).coordinates == coordinates
 
 
 def test_a_state_is_known_by_its_abbreviation_and_in_its_own_script():
-    assert locate(Words("London", state="ON", country="Canada")).timezone == "America/Toronto"
-    assert locate(Words("札幌市", state="北海道", country="JP")).timezone == "Asia/Tokyo"
+    assert locate(AddressParts("London", state="ON", country="Canada")).timezone == "America/Toronto"
+    assert locate(AddressParts("札幌市", state="北海道", country="JP")).timezone == "Asia/Tokyo"
 
 
 def test_a_city_of_the_same_name_in_another_state_is_another_city():
-    assert locate(Words("Portland", state="Kansas", country="US")).coordinates is None
+    assert locate(AddressParts("Portland", state="Kansas", country="US")).coordinates is None
 
 
 def test_without_a_state_the_most_populous_city_of_the_name_is_meant():
-    assert locate(Words("Paris")).coordinates == PARIS
-    assert locate(Words("Paris", state="TX")).timezone == "America/Chicago"
+    assert locate(AddressParts("Paris")).coordinates == PARIS
+    assert locate(AddressParts("Paris", state="TX")).timezone == "America/Chicago"
 
 
 def test_a_country_with_one_time_zone_has_it_though_the_city_is_not_found():
-    assert locate(Words("Nowhereville", country="France")) == Location(None, "Europe/Paris")
-    assert locate(Words(country="Germany")).timezone == "Europe/Berlin"
-    assert locate(Words("Nowhereville", country="Spain")) == Location()
+    assert locate(AddressParts("Nowhereville", country="France")) == Location(None, "Europe/Paris")
+    assert locate(AddressParts(country="Germany")).timezone == "Europe/Berlin"
+    assert locate(AddressParts("Nowhereville", country="Spain")) == Location()
 
 
 def test_an_unknown_country_is_reported_as_unknown():
-    assert locate(Words("Munich", country="Germny")) == Location(country_known=False)
+    assert locate(AddressParts("Munich", country="Germny")) == Location(country_known=False)
 
 
 def test_a_postal_code_of_the_united_states_is_more_exact_than_its_city():
     beverly_hills = Location((34.0901, -118.4065), "America/Los_Angeles")
-    assert locate(Words("Los Angeles", "CA", "90210", "US")) == beverly_hills
-    assert locate(Words("Beverly Hills", "CA", "90210-1234")) == beverly_hills
+    assert locate(AddressParts("Los Angeles", "CA", "90210", "US")) == beverly_hills
+    assert locate(AddressParts("Beverly Hills", "CA", "90210-1234")) == beverly_hills
 
 
 def test_a_postal_code_of_another_country_is_not_read_as_one_of_the_united_states():
-    assert locate(Words("Munich", postal_code="80331")).coordinates == MUNICH
+    assert locate(AddressParts("Munich", postal_code="80331")).coordinates == MUNICH
 
 
 def test_a_postal_code_whose_place_the_data_does_not_know_is_not_found():
-    assert locate(Words(postal_code="09001", country="US")).coordinates is None
+    assert locate(AddressParts(postal_code="09001", country="US")).coordinates is None
 
 
 def test_an_address_without_words_has_no_place():
-    assert locate(Words()) == Location()
-    assert locate(Words("?", "!", "-", " ")) == Location()
+    assert locate(AddressParts()) == Location()
+    assert locate(AddressParts("?", "!", "-", " ")) == Location()
 
 
 def test_names_are_compared_without_case_accents_spaces_and_punctuation():

@@ -83,4 +83,4 @@ async def test_a_database_that_cannot_be_opened_is_not_taken_for_one_in_use(
 async def test_a_copy_that_cannot_be_made_is_told_by_its_own_name(tmp_path: Path, database_kind: str):
     await partner(tmp_path / "data")
     code, _, err = await mercato("backup", tmp_path / ("x" * 250), "--data-dir", tmp_path / "data")
-    assert (code, err) == (1, f"No file can be made in {tmp_path}: File name too long.\n")
+    assert (code, err) == (1, f"A file cannot be made in {tmp_path}: File name too long.\n")

@@ -1,4 +1,4 @@
-"""Time and identity, as values that are passed in: a rule that needs the hour takes it as an argument."""
+"""Time and ids. Both are passed in: a rule that needs the time takes it as an argument."""
 
 import os
 import time
@@ -19,13 +19,13 @@ MakeId = Callable[[], UUID]
 
 
 def now() -> datetime:
-    """Return the present instant in UTC, whole milliseconds: what is stored and shown is one value."""
-    # Three times as fast as to cut a datetime; whole milliseconds come out of the division as they went in.
+    """Return the present instant in UTC, in whole milliseconds, so that the stored and the shown value are equal."""
+    # Three times as fast as truncating a datetime; the division keeps whole milliseconds exact.
     return datetime.fromtimestamp(int(time.time() * 1000) / 1000, UTC)
 
 
 def truncated(instant: datetime) -> datetime:
-    """Return the instant in UTC with its microseconds cut to whole milliseconds."""
+    """Return the instant in UTC, truncated to whole milliseconds."""
     utc = instant.astimezone(UTC)
     return utc.replace(microsecond=utc.microsecond // 1000 * 1000)
 
@@ -38,7 +38,7 @@ def rfc3339(instant: datetime) -> str:
 
 @lru_cache(maxsize=1024)
 def zone(name: str) -> ZoneInfo:
-    """Return the time zone with this name. ZoneInfo itself keeps eight, and reads the others' files each time."""
+    """Return the time zone with this name. ZoneInfo itself caches eight, and reads a file for any other."""
     return ZoneInfo(name)
 
 
@@ -52,37 +52,37 @@ _VERSION_MASK: Final = 0xF << 76 | 0b11 << 62
 
 
 _BATCH: Final = 256
-"""Ids whose random bits are fetched together: the system is asked once, and not for each during a request."""
+"""Ids whose random bits are read together: one system call for many requests."""
 
 _random_bits: Final[list[int]] = []
 os.register_at_fork(after_in_child=_random_bits.clear)
 
 
 def new_id() -> UUID:
-    """Return a UUIDv7 (RFC 9562): milliseconds first, so that ids made later sort later."""
+    """Return a UUIDv7 (RFC 9562): it begins with milliseconds, so later ids sort later."""
     try:
         bits = _random_bits.pop()
     except IndexError:
-        bits = _fetch_bits()
+        bits = _read_random_bits()
     # UUID's own constructor takes four times as long.
-    return _read(b'"%032x"' % (int(time.time() * 1000) << 80 | bits))
+    return _parse_uuid(b'"%032x"' % (int(time.time() * 1000) << 80 | bits))
 
 
 def first_id(at: datetime) -> UUID:
-    """Return what no UUIDv7 of that millisecond is less than; of an instant before 1970 the least of all."""
+    """Return the lower bound of the UUIDv7s of that millisecond; for an instant before 1970, the least UUID."""
     return UUID(int=max((at - _EPOCH) // timedelta(milliseconds=1), 0) << 80)
 
 
-def _fetch_bits() -> int:
-    """Return the random bits of an id, and fetch those of the next."""
+def _read_random_bits() -> int:
+    """Return the random bits of one id, and add those of the next ones to the pool."""
     entropy = os.urandom(10 * _BATCH)
-    made = [
+    bits = [
         _VERSION_7 | int.from_bytes(entropy[start : start + 10], "big") & ~_VERSION_MASK
         for start in range(0, len(entropy), 10)
     ]
-    last = made.pop()
-    _random_bits.extend(made)
+    last = bits.pop()
+    _random_bits.extend(bits)
     return last
 
 
-_read: Final = msgspec.json.Decoder(UUID).decode
+_parse_uuid: Final = msgspec.json.Decoder(UUID).decode

@@ -1,4 +1,4 @@
-"""Named places of the code, at which a test can have this process killed as the system kills: at once.
+"""Named crash points, at which a test can kill this process with SIGKILL.
 
 Without `MERCATO_TEST_CRASH_AT` in the environment, `point` does nothing.
 """
@@ -15,13 +15,13 @@ POINTS: Final = (
     "catalog.built", "catalog.written", "catalog.switched", "job.claimed", "job.done", "webhook.sent",
     "webhook.written",
 )  # fmt: skip
-"""Every point: `written` is in a transaction that has not committed yet."""
+"""Every point. `written` is within a transaction, before its commit."""
 
 _AT: Final = os.environ.get(VARIABLE)
 
 
 def _pass(_name: str) -> None:
-    """Go on: no crash is configured."""
+    """Do nothing: no crash point is configured."""
 
 
 def _crash(name: str) -> None:
@@ -30,4 +30,4 @@ def _crash(name: str) -> None:
 
 
 point: Final = _pass if _AT is None else _crash
-"""Call it with the name of the place that was reached."""
+"""Call it with the name of the point that is reached."""

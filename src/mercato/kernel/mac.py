@@ -1,4 +1,4 @@
-"""HMAC-SHA256 with the key's state kept: our keys are few, and each signs many short messages."""
+"""HMAC-SHA256 with cached key states: there are few keys, each of which signs many short messages."""
 
 import hmac
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Numbers with their noun, for messages."""
+"""Counts with their noun, for messages."""
 
 
 def count_of(number: int, noun: str, plural: str | None = None) -> str:

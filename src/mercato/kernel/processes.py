@@ -1,4 +1,4 @@
-"""Processes that belong together: none outlives the one that started it, or takes more memory than it may."""
+"""The life and the memory of processes: they end with their parent, and give memory back."""
 
 import asyncio
 import ctypes
@@ -12,9 +12,9 @@ PR_SET_PDEATHSIG: Final = 1
 
 
 def exit_with_parent(parent: int) -> None:
-    """Let this process be killed when its parent ends, however that ends: kill -9 leaves no child behind.
+    """Kill this process when its parent ends, even by kill -9.
 
-    Linux alone can promise that; elsewhere a process whose parent is gone is only found out at its start.
+    Only Linux supports that; elsewhere only a parent that has ended before this call is noticed.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -23,7 +23,7 @@ def exit_with_parent(parent: int) -> None:
 
 
 def limit_memory(size: int) -> None:
-    """Bound the bytes that this process may write to: its heap, but neither code nor files."""
+    """Bound the bytes of this process's data segment: its heap, but not code or mapped files."""
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
 
@@ -37,12 +37,12 @@ ARENAS: Final = 2
 
 
 def return_memory() -> None:
-    """Let this process give memory back to the system as soon as it is freed; to be called before it grows.
+    """Make the C library return freed memory to the system at once. Call it before the process grows.
 
-    glibc keeps what is freed below something that is still used, and raises the size from which it maps a block of
-    its own, which it gives back at once, to that of the largest block that was freed: after one burst of bodies all
-    later ones stay. So that size is fixed, at what a body's parts have. Each thread would get a heap of its own, too:
-    two are enough for threads that hold Python's lock. Other C libraries have neither the fault nor the function.
+    glibc keeps a freed block below one that is still in use. It maps large blocks separately, and returns those at
+    once; but the size that counts as large grows to that of the largest freed block, so after one burst of bodies it
+    keeps all later ones. So that size is fixed here, at the size of a body's parts. Each thread would get a heap of its
+    own, too: two are enough under Python's lock. Other C libraries have neither the problem nor the function.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
@@ -52,14 +52,14 @@ def return_memory() -> None:
 
 
 TRIM_SECONDS: Final = 10.0
-"""Seconds between two trims. One that finds nothing takes about 1 ms, one that gives 400 MB back about 40."""
+"""Seconds between two trims. One that finds nothing takes about 1 ms, one that returns 400 MB about 40."""
 
 
 async def trim_memory() -> None:
-    """Give freed memory back to the system every few seconds. Runs until it is cancelled.
+    """Return freed memory to the system every few seconds, until cancelled.
 
-    `return_memory` covers the blocks that glibc maps one by one. The parts of bodies are smaller, freed between
-    blocks that are still in use, where only `malloc_trim` finds them.
+    `return_memory` covers the blocks that glibc maps separately. Smaller ones, freed between blocks that are still in
+    use, are returned by `malloc_trim` alone.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     while trim is not None:

@@ -1,4 +1,4 @@
-"""The one place that builds everything: settings in, a running service out."""
+"""Builds and runs the service from its settings: the only composition root."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -26,20 +26,19 @@ from mercato.kernel.processes import trim_memory
 from mercato.kernel.settings import Secret, Settings
 from mercato.kernel.telemetry import multiprocess, tracing
 from mercato.kernel.telemetry.exposition import serve_metrics
-from mercato.runtime.wiring import Runtime, wired
+from mercato.runtime.wiring import Runtime, build
 
 __all__ = ["GRACE", "Runtime", "running"]
 
 log = structlog.get_logger("mercato.runtime")
 
 GRACE: Final = timedelta(seconds=20)
-"""How long running jobs may take to finish when the worker is told to stop."""
-
+"""How long running jobs may take to finish when the worker stops."""
 
 _LOOPBACK: Final = {"127.0.0.1", "::1", "localhost"}
 
 
-def _serves_this_machine_alone(settings: Settings) -> bool:
+def _is_local(settings: Settings) -> bool:
     host = settings.host if settings.public_url is None else urlsplit(settings.public_url).hostname
     return host in _LOOPBACK
 
@@ -48,7 +47,7 @@ def address_policy(settings: Settings) -> AddressPolicy:
     """Return which addresses pulls and webhooks may reach."""
     return AddressPolicy(
         allow_private=settings.allow_private_networks,
-        names_setting=not settings.allow_private_networks and _serves_this_machine_alone(settings),
+        names_setting=not settings.allow_private_networks and _is_local(settings),
     )
 
 
@@ -56,9 +55,9 @@ def address_policy(settings: Settings) -> AddressPolicy:
 async def running(
     settings: Settings, *, works: bool = True, now: Clock = clock.now, policy: AddressPolicy | None = None
 ) -> AsyncIterator[Runtime]:
-    """Build the service and run what belongs to it: caches' news, and with `works` the background work.
+    """Build the service, and run its tasks during the block; with `works`, also the background jobs.
 
-    `policy` says which addresses pulls and webhooks may reach; by default the settings do.
+    `policy` says which addresses pulls and webhooks may reach; by default, the settings decide.
     """
     async with AsyncExitStack() as stack:
         stack.enter_context(tracing.export_spans(settings.traces_endpoint, share=settings.traces_share))
@@ -70,9 +69,9 @@ async def running(
         builder = Builder(settings.build_memory)
         stack.push_async_callback(builder.close)
         async with db.read() as tx:
-            # With a key of its own a process would seal what no other can open: better not to start.
+            # Raises for a wrong key: a process must not seal data that others can't open.
             vault = await open_vault(tx, _revealed(settings.encryption_keys), settings.data_dir)
-        app = wired(
+        app = build(
             settings,
             now=now,
             db=db,
@@ -82,7 +81,7 @@ async def running(
             builder=builder,
             new_document=documents.document,
         )
-        await stack.enter_async_context(_measured(app))
+        await stack.enter_async_context(_serving_metrics(app))
         await stack.enter_async_context(_alongside(feed.run(), "changes"))
         await stack.enter_async_context(_alongside(app.event_log.run(), "event log"))
         await stack.enter_async_context(_alongside(app.request_log.run(), "request log"))
@@ -110,8 +109,8 @@ async def running(
 
 
 @asynccontextmanager
-async def _measured(app: Runtime) -> AsyncIterator[None]:
-    """Let the figures be read, on a port of their own if one is set."""
+async def _serving_metrics(app: Runtime) -> AsyncIterator[None]:
+    """Register the caches and the queue with the metrics, and serve these on their own port if one is set."""
     app.metrics.watch_cache("callers", app.callers.lookups)
     app.metrics.watch_cache("stores", app.cache.lookups)
     app.metrics.watch_cache("catalogs", app.compiled.lookups)
@@ -132,8 +131,8 @@ def _revealed(secret: Secret | None) -> str | None:
 
 @asynccontextmanager
 async def _alongside(task: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
-    """Run something that never ends by itself while the block runs."""
-    running_task = asyncio.create_task(_told(task, name), name=name)
+    """Run an endless task during the block."""
+    running_task = asyncio.create_task(_log_failure(task, name), name=name)
     try:
         yield
     finally:
@@ -141,11 +140,11 @@ async def _alongside(task: Coroutine[Any, Any, None], name: str) -> AsyncIterato
         await asyncio.gather(running_task, return_exceptions=True)
 
 
-async def _told(task: Coroutine[Any, Any, None], name: str) -> None:
+async def _log_failure(task: Coroutine[Any, Any, None], name: str) -> None:
     try:
         await task
     except Exception:  # the rest of the service goes on
-        log.exception("bug: a part of the service has ended", part=name)
+        log.exception("bug: a background task has failed", task=name)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What the service is made of: everything that a request or a job can need, built from the settings."""
+"""The parts of the service, built from the settings."""
 
 import asyncio
 import random
@@ -60,7 +60,7 @@ from mercato.kernel.telemetry.activity import Activity
 from mercato.kernel.telemetry.event_log import EventLog
 
 if TYPE_CHECKING:
-    # Only where it is set: it imports what is installed on request.
+    # Imported if it is set: it needs an extra.
     from mercato.domain.partners.shared_limits import SharedLimiter
 
 READY_SECONDS: Final = 2.0
@@ -68,7 +68,7 @@ READY_SECONDS: Final = 2.0
 
 @dataclass(frozen=True)
 class Runtime:
-    """Everything a request or a job can need."""
+    """The parts that requests and jobs use."""
 
     settings: Settings
     clock: Clock
@@ -101,7 +101,7 @@ class Runtime:
     request_log: RequestLog
 
     async def check_ready(self) -> None:
-        """Return when the database answers and can be written. Raises DatabaseUnavailable."""
+        """Return if the database answers and can be written. Raises DatabaseUnavailable."""
         try:
             async with asyncio.timeout(READY_SECONDS), self.db.read() as tx:
                 await tx.scalar(text("SELECT 1"))
@@ -110,7 +110,7 @@ class Runtime:
         await self.write_probe.check()
 
 
-def wired(
+def build(
     settings: Settings,
     *,
     now: Clock,
@@ -121,7 +121,7 @@ def wired(
     builder: Builder,
     new_document: NewDocument,
 ) -> Runtime:
-    """Return the service around what has been opened for it; nothing of it runs yet."""
+    """Return the service with the resources that have been opened for it. Nothing runs yet."""
     cache = StoreCache(db, feed)
     compiled = CompiledCatalogs(db)
     limits = _pull_limits(settings)
@@ -306,7 +306,7 @@ def _limiter(settings: Settings, now: Clock) -> Limiter | None:
 
 
 def _shared_limiter(settings: Settings, now: Clock, own: Limiter | None) -> "SharedLimiter | None":
-    """Return what counts requests in Redis, if that is set. Raises SettingsError."""
+    """Return the limiter that counts requests in Redis, if one is set. Raises SettingsError."""
     if settings.redis_url is None or own is None:
         return None
     try:

@@ -18,7 +18,7 @@ from mercato.domain.catalog.money import (
 from mercato.domain.orders import model
 from mercato.kernel.errors import ItemPriceChanged, OrderError
 from mercato.kernel.wire import Wire
-from mercato.kernel.wire.decode import Member, decoded, readable
+from mercato.kernel.wire.decode import Member, decoded, one_line
 
 MAX_DETAILS: Final = 100
 """Entries of one list in a store's reply."""
@@ -200,7 +200,7 @@ class _StoreAmountsReader:
         except msgspec.ValidationError:
             raise InvalidAmountsError("amounts.currency must be a string.") from None
         if currency is not None and currency.upper() != self._sums.currency:
-            shown = readable(currency, 8)
+            shown = one_line(currency, 8)
             raise InvalidAmountsError(f"amounts.currency is {shown!r}, the order's is {self._sums.currency}.")
 
     def _check_total(self, found: Sums, sent: int | None) -> None:
@@ -260,7 +260,7 @@ class _StoreAmountsReader:
         amount = self._amount(entry.amount, f"{at}.amount", prefix="")
         if amount is None:
             raise InvalidAmountsError(f"{at}.amount is missing.")
-        description = readable(decoded(entry.description, str) or "", DESCRIPTION_LENGTH)
+        description = one_line(decoded(entry.description, str) or "", DESCRIPTION_LENGTH)
         return Detail(amount, description or default)
 
     def _amount(self, raw: Member, name: str, *, prefix: str = "amounts.") -> int | None:

@@ -48,5 +48,5 @@ def problem_of(listed: Sequence[OrderError]) -> Problem:
     more = "" if len(listed) == 1 else f" ({len(listed)} reasons: see errors.)"
     kind = _KINDS.get(first.code)
     if kind is None:
-        return errors.Other(first.message + more, said=first.code, errors=listed)
+        return errors.Other(first.message + more, store_code=first.code, errors=listed)
     return kind(first.message + more, errors=listed)

@@ -22,7 +22,7 @@ from mercato.domain.orders.amounts import (
 from mercato.domain.orders.error_codes import default_message, order_error_code
 from mercato.kernel.errors import OTHER, OrderError
 from mercato.kernel.wire import parse_instant
-from mercato.kernel.wire.decode import Member, decoded, readable
+from mercato.kernel.wire.decode import Member, decoded, one_line
 
 MAX_ERRORS: Final = 100
 MESSAGE_LENGTH: Final = 500
@@ -198,7 +198,7 @@ def _error(raw_code: Member, message: str | None, pointer: str | None = None) ->
     code = order_error_code(code) if code is not None and _code(code) else OTHER
     if pointer is not None and (len(pointer) > POINTER_LENGTH or not _pointer(pointer)):
         pointer = None
-    message = readable(message or "", MESSAGE_LENGTH) or default_message(code)
+    message = one_line(message or "", MESSAGE_LENGTH) or default_message(code)
     return OrderError(code=code, message=message, pointer=pointer)
 
 

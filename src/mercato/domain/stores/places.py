@@ -17,7 +17,7 @@ from mercato.domain.stores.changes import OnChange, publish_change
 from mercato.domain.stores.model import Onboarding, StoreRow
 from mercato.kernel import jobs
 from mercato.kernel.db.engine import Database, Write
-from mercato.kernel.geo.gazetteer import Location, Words, locate
+from mercato.kernel.geo.gazetteer import AddressParts, Location, locate
 from mercato.kernel.jobs import Done, Job, Outcome
 from mercato.kernel.wire import Wire
 
@@ -153,8 +153,8 @@ def _needs_timezone(place: Onboarding | StoreRow) -> bool:
     return not place.timezone_given and place.address.coordinates is not UNSET
 
 
-def _words(address: Address) -> Words:
-    return Words(
+def _words(address: Address) -> AddressParts:
+    return AddressParts(
         city=_text_or_empty(address.city),
         state=_text_or_empty(address.state),
         postal_code=_text_or_empty(address.postal_code),

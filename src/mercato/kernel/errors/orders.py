@@ -22,7 +22,7 @@ class CartEmpty(Problem):
 
 class ModifierRequired(Problem):
     status, code, category = 400, "MODIFIER_REQUIRED", "validation"
-    title = "A required modifier is not chosen"
+    title = "A required modifier is missing"
 
 
 class ModifierLimitExceeded(Problem):
@@ -37,7 +37,7 @@ class OrderBelowMinimum(Problem):
 
 class OrderTotalDifferent(Problem):
     status, code, category = 400, "ORDER_TOTAL_DIFFERENT", "validation"
-    title = "The total is not the one the order has now"
+    title = "The total differs from the order's present one"
 
 
 class AddressInvalid(Problem):
@@ -52,7 +52,7 @@ class AddressOutOfRange(Problem):
 
 class OrderTokenInvalid(Problem):
     status, code, category = 400, "ORDER_TOKEN_INVALID", "validation"
-    title = "The validatedOrderToken is not good for this order"
+    title = "The validatedOrderToken is not valid for this order"
 
 
 class StoreClosed(Problem):
@@ -87,18 +87,18 @@ class PaymentFailed(Problem):
 
 
 class Other(Problem):
-    """A store's refusal with a code that is not ours: its code is passed on, its page is that of OTHER."""
+    """A store's refusal with a code of its own, which is passed on; its documentation page is that of OTHER."""
 
     status, code, category = 400, OTHER, "validation"
     title = "The store refused the order for a reason of its own"
 
-    def __init__(self, detail: str, *, said: str = OTHER, errors: Iterable[OrderError] = ()) -> None:
+    def __init__(self, detail: str, *, store_code: str = OTHER, errors: Iterable[OrderError] = ()) -> None:
         super().__init__(detail, errors=errors)
-        self._said = said
+        self._store_code = store_code
 
     @property
     def error_code(self) -> str:
-        return self._said
+        return self._store_code
 
 
 class LineItemNotFound(Problem):
@@ -111,7 +111,7 @@ class OrderNotFound(Problem):
     title = "No such order in this account"
 
     def __init__(self, order_id: object) -> None:
-        super().__init__(f"No order {shown(order_id)} is known to this account.")
+        super().__init__(f"This account has no order {shown(order_id)}.")
 
 
 class OrderAlreadyPlaced(Problem):

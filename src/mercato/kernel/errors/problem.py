@@ -1,4 +1,4 @@
-"""What every refusal is made of, and the list of all."""
+"""The base class of refusals, and the list of all."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final, Self
@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Final, Self
 import msgspec
 
 OTHER: Final = "OTHER"
-"""What a client takes an unknown order error code for, and what an unreadable refusal of a store becomes."""
+"""Clients treat an unknown order error code as this one; an unreadable refusal of a store gets it."""
 
 
 class OrderError(msgspec.Struct, frozen=True, kw_only=True):
-    """One reason of a refusal: a code, a sentence, and where it was found (RFC 6901), if in the body."""
+    """One reason of a refusal: a code, a message, and its location in the body, if it has one (RFC 6901)."""
 
     code: str
     message: str
@@ -18,7 +18,7 @@ class OrderError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Problem(Exception):  # noqa: N818  # RFC 9457's own word
-    """A refusal made for the client: `detail` says what happened here and what to do next."""
+    """A refusal for the client: `detail` says what happened and what to do next."""
 
     status: ClassVar[int]
     code: ClassVar[str]
@@ -44,21 +44,21 @@ class Problem(Exception):  # noqa: N818  # RFC 9457's own word
 
     @classmethod
     def at(cls, pointer: str | None, message: str) -> Self:
-        """Return the refusal of a single value, found at `pointer` of the request body."""
+        """Return the refusal of a single value, at `pointer` in the request body."""
         return cls(message, errors=[OrderError(code=cls.code, message=message, pointer=pointer)])
 
     @property
     def error_code(self) -> str:
-        """The code on the wire; `code` alone is what the page of the refusal goes by."""
+        """The code on the wire; `code` is that of the refusal's documentation page."""
         return self.code
 
 
 def all_problems() -> Iterable[type[Problem]]:
-    """Return every refusal there is, in the order of their status and code."""
+    """Return every class of refusal, sorted by status and code."""
     return sorted(Problem.__subclasses__(), key=lambda kind: (kind.status, kind.code))
 
 
 def shown(value: object) -> str:
-    """Return an id from a path as it may stand in a sentence: short, and without control characters."""
+    """Return an id from a path for a message: short, and without control characters."""
     text = str(value)
     return repr(text if len(text) <= 64 else text[:61] + "...")  # noqa: PLR2004

@@ -1,4 +1,4 @@
-"""Refusals that are about the request itself, who sends it, and when."""
+"""Refusals of a request itself: its form, its caller, its rate."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from mercato.kernel.errors.problem import Problem
 
 class InvalidRequest(Problem):
     status, code, category = 400, "INVALID_REQUEST", "validation"
-    title = "The request is not JSON, or a member is missing or of the wrong JSON type"
+    title = "The request is not JSON, or a member is missing or has the wrong JSON type"
 
 
 class ValidationFailed(Problem):
@@ -17,16 +17,16 @@ class ValidationFailed(Problem):
 
 class MethodNotAllowed(Problem):
     status, code, category = 405, "METHOD_NOT_ALLOWED", "validation"
-    title = "This path does not know the method"
+    title = "The path does not support this method"
 
     def __init__(self, method: str, allowed: Iterable[str]) -> None:
         self.allow = ", ".join(sorted(allowed))
-        super().__init__(f"{method} is not known here. Use one of: {self.allow}.")
+        super().__init__(f"{method} is not supported here. Use one of: {self.allow}.")
 
 
 class PayloadTooLarge(Problem):
     status, code, category = 413, "PAYLOAD_TOO_LARGE", "validation"
-    title = "The body is larger than this operation reads"
+    title = "The body is larger than this operation accepts"
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"The body may have at most {limit} bytes. Send a smaller one.")
@@ -34,7 +34,7 @@ class PayloadTooLarge(Problem):
 
 class UnsupportedMediaType(Problem):
     status, code, category = 415, "UNSUPPORTED_MEDIA_TYPE", "validation"
-    title = "The body's media type or coding is not read here"
+    title = "The body's media type or coding is not supported"
 
 
 class MissingIdempotencyKey(Problem):
@@ -86,5 +86,5 @@ class InternalError(Problem):
 
 class ServiceUnavailable(Problem):
     status, code, category = 503, "SERVICE_UNAVAILABLE", "availability"
-    title = "The service cannot answer just now"
+    title = "The service is temporarily unavailable"
     retryable = True

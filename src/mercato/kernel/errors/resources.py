@@ -1,4 +1,4 @@
-"""Refusals that are about what is there, or is not, and in which state."""
+"""Refusals because of a resource: it doesn't exist, or not in the required state."""
 
 from uuid import UUID
 
@@ -10,7 +10,7 @@ class StoreNotFound(Problem):
     title = "No such store in this account"
 
     def __init__(self, store_id: object) -> None:
-        super().__init__(f"No store {shown(store_id)} is known to this account. Check the storeId.")
+        super().__init__(f"This account has no store {shown(store_id)}. Check the storeId.")
 
 
 class CatalogSetNotFound(Problem):
@@ -19,7 +19,7 @@ class CatalogSetNotFound(Problem):
 
     def __init__(self, catalog_set_id: object) -> None:
         super().__init__(
-            f"No CatalogSet {shown(catalog_set_id)} is kept. Read the store again for its current one."
+            f"There is no CatalogSet {shown(catalog_set_id)}, or it has expired. Read the store for its current one."
         )
 
 
@@ -28,9 +28,7 @@ class OnboardingNotFound(Problem):
     title = "No such onboarding in this account"
 
     def __init__(self, onboarding_id: object) -> None:
-        super().__init__(
-            f"No onboarding {shown(onboarding_id)} is known to this account, or it was cancelled."
-        )
+        super().__init__(f"This account has no onboarding {shown(onboarding_id)}, or it was cancelled.")
 
 
 class CatalogIngestNotFound(Problem):
@@ -38,7 +36,7 @@ class CatalogIngestNotFound(Problem):
     title = "No such catalog ingest run of this store"
 
     def __init__(self, run_id: object) -> None:
-        super().__init__(f"No catalog ingest run {shown(run_id)} is kept for this store.")
+        super().__init__(f"This store has no catalog ingest run {shown(run_id)}, or it has expired.")
 
 
 class DeliveryNotFound(Problem):
@@ -46,7 +44,7 @@ class DeliveryNotFound(Problem):
     title = "No such webhook delivery in this account"
 
     def __init__(self, delivery_id: object) -> None:
-        super().__init__(f"No webhook delivery {shown(delivery_id)} is kept for this account.")
+        super().__init__(f"This account has no webhook delivery {shown(delivery_id)}, or it has expired.")
 
 
 class Conflict(Problem):

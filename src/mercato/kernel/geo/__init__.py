@@ -1,1 +1,1 @@
-"""Places of the world, found offline: countries, cities of 15,000 people and more, and US postal codes."""
+"""Offline geocoding: countries, cities of at least 15,000 people, and US postal codes."""

@@ -1,8 +1,8 @@
-"""Looks up a place by the words of an address.
+"""Finds the location of an address.
 
-The file stays on the disk: a lookup maps it and reads some twenty pages of it. It has a header in JSON, then records of
-places by population, then keys in order. A key is the hash of a kind and a folded name, so a name takes eight bytes
-whatever its script, and is found by bisection without reading the file. `tests/geo/places.py` writes it.
+The file stays on the disk: a lookup maps it and reads about twenty pages. It has a header in JSON, then records of
+places by population, then sorted keys. A key is the hash of a kind and a folded name, so a name takes eight bytes
+whatever its script, and is found by bisection. `tests/geo/places.py` writes the file.
 """
 
 import unicodedata
@@ -23,10 +23,10 @@ from mercato.kernel.wire import Wire
 
 FILE: Final = "places.bin"
 LENGTH: Final = Packed("<I")
-"""Bytes of the header, which follows."""
+"""The size of the header, which follows."""
 
 PLACE: Final = Packed("<iiHHH")
-"""Latitude and longitude in DEGREE, then indices: time zone, country, region."""
+"""Latitude and longitude in 1/DEGREE degrees, then indices: time zone, country, region."""
 
 DEGREE: Final = 100_000
 HASH_BYTES: Final = 5
@@ -39,20 +39,20 @@ POSTAL: Final = "postal"
 REGION: Final = "region"
 
 NONE: Final = 0xFFFF
-"""Stands for no region."""
+"""The index that means no region."""
 
 MAX_NAMESAKES: Final = 1_000
-"""Cities of one name that are looked through, the most populous first."""
+"""Cities of one name that are examined, the most populous first."""
 
-KEPT: Final = 256
-"""Answers kept in memory: a merchant polls the status of one store."""
+CACHED: Final = 256
+"""Cached locations: a merchant polls the status of one store."""
 
 _US: Final = "US"
 _US_DIGITS: Final = 5
 
 
 class Header(Wire):
-    """Counts and tables. `countries` lists code and index of the one time zone, or None where there are several."""
+    """Counts and tables. `countries` lists codes with the index of the only time zone, None if there are several."""
 
     zones: tuple[str, ...]
     countries: tuple[tuple[str, int | None], ...]
@@ -62,20 +62,20 @@ class Header(Wire):
 
 def fold(name: str) -> str:
     """Return the letters and digits of a name, without case, accents, spaces and punctuation."""
-    spread = unicodedata.normalize("NFKD", name).casefold()
-    return "".join(letter for letter in spread if letter.isalnum())
+    decomposed = unicodedata.normalize("NFKD", name).casefold()
+    return "".join(letter for letter in decomposed if letter.isalnum())
 
 
 def hash_of(kind: str, name: str, *, within: str = "") -> bytes:
-    """Return the hash of a name of a kind; a region's name means something within its country."""
+    """Return the hash of a name of a kind; a region's name is hashed with its country."""
     return blake2b(f"{kind}\0{within}\0{fold(name)}".encode(), digest_size=HASH_BYTES).digest()
 
 
 _header: Final = msgspec.json.Decoder(Header)
 
 
-class Words(NamedTuple):
-    """What an address says of its place; empty where it says nothing."""
+class AddressParts(NamedTuple):
+    """The parts of an address that locate it; empty if unknown."""
 
     city: str = ""
     state: str = ""
@@ -84,12 +84,12 @@ class Words(NamedTuple):
 
 
 class Location(NamedTuple):
-    """What is known of a place: coordinates in degrees, and the IANA time zone there."""
+    """The coordinates in degrees and the IANA time zone, as far as they are known."""
 
     coordinates: tuple[float, float] | None = None
     timezone: str | None = None
     country_known: bool = True
-    """False when the address names a country that isn't one."""
+    """False if the address names an unknown country."""
 
 
 class _City(NamedTuple):
@@ -100,11 +100,11 @@ class _City(NamedTuple):
     region: int
 
 
-@lru_cache(maxsize=KEPT)
-def locate(words: Words) -> Location:
-    """Return the place of a US postal code, else of the city, else the one time zone of the country."""
+@lru_cache(maxsize=CACHED)
+def locate(address: AddressParts) -> Location:
+    """Return the location of a US postal code, else of the city, else the only time zone of the country."""
     with _opened() as gazetteer:
-        return gazetteer.locate(words)
+        return gazetteer.locate(address)
 
 
 @contextmanager
@@ -126,39 +126,41 @@ class _Gazetteer:
         self._places = start
         self._keys = start + self._header.places * PLACE.size
 
-    def locate(self, words: Words) -> Location:
-        country = next(self._find(COUNTRY, words.country), None)
-        if country is None and fold(words.country):
+    def locate(self, address: AddressParts) -> Location:
+        country = next(self._find(COUNTRY, address.country), None)
+        if country is None and fold(address.country):
             return Location(country_known=False)
-        city = self._city(words, country)
+        city = self._city(address, country)
         home = city.country if country is None and city is not None else country
         if home is None or self._code(home) == _US:
-            city = self._postal_area(words, home) or city
+            city = self._postal_area(address, home) or city
         if city is not None:
             return Location((city.latitude / DEGREE, city.longitude / DEGREE), self._header.zones[city.zone])
         zone = None if country is None else self._header.countries[country][1]
         return Location(timezone=None if zone is None else self._header.zones[zone])
 
-    def _city(self, words: Words, country: int | None) -> _City | None:
-        """Return the most populous city of the name in the state, if the state is one, and in the country."""
-        named = islice(self._find(CITY, words.city), MAX_NAMESAKES)
+    def _city(self, address: AddressParts, country: int | None) -> _City | None:
+        """Return the most populous city of the name in the country, and in the state if that is known."""
+        named = islice(self._find(CITY, address.city), MAX_NAMESAKES)
         cities = [city for city in map(self._place, named) if country is None or city.country == country]
-        regions = {number: self._regions(words.state, number) for number in {city.country for city in cities}}
+        regions = {
+            number: self._regions(address.state, number) for number in {city.country for city in cities}
+        }
         in_state = [city for city in cities if city.region in regions[city.country]]
         if in_state:
             return in_state[0]
-        # A city elsewhere in the country is another city, unless what was sent as state isn't one.
+        # A city in another state is another city, unless the state is unknown.
         return next((city for city in cities if not regions[city.country]), None)
 
-    def _postal_area(self, words: Words, country: int | None) -> _City | None:
-        """Return the area of a US postal code; without a country only if the state doesn't lie elsewhere."""
-        code = words.postal_code[:_US_DIGITS]
+    def _postal_area(self, address: AddressParts, country: int | None) -> _City | None:
+        """Return the area of a US postal code; without a country, only if the state doesn't contradict."""
+        code = address.postal_code[:_US_DIGITS]
         if len(code) != _US_DIGITS or not (code.isascii() and code.isdigit()):
             return None
         area = next(map(self._place, self._find(POSTAL, code)), None)
-        if area is None or country is not None or not fold(words.state):
+        if area is None or country is not None or not fold(address.state):
             return area
-        return area if area.region in self._regions(words.state, area.country) else None
+        return area if area.region in self._regions(address.state, area.country) else None
 
     def _regions(self, state: str, country: int) -> set[int]:
         return set(self._find(REGION, state, within=self._code(country)))
@@ -180,6 +182,6 @@ class _Gazetteer:
             at += 1
 
     def _key(self, index: int) -> bytes:
-        """Return a key; empty behind the last one."""
+        """Return a key; empty after the last one."""
         start = self._keys + index * KEY_BYTES
         return self._data[start : start + KEY_BYTES]

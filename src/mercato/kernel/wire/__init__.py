@@ -1,4 +1,4 @@
-"""What crosses the wire: the base of every struct, decoding with every fault named, and JSON out."""
+"""Wire types: their base class, decoding that names every fault, and JSON encoding."""
 
 from mercato.kernel.wire.base import MAX_ENTRIES as MAX_ENTRIES
 from mercato.kernel.wire.base import Instant as Instant

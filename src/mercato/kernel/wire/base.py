@@ -1,4 +1,4 @@
-"""The base class of wire structs, secrets that no repr shows, and the scalars that JSON has no type for."""
+"""The base class of wire structs, redacted members, and scalars that JSON has no type for."""
 
 import re
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from mercato.kernel import clock
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class WireMeta(msgspec.StructMeta):
-    """Tells type checkers what every subclass of Wire inherits anyway: frozen, and keyword-only."""
+    """Tells type checkers that every subclass of Wire is frozen and keyword-only."""
 
 
 class Wire(msgspec.Struct, metaclass=WireMeta, frozen=True, kw_only=True, rename="camel"):
     """A JSON object with camelCase members.
 
-    Out: a member that may be null is `X | None` and always present; one that is left out when it has no
-    value is `X | UnsetType = UNSET`. In: `X | None = None`, since null and absent mean the same.
+    In responses, a member that may be null is `X | None` and always present; one that may be left out is
+    `X | UnsetType = UNSET`. In requests, both are `X | None = None`: null and absent mean the same.
     """
 
 
@@ -35,12 +35,12 @@ def redacted(*names: str) -> Callable[[_StructType], _StructType]:
         missing = set(names) - set(cls.__struct_fields__)
         assert not missing, f"{cls.__name__} has no {missing}"
 
-        def shown(self: msgspec.Struct) -> str:
+        def represent(self: msgspec.Struct) -> str:
             members = ((name, getattr(self, name)) for name in self.__struct_fields__)
             texts = (f"{name}={'***' if name in names else repr(value)}" for name, value in members)
             return f"{type(self).__name__}({', '.join(texts)})"
 
-        setattr(cls, "__repr__", shown)  # noqa: B010  # a Struct's own repr is no method that can be overridden
+        setattr(cls, "__repr__", represent)  # noqa: B010  # a Struct class can't override its repr
         return cls
 
     return decorate
@@ -59,16 +59,16 @@ Instant = Annotated[
 as_json: Final = msgspec.json.Encoder().encode
 
 MAX_ENTRIES: Final = 1000
-"""Entries of a list in a request body, where no smaller bound makes sense."""
+"""Entries of a list in a request body, unless it has a smaller bound."""
 
 MAX_RETRY_AFTER: Final = 7 * 24 * 3600.0
-"""Seconds: a longer one is cut to this."""
+"""Seconds; a longer one is reduced to this."""
 
 _RFC3339: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]\d\d:[0-5]\d)", re.ASCII
 )
 _UUID_LENGTH: Final = 36
-"""Characters of a UUID's canonical text. Without its hyphens, which would be read too, it has fewer."""
+"""Characters of a UUID's canonical text; msgspec also accepts one without hyphens, which is shorter."""
 
 
 def instant(value: datetime | None) -> str | None:
@@ -77,14 +77,14 @@ def instant(value: datetime | None) -> str | None:
 
 
 def parse_instant(text: str) -> datetime | None:
-    """Return the RFC 3339 instant in UTC, cut to milliseconds; None when it is none or has no offset."""
+    """Return the RFC 3339 instant in UTC, truncated to milliseconds; None if the text isn't one or has no offset."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         return None
     date, time, fraction, offset = match.groups()
     micro = (fraction or ".0")[1:7].ljust(6, "0")
     try:
-        # A leap second is read as the last millisecond before it, as clocks that smear do.
+        # A leap second is read as the last millisecond before it.
         leap = time.endswith(":60")
         parsed = datetime.fromisoformat(
             f"{date}T{time[:-2] + '59' if leap else time}.{'999000' if leap else micro}"
@@ -96,15 +96,15 @@ def parse_instant(text: str) -> datetime | None:
 
 
 def parse_retry_after(text: str | None, now: datetime) -> float | None:
-    """Return the seconds that a `Retry-After` asks for, a number or a date; None if it is unreadable."""
+    """Return the seconds of a `Retry-After`, a number or a date; None if it is malformed."""
     text = (text or "").strip()
     if text.isascii() and text.isdigit():
         return min(float(text[:9]), MAX_RETRY_AFTER)
     try:
         instant = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):  # the latter for a year of twenty digits
+    except (ValueError, OverflowError):  # OverflowError for a year of twenty digits
         return None
-    if instant.tzinfo is None:  # "-0000": UTC, with nothing known about the sender
+    if instant.tzinfo is None:  # "-0000": UTC, without the sender's time zone
         instant = instant.replace(tzinfo=UTC)
     return min(max((instant - now).total_seconds(), 0.0), MAX_RETRY_AFTER)
 

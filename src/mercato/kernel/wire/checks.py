@@ -1,4 +1,4 @@
-"""Checks of values that no type can make: each says in words what is wrong, or None."""
+"""Checks that types can't express: each returns what is wrong, or None."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -12,13 +12,13 @@ from mercato.kernel.errors import OrderError, ValidationFailed
 _HTTP_URI: Final = re.compile(r"https?://[^\s/?#\\]+[^\s\\]*", re.IGNORECASE)
 _HOST_PORT: Final = re.compile(r"(?:\[[^\[\]]*\]|[^\[\]:]*)(?::[0-9]*)?")
 _LOCAL_ZONES: Final = {"localtime", "posixrules", "Factory"}
-"""Files beside the time zones that name none: what they mean, if anything, is each machine's own affair."""
+"""Files among the time zones that aren't zones: their meaning depends on the machine."""
 
 _CONTROL: Final = re.compile(r"[\x00-\x20\x7f]")
 
 
 class Objection(NamedTuple):
-    """What is wrong with a value. `below`: where in it, as a pointer. `form`: as if a member were missing (400)."""
+    """What is wrong with a value. `below`: a pointer within it. `form`: it counts as malformed (400)."""
 
     message: str
     form: bool = False
@@ -26,20 +26,20 @@ class Objection(NamedTuple):
 
 
 Rule = Callable[[Any], str | Objection | None]
-"""Says what is wrong with a value of the right JSON type, of which nothing else is known, or None."""
+"""Returns what is wrong with a value of the right JSON type, or None. Nothing else about it has been checked."""
 
 
 def validator(rule: Rule) -> dict[str, Any]:
-    """Return the `extra` of a type whose values have a rule that no type can say.
+    """Return the `extra` of a type whose values have a rule that a type can't express.
 
-    The walk that lists all faults of a request holds values against it. Who reads a value that was decoded without a
-    fault still has to: the fast path knows no rules.
+    Only the walk that lists all faults of a refused request applies it. The fast path doesn't: a caller checks a value
+    that was decoded without a fault.
     """
     return {"rule": rule}
 
 
 def uri_fault(text: str, name: str) -> str | None:
-    """Return what is wrong with an absolute http(s) URI, or None. Whether it can be reached comes later."""
+    """Return what is wrong with the text of an absolute http(s) URI, or None."""
     if _CONTROL.search(text) or not _HTTP_URI.fullmatch(text):
         return f"{name} must be an absolute http or https URI, like https://example.com/catalog.json."
     try:
@@ -57,12 +57,12 @@ def timezone_fault(text: str) -> str | None:
     """Return what is wrong with an IANA time zone name, or None."""
     if text in _zones():
         return None
-    return f"timezone must be an IANA time zone name, like Europe/Berlin; {text[:64]!r} is none."
+    return f"timezone must be an IANA time zone name, like Europe/Berlin; {text[:64]!r} isn't one."
 
 
 @cache
 def _zones() -> set[str]:
-    # Looking through the time zones' files takes tens of milliseconds, and they stay as they are.
+    # Cached: listing the files of the time zones takes tens of milliseconds.
     return available_timezones() - _LOCAL_ZONES
 
 

@@ -1,4 +1,4 @@
-"""Bytes to structs. The typed decode is the fast path; only a refusal is looked at again, for every fault."""
+"""Bytes to structs. The typed decode is the fast path; only a refused document is examined again for every fault."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -17,10 +17,10 @@ from mercato.kernel.wire import kinds, walk
 T = TypeVar("T")
 
 MAX_FAULTS: Final = 100
-"""Faults listed in one refusal; a reader fixes these first anyway."""
+"""Faults that one refusal lists."""
 
-_TOO_MUCH: Final = (
-    f"The body has a fault, but not among its first {walk.REQUEST.values} values, which are all that is looked at. "
+_TOO_MANY_VALUES: Final = (
+    f"The body has a fault, but not among its first {walk.REQUEST.values} values; no more are examined. "
     "Send fewer entries."
 )
 
@@ -30,30 +30,30 @@ _BACKSLASH: Final = ord("\\")
 _NUL: Final = b"\\u0000"
 
 _DEEP: Final = 100
-"""Levels at which a body that was too deep to be read is looked at: fewer than what can be read, more than sense."""
+"""The level at which a body that is nested too deeply is examined: fewer than can be read, more than is useful."""
 
-_MAX_PLACES: Final = 20
-"""Places so deep that are looked at: what is unknown may stand there, too, but hardly so much of it."""
+_MAX_PATHS: Final = 20
+"""Paths of that depth that are examined; some may lead through unknown members."""
 
-_MAX_MARKS: Final = 10_000
-"""Of such a body; no sound cart of the most lines takes as many to get there."""
+_MAX_TOKENS: Final = 10_000
+"""Tokens of such a body that are examined: more than the largest valid cart has before that depth."""
 
-_MARK: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[][{},:]', re.DOTALL)
-"""A string that does not end goes on to the end of the body, so that nothing is read twice."""
+_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[][{},:]', re.DOTALL)
+"""An unterminated string extends to the end of the body, so that nothing is read twice."""
 
 _BROKEN: Final = re.compile(r"JSON is malformed: (.+) \(byte (\d+)\)")
-"""How the decoder reports what isn't JSON."""
+"""msgspec's message for malformed JSON."""
 
 _HIGH_SURROGATE: Final = re.compile(rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})(?!\Z|\\\Z|\\u)")
-"""An escape that needs a second one after it, and is followed by something else."""
+"""An escape of a high surrogate that isn't followed by a second escape."""
 
-_HALF: Final = "a \\u escape is half of a surrogate pair"
+_LONE_SURROGATE: Final = "a \\u escape is half of a surrogate pair"
 _TAIL: Final = 64
-"""Bytes at the end of a body in which half a pair is looked for; the decoder misses the other half in the last 12."""
+"""Bytes at the end of a body that are searched for a lone surrogate, which msgspec reports as truncated there."""
 
 MAX_WITH_FLOATS: Final = 64 * 1024
-"""Bytes of a body whose floats the typed decode reads. It reads each of a member that is sent many times, and takes
-6 µs for the smallest ones; the walk reads the last alone."""
+"""Bytes up to which a body with floats takes the typed decode. It reads every occurrence of a repeated member, at up to
+6 µs each; the walk reads only the last one."""
 
 
 class Decoder(Generic[T]):
@@ -66,7 +66,7 @@ class Decoder(Generic[T]):
         *,
         bounds: walk.Bounds = walk.REQUEST,
     ) -> None:
-        """`read` decodes like msgspec does, and raises what it raises."""
+        """`read` decodes and raises like msgspec's decoder."""
         self._fast = read or msgspec.json.Decoder(kind).decode
         self._kind = kind
         self._info = msgspec.inspect.type_info(kind)
@@ -77,7 +77,7 @@ class Decoder(Generic[T]):
         """Return the struct. Raises InvalidRequest or ValidationFailed that lists every fault."""
         try:
             # A NUL character is legal JSON, but no text column and no header can hold it.
-            # Few bodies have a backslash at all, and a single byte, as a number, is found twenty times as fast.
+            # Few bodies have a backslash, and searching for one byte, as a number, is twenty times as fast.
             if (_BACKSLASH not in body or _NUL not in body) and len(body) <= self._max_fast:
                 try:
                     return self._fast(body)
@@ -90,21 +90,21 @@ class Decoder(Generic[T]):
                 raise refusal(checked.faults, is_complete=checked.is_complete)
             return msgspec.convert(checked.document, self._kind)
         except RecursionError:
-            # Something else is wrong with it, too, and may well be a matter of form.
+            # The typed decode failed for another reason, so the body may be malformed.
             raise InvalidRequest.at("", _TOO_DEEP) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as fault:
             raise InvalidRequest.at("", _not_json(body, fault)) from None
 
 
 class QueryDecoder(Generic[T]):
-    """Decodes query strings of one flat struct; its members stand in faults by name, pointers are null."""
+    """Decodes query strings of one flat struct; faults name the parameter, and their pointers are null."""
 
     def __init__(self, kind: type[T]) -> None:
         self._kind = kind
         self._info = msgspec.inspect.type_info(kind)
 
     def __call__(self, query: bytes) -> T:
-        """Return the struct; the last of a repeated parameter counts, unknown ones are ignored."""
+        """Return the struct; the last of a repeated parameter counts, and unknown ones are ignored."""
         try:
             pairs = parse_qsl(
                 query.decode("ascii"), keep_blank_values=True, max_num_fields=100, errors="strict"
@@ -118,19 +118,19 @@ class QueryDecoder(Generic[T]):
 
 
 def refusal(faults: Sequence[walk.FieldFault], *, is_complete: bool = True) -> Problem:
-    """Return the one problem for all faults: 400 when any is of form, else 422.
+    """Return the one problem for all faults: 400 if any is of form, else 422.
 
-    Not `is_complete`: the search for them ended before the end of the body.
+    Not `is_complete`: the search ended before the end of the body.
     """
     if not faults:
-        return ValidationFailed.at("", _TOO_MUCH)
+        return ValidationFailed.at("", _TOO_MANY_VALUES)
     kind: type[Problem] = InvalidRequest if any(fault.form for fault in faults) else ValidationFailed
-    shown = faults[:MAX_FAULTS]
+    listed = faults[:MAX_FAULTS]
     more = "" if len(faults) <= MAX_FAULTS else f" The first {MAX_FAULTS} of them are listed."
     count = f"{len(faults)} faults" if is_complete else f"At least {len(faults)} faults"
-    detail = shown[0].message if len(faults) == 1 and is_complete else f"{count}: see errors.{more}"
+    detail = listed[0].message if len(faults) == 1 and is_complete else f"{count}: see errors.{more}"
     codes = {True: InvalidRequest.code, False: ValidationFailed.code}
-    errors = [OrderError(code=codes[f.form], message=f.message, pointer=f.pointer) for f in shown]
+    errors = [OrderError(code=codes[f.form], message=f.message, pointer=f.pointer) for f in listed]
     return kind(detail, errors=errors)
 
 
@@ -145,15 +145,15 @@ def _not_json(body: bytes, fault: Exception) -> str:
 
 
 def _where(body: bytes, report: str) -> str:
-    """Return what broke and where, as far as the decoder reports it."""
+    """Return what is malformed and where, as far as msgspec reports it."""
     if "truncated" in report:
-        # So the decoder says of half a surrogate pair at the very end, too, where it looks for the other half.
+        # msgspec reports a lone surrogate at the very end in the same way.
         half = _HIGH_SURROGATE.search(body, max(0, len(body) - _TAIL))
-        return ": it ends too early" if half is None else f": {_HALF}{_place(body, half.start(1))}"
+        return ": it ends too early" if half is None else f": {_LONE_SURROGATE}{_place(body, half.start(1))}"
     found = _BROKEN.search(report)
     if found is None:
         return ""
-    return f": {_HALF if 'surrogate' in found[1] else found[1]}{_place(body, int(found[2]))}"
+    return f": {_LONE_SURROGATE if 'surrogate' in found[1] else found[1]}{_place(body, int(found[2]))}"
 
 
 def _place(body: bytes, byte: int) -> str:
@@ -162,52 +162,52 @@ def _place(body: bytes, byte: int) -> str:
 
 
 def _too_deep(body: bytes, kind: msgspec.inspect.Type) -> Problem:
-    """Return the refusal of a body that is too deep to be read.
+    """Return the refusal of a body that is nested too deeply to be read.
 
-    A type that holds itself says nothing of depth: where the body follows it, the form is right and the value is not.
+    A recursive type has no depth: if the body follows it, its form is right, and its value isn't allowed.
     """
-    for steps in islice(_paths_at(body, _DEEP), _MAX_PLACES):
+    for steps in islice(_paths_at(body, _DEEP), _MAX_PATHS):
         if kinds.follows(kind, steps):
             return ValidationFailed.at("".join(f"/{step}" for step in steps), _TOO_DEEP)
     return InvalidRequest.at("", _TOO_DEEP)
 
 
 def _paths_at(body: bytes, depth: int) -> Iterator[list[str | int]]:
-    """Yield the ways to lists and objects that stand so deep; it is read without being JSON in full."""
+    """Yield the paths to lists and objects at this depth; the body need not be valid JSON."""
     steps: list[str | int] = []
     text = b""
-    for found in islice(_MARK.finditer(body), _MAX_MARKS):
-        mark = found[0]
-        if mark in b"{[":
+    for found in islice(_TOKEN.finditer(body), _MAX_TOKENS):
+        token = found[0]
+        if token in b"{[":
             if len(steps) == depth:
                 yield steps
-            steps.append(0 if mark == b"[" else "")
-        elif mark in b"}]":
+            steps.append(0 if token == b"[" else "")
+        elif token in b"}]":
             del steps[-1:]
-        elif mark == b"," and steps and isinstance(steps[-1], int):
+        elif token == b"," and steps and isinstance(steps[-1], int):
             steps[-1] += 1
-        elif mark == b":" and steps:
+        elif token == b":" and steps:
             steps[-1] = text[1:-1].decode(errors="replace")
         else:
-            text = mark
+            text = token
 
 
-# --- members of JSON that is not trusted, each read by itself --------------------------------------
+# --- single members of untrusted JSON ----------------------------------------------------------------
 
 Member = msgspec.Raw | UnsetType
-"""A member of a JSON object, unread, if it was there."""
+"""A member of a JSON object, not decoded, or UNSET if it is absent."""
 
 _CONTROL_RUNS: Final = re.compile(r"[\x00-\x20\x7f-\x9f\u2028-\u202e\u2066-\u2069]+")
-"""What breaks a line, or turns the direction of what follows; runs of it become one space."""
+"""Characters that break a line or change the text direction; a run of them becomes one space."""
 
 
-def readable(text: str, most: int) -> str:
-    """Return a text of somebody else's on one line, without control characters, cut to `most` characters."""
-    return _CONTROL_RUNS.sub(" ", text[: 4 * most]).strip()[:most]
+def one_line(text: str, max_length: int) -> str:
+    """Return an untrusted text on one line, without control characters, truncated to `max_length` characters."""
+    return _CONTROL_RUNS.sub(" ", text[: 4 * max_length]).strip()[:max_length]
 
 
 def decoded(raw: msgspec.Raw | UnsetType, kind: Any = Any) -> Any:
-    """Return what a member holds, null being the same as absent. Raises msgspec.ValidationError, no other."""
+    """Return the value of a member; null is the same as absent. Raises only msgspec.ValidationError."""
     if raw is UNSET:
         return None
     try:
@@ -218,5 +218,5 @@ def decoded(raw: msgspec.Raw | UnsetType, kind: Any = Any) -> Any:
 
 @cache
 def _member_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """Return the decoder of a type: one for each place that reads a member, so that there are few."""
+    """Return the decoder of a type. Every type is a constant of the code, so there are few."""
     return msgspec.json.Decoder(kind | None if kind is not Any else Any)

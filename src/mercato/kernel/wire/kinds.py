@@ -1,4 +1,4 @@
-"""What the types of wire structs say: which values fit them, how they are called, and what they are annotated with."""
+"""Types of wire structs: which values fit them, their names in messages, and their annotations."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -10,7 +10,7 @@ from mercato.kernel.wire.checks import Rule
 
 
 def alternatives(kind: info.Type) -> Iterator[info.Type]:
-    """Yield the types of which a value may be one."""
+    """Yield the types that a value may have."""
     if isinstance(kind, info.Metadata):
         yield from alternatives(kind.type)
     elif isinstance(kind, info.UnionType):
@@ -21,7 +21,7 @@ def alternatives(kind: info.Type) -> Iterator[info.Type]:
 
 
 def format_of(kind: info.Type) -> str | None:
-    """Return the format that a type is documented with."""
+    """Return the JSON Schema format of a type."""
     found = _annotation(kind, lambda annotated: (annotated.extra_json_schema or {}).get("format"))
     return found if isinstance(found, str) else None
 
@@ -51,11 +51,11 @@ _VALUES: Final[Mapping[type[info.Type], tuple[str, tuple[type, ...]]]] = {
     info.ListType: ("a list", (list,)),
     **dict.fromkeys((info.StructType, info.DictType), ("an object", (dict,))),
 }
-"""What a value of a type must be, as refusals say it, and the Python types that it is read as."""
+"""The name of each type in messages, and the Python types of its values."""
 
 
 def fits(value: Any, kind: info.Type) -> bool:
-    """Tell whether the JSON type is the right one; what the value may be comes after."""
+    """Return whether the value has the right JSON type. Its content is checked later."""
     _, types = _VALUES.get(type(kind), ("", ()))
     if isinstance(value, bool):
         return bool in types
@@ -65,7 +65,7 @@ def fits(value: Any, kind: info.Type) -> bool:
 
 
 def words(kinds: Iterable[info.Type]) -> str:
-    """Return what a value must be, as refusals say it."""
+    """Return what a value must be, for messages."""
     found = [_VALUES[type(kind)][0] for kind in kinds if type(kind) in _VALUES]
     return " or ".join(dict.fromkeys(found)) or "another type"
 
@@ -73,7 +73,7 @@ def words(kinds: Iterable[info.Type]) -> str:
 _TYPES: Final = {
     int: "a number",
     float: "a number",
-    Raw: "a number",  # decoded with its text kept
+    Raw: "a number",  # a number as its text
     str: "a string",
     list: "a list",
     dict: "an object",
@@ -81,14 +81,14 @@ _TYPES: Final = {
 
 
 def json_type(value: Any) -> str:
-    """Return what a value is, as refusals say it."""
+    """Return the JSON type of a value, for messages."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return _TYPES.get(type(value), "another type")
 
 
 def has_float(kind: info.Type) -> bool:
-    """Tell whether values of this type may hold a float anywhere."""
+    """Return whether values of this type may contain a float."""
     seen: set[type] = set()
     waiting = [kind]
     while waiting:
@@ -107,7 +107,7 @@ def has_float(kind: info.Type) -> bool:
 
 
 def follows(kind: info.Type, steps: Iterable[str | int]) -> bool:
-    """Tell whether the way down leads through members and entries that the type has."""
+    """Return whether the path leads through members and entries that the type has."""
     kinds = [kind]
     for step in steps:
         options = [option for kind in kinds for option in alternatives(kind)]
@@ -116,7 +116,7 @@ def follows(kind: info.Type, steps: Iterable[str | int]) -> bool:
 
 
 def _below(kind: info.Type, step: str | int) -> list[info.Type]:
-    """Return the types of what stands there in values of this type."""
+    """Return the types of the member or entry at this step."""
     match kind:
         case info.StructType(fields=fields):
             return [field.type for field in fields if field.encode_name == step]

@@ -1,7 +1,7 @@
-"""One level of a JSON text at a time: what is below stays unread, as the bytes it was sent as.
+"""Reads one level of a JSON text; the values below it stay bytes.
 
-Reading all of a hostile text is dear: msgspec takes 9 µs for the float 1e300, and 1 MiB of `[[]]` becomes half a
-million lists. The walk reads only what the type of the request has a place for.
+Reading all of a hostile text is expensive: msgspec takes 9 µs for the float 1e300, and 1 MiB of `[[]]` becomes half a
+million lists. The walk reads only members that the type of the request has.
 """
 
 from functools import cache
@@ -15,7 +15,7 @@ NOT_FINITE: Final = (float("inf"), float("-inf"))
 
 
 def _finite(text: str) -> float:
-    # Python's own reading of a float takes a twentieth of msgspec's for those near the ends of the range.
+    # For numbers near the ends of the range Python's float() takes a twentieth of msgspec's time.
     number = float(text)
     if number in NOT_FINITE:
         raise ValueError("out of range")
@@ -23,15 +23,15 @@ def _finite(text: str) -> float:
 
 
 read_json: Final = msgspec.json.Decoder(float_hook=_finite).decode
-"""Reads a text without a type, like msgspec. Raises what msgspec raises."""
+"""Decodes a text without a type. Raises msgspec's errors."""
 _read_list: Final = msgspec.json.Decoder(list[Raw]).decode
 _read_dict: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def read_shallow(text: bytes) -> Any:
-    """Return a scalar; of an object or a list an empty one, which tells only what it is.
+    """Return a scalar; for an object or a list, an empty one.
 
-    Raises what msgspec raises, for a text that is not UTF-8 or a number that is out of range.
+    Raises msgspec's errors for a text that is not UTF-8 or a number that is out of range.
     """
     first = text[:1]
     if first == b"{":
@@ -39,26 +39,26 @@ def read_shallow(text: bytes) -> Any:
     return [] if first == b"[" else read_json(text)
 
 
-def read_entries(text: bytes, most: int | None) -> list[bytes] | None:
-    """Return the entries of a list; None for more than `most`, found out without reading the rest."""
-    if most is not None and text.count(b",") >= most:
+def read_entries(text: bytes, limit: int | None) -> list[bytes] | None:
+    """Return the entries of a list; None if there are more than `limit`, whose rest isn't read."""
+    if limit is not None and text.count(b",") >= limit:
         try:
-            _bounded(most)(text)
+            _bounded(limit)(text)
         except msgspec.ValidationError:
             return None
     return [bytes(entry) for entry in _read_list(text)]
 
 
-def read_dict(text: bytes, most: int | None) -> dict[str, bytes] | None:
-    """Return all members of an object, of those with the same name the last; None for more than `most`."""
+def read_dict(text: bytes, limit: int | None) -> dict[str, bytes] | None:
+    """Return all members of an object, the last of each name; None if there are more than `limit`."""
     members = _read_dict(text)
-    if most is not None and len(members) > most:
+    if limit is not None and len(members) > limit:
         return None
     return {name: bytes(value) for name, value in members.items()}
 
 
 def read_members(text: bytes, kind: info.StructType) -> dict[str, bytes]:
-    """Return the members of an object that its type knows, by their names on the wire."""
+    """Return the members of an object that its type has, by their names on the wire."""
     members = _members(kind.cls)(text)
     return {
         name: bytes(value)
@@ -81,8 +81,8 @@ def _members(cls: type[Struct]) -> Any:
 
 
 @cache
-def _bounded(most: int) -> Any:
-    """Return what refuses a list of more than so many entries as soon as it comes to one too many."""
-    fields = [(f"entry{number}", Raw | UnsetType, UNSET) for number in range(most)]
+def _bounded(limit: int) -> Any:
+    """Return a decoder that refuses a list at the first entry beyond the limit."""
+    fields = [(f"entry{number}", Raw | UnsetType, UNSET) for number in range(limit)]
     entries = msgspec.defstruct("Entries", fields, array_like=True, forbid_unknown_fields=True)
     return msgspec.json.Decoder(entries).decode

@@ -1,4 +1,4 @@
-"""Refusals as they are sent and stored: Problem Details (RFC 9457), or Markdown for those who ask for it."""
+"""Refusals as they are sent and stored: Problem Details (RFC 9457), or Markdown if the client prefers it."""
 
 import re
 from typing import Annotated, Any, Final
@@ -15,7 +15,7 @@ FIRST_SERVER_ERROR: Final = 500
 
 
 class ProblemDetail(Wire):
-    """RFC 9457 Problem Details, with the members that tell a program what to do next."""
+    """RFC 9457 Problem Details, with members that tell a program what to do next."""
 
     type: str
     title: str
@@ -31,19 +31,16 @@ class ProblemDetail(Wire):
     timestamp: Instant | None
     trace_id: str | None
     onboarding_id: (
-        Annotated[UUID, Meta(description="With STORE_ALREADY_REGISTERED: the onboarding that is there.")]
+        Annotated[UUID, Meta(description="With STORE_ALREADY_REGISTERED: the existing onboarding.")]
         | UnsetType
     ) = UNSET
     order_id: (
-        Annotated[
-            UUID, Meta(description="The order that a refusal of Place order is about, where there is one.")
-        ]
-        | UnsetType
+        Annotated[UUID, Meta(description="The order of a refused Place order, if there is one.")] | UnsetType
     ) = UNSET
 
 
 class Context(Struct, frozen=True):
-    """What a refusal is told with: where the service is, which request this was, and what is read."""
+    """The service's URL, the ids of the request, and its `Accept` header."""
 
     base_url: str
     request_id: str
@@ -55,7 +52,7 @@ _FRONT: Final = b"---\n"
 
 
 def represent(problem: Problem, context: Context) -> tuple[str, bytes]:
-    """Return media type and body of a refusal."""
+    """Return the media type and the body of a refusal."""
     members = members_of(problem, context)
     if prefers_markdown(context.accept):
         return "text/markdown; charset=utf-8", _markdown(members)
@@ -90,7 +87,7 @@ def summarize(body: bytes) -> ProblemSummary | None:
 
 
 def members_of(problem: Problem, context: Context) -> dict[str, Any]:
-    """Return the members of a refusal, those that its code adds included."""
+    """Return the members of a refusal, including its extensions."""
     members: dict[str, Any] = msgspec.to_builtins(_detail(problem, context))
     return members | problem.extensions
 
@@ -122,7 +119,7 @@ def _errors(problem: Problem) -> list[OrderError] | None:
 
 
 def prefers_markdown(accept: bytes) -> bool:
-    """Tell whether `text/markdown` is asked for by name, no JSON type by name as much, and no range more."""
+    """Return whether `Accept` names `text/markdown` with more weight than any JSON type, and than any range."""
     if b"text/markdown" not in accept.lower():
         return False
     weights: dict[str, float] = {}
@@ -132,13 +129,13 @@ def prefers_markdown(accept: bytes) -> bool:
         weights[name.strip()] = float(weight[1]) if weight else 1.0
     markdown = weights.get("text/markdown", 0.0)
     named = [weights[name] for name in ("application/problem+json", "application/json") if name in weights]
-    # A range stands for JSON only where JSON has no weight of its own (RFC 9110, 12.5.1).
+    # A range means JSON only if JSON has no weight of its own (RFC 9110, 12.5.1).
     ranges = [] if named else [weights.get(name, 0.0) for name in ("application/*", "*/*")]
     return markdown > max(named, default=0.0) and markdown >= max(ranges, default=0.0)
 
 
 def _markdown(members: dict[str, Any]) -> bytes:
-    """Return YAML front matter (JSON scalars are YAML) with every member, then the same for a reader."""
+    """Return YAML front matter (JSON scalars are YAML) with every member, then the same as text."""
     front = "\n".join(f"{name}: {as_json(value).decode()}" for name, value in members.items())
     lines = [f"# {members['title']}", "", str(members["detail"])]
     if members["errors"]:

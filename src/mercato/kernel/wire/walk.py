@@ -1,10 +1,10 @@
-"""A walk over a refused document beside its type, to find *all* faults with RFC 6901 pointers.
+"""Walks over a refused document along its type to find *all* faults, with RFC 6901 pointers.
 
-msgspec stops at the first fault and does not say whether a type or a value was wrong. This walk runs only on
-documents it has refused. It also accepts the one thing msgspec is stricter in than JSON: `2.0` is an integer.
+msgspec stops at the first fault and does not say whether a type or a value was wrong. The walk runs only on documents
+that msgspec has refused. Unlike msgspec, it accepts `2.0` as an integer.
 
-The work is bounded whatever the document holds: the walk reads level by level (`wire.parts`), skips what the type
-doesn't know, doesn't enter a list that is too long, and ends at the first of its `Bounds`.
+The work is bounded for any document: the walk reads level by level (`wire.parts`), skips unknown members, doesn't
+enter a list that is too long, and ends at the first of its `Bounds`.
 """
 
 import re
@@ -22,7 +22,7 @@ from mercato.kernel.wire.kinds import alternatives, fits, format_of, json_type, 
 
 
 class Bounds(NamedTuple):
-    """When a walk ends before the end of the document: `read` counts a byte once for each level it is read at."""
+    """Where a walk ends before the end of the document. `read` is in bytes, each counted once per level."""
 
     faults: int
     values: int
@@ -30,10 +30,10 @@ class Bounds(NamedTuple):
 
 
 REQUEST: Final = Bounds(faults=1000, values=5000, read=8 * 1024 * 1024)
-"""For request bodies: what is far above what is shown, and above what any sound request has."""
+"""For request bodies: more faults than are listed, and more values than a valid request has."""
 
 FILE: Final = Bounds(faults=1000, values=10_000_000, read=10 * 1024**3)
-"""For documents that somebody reads on their own machine."""
+"""For documents that people check on their own machine."""
 
 
 class FieldFault(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class FieldFault(msgspec.Struct, frozen=True):
 
 
 class Checked(NamedTuple):
-    """The document, with integers for floats like `2.0`, and its faults. `values` were looked at."""
+    """The document, with integers for floats like `2.0`, and its faults. `values` is the number examined."""
 
     document: Any
     faults: list[FieldFault]
@@ -53,27 +53,27 @@ class Checked(NamedTuple):
     is_complete: bool
 
 
-class _BoundReached(Exception):  # noqa: N818  # no error: the walk ends here
-    """The walk has found, looked at or read enough."""
+class _BoundReached(Exception):  # noqa: N818  # not an error: it ends the walk
+    """The walk has reached one of its bounds."""
 
 
 def escape(part: str) -> str:
-    """Return a member name as a step of an RFC 6901 pointer."""
+    """Return a member name as a segment of an RFC 6901 pointer."""
     return part.replace("~", "~0").replace("/", "~1")
 
 
 def check(body: bytes, kind: info.Type, bounds: Bounds = REQUEST) -> Checked:
-    """Return what is wrong with the document. Raises what msgspec raises for a text that is not JSON."""
+    """Return the document and its faults. Raises msgspec's errors for malformed JSON."""
     walk = _Walk(bounds)
     try:
         document = walk.value(body.strip(), kind, "", "The body")
     except _BoundReached:
-        return Checked(None, walk.found, walk.values, is_complete=False)
-    return Checked(document, walk.found, walk.values, is_complete=True)
+        return Checked(None, walk.faults, walk.values, is_complete=False)
+    return Checked(document, walk.faults, walk.values, is_complete=True)
 
 
 def check_texts(texts: Mapping[str, str], kind: info.Type) -> tuple[Any, list[FieldFault]]:
-    """Return query parameters as the JSON values their types ask for, and every fault in them."""
+    """Return query parameters as JSON values of their types, and every fault."""
     assert isinstance(kind, info.StructType)
     walk, out = _Walk(FILE), {}
     for field in kind.fields:
@@ -82,11 +82,11 @@ def check_texts(texts: Mapping[str, str], kind: info.Type) -> tuple[Any, list[Fi
             out[field.encode_name] = walk.value(text, field.type, "/" + field.encode_name, field.encode_name)
         elif field.required:
             walk.form("/" + field.encode_name, f"The query parameter {field.encode_name} is required.")
-    return out, walk.found
+    return out, walk.faults
 
 
 def _is_uuid(text: str) -> bool:
-    """Tell whether the typed decode reads it as a UUID: without its hyphens, too."""
+    """Return whether the typed decode accepts it as a UUID; it also accepts one without hyphens."""
     try:
         msgspec.convert(text, UUID)
     except msgspec.ValidationError:
@@ -95,7 +95,7 @@ def _is_uuid(text: str) -> bool:
 
 
 def _from_text(text: str, kind: info.Type) -> bytes:
-    """Return a query parameter as the JSON that its type asks for."""
+    """Return a query parameter as JSON of its type."""
     wanted = {type(part) for part in alternatives(kind)}
     if info.IntType in wanted and re.fullmatch(r"-?\d{1,999}(\.0{1,9})?", text, re.ASCII):
         return str(int(text.partition(".")[0])).encode()
@@ -106,7 +106,7 @@ def _from_text(text: str, kind: info.Type) -> bytes:
 
 class _Walk:
     def __init__(self, bounds: Bounds) -> None:
-        self.found: list[FieldFault] = []
+        self.faults: list[FieldFault] = []
         self.values = 0
         self._read = 0
         self._bounds = bounds
@@ -118,9 +118,9 @@ class _Walk:
         self._add(FieldFault(pointer, message, form=False))
 
     def _add(self, fault: FieldFault) -> None:
-        if len(self.found) >= self._bounds.faults:
+        if len(self.faults) >= self._bounds.faults:
             raise _BoundReached
-        self.found.append(fault)
+        self.faults.append(fault)
 
     def _count(self, size: int) -> None:
         self.values += 1
@@ -129,7 +129,7 @@ class _Walk:
             raise _BoundReached
 
     def value(self, text: bytes, kind: info.Type, pointer: str, name: str) -> Any:
-        """Return the value that the JSON text says, having noted its faults."""
+        """Return the value of the JSON text, and add its faults."""
         self._count(len(text))
         options = list(alternatives(kind))
         value = parts.read_shallow(text)
@@ -139,7 +139,7 @@ class _Walk:
                     self._apply_rule(value, kind, pointer)
                 return msgspec.Raw(text)
             if isinstance(option, info.AnyType):
-                # Of an object or a list only what it is: nothing of a request is read without a type.
+                # An empty object or list: nothing of a request is read without a type.
                 return value
         if value is None:
             if not any(isinstance(option, info.NoneType) for option in options):
@@ -149,7 +149,7 @@ class _Walk:
         if not matching:
             self.form(pointer, f"{name} must be {words(options)}, not {json_type(value)}.")
             return value
-        before = len(self.found)
+        before = len(self.faults)
         structs = [option for option in matching if isinstance(option, info.StructType)]
         read: Any
         if structs:
@@ -160,7 +160,7 @@ class _Walk:
             read = self._dict(text, matching[0], pointer, name)
         else:
             read = self._scalar(value, matching[0], pointer, name, form=format_of(kind))
-        if structs or len(self.found) == before:
+        if structs or len(self.faults) == before:
             self._apply_rule(read, kind, pointer)
         return read
 
@@ -180,12 +180,12 @@ class _Walk:
             self.bad(pointer, f"{name} may have at most {kind.max_length} members.")
             return {}
         self._length(len(members), kind, pointer, name, "members")
-        most = kind.key_type.max_length if isinstance(kind.key_type, info.StrType) else None
+        max_length = kind.key_type.max_length if isinstance(kind.key_type, info.StrType) else None
         out: dict[str, Any] = {}
         for key, value in members.items():
-            if most is not None and len(key) > most:
-                # A pointer would repeat it all.
-                self.bad(pointer, f"The names in {name} may have at most {most} characters.")
+            if max_length is not None and len(key) > max_length:
+                # A pointer would repeat the long name.
+                self.bad(pointer, f"The names in {name} may have at most {max_length} characters.")
                 continue
             out[key] = self.value(value, kind.value_type, f"{pointer}/{escape(key)}", key)
         return out
@@ -238,7 +238,7 @@ class _Walk:
     def _variant(
         self, members: dict[str, bytes], kinds: list[info.StructType], pointer: str, name: str
     ) -> info.StructType | None:
-        """Return the variant that the tag of an object selects, or note what is wrong with the tag."""
+        """Return the variant that the tag of an object selects, or add the fault of the tag."""
         tag_field = kinds[0].tag_field
         assert tag_field is not None
         at = f"{pointer}/{escape(tag_field)}"
@@ -256,7 +256,7 @@ class _Walk:
         return None
 
     def _text(self, value: str, kind: info.StrType, pointer: str, name: str) -> bool:
-        """Note what is wrong with a text. Tell whether it's short enough for its format to be checked."""
+        """Add the faults of a text. Return whether it is short enough for its format to be checked."""
         if self._length(len(value), kind, pointer, name, "characters"):
             return False
         if "\x00" in value:
@@ -266,7 +266,7 @@ class _Walk:
         return True
 
     def _form(self, value: str, form: str | None, pointer: str, name: str) -> None:
-        """Note a text that is not what its documented format says: what reads it later expects the format."""
+        """Add the fault of a text that doesn't have its documented format, which later readers expect."""
         if form == "uri" and value and (fault := uri_fault(value, name)) is not None:
             self.bad(pointer, fault)
         if form == "date-time" and parse_instant(value) is None:
@@ -275,17 +275,17 @@ class _Walk:
             )
 
     def _apply_rule(self, value: Any, kind: info.Type, pointer: str) -> None:
-        """Note what the rule of the type says against the value."""
+        """Add the fault that the type's rule finds."""
         rule = rule_of(kind)
         objection = None if rule is None else rule(value)
         if objection is not None:
-            found = Objection(objection) if isinstance(objection, str) else objection
-            self._add(FieldFault(pointer + found.below, found.message, form=found.form))
+            fault = Objection(objection) if isinstance(objection, str) else objection
+            self._add(FieldFault(pointer + fault.below, fault.message, form=fault.form))
 
     def _length(
         self, size: int, kind: info.StrType | info.ListType | info.DictType, pointer: str, name: str, of: str
     ) -> bool:
-        """Note a length that isn't allowed. Tell whether it's over its bound."""
+        """Add the fault of a length that isn't allowed. Return whether it exceeds its maximum."""
         if kind.min_length is not None and size < kind.min_length:
             self.bad(pointer, f"{name} must have at least {kind.min_length} {of}.")
         if kind.max_length is None or size <= kind.max_length:
