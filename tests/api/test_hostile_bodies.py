@@ -12,8 +12,8 @@ from tests.api.hostile_bodies import shapes
 from tests.api.table import BODIES
 
 from mercato.domain.catalog.check import callback_url
-from mercato.domain.orders import payment
 from mercato.domain.orders.request import MAX_BYTES
+from mercato.domain.orders.validation import payment
 from mercato.http.api import oauth
 from mercato.http.app import operations
 from mercato.http.operations import Operation

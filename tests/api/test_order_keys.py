@@ -15,7 +15,7 @@ from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, PLACE, Time, Trade, line
 from tests.catalog.documents import CAKE
 from tests.service import Merchant, Reply, service
 
-from mercato.domain.orders import idempotency
+from mercato.domain.orders.placement import idempotency
 from mercato.domain.partners.model import PartnerKind
 from mercato.domain.upkeep import Upkeep
 from mercato.kernel.db.tables import idempotency_keys

@@ -15,8 +15,9 @@ from sqlalchemy import select, update
 from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
 from tests.service import Merchant, Reply, service
 
-from mercato.domain.orders import placement, resend, submission
 from mercato.domain.orders.erasure import erase_customer
+from mercato.domain.orders.placement import resend, submission
+from mercato.domain.orders.placement import service as placement
 from mercato.kernel.db.tables import jobs, order_submissions
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)

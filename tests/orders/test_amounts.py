@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import astuple
 
 from mercato.domain.catalog.money import MAX_MINOR, decimal_to_minor, minor_to_decimal
-from mercato.domain.orders.amounts import (
+from mercato.domain.orders.validation.amounts import (
     MAX_DESCRIPTION_BYTES,
     Detail,
     Extras,

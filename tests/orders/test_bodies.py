@@ -8,10 +8,10 @@ from msgspec import UNSET
 from tests.catalog.documents import CAKE, EXTRAS, LEMON, TEA
 from tests.orders.samples import HOME, NOW, PARTNER, STORE, STOREFRONT, core, delivery, order, reviewed
 
-from mercato.domain.orders.amounts import wire
 from mercato.domain.orders.model import OrderState, OrderStatus
 from mercato.domain.orders.record import OrderRow, StoreAnswer, cancelled_data, event_data, place_body
-from mercato.domain.orders.validation import validate_body
+from mercato.domain.orders.validation.amounts import wire
+from mercato.domain.orders.validation.service import validate_body
 from mercato.kernel.wire import as_json
 
 ORDER = PARTNER

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from mercato.domain.orders.error_codes import ORDER_ERROR_CODES, problem_of
+from mercato.domain.orders.validation.error_codes import ORDER_ERROR_CODES, problem_of
 from mercato.kernel import errors
 from mercato.kernel.errors import OrderError
 from mercato.kernel.wire.problem import Context, members_of

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mercato.domain.orders.amounts import Detail, Sums
-from mercato.domain.orders.replies import (
+from mercato.domain.orders.validation.amounts import Detail, Sums
+from mercato.domain.orders.validation.replies import (
     Acceptance,
     InvalidReply,
     Quote,

@@ -30,9 +30,9 @@ from tests.orders.samples import (
 )
 
 from mercato.domain.catalog.building.compile import MAX_NAME
-from mercato.domain.orders.amounts import Sums
-from mercato.domain.orders.checks import OrderCheck, check_order
 from mercato.domain.orders.request import OrderCore
+from mercato.domain.orders.validation.amounts import Sums
+from mercato.domain.orders.validation.checks import OrderCheck, check_order
 from mercato.domain.stores.availability import SoldOut
 from mercato.kernel.clock import new_id
 from mercato.kernel.errors import InvalidRequest, Problem, ValidationFailed

@@ -34,10 +34,17 @@ from tests.orders.samples import (
 
 from mercato.domain.carts.lines import choice_of
 from mercato.domain.carts.model import LineItem
-from mercato.domain.orders.amounts import MAX_DESCRIPTION_BYTES, MAX_DETAILS, Detail, Extras, Sums
-from mercato.domain.orders.replies import Quote
 from mercato.domain.orders.request import PickupFulfillment, ScheduleType
-from mercato.domain.orders.tokens import MAX_LENGTH, PURPOSE, Digest, OrderTokens, digest, digest_of
+from mercato.domain.orders.validation.amounts import MAX_DESCRIPTION_BYTES, MAX_DETAILS, Detail, Extras, Sums
+from mercato.domain.orders.validation.replies import Quote
+from mercato.domain.orders.validation.tokens import (
+    MAX_LENGTH,
+    PURPOSE,
+    Digest,
+    OrderTokens,
+    digest,
+    digest_of,
+)
 from mercato.domain.partners.vault import Vault
 from mercato.kernel.clock import new_id
 from mercato.kernel.errors import OrderTokenInvalid

@@ -26,8 +26,8 @@ from tests.service import Client, Merchant, Service, merchant, service
 
 from mercato.domain.orders import queries
 from mercato.domain.orders.model import OrderState, OrderStatus
+from mercato.domain.orders.placement.submission import schedule, submission_of
 from mercato.domain.orders.record import OrderRow, StoreAnswer, place_body
-from mercato.domain.orders.submission import schedule, submission_of
 from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks import deliveries
 from mercato.kernel.clock import new_id

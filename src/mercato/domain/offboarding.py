@@ -18,8 +18,7 @@ from mercato.domain.partners import accounts
 from mercato.domain.partners.model import AccountError
 from mercato.domain.requests import queries as requests
 from mercato.domain.stores import onboarding_queries, queries
-from mercato.domain.stores.cache import TOPIC
-from mercato.domain.stores.changes import publish_change
+from mercato.domain.stores.cache import TOPIC, publish_change
 from mercato.domain.webhooks import retention as webhooks
 from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.kernel.clock import Clock

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from mercato.domain.catalog import queries as catalogs
 from mercato.domain.console import sessions as console
-from mercato.domain.orders import idempotency
 from mercato.domain.orders.erasure import erase_before
+from mercato.domain.orders.placement import idempotency
 from mercato.domain.partners import storage
 from mercato.domain.requests import log as requests
 from mercato.domain.requests.queries import prune as prune_requests

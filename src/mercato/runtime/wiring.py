@@ -16,16 +16,16 @@ from mercato.domain.catalog.compiled import CompiledCatalogs
 from mercato.domain.catalog.ingest import Ingest, IngestJob
 from mercato.domain.discovery.index import refresh
 from mercato.domain.discovery.service import Discovery
-from mercato.domain.orders import idempotency, submission
-from mercato.domain.orders import tokens as order_tokens
 from mercato.domain.orders.changes import Changes
-from mercato.domain.orders.placement import Placements
-from mercato.domain.orders.plan import Planner
-from mercato.domain.orders.resend import Resender
+from mercato.domain.orders.placement import idempotency, submission
+from mercato.domain.orders.placement.plan import Planner
+from mercato.domain.orders.placement.resend import Resender
+from mercato.domain.orders.placement.service import Placements
+from mercato.domain.orders.placement.submission import Submitter
 from mercato.domain.orders.service import Orders
-from mercato.domain.orders.submission import Submitter
-from mercato.domain.orders.tokens import OrderTokens
-from mercato.domain.orders.validation import OrderChecker, Validations
+from mercato.domain.orders.validation import tokens as order_tokens
+from mercato.domain.orders.validation.service import OrderChecker, Validations
+from mercato.domain.orders.validation.tokens import OrderTokens
 from mercato.domain.partners.callers import Callers
 from mercato.domain.partners.limits import Failures, Limiter
 from mercato.domain.partners.storage import StorageQuota
@@ -34,9 +34,8 @@ from mercato.domain.partners.vault import Vault
 from mercato.domain.requests.log import RequestLog
 from mercato.domain.stores import places
 from mercato.domain.stores.cache import Menus, StoreCache
-from mercato.domain.stores.catalogs import CatalogBodies
+from mercato.domain.stores.catalogs import CatalogBodies, IdMappings
 from mercato.domain.stores.events import StoreEvents
-from mercato.domain.stores.ids import IdMappings
 from mercato.domain.stores.onboarding import Onboardings
 from mercato.domain.stores.places import OnboardingTimezoneJob, StoreTimezoneJob, TimezoneLookup
 from mercato.domain.stores.service import Stores

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 from aiohttp import web
 
-from mercato.domain.orders.error_codes import default_message
+from mercato.domain.orders.validation.error_codes import default_message
 from mercato.domain.webhooks.event_types import EventType
 from mercato.testing import acts, prices
 from mercato.testing.acts import Act, Script

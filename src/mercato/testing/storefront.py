@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any, ClassVar, Final
 from uuid import uuid4
 
-from mercato.domain.orders.error_codes import ORDER_ERROR_CODES
+from mercato.domain.orders.validation.error_codes import ORDER_ERROR_CODES
 from mercato.testing import acts, prices
 from mercato.testing.acts import Act
 from mercato.testing.browsing import MAX_ATTEMPTS, SURFACE, Browsing, Outcome, Purchase

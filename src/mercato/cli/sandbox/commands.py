@@ -78,7 +78,7 @@ def merchant(
         sold_out: An item's id, as in carts, that is sold out.
 
     """
-    from mercato.domain.orders.error_codes import ORDER_ERROR_CODES
+    from mercato.domain.orders.validation.error_codes import ORDER_ERROR_CODES
     from mercato.testing.merchant import MerchantDouble
     from mercato.testing.shops import SHOPS
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from mercato.devtools.certify.receiver import ReceiverContext, Reply, client_error, no_server_error, rejected
 from mercato.devtools.certify.suite import Failed, Run, Skipped
-from mercato.domain.orders.replies import REFUSALS
+from mercato.domain.orders.validation.replies import REFUSALS
 from mercato.kernel import clock
 from mercato.kernel.outbound.signing import new_secret
 from mercato.kernel.wire import as_json

@@ -15,8 +15,6 @@ from mercato.domain.carts.model import MAX_DEPTH, Cart, CartModifierGroup, LineI
 from mercato.domain.catalog.building.packed import unpack
 from mercato.domain.catalog.lint import lint
 from mercato.domain.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
-from mercato.domain.orders.amounts import Sums, wire
-from mercato.domain.orders.checks import check_order
 from mercato.domain.orders.request import (
     ClientContext,
     Customer,
@@ -26,6 +24,8 @@ from mercato.domain.orders.request import (
     ScheduleType,
     ValidateAmounts,
 )
+from mercato.domain.orders.validation.amounts import Sums, wire
+from mercato.domain.orders.validation.checks import check_order
 from mercato.domain.orders.wire import OrderTold
 from mercato.domain.stores.address import Address
 from mercato.domain.stores.availability import SoldOut

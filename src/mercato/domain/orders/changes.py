@@ -8,11 +8,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.domain.orders import queries
-from mercato.domain.orders.error_codes import ORDER_ERROR_CODES
 from mercato.domain.orders.model import OrderState
 from mercato.domain.orders.record import OrderRow, StoreAnswer, cancelled_data, event_data
-from mercato.domain.orders.replies import Acceptance
 from mercato.domain.orders.transitions import STATE_TRANSITIONS, Actor
+from mercato.domain.orders.validation.error_codes import ORDER_ERROR_CODES
+from mercato.domain.orders.validation.replies import Acceptance
 from mercato.domain.partners.model import Surface
 from mercato.domain.partners.queries import find_event_url
 from mercato.domain.webhooks.deliveries import ORDER_CANCELLED, push

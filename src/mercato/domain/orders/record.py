@@ -161,7 +161,9 @@ def commerce_order_of(row: OrderRow) -> CommerceOrder:
 def _members(row: OrderRow) -> dict[str, Any]:
     """Return the members that both representations share."""
     return {
-        **_ids(row),
+        "order_id": row.id,
+        "store_id": row.store_id,
+        "partner_store_id": row.partner_store_id,
         "state": row.state,
         "status": row.status,
         "partner_order_id": row.partner_order_id,

@@ -19,8 +19,8 @@ from mercato.domain.orders.model import (
     OrderTimeline,
     TimelineEntry,
 )
+from mercato.domain.orders.placement.submission import end_record
 from mercato.domain.orders.record import OrderRow, StoreAnswer, commerce_order_of
-from mercato.domain.orders.submission import end_record
 from mercato.domain.orders.transitions import Actor, Progress
 from mercato.domain.partners.model import Caller, Surface
 from mercato.domain.webhooks.queries import OrderAttempt, list_attempts_of_order

@@ -1,6 +1,6 @@
 """The data of order webhooks, and the replies of stores.
 
-The replies are declared here for clients and the OpenAPI document. `orders.replies` reads each member by itself.
+The replies are declared here for clients and the OpenAPI document. `validation.replies` reads each member by itself.
 """
 
 from typing import Annotated

@@ -1,9 +1,14 @@
 """Stores in memory: read once, evicted at every change, in this process at once and in others within a second.
 
 Carts and catalog reads use the cached store. Orders and merchants need every committed change: `in_force`.
+
+Every change of a store, its current set or its sold-out items calls `publish_change` or `invalidate` in its own
+transaction. An acknowledged change then applies in every process: an order is stored only for the version that it was
+checked against, and a validation reads the version first.
 """
 
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from typing import Final
 from uuid import UUID
 
@@ -16,8 +21,8 @@ from mercato.domain.partners.model import Caller
 from mercato.domain.stores import queries
 from mercato.domain.stores.model import StoreRow
 from mercato.kernel import errors
-from mercato.kernel.db.changes import ChangeFeed
-from mercato.kernel.db.engine import Database
+from mercato.kernel.db.changes import ChangeFeed, announce
+from mercato.kernel.db.engine import Database, Write
 from mercato.kernel.telemetry import Lookups
 
 TOPIC: Final = "store"
@@ -126,3 +131,22 @@ class Menus(Struct, frozen=True):
             if owner_id != store.onboarding_id:
                 raise errors.CatalogSetNotFound(catalog_set_id)
         return store, self.compiled.cached(current) or await self.compiled.get(current)
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+OnChange = Callable[[Write, UUID], Awaitable[None]]
+"""Called for a store that was created or changed or has a new current set; it may not exist yet."""
+
+
+async def publish_change(tx: Write, store_id: UUID, on_change: OnChange) -> None:
+    """Call this after all writes of the change: `on_change` reads them in the same transaction."""
+    # Every change locks the store's row first, so that two changes never deadlock.
+    await invalidate(tx, store_id)
+    await on_change(tx, store_id)
+
+
+async def invalidate(tx: Write, store_id: UUID) -> None:
+    """Increment the store's version and evict it from caches: for a change that no search entry depends on."""
+    await queries.increment_version(tx, store_id)
+    await announce(tx, TOPIC, str(store_id))

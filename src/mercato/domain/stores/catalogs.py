@@ -1,6 +1,8 @@
-"""Served catalogs: the bytes that were compressed at ingest, immutable under their id."""
+"""Served catalogs, and the mappings of a merchant's ids to served ids: bytes that are immutable under a set's id."""
 
+import asyncio
 from collections import OrderedDict
+from collections.abc import Mapping
 from time import monotonic
 from typing import Final
 from uuid import UUID
@@ -9,14 +11,21 @@ from msgspec import Struct
 
 from mercato.domain.catalog import queries as catalogs
 from mercato.domain.catalog.building.compress import CODINGS, decompress
+from mercato.domain.catalog.compiled import CompiledCatalogs
+from mercato.domain.catalog.model import CompiledCatalog, CompiledGroup, CompiledItem, Key
 from mercato.domain.partners.model import Caller
 from mercato.domain.stores import queries
 from mercato.kernel import errors
 from mercato.kernel.db.engine import Database, Read
+from mercato.kernel.settings import MiB
 from mercato.kernel.telemetry import Lookups
+from mercato.kernel.wire import as_json
 
-MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_BYTES: Final = 64 * MiB
 """Bytes of cached bodies; the least recently used is evicted."""
+
+MAX_MAPPING_BYTES: Final = 8 * MiB
+"""Bytes of cached mappings; the least recently used is evicted, but one is always kept."""
 
 TTL_SECONDS: Final = 600.0
 """Seconds for which a body is cached; then the set is looked up again, because it may have been pruned."""
@@ -118,3 +127,51 @@ async def _find(tx: Read, set_id: UUID, coding: str) -> tuple[queries.LiveSet, b
 
 def _tag(content_hash: str, coding: str) -> str:
     return f'"{content_hash}"' if coding == IDENTITY else f'"{content_hash}-{coding}"'
+
+
+# --- ids ------------------------------------------------------------------------------------------
+
+
+class IdMappings:
+    """The mappings of CatalogSets as JSON. A set never changes, so each is encoded once."""
+
+    def __init__(self, compiled: CompiledCatalogs, *, max_bytes: int = MAX_MAPPING_BYTES) -> None:
+        self._compiled = compiled
+        self._max_bytes = max_bytes
+        self._mappings: OrderedDict[int, bytes] = OrderedDict()
+        self._bytes = 0
+        self._lock = asyncio.Lock()
+
+    async def get(self, set_id: UUID) -> bytes:
+        """Return the mapping of a set. Raises CatalogSetNotFound."""
+        async with self._lock:
+            if set_id.int not in self._mappings:
+                catalog = await self._compiled.get(set_id)
+                # A menu of a hundred thousand items takes a tenth of a second.
+                self._store(set_id.int, await asyncio.to_thread(write_ids, catalog))
+            self._mappings.move_to_end(set_id.int)
+            return self._mappings[set_id.int]
+
+    def _store(self, key: int, text: bytes) -> None:
+        self._mappings[key] = text
+        self._bytes += len(text)
+        while self._bytes > self._max_bytes and len(self._mappings) > 1:
+            _, oldest = self._mappings.popitem(last=False)
+            self._bytes -= len(oldest)
+
+
+def write_ids(catalog: CompiledCatalog) -> bytes:
+    """Return the StoreIds of a catalog as JSON, in document order."""
+    return as_json(
+        {"items": _by_document_id(catalog.items), "modifierGroups": _by_document_id(catalog.groups)}
+    )
+
+
+def _by_document_id(served: Mapping[Key, CompiledItem] | Mapping[Key, CompiledGroup]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, entity in served.items():
+        # As `str(UUID(int=key))`, in a fraction of its time.
+        digits = f"{key:032x}"
+        text = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        found[text if entity.document_id is None else entity.document_id] = text
+    return found

@@ -1,20 +1,31 @@
-"""Publish the end of a catalog run in its transaction: the store's change, and the event."""
+"""Events for merchants: the end of a catalog run, and a webhookUrl with a new origin. Bind tokens to origins."""
 
+from datetime import datetime
 from typing import Final
+from uuid import UUID
 
 from msgspec import Struct
 
 from mercato.domain.catalog.ingest import Finished
 from mercato.domain.catalog.runs import RunStatus
 from mercato.domain.catalog.wire import CatalogSyncWebhookData
+from mercato.domain.partners import webhook_tokens
 from mercato.domain.partners.model import Surface
+from mercato.domain.partners.queries import find_event_url
+from mercato.domain.partners.vault import Vault
+from mercato.domain.partners.webhook_tokens import TooManyOriginsError, list_token_origins
 from mercato.domain.stores import places, queries
-from mercato.domain.stores.changes import OnChange, publish_change
+from mercato.domain.stores.cache import OnChange, publish_change
+from mercato.domain.stores.model import StoreRow
 from mercato.domain.webhooks.deliveries import CATALOG_SYNC, push
 from mercato.domain.webhooks.event_types import EventType
+from mercato.domain.webhooks.outbox import announce_change, origin_changed
+from mercato.domain.webhooks.wire import Endpoint, EndpointChangedData
 from mercato.kernel.clock import MakeId
 from mercato.kernel.db.engine import Write
+from mercato.kernel.outbound.urls import origin_of
 from mercato.kernel.telemetry import tracing
+from mercato.kernel.wire.checks import refuse
 
 SYNC_EVENTS: Final = {
     RunStatus.SUCCEEDED: EventType.CATALOG_SYNC_SUCCEEDED,
@@ -59,3 +70,38 @@ class StoreEvents(Struct, frozen=True):
             traceparent=tracing.current(run.traceparent),
             surface=Surface.COMMERCE,
         )
+
+
+async def bind_token(tx: Write, vault: Vault, partner_id: UUID, url: str, *, token: str | None) -> None:
+    """Bind the partner's token to the origin of a store's URL. Raises ValidationFailed."""
+    try:
+        await webhook_tokens.bind_token(tx, vault, partner_id, url, token=token)
+    except TooManyOriginsError as error:
+        refuse([("/webhookToken", str(error))])
+
+
+async def announce_webhook_url(
+    tx: Write, *, before: StoreRow, after: StoreRow, now: datetime, new_id: MakeId, trace: str
+) -> None:
+    """Notify the partner when a store's webhookUrl has a new origin."""
+    if not origin_changed(before.webhook_url, after.webhook_url):
+        return
+    origin = None if after.webhook_url is None else origin_of(after.webhook_url)
+    data = EndpointChangedData(
+        endpoint=Endpoint.WEBHOOK_URL,
+        store_id=after.id,
+        partner_store_id=after.partner_store_id,
+        previous_origin=None if before.webhook_url is None else origin_of(before.webhook_url),
+        origin=origin,
+        token_sent=origin is not None and origin in await list_token_origins(tx, after.partner_id),
+    )
+    await announce_change(
+        tx,
+        data,
+        partner_id=after.partner_id,
+        event_url=await find_event_url(tx, after.partner_id),
+        webhook_url=before.webhook_url,
+        now=now,
+        new_id=new_id,
+        trace=trace,
+    )

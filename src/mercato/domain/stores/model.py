@@ -253,4 +253,6 @@ class StoreRow(Struct, frozen=True):
 
     def unavailable_at(self, now: datetime) -> tuple[UUID, ...]:
         """Return the items that are sold out at the instant."""
+        if not self.sold_out:
+            return ()
         return tuple(item.item_id for item in self.sold_out if item.until is None or item.until > now)

@@ -13,9 +13,9 @@ from mercato.domain.catalog.runs import Owner, Run
 from mercato.domain.partners.model import Caller
 from mercato.domain.partners.queries import lock_active_partner
 from mercato.domain.partners.vault import Vault
-from mercato.domain.stores import endpoints, onboarding_queries, places, queries
+from mercato.domain.stores import events, onboarding_queries, places, queries
 from mercato.domain.stores.address import address_of
-from mercato.domain.stores.changes import OnChange, publish_change
+from mercato.domain.stores.cache import OnChange, publish_change
 from mercato.domain.stores.model import (
     Onboarding,
     OnboardingPage,
@@ -58,7 +58,7 @@ class Onboardings(Struct, frozen=True):
             await self._release_failed_name(tx, onboarding)
             await onboarding_queries.insert_onboarding(tx, onboarding)
             if onboarding.webhook_url is not None:
-                await endpoints.bind_token(
+                await events.bind_token(
                     tx, self.vault, caller.partner_id, onboarding.webhook_url, token=request.webhook_token
                 )
             await catalogs.insert_owner(tx, _owner(onboarding))

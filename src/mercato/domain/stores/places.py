@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from mercato.domain.catalog.model import PartnerWarning
 from mercato.domain.stores import onboarding_queries, queries
 from mercato.domain.stores.address import Address
-from mercato.domain.stores.changes import OnChange, publish_change
+from mercato.domain.stores.cache import OnChange, publish_change
 from mercato.domain.stores.model import Onboarding, StoreRow
 from mercato.kernel import jobs
 from mercato.kernel.db.engine import Database, Write

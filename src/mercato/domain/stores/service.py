@@ -13,7 +13,7 @@ from mercato.domain.catalog.runs import OPEN, Owner, Run
 from mercato.domain.partners.model import Caller
 from mercato.domain.partners.storage import StorageQuota
 from mercato.domain.partners.vault import Vault
-from mercato.domain.stores import endpoints, places, queries, rules
+from mercato.domain.stores import events, places, queries, rules
 from mercato.domain.stores.address import AddressRequest, address_of
 from mercato.domain.stores.availability import (
     ItemAvailabilityRequest,
@@ -21,9 +21,8 @@ from mercato.domain.stores.availability import (
     StoreStatusUpdate,
     StoreStatusValue,
 )
-from mercato.domain.stores.cache import StoreCache
-from mercato.domain.stores.changes import OnChange, invalidate, publish_change
-from mercato.domain.stores.ids import IdMappings
+from mercato.domain.stores.cache import OnChange, StoreCache, invalidate, publish_change
+from mercato.domain.stores.catalogs import IdMappings
 from mercato.domain.stores.model import Store, StorePage, StoreRow, StoreUpdate
 from mercato.domain.webhooks.deliveries import enable_endpoints_below
 from mercato.domain.webhooks.outbox import origin_changed
@@ -100,8 +99,8 @@ class Stores(Struct, frozen=True):
                 await places.enqueue_for_store(tx, after)
             token = request.webhook_token if isinstance(request.webhook_token, str) else None
             if after.webhook_url is not None and ("webhook_url" in values or token is not None):
-                await endpoints.bind_token(tx, self.vault, caller.partner_id, after.webhook_url, token=token)
-            await endpoints.announce_webhook_url(
+                await events.bind_token(tx, self.vault, caller.partner_id, after.webhook_url, token=token)
+            await events.announce_webhook_url(
                 tx, before=row, after=after, now=now, new_id=self.new_id, trace=trace
             )
             members = sorted(values) if token is None else [*sorted(values), "webhook_token"]

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 
 from mercato.domain.catalog.wire import CatalogSyncWebhookData
-from mercato.domain.orders.replies import REFUSALS
+from mercato.domain.orders.validation.replies import REFUSALS
 from mercato.domain.orders.wire import (
     CancelledData,
     OrderEventData,

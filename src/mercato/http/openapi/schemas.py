@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect as info
 
-from mercato.domain.orders.error_codes import ORDER_ERROR_CODES
+from mercato.domain.orders.validation.error_codes import ORDER_ERROR_CODES
 from mercato.http.openapi.examples import EXAMPLES
 
 REF: Final = "#/components/schemas/{name}"

@@ -11,8 +11,8 @@ from mercato.devtools.certify.receiver import Change, Message, Receiver, Receive
 from mercato.devtools.certify.sample_store import PricedOrder, SampleStore
 from mercato.devtools.certify.suite import Failed
 from mercato.domain.catalog.ids import NO_ONBOARDING
-from mercato.domain.orders.amounts import Sums
-from mercato.domain.orders.replies import (
+from mercato.domain.orders.validation.amounts import Sums
+from mercato.domain.orders.validation.replies import (
     Acceptance,
     InvalidReply,
     Quote,

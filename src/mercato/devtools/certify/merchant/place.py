@@ -19,8 +19,8 @@ from mercato.devtools.certify.mutations import halve_prices, replace_items, with
 from mercato.devtools.certify.receiver import Reply, rejected
 from mercato.devtools.certify.receiver_checks import WRONG_SECRET
 from mercato.devtools.certify.suite import Failed, NoAnswer, Run, Skipped
-from mercato.domain.orders.amounts import explain_ignored_amounts
-from mercato.domain.orders.replies import Acceptance, InvalidReply, Rejection
+from mercato.domain.orders.validation.amounts import explain_ignored_amounts
+from mercato.domain.orders.validation.replies import Acceptance, InvalidReply, Rejection
 
 TIMES: Final = 5
 """How often one order is sent at the same time."""

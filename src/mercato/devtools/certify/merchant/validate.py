@@ -25,7 +25,6 @@ from mercato.devtools.certify.sample_store import PricedOrder
 from mercato.devtools.certify.suite import Failed, Run, Skipped
 from mercato.domain.carts.model import MAX_LINES, LineItem
 from mercato.domain.catalog.money import minor_to_decimal
-from mercato.domain.orders.replies import InvalidReply
 from mercato.domain.orders.request import (
     Customer,
     DeliveryAddress,
@@ -34,6 +33,7 @@ from mercato.domain.orders.request import (
     PickupFulfillment,
     ScheduleType,
 )
+from mercato.domain.orders.validation.replies import InvalidReply
 from mercato.kernel import clock
 from mercato.kernel.wire import instant
 

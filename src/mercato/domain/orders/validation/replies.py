@@ -12,14 +12,14 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 from msgspec import UNSET, Struct
 
-from mercato.domain.orders.amounts import (
+from mercato.domain.orders.validation.amounts import (
     InvalidAmountsError,
     PriceChangedError,
     StoreAmounts,
     Sums,
     apply_store_amounts,
 )
-from mercato.domain.orders.error_codes import default_message, order_error_code
+from mercato.domain.orders.validation.error_codes import default_message, order_error_code
 from mercato.kernel.errors import OTHER, OrderError
 from mercato.kernel.wire import parse_instant
 from mercato.kernel.wire.decode import Member, decoded, one_line

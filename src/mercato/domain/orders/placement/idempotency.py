@@ -172,8 +172,6 @@ async def _find_reply(tx: Read, row: Row[Any], request: KeyedRequest, now: datet
 
 async def set_order(tx: Write, claim: Claim, *, order_id: UUID) -> None:
     """Store the order of the claim. Raises RequestInProgress if another request has taken the claim over."""
-    if claim.order_id == order_id:
-        return  # stored with the claim
     updated = await tx.execute(_SET_ORDER, _claim_values(claim) | {"order_id": order_id})
     if updated.rowcount != 1:
         raise errors.RequestInProgress(

@@ -8,18 +8,18 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from mercato.domain.orders import amounts
-from mercato.domain.orders.amounts import Sums
-from mercato.domain.orders.checks import OrderCheck
-from mercato.domain.orders.error_codes import problem_of
-from mercato.domain.orders.idempotency import KeyedRequest
 from mercato.domain.orders.model import OrderState, OrderStatus
-from mercato.domain.orders.payment import canonical
+from mercato.domain.orders.placement.idempotency import KeyedRequest
 from mercato.domain.orders.record import OrderContent, OrderRow, StoreAnswer
-from mercato.domain.orders.replies import Quote
 from mercato.domain.orders.request import PlaceOrderRequest
-from mercato.domain.orders.tokens import OrderTokens, TokenExpired, digest_of
-from mercato.domain.orders.validation import OrderChecker
+from mercato.domain.orders.validation import amounts
+from mercato.domain.orders.validation.amounts import Sums
+from mercato.domain.orders.validation.checks import OrderCheck
+from mercato.domain.orders.validation.error_codes import problem_of
+from mercato.domain.orders.validation.payment import canonical
+from mercato.domain.orders.validation.replies import Quote
+from mercato.domain.orders.validation.service import OrderChecker
+from mercato.domain.orders.validation.tokens import OrderTokens, TokenExpired, digest_of
 from mercato.domain.partners.model import Caller
 from mercato.kernel import errors, mac
 from mercato.kernel.clock import Clock
@@ -71,32 +71,28 @@ class Planner(Struct, frozen=True):
     checker: OrderChecker
     tokens: OrderTokens
 
-    async def plan(self, context: PlacementContext) -> Plan:
-        """Return the plan.
+    async def plan(self, context: PlacementContext, *, in_force: bool = False) -> Plan:
+        """Return the plan; with `in_force`, by every change of the store that was committed before this call.
 
-        An order with a token is checked against the cached store: it is stored only if the store's version is still
-        the same. A refusal, and an order that its store validates, are checked against the committed store.
+        Else an order with a token is checked against the cached store: it is stored only if the store's version is
+        still the same. A refusal, and an order that its store validates, are always planned with `in_force`.
         """
-        if context.request.validated_order_token is not None:
-            plan = await self.plan_as(context, in_force=False)
-            if not isinstance(plan, RefusePlan):
-                return plan
-        return await self.plan_as(context, in_force=True)
-
-    async def plan_as(self, context: PlacementContext, *, in_force: bool) -> Plan:
-        """Return the plan; with `in_force`, by every change of the store that was committed before this call."""
         request, token = context.request, context.request.validated_order_token
+        plan: Plan
         try:
-            check = await self.checker.check(request, in_force=in_force)
+            check = await self.checker.check(request, in_force=in_force or token is None)
             if token is None:
                 return RefusePlan(problem_of(check.errors)) if check.errors else ValidatePlan(check)
             digest = digest_of(context.caller.partner_id, check)
             claims = self.tokens.verify(token, digest=digest, now=self.clock())
+            plan = plan_quoted(check, Quote(claims.sums, claims.estimated_ready_at), claims.token_id)
         except TokenExpired as problem:
-            return RefusePlan(problem, problem.token_id)
+            plan = RefusePlan(problem, problem.token_id)
         except Problem as problem:
-            return RefusePlan(problem)
-        return plan_quoted(check, Quote(claims.sums, claims.estimated_ready_at), claims.token_id)
+            plan = RefusePlan(problem)
+        if isinstance(plan, RefusePlan) and token is not None and not in_force:
+            return await self.plan(context, in_force=True)
+        return plan
 
 
 def plan_quoted(check: OrderCheck, quote: Quote, token_id: UUID | None = None) -> RefusePlan | StorePlan:

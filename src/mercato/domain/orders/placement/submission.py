@@ -12,13 +12,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mercato.domain.orders import queries
-from mercato.domain.orders.amounts import explain_ignored_amounts, sums_of
 from mercato.domain.orders.changes import Changes, ConcurrentUpdate
-from mercato.domain.orders.error_codes import ORDER_ERROR_CODES, default_message
-from mercato.domain.orders.payment import carries_payment, contains_secret, secrets_in, without_payment
 from mercato.domain.orders.record import OrderRow, StoreAnswer
-from mercato.domain.orders.replies import Acceptance, InvalidReply, Rejection, ReplyParser, read_place
 from mercato.domain.orders.transitions import Actor
+from mercato.domain.orders.validation.amounts import explain_ignored_amounts, sums_of
+from mercato.domain.orders.validation.error_codes import ORDER_ERROR_CODES, default_message
+from mercato.domain.orders.validation.payment import (
+    carries_payment,
+    contains_secret,
+    secrets_in,
+    without_payment,
+)
+from mercato.domain.orders.validation.replies import (
+    Acceptance,
+    InvalidReply,
+    Rejection,
+    ReplyParser,
+    read_place,
+)
 from mercato.domain.partners.vault import Vault
 from mercato.domain.webhooks.calls.client import CallResult, StoreCall, StoreCalls
 from mercato.domain.webhooks.deliveries import find_store_call, record_store_call, update_store_call
@@ -120,7 +131,7 @@ class Submitter(Struct, frozen=True):
 
     async def store(self, tx: Write, order: OrderRow, submission: Submission) -> None:
         """Store the submission, sealed, in the transaction that stores its order."""
-        sealed = self.vault.seal(submission.call.body.decode(), context=_context(order.id))
+        sealed = self.vault.seal(submission.call.body.decode(), context=f"order submission {order.id}")
         await queries.insert_submission(
             tx, order.id, url=submission.base_url, body=sealed, give_up_at=submission.give_up_at
         )
@@ -131,7 +142,7 @@ class Submitter(Struct, frozen=True):
         if stored is None:
             return None
         url, sealed, give_up_at = stored
-        body = self.vault.open(sealed, context=_context(order.id)).encode()
+        body = self.vault.open(sealed, context=f"order submission {order.id}").encode()
         return submission_of(order, base_url=url, body=body, give_up_at=give_up_at)
 
     async def attempt(self, submission: Submission, *, seconds: float) -> tuple[CallResult, PlaceReply]:
@@ -283,7 +294,3 @@ def _log_status(reply: PlaceReply, before: StoreAnswer) -> DeliveryStatus:
 def _lacks_partner_order_id(order: OrderRow) -> bool:
     """Return whether the merchant updated the order before its reply to the placement arrived."""
     return order.answer is StoreAnswer.ACCEPTED and order.partner_order_id is None
-
-
-def _context(order_id: UUID) -> str:
-    return f"order submission {order_id}"

@@ -13,9 +13,7 @@ from msgspec import Struct
 
 from mercato.domain.orders import queries
 from mercato.domain.orders.changes import Changes
-from mercato.domain.orders.record import StoreAnswer
-from mercato.domain.orders.replies import InvalidReply
-from mercato.domain.orders.submission import (
+from mercato.domain.orders.placement.submission import (
     Submission,
     SubmissionOutcome,
     SubmitJob,
@@ -23,6 +21,8 @@ from mercato.domain.orders.submission import (
     end_record,
     schedule,
 )
+from mercato.domain.orders.record import StoreAnswer
+from mercato.domain.orders.validation.replies import InvalidReply
 from mercato.kernel import crash
 from mercato.kernel.clock import Clock
 from mercato.kernel.db.engine import Database, Write

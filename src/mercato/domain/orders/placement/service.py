@@ -21,12 +21,11 @@ from uuid import UUID
 from msgspec import Struct
 from sqlalchemy.exc import IntegrityError
 
-from mercato.domain.orders import idempotency, queries
+from mercato.domain.orders import queries
 from mercato.domain.orders.changes import Changes
-from mercato.domain.orders.checks import OrderCheck
-from mercato.domain.orders.error_codes import problem_of
-from mercato.domain.orders.idempotency import Claim, KeyedRequest, Reply
-from mercato.domain.orders.plan import (
+from mercato.domain.orders.placement import idempotency
+from mercato.domain.orders.placement.idempotency import Claim, KeyedRequest, Reply
+from mercato.domain.orders.placement.plan import (
     PlacementContext,
     Plan,
     Planner,
@@ -37,13 +36,21 @@ from mercato.domain.orders.plan import (
     new_order,
     plan_quoted,
 )
+from mercato.domain.orders.placement.submission import (
+    SUBMIT_KIND,
+    Submission,
+    Submitter,
+    schedule,
+    submission_of,
+)
 from mercato.domain.orders.queries import StoreChanged
 from mercato.domain.orders.record import OrderRow, StoreAnswer, order_of, place_body
-from mercato.domain.orders.replies import Acceptance, Quote
 from mercato.domain.orders.request import PlaceOrderRequest
-from mercato.domain.orders.submission import SUBMIT_KIND, Submission, Submitter, schedule, submission_of
 from mercato.domain.orders.transitions import Actor
-from mercato.domain.orders.validation import RETRY_SECONDS, Validations
+from mercato.domain.orders.validation.checks import OrderCheck
+from mercato.domain.orders.validation.error_codes import problem_of
+from mercato.domain.orders.validation.replies import Acceptance, Quote
+from mercato.domain.orders.validation.service import RETRY_SECONDS, Validations
 from mercato.domain.partners.model import Caller
 from mercato.domain.partners.storage import ORDER_BYTES, StorageQuota
 from mercato.kernel import crash, errors
@@ -159,7 +166,7 @@ class Placements(Struct, frozen=True):
                 async with self.db.write() as tx:
                     return await self._claim(tx, context, plan, may_be_used=may_be_used)
             except StoreChanged:
-                plan = await self.planner.plan_as(context, in_force=True)
+                plan = await self.planner.plan(context, in_force=True)
             except IntegrityError:
                 # The unique index says that the token was used. The next try looks up its order.
                 if may_be_used:
@@ -242,7 +249,8 @@ class Placements(Struct, frozen=True):
         size = ORDER_BYTES + len(order.content)
         await self.quota.take(tx, context.caller.partner_id, size, now=now)
         await audit(tx, "order", order.id, detail={"storeId": order.store_id})
-        await idempotency.set_order(tx, claim, order_id=order.id)
+        if claim.order_id != order.id:
+            await idempotency.set_order(tx, claim, order_id=order.id)
         tx.after_commit(partial(self._placed, order))
         if store.webhook_url is None:
             order = await self.changes.accept(tx, order, Acceptance(), actor=Actor.SERVICE, now=now)

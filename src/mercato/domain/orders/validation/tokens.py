@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Struct
 
 from mercato.domain.carts.model import CartModifierGroup, LineItem
-from mercato.domain.orders.amounts import Sums
-from mercato.domain.orders.checks import OrderCheck
-from mercato.domain.orders.replies import Quote
 from mercato.domain.orders.request import Fulfillment
+from mercato.domain.orders.validation.amounts import Sums
+from mercato.domain.orders.validation.checks import OrderCheck
+from mercato.domain.orders.validation.replies import Quote
 from mercato.kernel import mac
 from mercato.kernel.clock import MakeId, rfc3339
 from mercato.kernel.errors import OrderError, OrderTokenInvalid

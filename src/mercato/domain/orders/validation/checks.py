@@ -14,9 +14,7 @@ from mercato.domain.carts.model import LineItem
 from mercato.domain.carts.pricing import Priced, price
 from mercato.domain.catalog.model import CompiledCatalog
 from mercato.domain.catalog.money import MoneyError, decimal_to_minor, minor_to_decimal, quote
-from mercato.domain.orders.amounts import Sums, fits
 from mercato.domain.orders.model import CommerceCart
-from mercato.domain.orders.payment import fault_of
 from mercato.domain.orders.record import order_lines
 from mercato.domain.orders.request import (
     TIME_REQUIRED,
@@ -29,6 +27,8 @@ from mercato.domain.orders.request import (
     PlaceOrderRequest,
     ScheduleType,
 )
+from mercato.domain.orders.validation.amounts import Sums, fits
+from mercato.domain.orders.validation.payment import fault_of
 from mercato.domain.stores.model import StoreRow
 from mercato.domain.stores.storefront import availability_of
 from mercato.kernel import errors

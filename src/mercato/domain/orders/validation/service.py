@@ -5,13 +5,13 @@ from typing import Final
 
 from msgspec import UNSET, Struct
 
-from mercato.domain.orders.amounts import Sums, wire
-from mercato.domain.orders.checks import OrderCheck, check_order
 from mercato.domain.orders.model import CheckedOrder, ValidateOrderResponse
 from mercato.domain.orders.record import storefront_cart
-from mercato.domain.orders.replies import Quote, Rejection, ReplyParser, quote, read_validate
 from mercato.domain.orders.request import OrderCore, PlaceOrderRequest
-from mercato.domain.orders.tokens import OrderTokens, digest_of
+from mercato.domain.orders.validation.amounts import Sums, wire
+from mercato.domain.orders.validation.checks import OrderCheck, check_order
+from mercato.domain.orders.validation.replies import Quote, Rejection, ReplyParser, quote, read_validate
+from mercato.domain.orders.validation.tokens import OrderTokens, digest_of
 from mercato.domain.orders.wire import OrderTold, ValidateData
 from mercato.domain.partners.model import Caller
 from mercato.domain.partners.storage import VALIDATION_BYTES, StorageQuota
