@@ -41,8 +41,12 @@ READS = {
     ("job", "list"),
     ("key", "list"),
     ("listen",),
+    ("order", "list"),
+    ("order", "show"),
     ("partner", "list"),
     ("secret", "list"),
+    ("store", "list"),
+    ("store", "show"),
     ("url", "doctor"),
     ("webhooks", "explain"),
     ("webhooks", "list"),
@@ -65,8 +69,11 @@ tables that a trail could stand in."""
 ELSEWHERE = {
     ("customer", "erase"),
     ("job", "revive"),
+    ("order", "cancel"),
     ("restore",),
     ("secret", "reseal"),
+    ("store", "pause"),
+    ("store", "resume"),
     ("webhooks", "replay"),
 }
 """Those that need more than a partner to have an effect, each with a test of its own below, or with what it changes."""

@@ -19,6 +19,8 @@ for name, function, text in (
     ("partner", "partners.partners:partner", "Partners: create, list, suspend, delete…"),
     ("key", "partners.keys:key", "API keys: create, list, roll, revoke."),
     ("secret", "partners.secrets:secret", "Signing secrets: rotate, list, reseal."),
+    ("order", "operations.orders:order", "Orders: list, show, cancel."),
+    ("store", "operations.stores:store", "Stores: list, show, pause, resume."),
     ("webhooks", "webhooks.commands:webhooks", "Webhooks: list, show, replay, explain, enable."),
     ("listen", "webhooks.listen:listen", "Receive webhooks, verify and forward them."),
     ("job", "operations.jobs:job", "Background work: list, revive."),

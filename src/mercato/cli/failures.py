@@ -15,6 +15,8 @@ from mercato.domain.partners.vault import VaultError
 from mercato.kernel.db.backup import BackupError
 from mercato.kernel.db.errors import UnusableUrl, is_unavailable
 from mercato.kernel.db.migrate import SchemaIsNewer
+from mercato.kernel.db.prefixes import UnknownIdError
+from mercato.kernel.errors import Problem
 from mercato.kernel.settings import SettingsError
 from mercato.kernel.telemetry.tracing import TracingUnavailableError
 
@@ -63,8 +65,17 @@ def explain(error: Exception) -> Failure | None:
     match error:
         case UnusableError() | SettingsError() | UnusableUrl():
             return Failure(str(error), UNUSABLE)
-        case TracingUnavailableError() | AccountError() | VaultError() | BackupError() | WorkerFailedError():
+        case (
+            TracingUnavailableError()
+            | AccountError()
+            | UnknownIdError()
+            | VaultError()
+            | BackupError()
+            | WorkerFailedError()
+        ):
             return Failure(str(error))
+        case Problem():
+            return Failure("\n".join(dict.fromkeys(one.message for one in error.errors)) or error.detail)
         case SchemaIsNewer():
             return Failure(f"{_sentence(str(error))} Install a newer version of mercato.")
         case ConnectionError() | TimeoutError():

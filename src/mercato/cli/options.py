@@ -47,12 +47,21 @@ def _duration(_type: Any, tokens: Sequence[Token]) -> timedelta:
 
 
 def _since(_type: Any, tokens: Sequence[Token]) -> datetime:
+    return _instant(tokens, "how long ago", -1)
+
+
+def _until(_type: Any, tokens: Sequence[Token]) -> datetime:
+    return _instant(tokens, "for how long", +1)
+
+
+def _instant(tokens: Sequence[Token], what: str, sign: int) -> datetime:
+    """Return the instant that is written, or that is a duration away from now."""
     text = tokens[0].value
     if _DURATION.fullmatch(text):
-        return clock.now() - _duration(_type, tokens)
+        return clock.now() + sign * _duration(None, tokens)
     instant = parse_instant(text)
     if instant is None:
-        raise ValueError("write how long ago, as 2h or 3d, or an instant as 2026-01-31T18:30:00Z")
+        raise ValueError(f"write {what}, as 2h or 3d, or an instant as 2026-01-31T18:30:00Z")
     return instant
 
 
@@ -100,12 +109,15 @@ DataDir = Annotated[
 Json = Annotated[bool, Parameter(name="--json", help="JSON on standard output, for programs.")]
 Duration = Annotated[timedelta, Parameter(converter=_duration)]
 Since = Annotated[datetime, Parameter(converter=_since)]
+Until = Annotated[datetime, Parameter(converter=_until)]
 After = Annotated[UUID | None, Parameter(help="Begin after this id.")]
 Limit = Annotated[int, between("--limit", 1, MAX_LISTED)]
 Port = Annotated[int, between("--port", 0, 65_535)]
 Source = Annotated[str, Parameter(help="A file, a URL, or - for standard input.", allow_leading_hyphen=True)]
 PartnerName = Annotated[str, Parameter(help="The partner's id or name.")]
 OnlyPartner = Annotated[str | None, Parameter(help="Only this partner's: its id or name.")]
+OrderName = Annotated[str, Parameter(help="The order's id, or the beginning of it that lists show.")]
+StoreName = Annotated[str, Parameter(help="The store's id, or the beginning of it that lists show.")]
 EventType = Annotated[
     str | None,
     Parameter(

@@ -6,7 +6,7 @@ Text fits the terminal's width, 80 columns in a pipe, and other people's words n
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 from msgspec import UnsetType
 
+from mercato.cli import command_name
 from mercato.kernel.wire import Wire, instant
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ MAX_WIDTH: Final = 100
 
 PIPE_WIDTH: Final = 240
 """Columns of a table in a pipe, unless `COLUMNS` says how many."""
+
+MIN_CUT: Final = 6
+"""Columns that a cell keeps at least when it is cut."""
 
 UNBOUNDED: Final = 10**6
 """Wider than any table, to measure one."""
@@ -92,6 +96,14 @@ def format_instant(at: datetime | str | None) -> str:
     return (text or "")[:19].replace("T", " ")
 
 
+def format_detail(detail: Mapping[str, Any]) -> str:
+    """Return the members of a small object as text."""
+    return ", ".join(
+        f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in detail.items()
+    )
+
+
 def say(*lines: str) -> None:
     """Print lines."""
     for line in lines:
@@ -106,8 +118,10 @@ def note(text: str) -> None:
 # --- tables and facts -----------------------------------------------------------------------------
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:
-    """Print a table; without rows print `empty`.
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str, cut: Collection[str] = ()
+) -> None:
+    """Print a table; without rows print `empty`. Cells of the columns `cut` are shortened to make it fit.
 
     A table wider than the screen is printed as facts: a folded id can't be copied.
     """
@@ -120,13 +134,19 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty:
     if not cells_of:
         print(empty)
         return
+    is_screen = sys.stdout.isatty() or "COLUMNS" in os.environ
+    console = Console(width=None if is_screen else PIPE_WIDTH, highlight=False)
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in cells_of:
         # As Text: names may contain markup.
         table.add_row(*map(Text, row))
-    is_screen = sys.stdout.isatty() or "COLUMNS" in os.environ
-    console = Console(width=None if is_screen else PIPE_WIDTH, highlight=False)
-    if console.measure(table, options=console.options.update(width=UNBOUNDED)).maximum <= console.width:
+    excess = console.measure(table, options=console.options.update(width=UNBOUNDED)).maximum - console.width
+    if excess > 0:
+        widths = _cut_widths(columns, cells_of, cut, excess)
+        if widths is not None:
+            print_table(columns, [[*map(truncate, row, widths)] for row in cells_of], empty=empty)
+            return
+    else:
         console.print(table)
         return
     for position, row in enumerate(cells_of):
@@ -135,17 +155,56 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty:
         print_facts(*((name, text) for name, text in zip(columns, row, strict=True) if text))
 
 
+def _cut_widths(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], cut: Collection[str], excess: int
+) -> list[int] | None:
+    """Return the columns' widths without the excess, taken from the widest of `cut`; None if they are too narrow."""
+    widths = [max(map(cells, column)) for column in zip(columns, *rows, strict=True)]
+    for _ in range(excess):
+        wide = [
+            place
+            for place, name in enumerate(columns)
+            if name in cut and widths[place] > max(MIN_CUT, cells(name))
+        ]
+        if not wide:
+            return None
+        widths[max(wide, key=widths.__getitem__)] -= 1
+    return widths
+
+
 Column = str | Callable[[Any], Any]
 """An attribute's name, or a function that returns the cell."""
 
 
-def print_objects(columns: Mapping[str, Column], objects: Iterable[object], *, empty: str) -> None:
+def print_objects(
+    columns: Mapping[str, Column], objects: Iterable[object], *, empty: str, cut: Collection[str] = ()
+) -> None:
     """Print objects as a table."""
     rows = (
         [getattr(one, cell) if isinstance(cell, str) else cell(one) for cell in columns.values()]
         for one in objects
     )
-    print_table(tuple(columns), rows, empty=empty)
+    print_table(tuple(columns), rows, empty=empty, cut=cut)
+
+
+def print_page(
+    name: str,
+    found: Sequence[Any],
+    *,
+    limit: int,
+    as_json: bool,
+    entry: Callable[[Any], Wire],
+    show: Callable[[Sequence[Any]], None],
+) -> None:
+    """Print a page of a list that was read with one row more than `limit`, and the command of the next page."""
+    page = found[:limit]
+    last = page[-1].id if len(found) > limit else None
+    if as_json:
+        print_json({name: [entry(one) for one in page], "nextBefore": last})
+        return
+    show(page)
+    if last is not None:
+        note(f"There is more: mercato {command_name()} --before {last}")
 
 
 def print_facts(*facts: tuple[str, Any]) -> None:
@@ -179,11 +238,12 @@ def print_json(value: Any) -> None:
 
 def view(kind: type[W], source: object, **members: Any) -> W:
     """Return a wire struct of the source's attributes, instants as text; `members` override attributes."""
-    for name in kind.__struct_fields__:
-        if name not in members:
-            value = getattr(source, name)
-            members[name] = instant(value) if isinstance(value, datetime) else value
-    return kind(**members)
+    values = {
+        name: members[name] if name in members else getattr(source, name) for name in kind.__struct_fields__
+    }
+    return kind(
+        **{name: instant(value) if isinstance(value, datetime) else value for name, value in values.items()}
+    )
 
 
 # --- live progress --------------------------------------------------------------------------------

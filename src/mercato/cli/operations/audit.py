@@ -1,10 +1,11 @@
 """`mercato audit`: the audit trail."""
 
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 from mercato.cli.options import DataDir, Duration, Json, Limit, OnlyPartner
-from mercato.cli.output import Column, note, print_json, print_objects, view
+from mercato.cli.output import Column, format_detail, print_objects, print_page, view
 from mercato.cli.session import opened
 from mercato.kernel import clock
 from mercato.kernel.db.audit import Entry, list_entries
@@ -32,19 +33,12 @@ def _subject(one: Entry) -> str:
     return one.subject_type if one.subject_id is None else f"{one.subject_type} {one.subject_id}"
 
 
-def _detail(one: Entry) -> str:
-    return ", ".join(
-        f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}"
-        for name, value in one.detail.items()
-    )
-
-
 COLUMNS: Final[dict[str, Column]] = {
     "At": "at",
     "Who": "actor",
     "Did": "action",
     "To": _subject,
-    "Detail": _detail,
+    "Detail": lambda one: format_detail(one.detail),
     "Request": "request_id",
 }
 
@@ -77,11 +71,11 @@ async def audit(
             before=before,
             limit=limit + 1,
         )
-    page, more = found[:limit], found[limit:]
-    if json:
-        following = page[-1].id if more else None
-        print_json({"entries": [view(Change, one) for one in page], "nextBefore": following})
-        return
-    print_objects(COLUMNS, page, empty="Nothing was changed.")
-    if more:
-        note(f"There is more: mercato audit --before {page[-1].id}")
+    print_page(
+        "entries",
+        found,
+        limit=limit,
+        as_json=json,
+        entry=partial(view, Change),
+        show=partial(print_objects, COLUMNS, empty="Nothing was changed."),
+    )

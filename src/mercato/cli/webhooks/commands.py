@@ -9,9 +9,9 @@ from uuid import UUID
 from mercato.cli import FAILED
 from mercato.cli.failures import UnusableError
 from mercato.cli.options import DataDir, EventType, Json, Limit, OnlyPartner, PartnerName, Since, group
-from mercato.cli.output import note, print_json, print_table, view
+from mercato.cli.output import note, print_json, print_page, print_table, view
 from mercato.cli.session import Session, opened
-from mercato.cli.webhooks.delivery import detail_of, listed_of, print_detail, print_listed
+from mercato.cli.webhooks.delivery import detail_of, listed_of, print_detail, print_rows
 from mercato.domain.partners import accounts
 from mercato.domain.partners.model import UnknownAccountError
 from mercato.domain.partners.webhook_tokens import list_token_origins
@@ -64,15 +64,7 @@ async def list_(
         owner = await session.find_partner_id(tx, partner)
         criteria = DeliveryFilter(partner_id=owner, status=status, type_=type_, since=since, before=before)
         found = await operators.list_rows(tx, criteria, most=limit + 1)
-    page, more = [listed_of(row) for row in found[:limit]], found[limit:]
-    if json:
-        print_json({"deliveries": page, "nextBefore": page[-1].id if more else None})
-        return
-    if not page:
-        note("There are none.")
-    print_listed(page)
-    if more:
-        note(f"There is more: mercato webhooks list --before {page[-1].id}")
+    print_page("deliveries", found, limit=limit, as_json=json, entry=listed_of, show=print_rows)
 
 
 @webhooks.command

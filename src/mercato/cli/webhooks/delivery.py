@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import Row
 
-from mercato.cli.output import format_instant, sanitize, say, view, wrap
+from mercato.cli.output import format_instant, note, sanitize, say, view, wrap
 from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks import queries
 from mercato.domain.webhooks.event_types import STORE_CALLS
@@ -110,13 +110,19 @@ def _without_query(url: str) -> str:
     return parts._replace(query=HIDDEN if parts.query else "", fragment="").geturl()
 
 
-def print_listed(rows: Sequence[Listed]) -> None:
+def print_rows(rows: Sequence[Row[Any]]) -> None:
     """Print deliveries, a few lines each; ids and URLs are never cut."""
-    for one in rows:
-        attempts = count_of(one.attempts, "attempt")
-        say(f"{format_instant(one.created_at)}  {one.status.value:<9}  {sanitize(one.type)}, {attempts}")
-        say(f"  {one.id}  {sanitize(one.partner or str(one.partner_id))}", f"  to {sanitize(one.url)}")
-        say(*_state(one), "")
+    if not rows:
+        note("There are none.")
+    for row in rows:
+        _print_listed(listed_of(row))
+
+
+def _print_listed(one: Listed) -> None:
+    attempts = count_of(one.attempts, "attempt")
+    say(f"{format_instant(one.created_at)}  {one.status.value:<9}  {sanitize(one.type)}, {attempts}")
+    say(f"  {one.id}  {sanitize(one.partner or str(one.partner_id))}", f"  to {sanitize(one.url)}")
+    say(*_state(one), "")
 
 
 def _state(one: Listed) -> Iterator[str]:
@@ -130,7 +136,7 @@ def _state(one: Listed) -> Iterator[str]:
 
 def print_detail(one: Detail) -> None:
     """Print a delivery."""
-    print_listed([one])
+    _print_listed(one)
     say("Headers (signature and timestamp are made for each attempt):")
     say(*(f"  {name}: {sanitize(value)}" for name, value in one.headers.items()), "")
     say(f"Attempts: {len(one.attempt_log)}")

@@ -164,18 +164,22 @@ class Changes(Struct, frozen=True):
         await audit(
             tx, "order", order.id, partner_id=order.partner_id, detail={"cancelReason": STORE_UNREACHABLE}
         )
+        await self.notify_store(tx, changed, url=url, now=now)
+        return changed
+
+    async def notify_store(self, tx: Write, order: OrderRow, *, url: str, now: datetime) -> None:
+        """Send `order.cancelled` below the webhookUrl: a store is told of each cancel that isn't its merchant's."""
         await self._push(
             tx,
-            changed,
+            order,
             partner_id=order.partner_id,
             surface=Surface.COMMERCE,
             base_url=url,
             suffix=ORDER_CANCELLED,
             type_=EventType.ORDER_CANCELLED,
-            data=cancelled_data(changed),
+            data=cancelled_data(order),
             now=now,
         )
-        return changed
 
     async def _push(
         self, tx: Write, order: OrderRow, *, type_: EventType, now: datetime, **delivery: Any

@@ -109,6 +109,12 @@ async def find_order_by_token(tx: Read, token_id: UUID) -> UUID | None:
     return found
 
 
+async def find_webhook_url(tx: Read, store_id: UUID) -> str | None:
+    """Return the webhookUrl of the store of an order."""
+    url: str | None = await tx.scalar(select(stores.c.webhook_url).where(stores.c.id == store_id))
+    return url
+
+
 async def list_orders(
     tx: Read,
     caller: Caller,

@@ -27,7 +27,7 @@ from mercato.domain.webhooks.queries import OrderAttempt, list_attempts_of_order
 from mercato.kernel import crash
 from mercato.kernel.clock import Clock, rfc3339
 from mercato.kernel.db.audit import audit
-from mercato.kernel.db.engine import Database, Write
+from mercato.kernel.db.engine import Database, Read, Write
 from mercato.kernel.wire.cursor import page_of
 
 MAX_ENTRIES: Final = 500
@@ -78,28 +78,48 @@ class Orders(Struct, frozen=True):
         """
         async with self.db.write() as tx:
             row = await queries.get_own_order(tx, caller, order_id, lock=True)
-            current = Progress(**{name: getattr(row, name) for name in _MEMBERS})
             # After the wait for the lock: other changes of the order came first.
-            change = transitions.change(current, request, self.clock())
+            change = transitions.change(_progress(row), request, self.clock())
             if change is not None:
-                row = await self._update(tx, row, change)
+                row = await self._update(tx, row, change, actor=Actor.MERCHANT)
                 crash.point("order.moved")
                 await audit(tx, "order", row.id, detail={"state": row.state, "status": row.status})
         return OrderStatusResponse(
             order_id=row.id, state=row.state, status=row.status, updated_at=rfc3339(row.updated_at)
         )
 
-    async def _update(self, tx: Write, row: OrderRow, change: transitions.Change) -> OrderRow:
+    async def cancel(self, order_id: UUID, *, reason: str) -> OrderRow:
+        """Cancel whichever partner's order for the operator, and notify both sides. The same again changes nothing.
+
+        Raises OrderClosed, and ValidationFailed without a reason.
+        """
+        request = OrderStatusUpdate(state=OrderState.CANCELLED, cancel_reason=reason)
+        async with self.db.write() as tx:
+            row = await queries.get_order(tx, order_id, lock=True)
+            change = transitions.change(_progress(row), request, self.clock())
+            if change is not None:
+                url = await queries.find_webhook_url(tx, row.store_id)
+                row = await self._update(tx, row, change, actor=Actor.SERVICE)
+                detail = {"state": row.state, "cancelReason": row.cancel_reason}
+                await audit(tx, "order", row.id, partner_id=row.partner_id, detail=detail)
+                if url is not None:
+                    await self.changes.notify_store(tx, row, url=url, now=change.at)
+        return row
+
+    async def _update(
+        self, tx: Write, row: OrderRow, change: transitions.Change, *, actor: Actor
+    ) -> OrderRow:
         values = asdict(change.after)
         if row.answer is StoreAnswer.WAITING:
             # A merchant that updates an order has received it.
-            values["answer"] = StoreAnswer.ACCEPTED
-            await end_record(tx, row.id, delivered=True, now=change.at)
+            has_it = actor is Actor.MERCHANT
+            values["answer"] = StoreAnswer.ACCEPTED if has_it else StoreAnswer.GIVEN_UP
+            await end_record(tx, row.id, delivered=has_it, now=change.at)
         state = change.after.state
         return await self.changes.change(
             tx,
             row,
-            actor=Actor.MERCHANT,
+            actor=actor,
             entry="updated" if state is OrderState.OPEN else state.value,
             now=change.at,
             detail=_detail(change),
@@ -110,23 +130,33 @@ class Orders(Struct, frozen=True):
         """Return the history of the caller's order with every webhook attempt. Raises OrderNotFound."""
         async with self.db.read() as tx:
             row = await queries.get_own_order(tx, caller, order_id)
-            history = await queries.list_entries(tx, order_id, limit=MAX_ENTRIES)
-            attempts = await list_attempts_of_order(tx, order_id, limit=MAX_ENTRIES)
-        total = {"total": row.amounts.total, "currency": row.currency}
-        entries = [
-            TimelineEntry(at=rfc3339(row.created_at), type="placed", actor=Actor.STOREFRONT, detail=total),
-            *(_attempt_entry(attempt, caller) for attempt in attempts),
-            *(
-                TimelineEntry(
-                    at=rfc3339(entry.at),
-                    type=entry.type,
-                    actor=entry.actor,
-                    detail=msgspec.json.decode(entry.detail),
-                )
-                for entry in history
-            ),
-        ]
-        return OrderTimeline(order_id=order_id, entries=sorted(entries, key=attrgetter("at")))
+            entries = await list_timeline(tx, row, reader=caller.surface)
+        return OrderTimeline(order_id=order_id, entries=entries)
+
+
+async def list_timeline(tx: Read, row: OrderRow, *, reader: Surface | None = None) -> list[TimelineEntry]:
+    """Return all that happened to the order, oldest first: for one side, or for the operator."""
+    history = await queries.list_entries(tx, row.id, limit=MAX_ENTRIES)
+    attempts = await list_attempts_of_order(tx, row.id, limit=MAX_ENTRIES)
+    total = {"total": row.amounts.total, "currency": row.currency}
+    entries = [
+        TimelineEntry(at=rfc3339(row.created_at), type="placed", actor=Actor.STOREFRONT, detail=total),
+        *(_attempt_entry(attempt, reader) for attempt in attempts),
+        *(
+            TimelineEntry(
+                at=rfc3339(entry.at),
+                type=entry.type,
+                actor=entry.actor,
+                detail=msgspec.json.decode(entry.detail),
+            )
+            for entry in history
+        ),
+    ]
+    return sorted(entries, key=attrgetter("at"))
+
+
+def _progress(row: OrderRow) -> Progress:
+    return Progress(**{name: getattr(row, name) for name in _MEMBERS})
 
 
 def _detail(change: transitions.Change) -> dict[str, Any]:
@@ -139,8 +169,8 @@ def _detail(change: transitions.Change) -> dict[str, Any]:
     }
 
 
-def _attempt_entry(attempt: OrderAttempt, caller: Caller) -> TimelineEntry:
-    """Return an attempt. Only the partner that it went to sees the delivery's id and error."""
+def _attempt_entry(attempt: OrderAttempt, reader: Surface | None) -> TimelineEntry:
+    """Return an attempt. Only the partner that it went to, and the operator, see the delivery's id and error."""
     detail: dict[str, Any] = {
         "event": attempt.type,
         "to": "store" if attempt.surface is Surface.COMMERCE else "storefront",
@@ -149,6 +179,6 @@ def _attempt_entry(attempt: OrderAttempt, caller: Caller) -> TimelineEntry:
         "ms": attempt.ms,
         "succeeded": attempt.error is None,
     }
-    if attempt.surface is caller.surface:
+    if reader in {None, attempt.surface}:
         detail |= {"deliveryId": attempt.delivery_id, "error": attempt.error}
     return TimelineEntry(at=rfc3339(attempt.at), type="webhook.attempt", actor=Actor.SERVICE, detail=detail)

@@ -29,7 +29,7 @@ from mercato.domain.webhooks.outbox import origin_changed
 from mercato.kernel import crash, errors
 from mercato.kernel.clock import Clock, MakeId, rfc3339
 from mercato.kernel.db.audit import audit
-from mercato.kernel.db.engine import Database
+from mercato.kernel.db.engine import Database, Write
 from mercato.kernel.geo.gazetteer import Location
 from mercato.kernel.outbound.urls import origin_of
 from mercato.kernel.wire import instant
@@ -117,12 +117,11 @@ class Stores(Struct, frozen=True):
     ) -> StoreStatusResponse:
         """Pause or resume. Pausing a paused store replaces reason and end. Raises StoreNotFound, ValidationFailed."""
         now = self.clock()
-        values = rules.status_values(request, now)
         async with self.db.write() as tx:
-            if not await queries.update_store(tx, caller.partner_id, store_id, **values, updated_at=now):
+            if not await set_status(
+                tx, caller.partner_id, store_id, request, now=now, on_change=self.on_change
+            ):
                 raise errors.StoreNotFound(store_id)
-            await audit(tx, "store", store_id, detail={"status": request.status})
-            await publish_change(tx, store_id, self.on_change)
             row = await queries.find_store(tx, store_id)
         assert row is not None
         return status_of(row, now)
@@ -191,6 +190,24 @@ class Stores(Struct, frozen=True):
             rows = await catalogs.list_notified(tx, store.onboarding_id, before=before, limit=limit + 1)
         page, cursor = page_of(rows, limit, lambda run: run.id)
         return [_with_store_warnings(run, store) for run in page], cursor
+
+
+async def set_status(
+    tx: Write,
+    partner_id: UUID,
+    store_id: UUID,
+    request: StoreStatusUpdate,
+    *,
+    now: datetime,
+    on_change: OnChange,
+) -> bool:
+    """Pause or resume the partner's store; return whether it exists. Raises ValidationFailed."""
+    values = rules.status_values(request, now)
+    if not await queries.update_store(tx, partner_id, store_id, **values, updated_at=now):
+        return False
+    await audit(tx, "store", store_id, partner_id=partner_id, detail={"status": request.status})
+    await publish_change(tx, store_id, on_change)
+    return True
 
 
 def _with_store_warnings(run: Run, store: StoreRow) -> Run:

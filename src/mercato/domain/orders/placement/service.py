@@ -304,7 +304,7 @@ class Placements(Struct, frozen=True):
                 problem.extensions |= extensions
             case StoreAnswer.GIVEN_UP:
                 problem = errors.OrderClosed(
-                    "The order was cancelled because its store could not be reached. Place it again with a new key.",
+                    "The order was cancelled before its store answered. Place it again with a new key.",
                     extensions=extensions,
                 )
             case StoreAnswer.WAITING:

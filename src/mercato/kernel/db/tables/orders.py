@@ -44,6 +44,8 @@ orders = Table(
 Index("ix_orders_partner_id", orders.c.partner_id, orders.c.id)
 Index("ix_orders_store_id", orders.c.store_id, orders.c.id)
 Index("ix_orders_partner_state", orders.c.partner_id, orders.c.state, orders.c.id)
+# For operators, who list the orders of all partners.
+Index("ix_orders_state", orders.c.state, orders.c.id)
 Index("ix_orders_storefront_id", orders.c.storefront_id, orders.c.id)
 # Every order has a client context until its customer is erased.
 _with_customer = text("client_context IS NOT NULL")

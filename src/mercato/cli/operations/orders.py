@@ -1,0 +1,226 @@
+"""`mercato order`: the orders of all partners."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Annotated, Final
+from uuid import UUID
+
+from cyclopts import Parameter
+from msgspec.structs import asdict
+
+from mercato.cli.failures import UnusableError
+from mercato.cli.options import DataDir, Json, Limit, OnlyPartner, OrderName, Since, group
+from mercato.cli.output import (
+    Column,
+    format_detail,
+    format_instant,
+    note,
+    print_facts,
+    print_json,
+    print_objects,
+    print_page,
+    print_table,
+    sanitize,
+    say,
+    view,
+    wrap,
+)
+from mercato.cli.session import opened
+from mercato.domain.orders import operators
+from mercato.domain.orders.changes import Changes
+from mercato.domain.orders.model import CommerceLine, OrderState, OrderStatus, TimelineEntry
+from mercato.domain.orders.operators import OrderDetail, OrderFilter, OrderSummary
+from mercato.domain.orders.record import StoreAnswer
+from mercato.domain.orders.service import Orders
+from mercato.domain.stores.operators import get_store_id
+from mercato.kernel import clock
+from mercato.kernel.db.prefixes import shorten
+from mercato.kernel.db.tables import orders as orders_table
+from mercato.kernel.errors import OrderError
+from mercato.kernel.telemetry.activity import Activity
+from mercato.kernel.telemetry.event_log import EventLog
+from mercato.kernel.wire import Instant, Wire
+
+order = group("order", "Orders: list, show, cancel.")
+
+PAGE: Final = 50
+REASON: Final = "CANCELLED_BY_OPERATOR"
+
+
+class Entry(Wire):
+    """An order in a list. Of its customer nothing is shown."""
+
+    order_id: UUID
+    partner_id: UUID
+    partner: str | None
+    storefront_id: UUID
+    storefront: str | None
+    store_id: UUID
+    partner_store_id: str
+    store: str | None
+    state: OrderState
+    status: OrderStatus
+    answer: StoreAnswer
+    partner_order_id: str | None
+    cancel_reason: str | None
+    total: str
+    currency: str
+    created_at: Instant
+    updated_at: Instant
+
+
+class Detail(Entry):
+    """An order with its lines, the store's reasons for a refusal, and its timeline."""
+
+    estimated_ready_at: Instant | None
+    lines: tuple[CommerceLine, ...]
+    errors: tuple[OrderError, ...]
+    timeline: list[TimelineEntry]
+
+
+@order.command(name="list")
+async def list_(
+    *,
+    state: OrderState | None = None,
+    partner: OnlyPartner = None,
+    store: str | None = None,
+    since: Since | None = None,
+    before: UUID | None = None,
+    limit: Limit = PAGE,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """List the orders of all partners, newest first.
+
+    Args:
+        state: Only orders in this state.
+        partner: Only orders of this partner, as merchant or storefront: its id or name.
+        store: Only orders of this store: its id, or the beginning of it.
+        since: Only of the last 2h, 3d, …, or since an instant.
+        before: Only orders placed before this one.
+        limit: Orders at most (50; no more than 1000).
+
+    """
+    async with opened(data_dir) as session, session.db.read() as tx:
+        wanted = OrderFilter(
+            partner_id=await session.find_partner_id(tx, partner),
+            store_id=None if store is None else await get_store_id(tx, store),
+            state=state,
+            since=since,
+            before=before,
+        )
+        found = await operators.list_orders(tx, wanted, limit=limit + 1)
+        names = {} if json else await shorten(tx, orders_table.c.id, (one.id for one in found[:limit]))
+    columns: dict[str, Column] = {
+        "Id": lambda one: names[one.id],
+        "Placed": "created_at",
+        "State": _state,
+        "Total": lambda one: f"{one.total} {one.currency}",
+        "Store": lambda one: one.store or one.partner_store_id,
+        "Storefront": lambda one: one.storefront or one.storefront_id,
+    }
+    show = partial(
+        print_objects, columns, empty="There are no such orders.", cut=("State", "Store", "Storefront")
+    )
+    print_page("orders", found, limit=limit, as_json=json, entry=_entry, show=show)
+
+
+@order.command
+async def show(name: OrderName, /, *, json: Json = False, data_dir: DataDir = None) -> None:
+    """Show an order: who placed it where, its lines, and everything that happened to it. Never who the customer is."""
+    async with opened(data_dir) as session, session.db.read() as tx:
+        found = await operators.get_order(tx, await operators.get_order_id(tx, name))
+    if json:
+        print_json(view(Detail, found, **asdict(found.summary), order_id=found.summary.id))
+    else:
+        _print(found)
+
+
+@order.command
+async def cancel(
+    name: OrderName,
+    /,
+    *,
+    reason: Annotated[str, Parameter(show_default=True)] = REASON,
+    yes: bool = False,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Cancel an open order, for good: the store and the storefront are notified as of any other cancellation.
+
+    Args:
+        reason: Why, as both sides read it.
+        yes: Cancel it. Without this, the order is only shown.
+
+    """
+    if not reason.strip():
+        raise UnusableError("--reason is empty: say why, as both sides will read it.")
+    async with opened(data_dir) as session:
+        async with session.db.read() as tx:
+            order_id = await operators.get_order_id(tx, name)
+        if yes:
+            # Of its own: what this process counts and logs reaches no metrics. The audit trail has the change.
+            changes = Changes(clock.new_id, Activity(EventLog()))
+            await Orders(session.db, clock.now, changes).cancel(order_id, reason=reason)
+        async with session.db.read() as tx:
+            found = await operators.get_order(tx, order_id)
+    summary = found.summary
+    if json:
+        print_json(_entry(summary))
+    else:
+        print_facts(*_facts(summary))
+    if yes:
+        note("The order is cancelled. Both sides are being notified.")
+    elif summary.state is OrderState.OPEN:
+        note("Nothing was changed. Cancel it with --yes")
+    else:
+        note(f"The order is {summary.state.value} already: it can't be cancelled.")
+
+
+def _entry(one: OrderSummary) -> Entry:
+    return view(Entry, one, order_id=one.id)
+
+
+def _state(one: OrderSummary) -> str:
+    """Return how far an open order is, or how it ended."""
+    if one.state is OrderState.CANCELLED:
+        return f"cancelled: {one.cancel_reason}"
+    return one.status.value if one.state is OrderState.OPEN else one.state.value
+
+
+def _facts(one: OrderSummary) -> list[tuple[str, object]]:
+    return [
+        ("Order", one.id),
+        ("Placed", one.created_at),
+        ("Changed", one.updated_at),
+        ("State", f"open, {_state(one)}" if one.state is OrderState.OPEN else _state(one)),
+        ("Store's answer", one.answer.value.replace("_", " ")),
+        ("Total", f"{one.total} {one.currency}"),
+        ("Store", f"{one.store or 'deleted'} ({one.partner_store_id}, {one.store_id})"),
+        ("Merchant", f"{one.partner or 'deleted'} ({one.partner_id})"),
+        ("Storefront", f"{one.storefront or 'deleted'} ({one.storefront_id})"),
+        ("Merchant's id", one.partner_order_id),
+    ]
+
+
+def _print(found: OrderDetail) -> None:
+    print_facts(*_facts(found.summary), ("Ready", found.estimated_ready_at))
+    say("", "Lines:", *_lines(found.lines, "  "))
+    if found.errors:
+        say("", "Refused because:")
+        for one in found.errors:
+            say(*wrap(f"{one.code}: {one.message}", first="  ", indent="    "))
+    say("", "Timeline:")
+    print_table(
+        ("At", "Who", "What", "Detail"),
+        [(format_instant(one.at), one.actor, one.type, format_detail(one.detail)) for one in found.timeline],
+        empty="",
+        cut=("Detail",),
+    )
+
+
+def _lines(lines: tuple[CommerceLine, ...], indent: str) -> Iterator[str]:
+    for one in lines:
+        yield f"{indent}{one.quantity} x {sanitize(one.name or str(one.partner_item_id))}"
+        for chosen in one.modifier_groups:
+            yield from _lines(chosen.line_items, indent + "  ")

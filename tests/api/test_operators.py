@@ -1,0 +1,233 @@
+"""Decisions §15: what operators see and do by `mercato order` and `mercato store`, beside a running service."""
+
+import asyncio
+import json
+import os
+import pwd
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.api.trade import CUSTOMER, MERCHANT, ORDERS, Trade, trade
+from tests.partners.test_commands import Shell, shell
+from tests.service import Merchant, Service
+
+from mercato.domain import offboarding
+from mercato.domain.partners import accounts
+from mercato.kernel import clock
+from mercato.kernel.telemetry import configure_logs
+
+__all__ = ["shell"]
+
+STORES = "/v1/commerce/stores"
+
+
+class Operator:
+    """Runs commands beside the service, in a thread, as its loop goes on."""
+
+    def __init__(self, shell: Shell) -> None:
+        self.shell = shell
+
+    async def __call__(self, *arguments: str, code: int = 0) -> str:
+        return await asyncio.to_thread(self.shell, *arguments, code=code)
+
+    async def json(self, *arguments: str) -> Any:
+        return json.loads(await self(*arguments, "--json"))
+
+    @property
+    def err(self) -> str:
+        return self.shell.err
+
+
+@pytest.fixture
+async def here(mercato: Service, shop: Merchant) -> Trade:
+    return await trade(mercato, shop, event_url=shop.base + "/events")
+
+
+@pytest.fixture
+def operator(shell: Shell, here: Trade, monkeypatch: pytest.MonkeyPatch) -> Operator:
+    monkeypatch.setenv("COLUMNS", "80")
+    # The service runs in this process, and its log must not stand between what commands print.
+    monkeypatch.setenv("MERCATO_LOG_LEVEL", "error")
+    configure_logs(level="error", form="console")
+    shell.data_dir = Path(here.mercato.app.settings.data_dir)
+    return Operator(shell)
+
+
+async def cancel_notices(shop: Merchant) -> tuple[Any, Any]:
+    """Return the bodies of the next order.cancelled to the store and of the storefront's event of it, in any order."""
+    told = event = None
+    while told is None or event is None:
+        path, _, body = await shop.webhook()
+        if path == "/hooks/order-cancelled":
+            told = json.loads(body)["data"]
+        elif path == "/events" and json.loads(body)["data"]["order"]["state"] == "cancelled":
+            event = json.loads(body)
+    return told, event
+
+
+def rows(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip()]
+
+
+async def orders_of(operator: Operator, *filters: str) -> list[str]:
+    return [one["orderId"] for one in (await operator.json("order", "list", *filters))["orders"]]
+
+
+async def test_orders_are_listed_newest_first_by_state_partner_store_and_time(
+    here: Trade, operator: Operator
+):
+    first, second = [(await here.placed())["orderId"] for _ in range(2)]
+    assert (await here.update({"orderId": first}, state="completed")).status == 200
+    assert await orders_of(operator) == [second, first]
+    assert await orders_of(operator, "--state", "open") == [second]
+    assert await orders_of(operator, "--state", "completed") == [first]
+    assert await orders_of(operator, "--since", "1h") == [second, first]
+    assert await orders_of(operator, "--since", "2100-01-01T00:00:00Z") == []
+    assert await orders_of(operator, "--store", here.store["storeId"]) == [second, first]
+    listed = (await operator.json("order", "list"))["orders"][0]
+    for side in ("partnerId", "storefrontId"):
+        assert await orders_of(operator, "--partner", listed[side], "--state", "open") == [second]
+    assert (listed["state"], listed["status"], listed["total"], listed["partnerOrderId"]) == (
+        "open",
+        "pending",
+        "5.80",
+        "A-1",
+    )
+    page = await operator.json("order", "list", "--limit", "1")
+    assert page["nextBefore"] == second
+    assert await orders_of(operator, "--before", page["nextBefore"]) == [first]
+    await operator("order", "list", "--limit", "1")
+    assert f"mercato order list --before {second}" in operator.err
+
+
+async def test_a_list_fits_80_columns_and_its_short_ids_are_accepted(here: Trade, operator: Operator):
+    order = await here.placed()
+    await here.placed()
+    lines = rows(await operator("order", "list"))
+    assert max(map(len, lines)) <= 80
+    short = lines[-1].split()[0]
+    shown = await operator.json("order", "show", short)
+    assert shown["orderId"] == order["orderId"]
+    assert len(short) < len(order["orderId"])
+    await operator("order", "show", order["orderId"][:2], code=1)
+    assert "More than one order begins with" in operator.err
+    await operator("order", "show", "ffff", code=1)
+    assert "There is no order ffff" in operator.err
+
+
+async def test_an_order_is_shown_with_what_happened_to_it_and_without_its_customer(
+    here: Trade, operator: Operator
+):
+    order = await here.placed()
+    text = await operator("order", "show", order["orderId"])
+    for part in ("2 x Tea", "5.80", "order.place", "accepted", here.store["storeId"]):
+        assert part in text
+    shown = await operator("order", "show", order["orderId"], "--json")
+    for hidden in (CUSTOMER["email"], CUSTOMER["lastName"], "203.0.113.7"):
+        assert hidden not in text + shown
+    assert [one["type"] for one in json.loads(shown)["timeline"]][:2] == ["placed", "webhook.attempt"]
+
+
+async def test_an_order_that_is_cancelled_by_an_operator_is_cancelled_for_both_sides(
+    here: Trade, operator: Operator
+):
+    order = await here.placed()
+    await operator("order", "cancel", order["orderId"])
+    assert "Nothing was changed" in operator.err
+    assert (await here.front.get(f"{ORDERS}/{order['orderId']}")).json()["state"] == "open"
+
+    await operator("order", "cancel", order["orderId"], "--reason", "Fraud", "--yes")
+    for client, path in ((here.front, ORDERS), (here.pos, MERCHANT)):
+        read = (await client.get(f"{path}/{order['orderId']}")).json()
+        assert (read["state"], read["cancelReason"]) == ("cancelled", "Fraud")
+    told, event = await cancel_notices(here.shop)
+    assert (told["orderId"], told["cancelReason"]) == (order["orderId"], "Fraud")
+    assert (event["type"], event["data"]["order"]["cancelReason"]) == ("order.updated", "Fraud")
+    last = (await operator.json("order", "show", order["orderId"]))["timeline"]
+    assert ("cancelled", "service") in {(one["type"], one["actor"]) for one in last}
+    entry = (await operator.json("audit", "--action", "order cancel"))["entries"][0]
+    assert entry["actor"] == f"cli:{pwd.getpwuid(os.getuid()).pw_name}"
+    assert (entry["subjectId"], entry["detail"]) == (
+        order["orderId"],
+        {"state": "cancelled", "cancelReason": "Fraud"},
+    )
+
+    await operator("order", "cancel", order["orderId"])
+    assert "cancelled already" in operator.err
+
+
+async def test_a_completed_order_cannot_be_cancelled(here: Trade, operator: Operator):
+    order = await here.placed()
+    assert (await here.update(order, state="completed")).status == 200
+    await operator("order", "cancel", order["orderId"], "--yes", code=1)
+    assert "The order is completed" in operator.err
+
+
+async def test_a_cancelled_order_is_not_sent_to_a_store_that_has_not_answered(
+    here: Trade, operator: Operator
+):
+    async def broken(_request: web.Request, _body: bytes) -> web.Response:
+        return web.Response(status=500)
+
+    body = here.order() | {"validatedOrderToken": await here.token(here.order())}
+    here.shop.answers["place"] = broken
+    placing = asyncio.create_task(here.place(body, key="one"))
+    while not (found := await orders_of(operator, "--state", "open")):
+        pass
+    await operator("order", "cancel", found[0], "--yes")
+    assert (await operator.json("order", "show", found[0]))["answer"] == "given_up"
+    reply = await placing
+    assert (reply.status, reply.json()["errorCode"]) == (409, "ORDER_CLOSED")
+    told, _event = await cancel_notices(here.shop)
+    assert told["orderId"] == found[0]
+
+
+async def test_a_store_that_an_operator_pauses_takes_no_orders_until_it_is_resumed(
+    here: Trade, operator: Operator
+):
+    store_id = here.store["storeId"]
+    await operator("store", "pause", store_id, "--reason", "Flood", "--until", "2h")
+    assert "is paused until" in operator.err
+    said = await here.validate(here.order())
+    assert [one["code"] for one in said["order"]["errors"]] == ["STORE_CLOSED"]
+    status = (await here.pos.get(f"{STORES}/{store_id}/status")).json()
+    assert (status["status"], status["pauseReason"]) == ("paused", "Flood")
+    listed = (await operator.json("store", "list", "--status", "paused"))["stores"]
+    assert [one["storeId"] for one in listed] == [store_id]
+    assert (await operator.json("store", "list", "--status", "online"))["stores"] == []
+
+    await operator("store", "resume", store_id[:14])
+    assert "is online" in operator.err
+    assert (await here.validate(here.order()))["isValid"]
+    actions = {one["action"] for one in (await operator.json("audit"))["entries"]}
+    assert actions >= {"store pause", "store resume"}
+
+
+async def test_a_store_is_listed_and_shown_even_if_its_partner_is_suspended(here: Trade, operator: Operator):
+    store_id = here.store["storeId"]
+    listed = (await operator.json("store", "list", "--since", "1h"))["stores"][0]
+    assert (listed["storeId"], listed["status"], listed["suspended"]) == (store_id, "online", False)
+    async with here.mercato.app.db.read() as tx:
+        merchant = await accounts.get_partner_named(tx, listed["partner"])
+    await offboarding.suspend(here.mercato.app.db, merchant.id, now=clock.now)
+    lines = rows(await operator("store", "list", "--partner", str(merchant.id)))
+    assert "hidden" in lines[-1]
+    assert max(map(len, lines)) <= 80
+    text = await operator("store", "show", store_id)
+    assert "its partner is suspended" in text
+    assert here.shop.base in text
+    assert "/hooks" not in text
+    await operator("store", "pause", store_id)
+    await offboarding.resume(here.mercato.app.db, merchant.id)
+    assert (await here.pos.get(f"{STORES}/{store_id}/status")).json()["status"] == "paused"
+
+
+async def test_what_cannot_be_is_said(here: Trade, operator: Operator):
+    await operator("store", "pause", here.store["storeId"], "--until", "2020-01-01T00:00:00Z", code=1)
+    assert "must be in the future" in operator.err
+    await operator("store", "pause", here.store["storeId"], "--until", "soon", code=2)
+    assert "as 2h or 3d" in operator.err
+    await operator("order", "cancel", "0", "--reason", " ", code=2)
+    assert "--reason is empty" in operator.err
