@@ -30,6 +30,7 @@ PAGES = (
     "verify-a-webhook.md",
     "find-why-a-signature-fails.md",
     "redeliver-a-webhook.md",
+    "find-why-a-request-was-refused.md",
     "rotate-keys-and-secrets.md",
     "operate.md",
     "find-stores.md",
