@@ -243,7 +243,7 @@ class _Day:
             operations=self.calls.sent,
             orders=len(orders),
             cancelled=sum(order.state == "cancelled" for order in orders),
-            webhooks=sum(one.inbox.came for one in (*self.doubles, self.storefront)),
+            webhooks=sum(one.inbox.received for one in (*self.doubles, self.storefront)),
             runs=len(service.runs),
             seconds=seconds,
         )

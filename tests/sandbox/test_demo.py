@@ -13,10 +13,9 @@ import pytest
 
 from mercato.cli.sandbox.demo import demo
 from mercato.devtools.sandbox import merchant
+from mercato.devtools.sandbox.context import DemoContext, ProofFailed, Proofs
+from mercato.devtools.sandbox.demo import STEPS
 from mercato.devtools.sandbox.merchant import end_of_pause
-from mercato.devtools.sandbox.proofs import ProofFailed, Proofs
-from mercato.devtools.sandbox.scene import Scene
-from mercato.devtools.sandbox.story import CHAPTERS
 from mercato.kernel.wire import instant, parse_instant
 from mercato.testing import MerchantDouble
 from mercato.testing.caller import Caller
@@ -30,7 +29,7 @@ CLAIMS = (
     "Catalogs are pulled and checked",
     "A broken one is refused with a pointer",
     "No store goes live before its catalog",
-    "Mended and retried, it is taken",
+    "Fixed and retried, it is accepted",
     "Three stores are live",
     "A dry run shows changes and makes none",
     "A notification switches the catalog",
@@ -44,7 +43,7 @@ CLAIMS = (
     "A wrong key opens nothing",
     "Another partner does not see the store",
     "A search by place finds what is near",
-    "A search by text finds who sells it",
+    "A search by text finds the right store",
     "A known catalog is not sent again",
     "A cart is priced to the cent",
     "A pizza without a size is refused",
@@ -53,17 +52,17 @@ CLAIMS = (
     "Every step arrives as an event",
     "Both sides read the same order",
     "The merchant reads its own ids",
-    "An order that is over stays over",
+    "A closed order stays closed",
     "The same key gives the same bytes",
-    "A key is good for one request",
-    "A token is good for one order",
+    "A key is valid for one request",
+    "A token is valid for one order",
     "None of them reached the store",
     "A changed price is caught",
-    "It costs what was agreed to last",
-    "A declined card is told as such",
+    "It costs the amount validated last",
+    "A declined card is reported",
     "The card's token is written nowhere",
-    "A store that is down is told as such",
-    "Its order is kept meanwhile",
+    "A store that is down is reported",
+    "Its order is kept for now",
     "The same key joins: one order in all",
     "The timeline has every step and call",
     "standardwebhooks verifies every call",
@@ -71,7 +70,7 @@ CLAIMS = (
     "Events count from 1, without a gap",
     "A forged order event does not verify",
     "Another storefront does not see it",
-    "Nor can it use another's token",
+    "It can't use another's token either",
     "A key opens its own surface only",
 )
 """What the demo proves, in its order."""
@@ -110,7 +109,7 @@ async def test_it_ends_with_0_and_a_table_of_what_it_proved(tmp_path: Path) -> N
         out, err = await process.communicate()
     text = out.decode()
     assert (process.returncode, err) == (0, b""), text
-    for title, _ in CHAPTERS:
+    for title, _ in STEPS:
         assert title in text
     rows = re.findall(r"^ (ok|FAIL) +(\S.*?)  ", text, re.MULTILINE)
     assert rows == [("ok", claim) for claim in CLAIMS]
@@ -196,16 +195,16 @@ def test_an_unexpected_answer_is_a_claim_that_does_not_hold(
 def test_a_chapter_that_breaks_off_counts_as_not_proved(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def stumble(_scene: Scene) -> None:
+    async def stumble(_scene: DemoContext) -> None:
         raise KeyError("storeId")
 
-    monkeypatch.setattr("mercato.devtools.sandbox.story.CHAPTERS", [("A day", stumble)])
+    monkeypatch.setattr("mercato.devtools.sandbox.demo.STEPS", [("A day", stumble)])
     assert demo() == 1
     assert "Not proved: A day: broke off: KeyError: 'storeId'" in capsys.readouterr().out
 
 
 async def test_what_does_not_come_in_time_is_a_proof_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mercato.devtools.sandbox.proofs.PATIENCE", 0.05)
+    monkeypatch.setattr("mercato.devtools.sandbox.context.TIMEOUT", 0.05)
     proofs = Proofs()
 
     async def look() -> str:

@@ -20,8 +20,8 @@ from mercato.testing import shopper, shops
 from mercato.testing.prices import (
     Menu,
     UnknownItemError,
+    corrupt,
     faults_of,
-    spoiled,
     total_of,
     with_tax,
 )
@@ -113,7 +113,7 @@ def test_what_is_not_on_the_menu_is_named_with_its_place() -> None:
     with pytest.raises(UnknownItemError) as unknown:
         menu.sub_total([line(SOUP), line(SALT)])
     assert (str(unknown.value), unknown.value.pointer) == (
-        f"There is no {SALT} here.",
+        f"{SALT} isn't in the catalog.",
         "/cart/lineItems/1/itemId",
     )
     chosen = {"modifierGroupId": SIZE, "lineItems": [line(SOUP)]}
@@ -138,10 +138,10 @@ def test_lines_are_priced_by_the_ids_of_the_document() -> None:
         "lineItems": [named("salt", 2)],
     }
     assert menu.sub_total([named("soup", 2, size)]) == Decimal("11.00")
-    with pytest.raises(UnknownItemError, match="There is no cake here"):
+    with pytest.raises(UnknownItemError, match="cake isn't in the catalog"):
         menu.sub_total([named("cake", 1)])
     # An item isn't a group.
-    with pytest.raises(UnknownItemError, match="There is no soup here"):
+    with pytest.raises(UnknownItemError, match="soup isn't in the catalog"):
         menu.sub_total([named("soup", 1, {**size, "partnerModifierGroupId": "soup"})])
     with pytest.raises(UnknownItemError):
         menu.sub_total([line(str(uuid4()))])
@@ -152,7 +152,7 @@ def test_wrong_amounts_are_wrong_by_one_unit_and_found(member: str) -> None:
     sent = {"subTotal": "36.20", "tip": "2.00", "total": "38.20"}
     right = {**sent, **with_tax(sent, None)}
     assert (right["taxes"], right["total"], faults_of(right)) == ("1.81", "40.01", [])
-    wrong = spoiled(right, member)
+    wrong = corrupt(right, member)
     assert abs(Decimal(wrong[member]) - Decimal(right[member])) == Decimal("0.01")
     assert faults_of(wrong)
     assert json.dumps(right) != json.dumps(wrong)

@@ -54,12 +54,12 @@ async def test_an_order_is_shown_as_its_newest_event_has_it(front: StorefrontDou
 
 async def test_an_event_that_comes_twice_counts_once(front: StorefrontDouble) -> None:
     assert [await sent(front, 1), await sent(front, 1)] == [204, 204]
-    assert (len(front.events[ORDER]), front.repeats, front.inbox.believed) == (1, 1, 2)
+    assert (len(front.events[ORDER]), front.repeats, front.inbox.verified) == (1, 1, 2)
 
 
 async def test_an_event_of_somebody_else_is_refused(front: StorefrontDouble) -> None:
     assert await sent(front, 1, secret=OLD_SECRET) == 401
-    assert (front.events, front.inbox.came, front.inbox.believed) == ({}, 1, 0)
+    assert (front.events, front.inbox.received, front.inbox.verified) == ({}, 1, 0)
 
 
 async def test_who_waits_for_an_event_gets_it_when_it_comes(front: StorefrontDouble) -> None:

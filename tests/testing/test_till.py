@@ -81,7 +81,7 @@ async def test_an_order_that_was_taken_while_it_was_down_is_known_when_it_comes_
 async def test_what_is_not_signed_by_the_service_is_not_answered(shop: MerchantDouble, kind: str) -> None:
     assert (await told(shop, kind, secret=OLD_SECRET))[0] == 401
     assert (shop.book, shop.validated) == ({}, 0)
-    assert (shop.inbox.came, shop.inbox.believed) == (1, 0)
+    assert (shop.inbox.received, shop.inbox.verified) == (1, 0)
 
 
 async def test_the_book_is_bounded(shop: MerchantDouble, monkeypatch: pytest.MonkeyPatch) -> None:

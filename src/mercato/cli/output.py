@@ -18,7 +18,7 @@ from mercato.cli import command_name
 from mercato.kernel.wire import Wire, instant
 
 if TYPE_CHECKING:
-    from mercato.devtools.sandbox.scene import Watch
+    from mercato.devtools.sandbox.context import Watch
 
 W = TypeVar("W", bound=Wire)
 

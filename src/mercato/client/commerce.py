@@ -52,7 +52,7 @@ DELIVERIES: Final = "/v1/commerce/webhook-deliveries"
 
 
 class Commerce:
-    """What a merchant's key opens."""
+    """The methods for a merchant's key."""
 
     # --- onboarding
 
@@ -74,7 +74,7 @@ class Commerce:
 
     @operation("GET", ONBOARDING + "/{onboardingId}", OnboardingStatus)
     def get_onboarding_status(self, onboarding_id: Id) -> Sent:
-        """Return where an onboarding is; when its catalog has failed, every error with a pointer."""
+        """Return an onboarding's status; if its catalog has failed, with every error and its pointer."""
         return Sent(ids=(onboarding_id,))
 
     @operation("DELETE", ONBOARDING + "/{onboardingId}", NoneType)
@@ -84,7 +84,7 @@ class Commerce:
 
     @operation("POST", ONBOARDING + "/{onboardingId}/retry", OnboardingStatus)
     def retry_onboarding(self, onboarding_id: Id, *, catalog_callback_url: str | None = None) -> Sent:
-        """Have the catalog of a failed onboarding pulled again, from another URL if one is given."""
+        """Retry a failed onboarding, from another catalog URL if one is given."""
         return Sent(ids=(onboarding_id,), body=RetryRequest(catalog_callback_url=catalog_callback_url))
 
     @operation("POST", ONBOARDING + "/{onboardingId}/activate", Store)
@@ -96,14 +96,14 @@ class Commerce:
 
     @operation("POST", "/v1/commerce/catalogset-notification", CatalogIngestAccepted)
     def notify_catalog_update(self, store_id: Id, callback_url: str) -> Sent:
-        """Have a new catalog pulled. `replace_catalog` waits until it is served, too."""
+        """Notify of a new catalog, which is then pulled. `replace_catalog` also waits until it is served."""
         return Sent(query={"storeId": store_id}, body=CatalogSetNotification(callback_url=callback_url))
 
     @operation(
         "GET", STORES + "/{storeId}/catalog-ingest/{catalogIngestId}/status", CatalogIngestStatusResponse
     )
     def get_catalog_ingest_status(self, store_id: Id, catalog_ingest_id: Id) -> Sent:
-        """Return where a catalog run is."""
+        """Return the status of a catalog run."""
         return Sent(ids=(store_id, catalog_ingest_id))
 
     @operation("GET", STORES + "/{storeId}/catalog-ingest", CatalogIngestPage)
@@ -128,12 +128,12 @@ class Commerce:
 
     @operation("GET", "/v1/commerce/catalog-sets/{catalogSetId}", CatalogSet)
     def get_commerce_catalog_set(self, catalog_set_id: Id) -> Sent:
-        """Return one of the account's own CatalogSets, as storefronts get it."""
+        """Return one of the account's CatalogSets, as storefronts get it."""
         return Sent(ids=(catalog_set_id,))
 
     @operation("GET", STORES + "/{storeId}/ids", StoreIds)
     def get_store_ids(self, store_id: Id) -> Sent:
-        """Return under which id each item and modifier group of the store's document is served."""
+        """Return the served ids of the items and modifier groups in the store's document."""
         return Sent(ids=(store_id,))
 
     # --- stores
@@ -207,12 +207,12 @@ class Commerce:
 
     @operation("GET", ORDERS + "/{orderId}/timeline", OrderTimeline)
     def get_order_timeline(self, order_id: Id) -> Sent:
-        """Return who did what to an order when, every webhook attempt included."""
+        """Return the history of an order, with every webhook attempt."""
         return Sent(ids=(order_id,))
 
     @operation("POST", ORDERS + "/{orderId}/status", OrderStatusResponse)
     def update_order_status(self, order_id: Id, update: OrderStatusUpdate) -> Sent:
-        """Move an order on, close it, or say when it will be ready."""
+        """Update an order's status, close it, or set when it will be ready."""
         return Sent(ids=(order_id,), body=update)
 
     # --- refused requests
@@ -267,5 +267,5 @@ class Commerce:
 
     @operation("POST", DELIVERIES + "/{deliveryId}/redeliver", WebhookDeliveryDetail)
     def redeliver_commerce_webhook(self, delivery_id: Id) -> Sent:
-        """Have a webhook sent again with the same id and body."""
+        """Redeliver a webhook with the same id and body."""
         return Sent(ids=(delivery_id,))

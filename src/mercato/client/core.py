@@ -1,4 +1,4 @@
-"""The client without its network: where it calls and as whom, and when a request is sent again."""
+"""The client without a network: its address and key, and when a request is retried."""
 
 import os
 import random
@@ -28,7 +28,7 @@ TIMEOUT: Final = 30.0
 """Seconds for one attempt: twice what placing an order may take."""
 
 MIN_TIMEOUT: Final = 0.05
-"""Seconds that an attempt gets even where a deadline has all but come."""
+"""Seconds that an attempt gets even shortly before a deadline."""
 
 _PRINTABLE: Final = re.compile(r"[\x21-\x7e]+")
 _BLANK: Final = re.compile(r"\s")
@@ -38,10 +38,10 @@ _UNAVAILABLE: Final = frozenset({500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """How often and how patiently a request is repeated that may be.
+    """How often a request that may be repeated is retried, and after which waits.
 
-    Waits double from `first_wait` and are drawn by chance up to that; a `Retry-After` is added to. One longer than
-    `longest_wait` is not waited for: the exception says how long it is.
+    Waits are random up to a bound that doubles from `first_wait`, and added to a `Retry-After`. The request isn't
+    retried if that is longer than `longest_wait`: the exception has it.
     """
 
     attempts: int = 4
@@ -65,7 +65,7 @@ NEVER: Final = Retries(attempts=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """Where requests go and as whom, and how they are repeated."""
+    """The address, key and retries of requests."""
 
     url: str
     key: str = field(repr=False)
@@ -74,7 +74,7 @@ class Core:
     clock: Callable[[], float] = time.monotonic
 
     def exchange(self, request: Request[R], *, deadline: float | None = None) -> Script[tuple[R, Reply]]:
-        """Send the request, again where that may help; return the decoded answer, and the reply itself.
+        """Send the request, with retries; return the decoded answer, and the reply itself.
 
         `deadline` is by the client's clock.
         """
@@ -110,7 +110,7 @@ class Core:
             headers["Content-Type"] = "application/json"
         if request.idempotency_key is not None:
             if not _IDEMPOTENCY_KEY.fullmatch(request.idempotency_key):
-                raise ConfigurationError("An idempotency key has 1 to 255 printable ASCII characters.")
+                raise ConfigurationError("An idempotency key must have 1 to 255 printable ASCII characters.")
             headers["Idempotency-Key"] = request.idempotency_key
         return Prepared(method=request.method, target=request.target(), headers=headers, body=body)
 
@@ -140,18 +140,18 @@ def _url(text: str) -> str:
     text = text.strip().rstrip("/")
     try:
         parts = urlsplit(text)
-        # A name that cannot be encoded for a resolver isn't a host.
+        # A name that can't be encoded for a resolver isn't a host.
         host = (parts.hostname or "").encode("idna")
         usable = parts.scheme in {"http", "https"} and host and (parts.port or 1) and not _BLANK.search(text)
     except ValueError:
         usable = False
     if "@" in text:
         raise ConfigurationError(
-            "The URL of a service holds no user name and no password: give the key separately."
+            "The URL of a service must not have a user name or a password. Give the key separately."
         )
     if not usable or parts.query or parts.fragment:
         raise ConfigurationError(
-            f"{text[:100]!r} isn't the URL of a service: give one like http://127.0.0.1:8000."
+            f"{text[:100]!r} isn't the URL of a service. Give one like http://127.0.0.1:8000."
         )
     return text
 
@@ -163,12 +163,12 @@ def _key(text: str) -> str:
             f"No key is given. Give key, or set {KEY}: mercato partner create prints one."
         )
     if not _PRINTABLE.fullmatch(text):
-        raise ConfigurationError("The key holds a blank or a character that no key has.")
+        raise ConfigurationError("The key has a space or another character that no key has.")
     return text
 
 
 def _may_repeat(fault: MercatoError, *, repeats: bool) -> bool:
-    """Tell whether the same request may succeed, and does no harm a second time."""
+    """Tell whether the same request may succeed later, and is safe to repeat."""
     match fault:
         case NoAnswerError():
             return repeats or not fault.sent

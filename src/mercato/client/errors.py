@@ -1,4 +1,4 @@
-"""What the client raises: every refusal by its category, and what can go wrong before there is an answer."""
+"""The client's exceptions: refusals by category, and failures before there is an answer."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Generic, TypeVar
@@ -18,19 +18,19 @@ _EXCERPT: Final = 200
 
 
 class MercatoError(Exception):
-    """All that this client raises. `idempotency_key` is the one that the failed request went with, if any."""
+    """The base of all exceptions. `idempotency_key` is that of the failed request, if any."""
 
     idempotency_key: str | None = None
 
 
 class ConfigurationError(MercatoError, ValueError):
-    """The URL or the key is missing or cannot be used."""
+    """The URL or the key is missing or unusable."""
 
 
 class NoAnswerError(MercatoError):
     """The service could not be reached, or did not answer in time.
 
-    `sent` says whether the request may have arrived: what it asks for may be done then.
+    `sent` says whether the request may have arrived and been performed.
     """
 
     def __init__(self, message: str, *, sent: bool) -> None:
@@ -39,7 +39,7 @@ class NoAnswerError(MercatoError):
 
 
 class UnreadableError(MercatoError):
-    """The answer is not one of this service: is the URL right?"""
+    """The answer isn't from a Mercato service. Check the URL."""
 
 
 class DeadlineError(MercatoError, Generic[S]):
@@ -59,7 +59,7 @@ class CatalogFailedError(MercatoError, Generic[S]):
 
 
 class _Problem(Struct, frozen=True, rename="camel"):
-    """A ProblemDetail (RFC 9457) as it comes; every member may be missing."""
+    """A ProblemDetail (RFC 9457) as received; every member may be missing."""
 
     title: str | None = None
     detail: str | None = None
@@ -76,8 +76,8 @@ class _Problem(Struct, frozen=True, rename="camel"):
 class ProblemError(MercatoError):
     """The service refused. `code` is a ProblemDetail's `errorCode`, `errors` say where and why.
 
-    `type` is the address of a page that says what to do. `members` holds every member of the answer, extension members
-    such as `orderId` included.
+    `type` is the address of a page with advice. `members` has every member of the answer, also extensions such as
+    `orderId`.
     """
 
     def __init__(
@@ -110,11 +110,11 @@ class ProblemError(MercatoError):
 
 
 class ValidationError(ProblemError):
-    """The request is wrong: each fault is in `errors`, with a pointer into the body."""
+    """The request is invalid: `errors` has each fault with a pointer into the body."""
 
 
 class AvailabilityError(ProblemError):
-    """Not available now: the store is closed, an item is gone or has another price."""
+    """Not available now: the store is closed, an item is sold out or its price changed."""
 
 
 class PaymentError(ProblemError):
@@ -126,23 +126,23 @@ class AuthenticationError(ProblemError):
 
 
 class AuthorizationError(ProblemError):
-    """The key opens the other surface."""
+    """The key is for the other surface."""
 
 
 class NotFoundError(ProblemError):
-    """It is not there, or not yours."""
+    """It doesn't exist, or isn't yours."""
 
 
 class ConflictError(ProblemError):
-    """What was asked for does not go with how things are."""
+    """The request conflicts with the present state."""
 
 
 class RateLimitError(ProblemError):
-    """Too many requests: `retry_after` says for how many seconds."""
+    """Too many requests; `retry_after` has the seconds to wait."""
 
 
 class ServerError(ProblemError):
-    """The service, or a store behind it, cannot answer now."""
+    """The service, or a store behind it, can't answer now."""
 
 
 _CATEGORIES: Final[Mapping[str, type[ProblemError]]] = {

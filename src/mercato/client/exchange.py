@@ -1,7 +1,7 @@
-"""What is sent and what comes back, without a network: requests, replies, and the steps between them.
+"""Requests, replies, and the steps of a call, without a network.
 
-A `Script` does the work of a call: it yields what has to be done (`Send`, `Pause`) and is given the reply. The
-sync and the async client differ only in what performs the steps.
+A `Script` performs a call: it yields steps (`Send`, `Pause`) and receives the replies. The sync and the async client
+differ only in how they perform the steps.
 """
 
 import re
@@ -28,7 +28,7 @@ R = TypeVar("R")
 Id: TypeAlias = UUID | str
 
 MAX_BYTES: Final = 128 * 1024 * 1024
-"""Bytes of an answer: as many as the longest CatalogSet may have."""
+"""Bytes of the largest answer, a CatalogSet."""
 
 _PARAMETER: Final = re.compile(r"\{\w+\}")
 _OK: Final = range(200, 300)
@@ -37,7 +37,7 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 
 @dataclass(frozen=True, kw_only=True)
 class Sent:
-    """What a call sends: ids in the order of the path, query, body."""
+    """The parts of a request: ids in the order of the path, query, body."""
 
     ids: tuple[Id, ...] = ()
     query: Mapping[str, Any] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Sent:
 
 @dataclass(frozen=True, kw_only=True)
 class Request(Sent, Generic[R]):
-    """One call of an operation. `repeats` says whether it may be sent twice without harm."""
+    """One call of an operation. `repeats` says whether it is safe to send twice."""
 
     method: str
     path: str
@@ -55,7 +55,7 @@ class Request(Sent, Generic[R]):
     returns: type[R]
 
     def target(self) -> str:
-        """Return path and query as they go into the request line."""
+        """Return path and query of the request line."""
         ids = iter(self.ids)
         path = _PARAMETER.sub(lambda _: quote(str(next(ids)), safe=""), self.path)
         query = {name: _text(value) for name, value in self.query.items() if value is not None}
@@ -96,7 +96,7 @@ class Reply:
 class Send:
     """Send the request and return its reply; raise NoAnswerError without one.
 
-    `within` is in seconds, where there is less time than the client's own.
+    `within` is in seconds, if it is shorter than the client's timeout.
     """
 
     prepared: Prepared
@@ -141,7 +141,7 @@ def pause(seconds: float) -> Script[None]:
 
 
 def read(request: Request[R], reply: Reply) -> R:
-    """Return what the reply holds. Raises ProblemError, UnreadableError."""
+    """Return the decoded reply. Raises ProblemError, UnreadableError."""
     body = _inflated(reply)
     if reply.status not in _OK:
         raise problem_of(
@@ -154,7 +154,8 @@ def read(request: Request[R], reply: Reply) -> R:
         value: R = _decoder(returns).decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
         raise UnreadableError(
-            f"The answer to {request.method} {request.target()} is not one of Mercato's ({fault}). Is the URL right?"
+            f"The answer to {request.method} {request.target()} isn't from a Mercato service ({fault}). "
+            "Is the URL right?"
         ) from None
     return value
 
@@ -165,14 +166,14 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _inflated(reply: Reply) -> bytes:
-    """Return the body without its coding: we ask for gzip alone, and read no more than there may be."""
+    """Return the body decompressed, up to the limit; only gzip is requested."""
     if reply.headers.get("content-encoding", "").strip().lower() != "gzip":
         return reply.body
     try:
         unpacker = zlib.decompressobj(_GZIP)
         body = unpacker.decompress(reply.body, MAX_BYTES)
     except zlib.error:
-        raise UnreadableError("The answer cannot be decompressed.") from None
+        raise UnreadableError("The answer can't be decompressed.") from None
     if not unpacker.eof:
         raise UnreadableError("The answer is cut off, or too long.")
     return body

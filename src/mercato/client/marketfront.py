@@ -1,4 +1,4 @@
-"""The Marketfront surface, for storefronts, and what either key opens."""
+"""The Marketfront surface, for storefronts, and the operations of both surfaces."""
 
 import uuid
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ DELIVERIES: Final = "/v1/marketfront/webhook-deliveries"
 def _by_offset(
     request: Request[DiscoverResponse], page: DiscoverResponse
 ) -> Request[DiscoverResponse] | None:
-    """Return the request of what comes after a page, None after the last."""
+    """Return the request of the next page, None after the last."""
     if not page.has_more or not page.stores:
         return None
     offset = (request.body.offset or 0) + len(page.stores)
@@ -48,7 +48,7 @@ def _by_offset(
 
 
 class Marketfront:
-    """What a storefront's key or token opens."""
+    """The methods for a storefront's key or token."""
 
     # --- stores
 
@@ -83,7 +83,7 @@ class Marketfront:
 
     @operation("POST", CARTS + "/add", PricedCart, repeats=True)
     def add_cart_item(self, request: AddCartItemRequest) -> Sent:
-        """Return the cart with one more item, priced. `as_cart` makes an answered cart one to send."""
+        """Return the cart with one more item, priced. `as_cart` turns the answer into a cart to send."""
         return Sent(body=request)
 
     @operation("POST", CARTS + "/remove", PricedCart, repeats=True)
@@ -105,10 +105,10 @@ class Marketfront:
 
     @operation("POST", ORDERS + "/place", Order, repeats=True)
     def place_order(self, order: PlaceOrderRequest, *, idempotency_key: str | None = None) -> Sent:
-        """Place an order, once for each key, however often it is tried. Without a key one is made.
+        """Place an order, once for each idempotency key. Without one a new key is made.
 
-        Give your own, and keep it before you call, if a repeat is to be possible after a crash. An exception has
-        the key that was sent, as `idempotency_key`.
+        Give a key that you have stored before, so that you can repeat the call after a crash. An exception has the key
+        as `idempotency_key`.
         """
         return Sent(body=order, idempotency_key=idempotency_key or str(uuid.uuid4()))
 
@@ -119,7 +119,7 @@ class Marketfront:
 
     @operation("GET", ORDERS + "/{orderId}/timeline", OrderTimeline)
     def get_marketfront_order_timeline(self, order_id: Id) -> Sent:
-        """Return who did what to an order when, every webhook attempt included."""
+        """Return the history of an order, with every webhook attempt."""
         return Sent(ids=(order_id,))
 
     # --- refused requests
@@ -174,12 +174,12 @@ class Marketfront:
 
     @operation("POST", DELIVERIES + "/{deliveryId}/redeliver", WebhookDeliveryDetail)
     def redeliver_marketfront_webhook(self, delivery_id: Id) -> Sent:
-        """Have an order event sent again with the same id and body."""
+        """Redeliver an order event with the same id and body."""
         return Sent(ids=(delivery_id,))
 
 
 class Clinic:
-    """What a key of either surface opens."""
+    """The methods for a key of either surface."""
 
     @operation("POST", "/v1/console/links", ConsoleLink)
     def create_console_link(self, *, read_only: bool = False, store_id: UUID | None = None) -> Sent:
@@ -193,20 +193,20 @@ class Clinic:
 
 
 def as_cart(cart: PricedCart | OrderCart | CommerceCart) -> Cart:
-    """Return the cart of an answer as one that can be sent, its line ids kept."""
+    """Return the cart of an answer as one that can be sent, with its line ids."""
     return msgspec.json.decode(as_json(cart), type=Cart)
 
 
 def to_place(
     order: OrderCore, validated: ValidateOrderResponse, *, payment: Mapping[str, Any] | None = None
 ) -> PlaceOrderRequest:
-    """Return the request that places an order as it was validated, at that total and no other.
+    """Return the request that places an order as validated, at exactly that total.
 
-    `payment` goes to the store as it is. ValueError for an order that was found invalid.
+    `payment` goes to the store unchanged. Raises ValueError for an invalid order.
     """
     if not validated.is_valid or isinstance(validated.order.amounts, UnsetType):
         reasons = ", ".join(error.code for error in validated.order.errors)
-        raise ValueError(f"The order was found invalid: {reasons}.")
+        raise ValueError(f"The order is invalid: {reasons}.")
     tip = None if order.amounts is None else order.amounts.tip
     return PlaceOrderRequest(
         cart=order.cart,

@@ -1,4 +1,4 @@
-"""One declaration for each operation, for both clients: `Client` returns its answer, `AsyncClient` awaits it."""
+"""One declaration of each operation, for both clients: `Client` returns its answer, `AsyncClient` awaits it."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -93,7 +93,7 @@ class Flow(Generic[P, R]):
 
 
 class Operation(Flow[P, R]):
-    """An operation of the service. `repeats` says whether a request may be sent twice without harm."""
+    """An operation of the service. `repeats` says whether a request is safe to send twice."""
 
     def __init__(
         self,

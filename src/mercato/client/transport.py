@@ -1,4 +1,4 @@
-"""Requests over the standard library's HTTP, and over aiohttp: kept connections, bounded time and bytes."""
+"""Sends requests with http.client, and with aiohttp: both reuse connections and limit time and bytes."""
 
 import http.client
 import io
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
 CONNECT_TIMEOUT: Final = 5.0
-"""Seconds for a connection: a service that is there has answered by then."""
+"""Seconds for a connection."""
 
 MAX_IDLE: Final = 8
-"""Idle connections that are kept: as many threads may share a client without connecting anew."""
+"""Idle connections that are kept, for as many threads that share a client."""
 
 _CHUNK: Final = 64 * 1024
 
@@ -50,7 +50,7 @@ class Transport:
             connection.close()
             raise _no_answer(self._url, prepared, fault) from fault
         except BaseException:
-            # Ctrl-C, too: an answer that was not read to its end must not be taken for the next one's.
+            # Also at Ctrl-C: the rest of this answer must not be read as the next one.
             connection.close()
             raise
         if again and len(self._idle) < MAX_IDLE:
@@ -72,7 +72,7 @@ class Transport:
                 return None
             if not _readable(connection):
                 return connection
-            # The service has closed it, or sent something without a request.
+            # The service has closed it, or sent data without a request.
             connection.close()
 
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
@@ -104,7 +104,7 @@ class Transport:
         try:
             body = self._read(response)
         finally:
-            # http.client sends nothing more until an answer is closed, even one that was read to its end.
+            # http.client sends no other request before the answer is closed, even if it was read completely.
             response.close()
         headers = {name.lower(): value for name, value in response.getheaders()}
         declared = headers.get("content-length", "")
@@ -124,7 +124,7 @@ class Transport:
 
 
 class _Response(http.client.HTTPResponse):
-    """An answer that is read to its end in time, its head too, however slowly it drips."""
+    """An answer whose head and body are read within the deadline, however slowly they arrive."""
 
     def __init__(self, sock: socket.socket, *args: Any, deadline: float, **options: Any) -> None:
         super().__init__(sock, *args, **options)
@@ -152,7 +152,7 @@ class _TimedReader(io.RawIOBase):
 
 
 def _bound(sock: socket.socket, deadline: float) -> None:
-    """Give the socket's next step the time that remains."""
+    """Set the socket's timeout to the time that remains."""
     remaining = deadline - time.monotonic()
     if remaining <= 0:
         raise TimeoutError("timed out")
@@ -168,7 +168,7 @@ def _readable(connection: http.client.HTTPConnection) -> bool:
 
 
 def _unreachable(url: str, words: str) -> NoAnswerError:
-    message = f"{url} cannot be reached ({words}). Is the service running, and is this its address?"
+    message = f"{url} can't be reached ({words}). Is the service running, and is this its address?"
     return NoAnswerError(message, sent=False)
 
 
@@ -182,12 +182,12 @@ def _words(fault: BaseException) -> str:
     if isinstance(fault, TimeoutError):
         return "timed out"
     if isinstance(fault, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {fault.verify_message}"
+        return f"its certificate isn't trusted: {fault.verify_message}"
     return str(getattr(fault, "strerror", None) or fault or type(fault).__name__)
 
 
 class AsyncTransport:
-    """Sends requests by aiohttp, which is loaded when the first of them is sent, from the loop that sends it."""
+    """Sends requests with aiohttp, which is imported at the first one, in its event loop."""
 
     def __init__(self, url: str, *, timeout: float) -> None:
         self._url = url

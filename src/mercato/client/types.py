@@ -1,4 +1,4 @@
-"""What is sent and received, for annotations and calls: the very types of the service."""
+"""The types of requests and answers, for annotations and calls: those of the service itself."""
 # Every import is an export.
 
 from mercato.domain.carts.model import AddCartItemRequest as AddCartItemRequest

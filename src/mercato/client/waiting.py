@@ -1,4 +1,4 @@
-"""Waiting for what the service does in the background: polled as it asks, and never past a deadline."""
+"""Waits for background work of the service: polls as often as it says, until a deadline."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,11 +29,11 @@ from mercato.domain.stores.model import OnboardingState, OnboardingStatus, Store
 S = TypeVar("S")
 
 TIMEOUT: Final = 300.0
-"""Seconds that are waited: the longest pull, some runs in a queue, and time to spare."""
+"""The default deadline in seconds: enough for the longest pull behind some queued runs."""
 
 _FIRST_STEP: Final = 0.1
 _MAX_STEP: Final = 2.0
-"""Seconds between two polls where the service does not say: what its `Retry-After` says of catalog runs."""
+"""The longest time in seconds between two polls without a `Retry-After`."""
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class _Poll(Generic[S]):
 
 
 class CommerceWaits:
-    """What a merchant waits for."""
+    """Waits of a merchant."""
 
     @Flow
     @staticmethod
@@ -102,7 +102,7 @@ class CommerceWaits:
             try:
                 return (yield from core.perform(Commerce.activate_store.request(onboarding_id)))
             except ConflictError:
-                # Somebody else has done it, or the answer to our own request was lost.
+                # Activated concurrently, or the answer to the first attempt was lost.
                 status = yield from core.perform(Commerce.get_onboarding_status.request(onboarding_id))
                 if isinstance(status.store_id, UnsetType):
                     raise
@@ -114,7 +114,7 @@ class CommerceWaits:
     def replace_catalog(
         core: Core, store_id: Id, callback_url: str, *, timeout: float = TIMEOUT
     ) -> Script[CatalogIngestStatusResponse]:
-        """Have a new catalog pulled, and wait until the store has switched to it.
+        """Notify of a new catalog, and wait until the store has switched to it.
 
         Raises CatalogFailedError with every error (the store keeps its catalog then), and DeadlineError.
         """
@@ -135,7 +135,7 @@ class CommerceWaits:
 
 
 class MarketfrontWaits:
-    """What a storefront waits for."""
+    """Waits of a storefront."""
 
     @Flow
     @staticmethod
@@ -163,4 +163,4 @@ def _settled(status: OnboardingStatus) -> bool:
 
 def _refused(errors: tuple[CatalogFault, ...]) -> str:
     lines = [f"  {fault.path or '-'}: {fault.message}" for fault in errors]
-    return "\n".join(["The catalog cannot be served:", *lines])
+    return "\n".join(["The catalog can't be served:", *lines])

@@ -1,4 +1,4 @@
-"""Webhooks as their receiver gets them: who signed, how fresh, and what they say, typed; and their answer."""
+"""Webhooks for their receivers: verified, typed, and answered."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from mercato.kernel.wire import Wire, as_json
 
 
 class UnknownData(Wire):
-    """The data of an event that this version of the client does not know; `raw` is its JSON."""
+    """The data of an event that this version of the client doesn't know; `raw` is its JSON."""
 
     raw: msgspec.Raw
 
@@ -31,7 +31,7 @@ EventData: TypeAlias = Payload | UnknownData
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A webhook that is genuine. `id` is the same whenever it comes again: keep those that you have handled."""
+    """A genuine webhook. A redelivery has the same `id`: store those that you have handled."""
 
     id: str
     type: str
@@ -48,9 +48,9 @@ class Headers(Protocol):
 
 
 class WebhookError(MercatoError):
-    """The webhook is not to be believed: answer it with 401.
+    """The webhook isn't genuine: answer it with 401.
 
-    Why is found out when it is asked for, as it takes some milliseconds: `code`, `explanation`, or the text.
+    `code`, `explanation` and the text say why. They are computed at their first use, in some milliseconds.
     """
 
     def __init__(self, diagnose: Callable[[], SignatureExplanation]) -> None:
@@ -59,7 +59,7 @@ class WebhookError(MercatoError):
 
     @cached_property
     def explanation(self) -> SignatureExplanation:
-        """What is wrong, and what to do, as the signature clinic says it."""
+        """What is wrong, and what to do: the result of the signature debugger."""
         return self._diagnose()
 
     @property
@@ -74,7 +74,7 @@ class WebhookError(MercatoError):
 
 
 class UnreadableWebhookError(MercatoError):
-    """The webhook is genuine, but its body is not what its type says."""
+    """The webhook is genuine, but its body doesn't match its type."""
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -92,9 +92,7 @@ def verify_webhook(
     UnreadableWebhookError.
     """
     if not isinstance(body, bytes):
-        raise TypeError(
-            "Give the body's bytes as received: text that was decoded may not be what was signed."
-        )
+        raise TypeError("Give the body's bytes as received: decoded text may differ from what was signed.")
     texts = (secrets,) if isinstance(secrets, str) else tuple(secrets)
     webhook = Webhook(headers=dict(headers.items()), body=body, received_at=now())
     given = [Secret(text, SecretOrigin.GIVEN, index) for index, text in enumerate(texts)]
@@ -105,7 +103,7 @@ def verify_webhook(
 
 
 def _signed_id(webhook: Webhook, secrets: Sequence[Secret]) -> str | None:
-    """Return the webhook's id, None when the clinic would find it invalid."""
+    """Return the webhook's id, None if the debugger would find it invalid."""
     envelope = read_headers(webhook.headers)
     if envelope.id is None or envelope.timestamp is None or envelope.seconds is None:
         return None
@@ -129,12 +127,12 @@ def _event(id_: str, body: bytes) -> Event:
             UnknownData(raw=envelope.data) if kind is None else msgspec.json.decode(envelope.data, type=kind)
         )
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
-        raise UnreadableWebhookError(f"The body of the webhook {id_} cannot be read: {fault}.") from None
+        raise UnreadableWebhookError(f"The body of the webhook {id_} can't be read: {fault}.") from None
     return Event(id_, envelope.type, envelope.timestamp, data)
 
 
 class Answer(NamedTuple):
-    """What to answer: an HTTP status, and a JSON body, which may be empty."""
+    """An answer: an HTTP status, and a JSON body, which may be empty."""
 
     status: int
     body: bytes = b""
@@ -143,9 +141,10 @@ class Answer(NamedTuple):
 class Receiver:
     """Answers webhooks for any web framework: `status, body = receiver.answer(request.headers, body)`.
 
-    `validate` is asked whether an order can be had, `place` takes one; without them every order is right. A repeat
-    of an order has the same `order_id`: `place` must return its first answer again. `event` gets everything else,
-    `refused` what is not believed. What they raise is the caller's: a 500 has the webhook sent again.
+    `validate` answers whether an order is possible, `place` accepts one; without them every order is accepted. A
+    repeat of an order has the same `order_id`: `place` must return its first answer again. `event` gets everything
+    else, `refused` the webhooks that aren't genuine. Their exceptions are passed on: after a 500 the webhook is sent
+    again.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The script of a double: what it does instead of the right thing, and when, in lines of one act each.
+"""The script of a double: what it does in place of the correct thing, and when, one act a line.
 
 `decline:ITEM_UNAVAILABLE` once, `500 x3` three times, `slow:2 always` from then on, `drop 20%` by chance.
 """
@@ -58,7 +58,7 @@ class _Form(NamedTuple):
 
 
 _FORMS: Final[Mapping[str, _Form]] = {
-    name: _Form(name, "", f"Nothing can stand behind {name}.")
+    name: _Form(name, "", f"{name} takes no argument.")
     for name in (ACCEPT, BAD_JSON, LEAVE, REPEAT, UNVALIDATED, DECLINED)
 } | {
     DECLINE: _Form(
@@ -67,14 +67,14 @@ _FORMS: Final[Mapping[str, _Form]] = {
     WRONG: _Form(
         "wrong[:total|subTotal|taxes]",
         "(total|subTotal|taxes)?",
-        "Wrong can be one of: total, subTotal, taxes.",
+        "wrong takes one of: total, subTotal, taxes.",
     ),
     SLOW: _Form(
         "slow:SECONDS",
         r"(\d{1,2}|[0-5]\d\d)(\.\d{1,3})?|600(\.0{1,3})?",
         "Write the seconds, as slow:2.5; 600 at most.",
     ),
-    STATUS: _Form("500", r"[45]\d\d", "A status to fail with is one from 400 to 599."),
+    STATUS: _Form("500", r"[45]\d\d", "Write a status from 400 to 599."),
     DROP: _Form("drop[:BYTES]", r"\d*", "Write a number, as drop:3, or nothing."),
     LATE: _Form("late[:TIMES]", r"\d*", "Write a number, as late:3, or nothing."),
     CANCEL: _Form("cancel:REASON", ".+", "Write the reason, as cancel:Out of dough."),
@@ -82,7 +82,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
 
 
 class ActError(ValueError):
-    """The line isn't an act of that operation; the message says what would be."""
+    """The line isn't an act of that operation; the message lists its acts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ HONEST: Final = Act()
 
 @dataclass(slots=True)
 class _Plan:
-    """The acts of one operation: first the queue, then by chance, then always."""
+    """The acts of one operation: first the queue, then those by chance, then the permanent one."""
 
     queue: deque[Act] = field(default_factory=deque)
     chances: list[tuple[int, Act]] = field(default_factory=list)
@@ -147,7 +147,7 @@ class Script:
             )
         match = _WRITTEN.fullmatch(act)
         if match is None:
-            raise ActError(f"{act!r} is no act. Write one as {known[-1]}, or 500 x3, or slow:2 always.")
+            raise ActError(f"{act!r} isn't an act. Write one like {known[-1]}, or 500 x3, or slow:2 always.")
         planned = _act(operation, match["name"], match["argument"] or "", known)
         plan = self._plans.setdefault(operation, _Plan())
         if planned.name == DECLINE:

@@ -67,7 +67,7 @@ class Purchase:
         agreed, self.total = self.total, order["amounts"]["total"]
         if agreed in {None, self.total}:
             return self.ended(Outcome.PLACED)
-        return self.ended(Outcome.WRONG, [f"it was to cost {agreed}"])
+        return self.ended(Outcome.WRONG, [f"the agreed total was {agreed}"])
 
     def ended(self, outcome: Outcome, codes: Iterable[str] = ()) -> Self:
         """Record the outcome and its codes."""
@@ -98,7 +98,7 @@ class Browsing(Events):
         self.purchases: list[Purchase] = []
         self.catalogs: dict[str, tuple[str, Any]] = {}
         self.unreachable: set[str] = set()
-        """Ids of stores that don't answer: customers buy elsewhere."""
+        """Ids of stores that don't respond: customers skip them."""
         self._service = (api, key)
         self._pace = pace
         self._session: aiohttp.ClientSession | None = None

@@ -13,18 +13,18 @@ from multidict import CIMultiDictProxy
 TIMEOUT: Final = aiohttp.ClientTimeout(total=30)
 
 POLL: Final = 0.1
-"""Seconds between two reads of a resource that is waited for."""
+"""Seconds between two polls of a resource."""
 
 _SHOWN: Final = 200
-"""Characters of an answer without a problem that are shown."""
+"""Characters that are shown of an answer that isn't a problem."""
 
 
 class ServiceError(Exception):
-    """The service does not do what it was asked for; the message says why, and what to do."""
+    """The service doesn't do what it was asked to; the message says why, and what to do."""
 
 
 class NoAnswerError(ServiceError):
-    """Nothing answers, or not to the end."""
+    """No complete answer arrived."""
 
 
 class RefusedError(ServiceError):
@@ -39,7 +39,7 @@ class RefusedError(ServiceError):
 _ADVICE: Final[Mapping[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "Is the key right, and not revoked? mercato key list NAME; mercato key create NAME",
     HTTPStatus.FORBIDDEN: "A merchant needs a commerce key, a storefront a marketfront key.",
-    HTTPStatus.METHOD_NOT_ALLOWED: "Is that a Mercato?",
+    HTTPStatus.METHOD_NOT_ALLOWED: "Is this the URL of a Mercato service?",
 }
 
 
@@ -92,7 +92,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Caller:
-    """Calls the service as one partner, or with no key as nobody. Raises NoAnswerError when nothing answers."""
+    """Calls the service as one partner, or without a key. Raises NoAnswerError without an answer."""
 
     base: str
     key: str | None = field(repr=False)
@@ -115,7 +115,7 @@ class Caller:
         return await self.call("PUT", path, body, headers=_named(headers))
 
     async def until(self, path: str, done: Callable[[Any], bool], what: str, *, poll: float = POLL) -> Any:
-        """GET a resource until it is done, and return it; bound the time outside. `what` is said when refused."""
+        """Poll a resource until it is done, and return it; the caller sets a timeout. `what` is for refusals."""
         while True:
             value = (await self.get(path)).expect(HTTPStatus.OK, what)
             if done(value):
@@ -129,11 +129,11 @@ class Caller:
         except aiohttp.ClientConnectorError:
             why = f"Nothing answers at {self.base}. Is it running? Start one with: mercato serve"
         except aiohttp.InvalidURL:
-            why = f"{self.base} is no URL of a service. Write it as http://127.0.0.1:8000"
+            why = f"{self.base} isn't the URL of a service. Write it like http://127.0.0.1:8000"
         except TimeoutError:
             why = f"{self.base} did not answer within {TIMEOUT.total:g} s."
         except (aiohttp.ClientError, OSError) as error:
-            why = f"{self.base} broke off: {type(error).__name__}."
+            why = f"The connection to {self.base} broke: {type(error).__name__}."
         raise NoAnswerError(why)
 
     async def send(self, method: str, path: str, body: Any = None, **options: Any) -> Answer:

@@ -1,4 +1,4 @@
-"""The hosting half of a merchant's double: CatalogSets with ETags, and what carts cost by them."""
+"""The hosting half of a merchant's double: CatalogSets with ETags, and the price of carts by them."""
 
 import hashlib
 import json

@@ -74,7 +74,7 @@ class Double(ABC):
 
     @property
     def asked(self) -> tuple[str, int]:
-        """Return the host and port that were asked for; `url` has the actual ones."""
+        """Return the requested host and port; `url` has the actual ones."""
         return self._address
 
     def trust(self, *secrets: str) -> None:
@@ -100,7 +100,7 @@ class Double(ABC):
         given = headers.get("authorization", "").encode()
         if self._token is None or hmac.compare_digest(given, f"Bearer {self._token}".encode()):
             return None
-        return "the bearer token is not the one that we gave"
+        return "the bearer token is wrong"
 
     def draw(self, operation: str, webhook: Received) -> Act:  # noqa: ARG002  # for overrides
         """Return the act that the script has for this webhook."""
@@ -119,7 +119,7 @@ class Double(ABC):
 
     def misread(self, error: Exception) -> Reply:
         """Return the answer to a genuine webhook whose body can't be read."""
-        detail = f"What is this? {type(error).__name__}: {error}"
+        detail = f"The body can't be read: {type(error).__name__}: {error}"
         return Reply(HTTPStatus.BAD_REQUEST, {"detail": detail})
 
     @abstractmethod
@@ -150,7 +150,7 @@ class Double(ABC):
     async def take(self, request: web.Request) -> web.StreamResponse:
         """Handle a webhook: verify it, do what it asks or what the script says, record it, answer it."""
         operation = request.match_info.get("operation", "event")
-        webhook = await self.inbox.read(request, judge=self.fault_of)
+        webhook = await self.inbox.read(request, verify=self.fault_of)
         act = acts.HONEST
         if webhook.fault is not None:
             reply = self.refuse(webhook)
@@ -195,7 +195,7 @@ class Double(ABC):
         return _response(Reply(reply.status, BROKEN, reply.headers) if act.name == acts.BAD_JSON else reply)
 
     def failure(self, act: Act) -> Reply | None:
-        """Return the answer of an act that does nothing but fail, None for any other act."""
+        """Return the answer of an act that only fails, None for any other act."""
         return Reply(int(act.argument)) if act.name == acts.STATUS else None
 
     # --- with and without asyncio ---

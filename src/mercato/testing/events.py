@@ -78,7 +78,7 @@ class Events(Double):
     def facts(self) -> list[tuple[str, int]]:
         """Return counts for the page."""
         return [
-            ("orders heard of", len(self.events)),
+            ("orders", len(self.events)),
             ("events", len(self._ids)),
         ]
 

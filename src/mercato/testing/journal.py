@@ -29,7 +29,7 @@ MAX_KEPT: Final = 1000
 MAX_BODY: Final = 64 * 1024
 """Characters of a body that are kept."""
 
-PATIENCE: Final = 30.0
+TIMEOUT: Final = 30.0
 """Seconds to wait for a call."""
 
 HIDDEN: Final = "[hidden]"
@@ -76,7 +76,7 @@ class Journal:
 
     def __init__(self) -> None:
         self._kept: deque[Seen] = deque(maxlen=MAX_KEPT)
-        self._news = threading.Condition()  # of an RLock: who waits may read
+        self._news = threading.Condition()  # of an RLock, so that a waiting thread may read
         self._readers: list[Callable[[Seen], object]] = []
         self.count = 0
 
@@ -88,8 +88,8 @@ class Journal:
                 call,
                 number=self.count,
                 at=clock.rfc3339(clock.now()),
-                headers=hidden_headers(call.headers),
-                body=hidden_body(call.body)[:MAX_BODY],
+                headers=redact_headers(call.headers),
+                body=redact_body(call.body)[:MAX_BODY],
             )
             self._kept.append(seen)
             readers = list(self._readers)
@@ -132,23 +132,23 @@ class Journal:
                 if one.number > after and (operation is None or one.operation == operation)
             ]
 
-    def wait(self, operation: str | None = None, *, count: int = 1, seconds: float = PATIENCE) -> list[Seen]:
+    def wait(self, operation: str | None = None, *, count: int = 1, seconds: float = TIMEOUT) -> list[Seen]:
         """Wait for that many calls and return them, without asyncio. Raises TimeoutError."""
         with self._news:
             enough = self._news.wait_for(lambda: len(self.of(operation)) >= count, seconds)
         if not enough:
-            raise TimeoutError(self._lacking(operation, count))
+            raise TimeoutError(self._missing(operation, count))
         return self.of(operation)
 
     async def heard(
-        self, operation: str | None = None, *, count: int = 1, seconds: float = PATIENCE
+        self, operation: str | None = None, *, count: int = 1, seconds: float = TIMEOUT
     ) -> list[Seen]:
         """Wait for that many calls and return them. Raises TimeoutError."""
         try:
             async with asyncio.timeout(seconds):
                 await self.until(lambda: len(self.of(operation)) >= count)
         except TimeoutError:
-            raise TimeoutError(self._lacking(operation, count)) from None
+            raise TimeoutError(self._missing(operation, count)) from None
         return self.of(operation)
 
     async def until(self, done: Callable[[], bool]) -> None:
@@ -166,8 +166,8 @@ class Journal:
         finally:
             self._readers.remove(wake)
 
-    def _lacking(self, operation: str | None, count: int) -> str:
-        return f"{len(self.of(operation))} of {count} calls of {operation or 'any kind'} came"
+    def _missing(self, operation: str | None, count: int) -> str:
+        return f"{len(self.of(operation))} of {count} calls of {operation or 'any kind'} arrived"
 
 
 def line_of(seen: Seen) -> str:
@@ -175,7 +175,7 @@ def line_of(seen: Seen) -> str:
     return msgspec.json.encode(seen).decode()
 
 
-def hidden_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def redact_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers, of credentials only the scheme."""
     return {
         name: _without_credentials(text) if name.lower() in _SECRET_HEADERS else text
@@ -183,12 +183,12 @@ def hidden_headers(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def hidden_body(text: str) -> str:
+def redact_body(text: str) -> str:
     """Return a body's text with the values of a payment hidden."""
     if "payment" not in text:
         return text
     try:
-        return json.dumps(_hidden(json.loads(text)), ensure_ascii=False)
+        return json.dumps(_redact(json.loads(text)), ensure_ascii=False)
     except (ValueError, RecursionError):
         return HIDDEN
 
@@ -198,12 +198,12 @@ def _without_credentials(text: str) -> str:
     return f"{scheme[0]} {HIDDEN}" if scheme else HIDDEN
 
 
-def _hidden(value: Any, *, payment: bool = False) -> Any:
+def _redact(value: Any, *, payment: bool = False) -> Any:
     if isinstance(value, list):
-        return [_hidden(one, payment=payment) for one in value]
+        return [_redact(one, payment=payment) for one in value]
     if isinstance(value, dict):
         return {
-            name: one if payment and name in _PLAIN else _hidden(one, payment=payment or name == "payment")
+            name: one if payment and name in _PLAIN else _redact(one, payment=payment or name == "payment")
             for name, one in value.items()
         }
     return HIDDEN if payment and value is not None else value
@@ -245,7 +245,7 @@ def page(double: "Double") -> str:
         title=escape(double.title),
         facts="<br>".join(f"{escape(name)}: <code>{escape(str(text))}</code>" for name, text in facts),
         count=count_of(double.journal.count, "call"),
-        entries="".join(map(_entry, newest)) or "<p>Nobody has called yet.</p>",
+        entries="".join(map(_entry, newest)) or "<p>No calls yet.</p>",
     )
 
 

@@ -145,7 +145,7 @@ class MerchantDouble(CatalogHost):
             return Reply(HTTPStatus.OK, {"isValid": False, "errors": errors})
         amounts = self.amounts_of(order)
         if act.name == acts.WRONG:
-            amounts = prices.spoiled(amounts, act.argument or "total")
+            amounts = prices.corrupt(amounts, act.argument or "total")
         return Reply(HTTPStatus.OK, {"isValid": True, "amounts": amounts})
 
     def answer_place(self, webhook: Received, act: Act) -> Reply:
@@ -184,7 +184,7 @@ class MerchantDouble(CatalogHost):
             return Entry(data, {"accepted": False, "errors": errors}, status)
         answer: dict[str, Any] = {"accepted": True, "partnerOrderId": self.next_number()}
         if act.name == acts.WRONG:
-            answer["amounts"] = prices.spoiled(self.amounts_of(data["order"]), act.argument or "total")
+            answer["amounts"] = prices.corrupt(self.amounts_of(data["order"]), act.argument or "total")
         return Entry(data, answer, HTTPStatus.OK)
 
     def keep(self, webhook: Received, entry: Entry, act: Act) -> None:
@@ -222,7 +222,7 @@ class MerchantDouble(CatalogHost):
             return [{"code": "ITEM_UNAVAILABLE", "message": str(unknown), "pointer": unknown.pointer}]
         if own is None or own == Decimal(order["amounts"]["subTotal"]):
             return []
-        message = f"By our catalog that costs {own}."
+        message = f"By our catalog the items cost {own}."
         return [{"code": "ITEM_PRICE_CHANGED", "message": message, "pointer": "/amounts/subTotal"}]
 
     def sold_out_faults(self, order: Mapping[str, Any]) -> list[Error]:

@@ -1,4 +1,4 @@
-"""How a merchant goes live: it registers a store, waits for the pull, activates the store, and publishes again."""
+"""A merchant's onboarding: it registers a store, waits for the pull, activates the store, and publishes catalogs."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -12,8 +12,8 @@ from mercato.testing.merchant import MerchantDouble
 ONBOARDING: Final = "/v1/commerce/onboarding/stores"
 STORES: Final = "/v1/commerce/stores"
 
-PATIENCE: Final = 60.0
-"""Seconds that a pull may take."""
+TIMEOUT: Final = 60.0
+"""Seconds to wait for a pull."""
 
 _PULLED: Final = ("ready_to_activate", "catalog_failed", "active")
 _LOCAL: Final = "(One on this machine reaches loopback only with MERCATO_ALLOW_PRIVATE_NETWORKS=true.)"
@@ -110,11 +110,11 @@ class Opening:
     async def _ended(self, path: str, ends: Collection[str], what: str, *, poll: float = POLL) -> Any:
         """Return a resource once its status is one of the ends. Raises ServiceError after a minute."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 return await self.caller.until(path, lambda one: one["status"] in ends, what, poll=poll)
         except TimeoutError:
             raise ServiceError(
-                "The service has not pulled the catalog in a minute. Does a worker run?"
+                "The service hasn't pulled the catalog within a minute. Is a worker running?"
             ) from None
 
     def _seen_from_there(self, url: str) -> str:

@@ -16,7 +16,7 @@ from mercato.testing.merchant import MerchantDouble
 ORDERS: Final = "/v1/commerce/orders"
 
 STEP_SECONDS: Final = 0.12
-"""How long an order stays in one status: long enough to be seen on a progress bar."""
+"""How long an order stays in one status, so that progress bars show it."""
 
 LOOK_SECONDS: Final = 0.2
 
@@ -26,7 +26,7 @@ PAUSE_SECONDS: Final = 2.0
 
 @dataclass(slots=True)
 class OrderSimulator:
-    """Works on the orders that the merchant has accepted. `say` is told what goes wrong."""
+    """Works on the orders that the merchant has accepted. Errors are passed to `say`."""
 
     merchant: MerchantDouble
     caller: Caller
@@ -76,7 +76,7 @@ class OrderSimulator:
             try:
                 await self.complete(order_id)
             except ServiceError as error:
-                # The order is started anew: the service takes the same status twice.
+                # The order is started again: the service accepts the same status twice.
                 self.started.discard(order_id)
                 self.say(str(error))
                 await asyncio.sleep(PAUSE_SECONDS)

@@ -1,6 +1,6 @@
-"""What a cart costs by a merchant's documents, and an order with its tax.
+"""Prices of carts by a merchant's documents, and of orders with tax.
 
-Written from the text of the rules, without the service's own pricing: that both agree is a check of both.
+Written from the specification, without the service's own pricing, so that each checks the other.
 """
 
 from collections import defaultdict
@@ -18,10 +18,10 @@ ADDED: Final = ("fees", "taxes", "adjustments", "tip")
 
 
 class UnknownItemError(Exception):
-    """A cart has an item or a group that is in no document."""
+    """A cart has an item or a group that isn't in any document."""
 
     def __init__(self, id_: str, pointer: str) -> None:
-        super().__init__(f"There is no {id_} here.")
+        super().__init__(f"{id_} isn't in the catalog.")
         self.pointer = pointer
 
 
@@ -131,14 +131,14 @@ def faults_of(amounts: Mapping[str, Any]) -> list[dict[str, Any]]:
     tax = Decimal(tax_on(amounts["subTotal"]))
     faults = []
     if _member(amounts, "taxes") != tax:
-        faults.append(("/amounts/taxes", f"Our tax on that is {tax}."))
+        faults.append(("/amounts/taxes", f"The tax on the subTotal is {tax}."))
     if _member(amounts, "total") != total_of(amounts):
-        faults.append(("/amounts/total", f"That comes to {total_of(amounts)}."))
+        faults.append(("/amounts/total", f"The sum is {total_of(amounts)}."))
     code = "ORDER_TOTAL_DIFFERENT"
     return [{"code": code, "message": message, "pointer": pointer} for pointer, message in faults]
 
 
-def spoiled(amounts: Mapping[str, Any], member: str) -> dict[str, Any]:
+def corrupt(amounts: Mapping[str, Any], member: str) -> dict[str, Any]:
     """Return the amounts with one member too high by one unit of its last digit."""
     right = Decimal(amounts[member])
     wrong = right + Decimal(1).scaleb(int(right.as_tuple().exponent))

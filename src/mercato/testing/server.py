@@ -43,7 +43,7 @@ async def listening(
 
 # --- webhooks -----------------------------------------------------------------------------------------
 
-Judge = Callable[[Mapping[str, str], bytes], str | None]
+Verify = Callable[[Mapping[str, str], bytes], str | None]
 """Returns why a webhook with these headers (lower-case) and body is rejected, or None."""
 
 
@@ -70,8 +70,8 @@ class Received:
 class Inbox:
     """Reads webhooks, and counts all of them and those that were genuine."""
 
-    came: int = 0
-    believed: int = 0
+    received: int = 0
+    verified: int = 0
     _secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def trust(self, *secrets: str) -> None:
@@ -90,11 +90,11 @@ class Inbox:
                 return None
         return fault
 
-    async def read(self, request: web.Request, *, judge: Judge | None = None) -> Received:
-        """Return the webhook of a request, verified by `fault_of` or by `judge`."""
+    async def read(self, request: web.Request, *, verify: Verify | None = None) -> Received:
+        """Return the webhook of a request, verified by `fault_of` or by `verify`."""
         headers = {name.lower(): value for name, value in request.headers.items()}
         body = await request.read()
-        received = Received(request.path, headers, body, (judge or self.fault_of)(headers, body))
-        self.came += 1
-        self.believed += received.fault is None
+        received = Received(request.path, headers, body, (verify or self.fault_of)(headers, body))
+        self.received += 1
+        self.verified += received.fault is None
         return received

@@ -58,7 +58,7 @@ def _read(name: str) -> Document:
 # --- stores -------------------------------------------------------------------------------------------
 
 PLACES: Final = {"pizzeria": (47.3221, 5.0412), "ramen": (38.2566, 140.8542), "grocery": (43.0731, -89.4012)}
-"""Where the shops are, in degrees."""
+"""The shops' locations in degrees."""
 
 
 def _shop(key: str, name: str, zone: str, document: Any, **address: Any) -> Shop:

@@ -134,7 +134,7 @@ class StorefrontDouble(Browsing):
         catalog = await self.read_catalog(store["catalogSetId"])
         lines = self.choose_lines(store, catalog, number)
         if not lines:
-            raise ServiceError(f"{store['name']} sells nothing just now.")
+            raise ServiceError(f"{store['name']} sells nothing at the moment.")
         order = self.order_of(store, await self.fill_cart(store, lines), number)
         purchase = await self._bought(Purchase(number, store["name"], str(act)), order, catalog, act)
         if UNREACHABLE in purchase.codes:
@@ -157,7 +157,7 @@ class StorefrontDouble(Browsing):
             order |= {"validatedOrderToken": said["validatedOrderToken"]}
             order["amounts"] = order["amounts"] | {"total": purchase.total}
         if act.name == acts.WRONG:
-            order["amounts"] = prices.spoiled({"total": "0.00"} | order["amounts"], "total")
+            order["amounts"] = prices.corrupt({"total": "0.00"} | order["amounts"], "total")
         if act.name == acts.DECLINED:
             order["payment"] = {"type": "cardOnFile", "cardToken": DECLINED_CARD, "processorType": "sandbox"}
         await asyncio.sleep(act.seconds)

@@ -12,9 +12,8 @@ import aiohttp
 
 from mercato.cli import FAILED, INTERRUPTED
 from mercato.cli.output import Screen
-from mercato.devtools.sandbox.proofs import ProofFailed
-from mercato.devtools.sandbox.scene import Scene
-from mercato.devtools.sandbox.story import tell
+from mercato.devtools.sandbox.context import DemoContext, ProofFailed
+from mercato.devtools.sandbox.demo import run_demo
 from mercato.domain.partners.model import PartnerKind
 from mercato.testing.caller import Caller
 from mercato.testing.merchant import MerchantDouble
@@ -64,8 +63,8 @@ def _interrupt(telling: asyncio.Task[int]) -> None:
 
 async def _tell(screen: Screen, *, keep: bool) -> int:
     began = monotonic()
-    async with _scene(screen) as scene:
-        screen.chapter(f"The service runs on {scene.partner.base}")
+    async with _context(screen) as context:
+        screen.chapter(f"The service runs on {context.partner.base}")
         screen.say(
             "Its database is in a temporary directory; the web servers of a merchant and of a storefront run "
             f"beside it. One setting is not the default: MERCATO_PLACE_SECONDS is {PLACE_SECONDS:g}, not 15, "
@@ -73,26 +72,26 @@ async def _tell(screen: Screen, *, keep: bool) -> int:
         )
         failure = None
         try:
-            await tell(scene)
+            await run_demo(context)
         except ProofFailed as failed:
             failure = failed
-        screen.table((one.holds, one.claim, one.seen) for one in scene.proofs)
+        screen.table((one.holds, one.claim, one.seen) for one in context.proofs)
         if failure is not None:
             screen.note(f"Not proved: {failure}")
             return FAILED
-        screen.note(f"All {len(scene.proofs)} claims hold. Told in {monotonic() - began:.1f} s.")
+        screen.note(f"All {len(context.proofs)} claims hold. Told in {monotonic() - began:.1f} s.")
         if keep:
-            screen.explore(_commands(scene))
+            screen.explore(_commands(context))
             # Stopping it is no failure: the story is complete, so the exit code is 0.
             with suppress(asyncio.CancelledError):
-                await scene.order_simulator.run()
+                await context.order_simulator.run()
     if keep:
         screen.note("Ended. Everything was in a temporary directory, and is gone.")
     return 0
 
 
 @asynccontextmanager
-async def _scene(screen: Screen) -> AsyncIterator[Scene]:
+async def _context(screen: Screen) -> AsyncIterator[DemoContext]:
     """Run everything on free loopback ports until the block ends; the environment isn't read."""
     from mercato.http.local import temporary_service
     from mercato.kernel.telemetry import configure_logs
@@ -117,7 +116,7 @@ async def _scene(screen: Screen) -> AsyncIterator[Scene]:
         partner, front, stranger, other_front = (
             Caller(service.base, made.key, session) for made in (pos, shop, *others)
         )
-        yield Scene(
+        yield DemoContext(
             partner=partner,
             stranger=stranger,
             front=front,
@@ -131,16 +130,16 @@ async def _scene(screen: Screen) -> AsyncIterator[Scene]:
         )
 
 
-def _commands(scene: Scene) -> list[str]:
+def _commands(context: DemoContext) -> list[str]:
     """Return commands for another terminal."""
     pos, shop = (f'-H "Authorization: Bearer ${name}"' for name in ("KEY", "SHOP_KEY"))
     sends = "-H 'Content-Type: application/json' -d"
-    document = f"{scene.merchant.url}/ramen.json"
+    document = f"{context.merchant.url}/ramen.json"
     return [
-        f"export URL={scene.partner.base}",
-        f"export KEY={scene.partner.key}",
-        f"export SHOP_KEY={scene.front.key}",
-        f"export SIGNING_SECRET={scene.signing_secret}",
+        f"export URL={context.partner.base}",
+        f"export KEY={context.partner.key}",
+        f"export SHOP_KEY={context.front.key}",
+        f"export SIGNING_SECRET={context.signing_secret}",
         "",
         f'curl -s "$URL/v1/commerce/stores" {pos}',
         f'curl -s "$URL/v1/commerce/orders" {pos}',
@@ -149,8 +148,8 @@ def _commands(scene: Scene) -> list[str]:
         f"""  {sends} '{{"callbackUrl": "{document}"}}'""",
         f'curl -s "$URL/v1/marketfront/stores/discover" {shop} \\',
         f"""  {sends} '{{"query": "pizza"}}'""",
-        f'curl -s "$URL/v1/marketfront/orders/{scene.joined}/timeline" {shop}',
+        f'curl -s "$URL/v1/marketfront/orders/{context.joined}/timeline" {shop}',
         "",
         "The kitchen is open: whatever order you place, it is brought to its end.",
-        f"API reference: {scene.partner.base}/docs",
+        f"API reference: {context.partner.base}/docs",
     ]

@@ -1,4 +1,4 @@
-"""The storefront's half of the story: it finds a store, fills a cart, and follows an order to its end."""
+"""The storefront's steps: it finds a store, fills a cart, and follows an order to its end."""
 
 import asyncio
 from decimal import Decimal
@@ -7,8 +7,7 @@ from math import asin, cos, radians, sin, sqrt
 from typing import Any, Final
 from uuid import uuid4
 
-from mercato.devtools.sandbox import proofs
-from mercato.devtools.sandbox.scene import Scene
+from mercato.devtools.sandbox.context import TIMEOUT, DemoContext
 from mercato.domain.orders.model import OrderState, OrderStatus
 from mercato.domain.orders.transitions import PICKUP_PATH
 from mercato.domain.webhooks.event_types import EventType
@@ -21,13 +20,13 @@ CARTS: Final = "/v1/marketfront/carts"
 ORDERS: Final = "/v1/marketfront/orders"
 
 CUSTOMER: Final = (47.3400, 5.0300)
-"""Where the customer stands, in degrees: in Dijon, a short walk from the pizzeria."""
+"""The customer's location in degrees: in Dijon, near the pizzeria."""
 
 EARTH: Final = 6_371_000
 """Metres."""
 
 SEARCHES: Final = (("margherita", shops.PIZZERIA), ("担々麺", shops.RAMEN_HOUSE), ("spinach", shops.GROCERY))
-"""Words that stand in the names of items, and whose items they are."""
+"""Words in names of items, and the shops that sell these."""
 
 PIZZA, SIZE = shops.MARGHERITA, "Classica, 32 cm"
 TOPPINGS: Final = ("Basil", "Buffalo mozzarella")
@@ -35,18 +34,18 @@ DRINK: Final = "Chinotto"
 TIP: Final = "2.00"
 
 WAY: Final = (OrderStatus.PENDING, *PICKUP_PATH, OrderState.COMPLETED)
-"""What the events of an order that goes well say, the first to the last."""
+"""The statuses in the events of a successful order, in order."""
 
 # --- up to the cart -----------------------------------------------------------------------------------
 
 
-async def discover(scene: Scene) -> None:
-    """Look for stores near the customer, and by what they sell."""
-    stores = await scene.storefront.discover(location={"latitude": CUSTOMER[0], "longitude": CUSTOMER[1]})
+async def discover(context: DemoContext) -> None:
+    """Search for stores by location, and by the items that they sell."""
+    stores = await context.storefront.discover(location={"latitude": CUSTOMER[0], "longitude": CUSTOMER[1]})
     for store in stores:
-        scene.say(f"{store['name']}: {store['distance']:.0f} m, isOpen {store['isOpen']}")
+        context.say(f"{store['name']}: {store['distance']:.0f} m, isOpen {store['isOpen']}")
     metres = _metres(CUSTOMER, PLACES["pizzeria"])
-    scene.prove(
+    context.prove(
         "A search by place finds what is near",
         f"{len(stores)} of 3 stores within 25 km",
         [store["name"] for store in stores] == [shops.PIZZERIA]
@@ -54,24 +53,24 @@ async def discover(scene: Scene) -> None:
     )
     right = 0
     for word, name in SEARCHES:
-        names = [store["name"] for store in await scene.storefront.discover(query=word)]
-        scene.say(f"{word}: {', '.join(names)}")
+        names = [store["name"] for store in await context.storefront.discover(query=word)]
+        context.say(f"{word}: {', '.join(names)}")
         right += names == [name]
     seen = f"{right} of {len(SEARCHES)} words"
-    scene.prove("A search by text finds who sells it", seen, right == len(SEARCHES))
+    context.prove("A search by text finds the right store", seen, right == len(SEARCHES))
 
 
-async def read_catalog(scene: Scene) -> None:
+async def read_catalog(context: DemoContext) -> None:
     """Read the store as it is now, then its CatalogSet, twice."""
-    scene.seller = await scene.storefront.read_store(scene.stores["pizzeria"])
-    path = f"{CATALOG_SETS}/{scene.seller['catalogSetId']}"
-    first = await scene.front.get(path)
-    scene.catalog = scene.expect(first, 200, "A storefront reads a CatalogSet")
+    context.seller = await context.storefront.read_store(context.stores["pizzeria"])
+    path = f"{CATALOG_SETS}/{context.seller['catalogSetId']}"
+    first = await context.front.get(path)
+    context.catalog = context.expect(first, 200, "A storefront reads a CatalogSet")
     tag = first.headers["ETag"]
-    again = await scene.front.get(path, If_None_Match=tag)
-    scene.say(f"{len(scene.catalog['items'])} items, {first.headers['Cache-Control']}")
-    scene.say(f"ETag {tag}")
-    scene.prove(
+    again = await context.front.get(path, If_None_Match=tag)
+    context.say(f"{len(context.catalog['items'])} items, {first.headers['Cache-Control']}")
+    context.say(f"ETag {tag}")
+    context.prove(
         "A known catalog is not sent again",
         f"{again.status}: {len(again.body)} bytes, not {len(first.body):,}",
         again.status == HTTPStatus.NOT_MODIFIED
@@ -80,40 +79,40 @@ async def read_catalog(scene: Scene) -> None:
     )
 
 
-async def fill_cart(scene: Scene) -> None:
-    """Add a pizza with a size and toppings, take two of it, add a drink; forget the size once."""
-    whole = {name: scene.seller[name] for name in ("storeId", "catalogSetId")}
-    await change_cart(scene, "add", whole | {"item": _pizza(sized=True)})
-    line = scene.cart["lineItems"][0]["lineItemId"]
-    await change_cart(scene, "update", {"cart": scene.cart, "lineItemId": line, "quantity": 2})
-    await change_cart(scene, "add", {"cart": scene.cart, "item": _line(DRINK)})
-    pizza, size, topping, drink = (_price(scene, name) for name in (PIZZA, SIZE, TOPPINGS[1], DRINK))
+async def fill_cart(context: DemoContext) -> None:
+    """Add a pizza with a size and toppings, set its quantity to two, add a drink; then omit the size once."""
+    whole = {name: context.seller[name] for name in ("storeId", "catalogSetId")}
+    await change_cart(context, "add", whole | {"item": _pizza(sized=True)})
+    line = context.cart["lineItems"][0]["lineItemId"]
+    await change_cart(context, "update", {"cart": context.cart, "lineItemId": line, "quantity": 2})
+    await change_cart(context, "add", {"cart": context.cart, "item": _line(DRINK)})
+    pizza, size, topping, drink = (_price(context, name) for name in (PIZZA, SIZE, TOPPINGS[1], DRINK))
     by_hand = 2 * (pizza + size + topping) + drink
-    scene.say(f"Two {PIZZA}, {SIZE}, with {' and '.join(TOPPINGS)};")
-    scene.say(f"one {DRINK}. One topping is free, the cheapest: {TOPPINGS[0]}.")
-    scene.say(f"2 x ({pizza} + {size} + {topping}) + {drink} = {by_hand}")
-    amounts, lines = scene.cart["amounts"], [line["quantity"] for line in scene.cart["lineItems"]]
-    scene.prove(
+    context.say(f"Two {PIZZA}, {SIZE}, with {' and '.join(TOPPINGS)};")
+    context.say(f"one {DRINK}. One topping is free, the cheapest: {TOPPINGS[0]}.")
+    context.say(f"2 x ({pizza} + {size} + {topping}) + {drink} = {by_hand}")
+    amounts, lines = context.cart["amounts"], [line["quantity"] for line in context.cart["lineItems"]]
+    context.prove(
         "A cart is priced to the cent",
         f"{amounts['total']} {amounts['currency']}, as by hand",
         Decimal(amounts["total"]) == by_hand and lines == [2, 1],
     )
-    body = {"cart": scene.cart, "item": _pizza(sized=False)}
-    refused = (await scene.front.post(f"{CARTS}/add", body)).json()
+    body = {"cart": context.cart, "item": _pizza(sized=False)}
+    refused = (await context.front.post(f"{CARTS}/add", body)).json()
     for fault in refused["errors"]:
-        scene.say(f"{fault['code']} {fault['pointer']}: {fault['message']}")
+        context.say(f"{fault['code']} {fault['pointer']}: {fault['message']}")
     codes = [fault["code"] for fault in refused["errors"]]
-    scene.prove(
+    context.prove(
         "A pizza without a size is refused",
         f"{refused['status']} {', '.join(codes)}",
         (refused["status"], codes) == (422, ["MODIFIER_REQUIRED"]),
     )
 
 
-async def change_cart(scene: Scene, helper: str, body: Any) -> None:
+async def change_cart(context: DemoContext, helper: str, body: Any) -> None:
     """Call a cart helper and keep the cart that it returns."""
-    reply = await scene.front.post(f"{CARTS}/{helper}", body)
-    scene.cart = scene.expect(reply, 200, "A cart helper answers")
+    reply = await context.front.post(f"{CARTS}/{helper}", body)
+    context.cart = context.expect(reply, 200, "A cart helper answers")
 
 
 def _pizza(*, sized: bool) -> Any:
@@ -128,8 +127,8 @@ def _line(name: str) -> dict[str, Any]:
     return {"itemId": shops.item_id(shops.PIZZERIA, name), "quantity": 1, "modifierGroups": []}
 
 
-def _price(scene: Scene, name: str) -> Decimal:
-    return Decimal(scene.catalog["items"][shops.item_id(shops.PIZZERIA, name)]["basePrice"])
+def _price(context: DemoContext, name: str) -> Decimal:
+    return Decimal(context.catalog["items"][shops.item_id(shops.PIZZERIA, name)]["basePrice"])
 
 
 def _metres(here: tuple[float, float], there: tuple[float, float]) -> float:
@@ -142,115 +141,115 @@ def _metres(here: tuple[float, float], there: tuple[float, float]) -> float:
 # --- an order -----------------------------------------------------------------------------------------
 
 
-async def validate(scene: Scene) -> None:
-    """Ask whether the order can be had, and what it costs with what its store adds."""
-    scene.order = await validated(scene, order_of(scene, amounts={"tip": TIP}))
-    amounts = scene.said["amounts"]
+async def validate(context: DemoContext) -> None:
+    """Validate the order, with the amounts that its store adds."""
+    context.order = await validated(context, order_of(context, amounts={"tip": TIP}))
+    amounts = context.said["amounts"]
     for tax in amounts["taxesDescription"]:
-        scene.say(f"The store adds: {tax['description']}, {tax['amount']} {amounts['currency']}")
+        context.say(f"The store adds: {tax['description']}, {tax['amount']} {amounts['currency']}")
     sub_total, taxes, tip, total = (amounts[name] for name in ("subTotal", "taxes", "tip", "total"))
-    scene.prove(
+    context.prove(
         "The store's tax is in the total",
         f"{sub_total} + {taxes} + {tip} = {total}",
         Decimal(sub_total) + Decimal(taxes) + Decimal(tip) == Decimal(total)
         and (taxes, tip) == (prices.tax_on(sub_total), TIP)
-        and sub_total == scene.cart["amounts"]["total"],
+        and sub_total == context.cart["amounts"]["total"],
     )
 
 
-async def place(scene: Scene) -> None:
+async def place(context: DemoContext) -> None:
     """Place the order under a new Idempotency-Key."""
-    scene.key = str(uuid4())
-    asked = scene.merchant.validated
-    scene.placed = await scene.storefront.place_once(scene.order, scene.key)
-    order = scene.expect(scene.placed, 201, "An order is placed")
-    entry = scene.merchant.book[order["orderId"]]
+    context.key = str(uuid4())
+    asked = context.merchant.validated
+    context.placed = await context.storefront.place_once(context.order, context.key)
+    order = context.expect(context.placed, 201, "An order is placed")
+    entry = context.merchant.book[order["orderId"]]
     number = entry.answer["partnerOrderId"]
-    scene.say(f"{order['state']}, {order['status']}: {order['orderId']}, the store's {number}")
-    scene.prove(
+    context.say(f"{order['state']}, {order['status']}: {order['orderId']}, the store's {number}")
+    context.prove(
         "The order is placed; the store has it",
-        f"{scene.placed.status}; {order['partnerOrderId']} on both sides",
+        f"{context.placed.status}; {order['partnerOrderId']} on both sides",
         order["partnerOrderId"] == number
         and entry.data["orderId"] == order["orderId"]
         and entry.data["order"]["amounts"] == order["amounts"]
-        and scene.placed.headers["Location"].endswith(f"{ORDERS}/{order['orderId']}")
-        and scene.merchant.validated == asked,
+        and context.placed.headers["Location"].endswith(f"{ORDERS}/{order['orderId']}")
+        and context.merchant.validated == asked,
     )
 
 
-async def follow(scene: Scene) -> None:
-    """Let the merchant work on the order to its end; hear of every step, and look at it from both sides."""
-    order_id = placed_order(scene)["orderId"]
-    working = asyncio.create_task(scene.order_simulator.complete(order_id))
+async def follow(context: DemoContext) -> None:
+    """Let the merchant complete the order; receive an event of every step, and read the order from both sides."""
+    order_id = placed_order(context)["orderId"]
+    working = asyncio.create_task(context.order_simulator.complete(order_id))
     try:
-        events = await _watched(scene, order_id)
+        events = await _watched(context, order_id)
         await working
     finally:
         working.cancel()
     for event in events:
         order, data = event["data"]["order"], event["data"]
-        scene.say(f"{data['sequence']} {event['type']}: {order['state']}, {order['status']}")
+        context.say(f"{data['sequence']} {event['type']}: {order['state']}, {order['status']}")
     types = [event["type"] for event in events]
-    scene.prove(
+    context.prove(
         "Every step arrives as an event",
         f"{len(events)} events, numbered in order",
         tuple(map(_step, events)) == WAY
         and types == [EventType.ORDER_CREATED, *[EventType.ORDER_UPDATED] * (len(WAY) - 1)],
     )
-    mine = (await scene.front.get(f"{ORDERS}/{order_id}")).json()
-    theirs = (await scene.partner.get(f"{MERCHANT_ORDERS}/{order_id}")).json()
-    scene.prove(
+    mine = (await context.front.get(f"{ORDERS}/{order_id}")).json()
+    theirs = (await context.partner.get(f"{MERCHANT_ORDERS}/{order_id}")).json()
+    context.prove(
         "Both sides read the same order",
         f"{mine['state']}, {mine['status']}",
-        mine == scene.storefront.newest(order_id) == _without_partner_ids(theirs),
+        mine == context.storefront.newest(order_id) == _without_partner_ids(theirs),
     )
     own = theirs["cart"]["lineItems"][0]["partnerItemId"] in shops.pizzeria()["items"]
-    scene.prove("The merchant reads its own ids", "partnerItemId on its lines", own)
-    back = await scene.order_simulator.update(order_id, status=PICKUP_PATH[-1])
-    scene.refused("An order that is over stays over", [back], 409, "ORDER_CLOSED")
+    context.prove("The merchant reads its own ids", "partnerItemId on its lines", own)
+    back = await context.order_simulator.update(order_id, status=PICKUP_PATH[-1])
+    context.refused("A closed order stays closed", [back], 409, "ORDER_CLOSED")
 
 
-async def repeat(scene: Scene) -> None:
-    """Send the very same request again, then other ones under its key and with its token."""
-    assert scene.placed is not None
-    before = len(scene.merchant.book)
-    again = await scene.storefront.place_once(scene.order, scene.key)
-    same = again.body == scene.placed.body
-    scene.prove(
+async def repeat(context: DemoContext) -> None:
+    """Send the same request again, then others with its key and with its token."""
+    assert context.placed is not None
+    before = len(context.merchant.book)
+    again = await context.storefront.place_once(context.order, context.key)
+    same = again.body == context.placed.body
+    context.prove(
         "The same key gives the same bytes",
         f"{again.status}, {len(again.body):,} bytes, {'the same' if same else 'not the same'}",
         same and again.status == HTTPStatus.CREATED and again.headers.get("Idempotent-Replayed") == "true",
     )
-    other = await scene.storefront.place_once(scene.order | {"amounts": {"tip": "3.00"}}, scene.key)
-    scene.refused("A key is good for one request", [other], 422, "IDEMPOTENCY_KEY_REUSED")
-    token = await scene.storefront.place_once(scene.order, str(uuid4()))
-    scene.refused("A token is good for one order", [token], 409, "ORDER_ALREADY_PLACED")
-    none = before == len(scene.merchant.book) == 1
-    scene.prove("None of them reached the store", f"{before} order in its book, as before", none)
+    other = await context.storefront.place_once(context.order | {"amounts": {"tip": "3.00"}}, context.key)
+    context.refused("A key is valid for one request", [other], 422, "IDEMPOTENCY_KEY_REUSED")
+    token = await context.storefront.place_once(context.order, str(uuid4()))
+    context.refused("A token is valid for one order", [token], 409, "ORDER_ALREADY_PLACED")
+    none = before == len(context.merchant.book) == 1
+    context.prove("None of them reached the store", f"{before} order in its book, as before", none)
 
 
-def order_of(scene: Scene, **members: Any) -> dict[str, Any]:
+def order_of(context: DemoContext, **members: Any) -> dict[str, Any]:
     """Return the customer's order of the cart."""
-    return scene.storefront.order_of(scene.seller, scene.cart, 1) | members
+    return context.storefront.order_of(context.seller, context.cart, 1) | members
 
 
-async def validated(scene: Scene, order: dict[str, Any]) -> dict[str, Any]:
-    """Return an order that is right with the token of its validation; `scene.said` is what validate says of it."""
-    reply = await scene.storefront.validate(order)
-    scene.said = reply["order"]
+async def validated(context: DemoContext, order: dict[str, Any]) -> dict[str, Any]:
+    """Return a valid order with the token of its validation; `context.said` is the order that validate returns."""
+    reply = await context.storefront.validate(order)
+    context.said = reply["order"]
     if not reply["isValid"]:
-        scene.prove("An order is valid", str(scene.said["errors"]), holds=False)
+        context.prove("An order is valid", str(context.said["errors"]), holds=False)
     return order | {"validatedOrderToken": reply["validatedOrderToken"]}
 
 
-def placed_order(scene: Scene) -> Any:
-    """Return the order as it was answered when it was placed."""
-    assert scene.placed is not None
-    return scene.placed.json()
+def placed_order(context: DemoContext) -> Any:
+    """Return the order in the response to its placement."""
+    assert context.placed is not None
+    return context.placed.json()
 
 
 def _without_partner_ids(value: Any) -> Any:
-    """Return an order, or any part of it, without the ids that only its merchant reads."""
+    """Return an order, or a part of it, without the ids that only its merchant reads."""
     if isinstance(value, list):
         return [_without_partner_ids(one) for one in value]
     if isinstance(value, dict):
@@ -259,18 +258,18 @@ def _without_partner_ids(value: Any) -> Any:
     return value
 
 
-async def _watched(scene: Scene, order_id: str) -> list[Any]:
-    """Show the order's events as they come in, to the last; return them."""
-    name = f"Order {placed_order(scene)['partnerOrderId']}"
+async def _watched(context: DemoContext, order_id: str) -> list[Any]:
+    """Show the order's events as they arrive, up to the last; return them."""
+    name = f"Order {placed_order(context)['partnerOrderId']}"
     events: list[Any] = []
-    with scene.display.watching([name], {step: number for number, step in enumerate(WAY)}) as watch:
+    with context.display.watching([name], {step: number for number, step in enumerate(WAY)}) as watch:
         try:
-            async with asyncio.timeout(proofs.PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 while len(events) < len(WAY):
-                    events.append(await scene.storefront.event(order_id, len(events) + 1))
+                    events.append(await context.storefront.event(order_id, len(events) + 1))
                     watch(name, _step(events[-1]))
         except TimeoutError:
-            scene.prove("Every step arrives as an event", f"{len(events)} events", holds=False)
+            context.prove("Every step arrives as an event", f"{len(events)} events", holds=False)
     return events
 
 

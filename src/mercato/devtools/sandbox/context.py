@@ -1,20 +1,72 @@
-"""Where the demo's story happens: a merchant, a storefront, strangers, a screen, and the proofs."""
+"""What the demo's steps work with: a merchant, a storefront, other partners, a display, and the proofs."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
-from mercato.devtools.sandbox import proofs
-from mercato.devtools.sandbox.proofs import Proofs
 from mercato.testing.caller import Answer, Caller
 from mercato.testing.merchant import MerchantDouble
 from mercato.testing.order_simulator import OrderSimulator
 from mercato.testing.server import Received
 from mercato.testing.shops import SHOPS
 from mercato.testing.storefront import StorefrontDouble
+
+T = TypeVar("T")
+
+TIMEOUT: Final = 10.0
+"""Seconds to wait for anything before its proof fails."""
+
+POLL: Final = 0.05
+"""Seconds between two polls of a resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A claim, what was observed, and whether that proves it."""
+
+    claim: str
+    seen: str
+    holds: bool
+
+
+class ProofFailed(Exception):  # noqa: N818  # an outcome that is shown
+    """The observation doesn't prove the claim, so the demo ends."""
+
+    def __init__(self, proof: Proof) -> None:
+        super().__init__(f"{proof.claim}: {proof.seen}")
+        self.proof = proof
+
+
+class Proofs(list[Proof]):
+    """The proofs of one demo, in order."""
+
+    def add(self, claim: str, seen: str, *, holds: bool) -> None:
+        """Record a proof. Raises ProofFailed if it doesn't hold."""
+        self.append(Proof(claim, seen, holds))
+        if not holds:
+            raise ProofFailed(self[-1])
+
+    async def until(
+        self, claim: str, look: Callable[[], Awaitable[T]], done: Callable[[T], bool], *, poll: float = POLL
+    ) -> T:
+        """Poll until it is done, and return the last result. Raises ProofFailed after the timeout."""
+        last: object = "nothing"
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                while True:
+                    last = seen = await look()
+                    if done(seen):
+                        return seen
+                    await asyncio.sleep(poll)
+        except TimeoutError:
+            self.add(claim, f"not within {TIMEOUT:g} s; the last seen was {last}", holds=False)
+            raise
+
+
+# --- the context --------------------------------------------------------------------------------------
 
 ONBOARDING: Final = "/v1/commerce/onboarding/stores"
 STORES: Final = "/v1/commerce/stores"
@@ -25,37 +77,37 @@ PULL_STEPS: Final = {
     "ready_to_activate": 2,
     "catalog_failed": 2,
 }
-"""How far an onboarding is, for a progress bar."""
+"""The progress of an onboarding by its status, for a progress bar."""
 
 _PULLED: Final = ("ready_to_activate", "catalog_failed")
 _SHOWN: Final = 200
-"""Bytes of an unexpected answer that are shown."""
+"""Bytes of an unexpected response that are shown."""
 
 
 class Watch(Protocol):
-    """Shows how far something is."""
+    """Shows the progress of something."""
 
     def __call__(self, name: str, status: str) -> None: ...
 
 
 class Display(Protocol):
-    """Where a story is shown."""
+    """Where the demo is shown."""
 
     def chapter(self, title: str) -> None:
-        """Begin a part."""
+        """Begin a step."""
 
     def say(self, line: str) -> None:
-        """Tell what happened."""
+        """Show what happened."""
 
     def watching(self, names: Sequence[str], steps: Mapping[str, int]) -> AbstractContextManager[Watch]:
         """Show a progress bar for each name while the block runs; each begins with the first of the steps."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Scene:
-    """One telling. Ids and URLs are kept by the shop's short name, `events` by webhook-id.
+class DemoContext:
+    """One run of the demo. Ids and URLs are by the shop's short name, `events` by webhook-id.
 
-    `partner` and `front` are the merchant's and the storefront's callers; the strangers are others of their kinds.
+    `partner` and `front` are the merchant's and the storefront's callers, `stranger` and `other_front` other partners'.
     """
 
     partner: Caller
@@ -74,7 +126,7 @@ class Scene:
     urls: dict[str, str] = field(default_factory=dict)
     events: dict[str, Received] = field(default_factory=dict)
     seller: Any = None
-    """The store that the storefront buys at, as it reads it."""
+    """The store where the storefront buys, as the service returns it."""
     catalog: Any = None
     cart: Any = None
     order: Any = None
@@ -91,7 +143,7 @@ class Scene:
         self.display.say(line)
 
     def prove(self, claim: str, seen: str, holds: object) -> None:
-        """Write a claim down with what was seen. Raises ProofFailed if it does not hold."""
+        """Record a claim and what was observed. Raises ProofFailed if it doesn't hold."""
         self.proofs.add(claim, seen, holds=bool(holds))
 
     def store(self, shop: str) -> str:
@@ -99,13 +151,13 @@ class Scene:
         return f"{STORES}/{self.stores[shop]}"
 
     def expect(self, answer: Answer, status: int, claim: str) -> Any:
-        """Return the body of an answer that has to have this status. Raises ProofFailed."""
+        """Return the body of a response that must have this status. Raises ProofFailed."""
         if answer.status != status:
             self.prove(claim, f"{answer.status} {answer.body[:_SHOWN]!r}", holds=False)
         return answer.json()
 
     def refused(self, claim: str, answers: Sequence[Answer], status: int, code: str) -> None:
-        """Prove that every answer is this refusal."""
+        """Prove that every response is this refusal."""
         problems = [(answer.status, answer.code, answer.json().get("detail")) for answer in answers]
         for got, name, detail in dict.fromkeys(problems):
             self.say(f"{got} {name}: {detail}")
@@ -115,7 +167,7 @@ class Scene:
         self.prove(claim, times + words, seen == {(status, code)})
 
     async def set_id(self, shop: str) -> str:
-        """Return the CatalogSet that the shop's store serves now."""
+        """Return the id of the CatalogSet that the shop's store serves now."""
         store: Mapping[str, str] = (await self.partner.get(self.store(shop))).json()
         return store["catalogSetId"]
 
@@ -137,7 +189,7 @@ class Scene:
         return await self.proofs.until(claim, look, lambda status: status["status"] in _PULLED)
 
     async def run(self, shop: str, url: str) -> Any:
-        """Notify, wait for the event, and return what the status resource says, which has the last word."""
+        """Notify, wait for the event, and return the run's status resource."""
         path = f"/v1/commerce/catalogset-notification?storeId={self.stores[shop]}"
         reply = await self.partner.post(path, {"callbackUrl": url})
         accepted = self.expect(reply, 202, "A run is accepted")
@@ -146,14 +198,14 @@ class Scene:
         return (await self.partner.get(accepted["statusUrl"])).json()
 
     async def event(self, webhook_id: str) -> Received:
-        """Wait for the next event of that id; others that come first are kept. Raises ProofFailed."""
+        """Wait for the next event of that id and keep the others. Raises ProofFailed."""
         try:
-            async with asyncio.timeout(proofs.PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 while True:
                     event = await self.merchant.webhook()
                     self.events[event.webhook_id] = event
                     if event.webhook_id == webhook_id:
                         return event
         except TimeoutError:
-            self.prove("Every run ends in an event", f"none within {proofs.PATIENCE:g} s", holds=False)
+            self.prove("Every run ends in an event", f"none within {TIMEOUT:g} s", holds=False)
             raise

@@ -1,13 +1,12 @@
-"""The whole story, told over HTTP as any partner would: the merchant's half, then the storefront's."""
+"""The demo's steps in order, performed over HTTP as partners do: first the merchant's, then the storefront's."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from mercato.devtools.sandbox import merchant, storefront, troubles
-from mercato.devtools.sandbox.proofs import ProofFailed
-from mercato.devtools.sandbox.scene import Scene
+from mercato.devtools.sandbox import failures, merchant, storefront
+from mercato.devtools.sandbox.context import DemoContext, ProofFailed
 
-CHAPTERS: Final[tuple[tuple[str, Callable[[Scene], Awaitable[None]]], ...]] = (
+STEPS: Final[tuple[tuple[str, Callable[[DemoContext], Awaitable[None]]], ...]] = (
     ("Three stores register; their catalogs are pulled and checked", merchant.register),
     ("The broken catalog is fixed and pulled again", merchant.fix),
     ("The stores go live", merchant.activate),
@@ -26,22 +25,22 @@ CHAPTERS: Final[tuple[tuple[str, Callable[[Scene], Awaitable[None]]], ...]] = (
     ("The order is placed", storefront.place),
     ("The merchant works on the order, and the storefront follows", storefront.follow),
     ("The answer was lost: the same request once more", storefront.repeat),
-    ("A price changes between validate and place", troubles.change_price),
-    ("A card is declined", troubles.decline),
-    ("The store's system goes down, and comes back", troubles.go_down),
-    ("What happened to that order", troubles.timeline),
-    ("Every order webhook and event is verified", troubles.verify),
-    ("Other storefronts and other keys", troubles.keep_out),
+    ("A price changes between validate and place", failures.change_price),
+    ("A card is declined", failures.decline),
+    ("The store's system goes down, and comes back", failures.go_down),
+    ("What happened to that order", failures.timeline),
+    ("Every order webhook and event is verified", failures.verify),
+    ("Other storefronts and other keys", failures.keep_out),
 )
 
 
-async def tell(scene: Scene) -> None:
-    """Tell the whole story. Raises ProofFailed at the first claim that does not hold."""
-    for title, chapter in CHAPTERS:
-        scene.display.chapter(title)
+async def run_demo(context: DemoContext) -> None:
+    """Perform all steps. Raises ProofFailed at the first claim that fails."""
+    for title, chapter in STEPS:
+        context.display.chapter(title)
         try:
-            await chapter(scene)
+            await chapter(context)
         except ProofFailed:
             raise
-        except Exception as error:  # noqa: BLE001  # whatever breaks a chapter leaves it unproved
-            scene.prove(title, f"broke off: {type(error).__name__}: {error}", holds=False)
+        except Exception as error:  # noqa: BLE001  # any error leaves the step unproved
+            context.prove(title, f"broke off: {type(error).__name__}: {error}", holds=False)
