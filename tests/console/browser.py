@@ -1,5 +1,6 @@
 """A browser without JavaScript: it keeps cookies, follows redirects, and finds what is on a page by its name."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any, Final
@@ -138,7 +139,7 @@ class Browser:
             return await self.open(action.partition("?")[0] + "?" + urlencode(values))
         return await self.post(action, values)
 
-    async def post(self, path: str, fields: dict[str, str] | None = None, **headers: str) -> Page:
+    async def post(self, path: str, fields: Mapping[str, str] | None = None, **headers: str) -> Page:
         """Send a form as this site's own page does, or with other headers."""
         sent = headers or {"Sec-Fetch-Site": "same-origin", "Origin": "null"}
         return await self._request("POST", path, fields or {}, sent)

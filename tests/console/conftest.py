@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.api.trade import Time
 from tests.service import Merchant, Service, merchant, service
 
 
@@ -14,8 +15,16 @@ async def shop() -> AsyncIterator[Merchant]:
 
 
 @pytest.fixture
-async def mercato(database_url: str, tmp_path: Path, shop: Merchant) -> AsyncIterator[Service]:
+def clock_ahead() -> Time:
+    """The service's clock, which a test can put forward."""
+    return Time()
+
+
+@pytest.fixture
+async def mercato(
+    database_url: str, tmp_path: Path, shop: Merchant, clock_ahead: Time
+) -> AsyncIterator[Service]:
     # The shop is there for longer, so that the last pulls end at once and not when nobody answers them.
     assert shop.base
-    async with service(database_url, tmp_path / "data") as running:
+    async with service(database_url, tmp_path / "data", now=clock_ahead) as running:
         yield running

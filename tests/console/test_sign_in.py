@@ -1,8 +1,21 @@
 """Signing in to the console: links, sessions, and who may use them."""
 
+from datetime import timedelta
+
+import pytest
+from tests.api.trade import Time
 from tests.console.browser import Browser
-from tests.console.visiting import enter, partner_link
+from tests.console.visiting import enter, enter_as_operator, enter_as_partner, partner_link
 from tests.service import Service
+
+from mercato.domain.console import sessions
+from mercato.domain.partners import accounts, credentials
+from mercato.domain.partners.accounts import NewPartner
+from mercato.http.console.screen import Audience
+from mercato.http.console.site import SCREENS
+from mercato.kernel import clock
+from mercato.kernel.db.audit import list_entries
+from mercato.kernel.db.errors import DatabaseUnavailable
 
 
 async def test_the_landing_page_names_documentation_reference_and_console(mercato: Service):
@@ -45,3 +58,161 @@ async def test_a_link_asks_before_it_is_used_and_works_once(mercato: Service):
     for again in (await thief.open(link), await thief.post(link)):
         assert (again.status, again.heading) == (410, "This link has been used")
     assert not thief.cookies
+
+
+async def test_a_link_expires_after_fifteen_minutes(mercato: Service, clock_ahead: Time):
+    link = await partner_link((await mercato.partner())[1])
+    clock_ahead.ahead = timedelta(minutes=15, seconds=1)
+    browser = Browser(mercato.base, mercato.session)
+    assert (await browser.open(link)).heading == "This link has expired"
+    assert (await browser.post(link)).status == 410
+    assert not browser.cookies
+
+
+async def test_a_session_ends_twelve_hours_after_its_last_use_and_after_seven_days(
+    mercato: Service, clock_ahead: Time
+):
+    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    idle, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    for hours in range(8, 168, 8):
+        clock_ahead.ahead = timedelta(hours=hours)
+        assert (await browser.open("/console/account")).status == 200, hours
+    assert (await idle.open("/console/account")).status == 401
+    clock_ahead.ahead = timedelta(days=7, seconds=1)
+    ended = await browser.open("/console/account")
+    assert ended.status == 401
+    assert "Your session has ended" in ended.text
+
+
+async def test_a_session_ends_with_its_key_and_its_partner(mercato: Service):
+    for end in (revoke, suspend):
+        made, client = await mercato.partner()
+        browser, _ = await enter_as_partner(mercato, client)
+        unused = await partner_link(client)
+        await end(mercato, made)
+        assert (await browser.open("/console/account")).status == 401
+        assert (await Browser(mercato.base, mercato.session).post(unused)).status == 410
+
+
+async def revoke(mercato: Service, made: NewPartner) -> None:
+    async with mercato.app.db.write() as tx:
+        await credentials.revoke_key(tx, await credentials.get_key(tx, str(made.keys[0].id)))
+
+
+async def suspend(mercato: Service, made: NewPartner) -> None:
+    async with mercato.app.db.write() as tx:
+        await accounts.set_suspended(tx, made.id, clock.now())
+
+
+async def test_the_cookie_is_for_this_host_and_no_script(mercato: Service):
+    link = await partner_link((await mercato.partner())[1])
+    async with mercato.session.post(link, allow_redirects=False) as answer:
+        kept = next(one for one in answer.headers.getall("Set-Cookie") if "session" in one)
+    name, *attributes = [part.strip() for part in kept.split(";")]
+    assert name.startswith("__Host-")
+    assert {"Secure", "HttpOnly", "SameSite=Strict", "Path=/"} <= set(attributes)
+    assert not any(one.startswith("Domain") for one in attributes)
+
+
+async def test_a_cookie_that_was_there_before_opens_nothing_after_signing_in(mercato: Service):
+    _made, client = await mercato.partner()
+    victim = Browser(mercato.base, mercato.session)
+    victim.cookies["__Host-mercato-session"] = "chosen-by-somebody-else"
+    await victim.press(await victim.open(await partner_link(client)), "Continue")
+    assert victim.cookies["__Host-mercato-session"] != "chosen-by-somebody-else"
+    attacker = Browser(mercato.base, mercato.session)
+    attacker.cookies["__Host-mercato-session"] = "chosen-by-somebody-else"
+    assert (await attacker.open("/console/account")).status == 401
+
+
+async def test_a_form_of_another_site_does_nothing(mercato: Service):
+    client = (await mercato.partner())[1]
+    link = await partner_link(client)
+    browser, _ = await enter_as_partner(mercato, client)
+    for headers in (
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site", "Origin": mercato.base},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+    ):
+        for path in ("/console/sign-out", link):
+            refused = await browser.post(path, None, **headers)
+            assert refused.status == 403, headers
+            assert "another site" in refused.text
+    assert (await browser.open("/console/account")).status == 200
+    assert (await browser.post("/console/sign-out", Origin=mercato.base)).heading == "Sign in"
+
+
+async def test_the_account_lists_its_sessions_and_ends_any(mercato: Service):
+    client = (await mercato.partner())[1]
+    mine, _ = await enter_as_partner(mercato, client)
+    other, _ = await enter_as_partner(mercato, client)
+    stranger, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+    page = await mine.open("/console/account")
+    assert len(page.rows("Sessions")) == 2
+    theirs = next(row for row in page.root.all("tr") if row.all("td") and "This one" not in row.text)
+    action = theirs.all("form")[0].attributes["action"]
+    assert (await stranger.post(action)).status == 404
+    assert (await mine.post(action)).status_region == "The session has ended."
+    assert (await other.open("/console/account")).status == 401
+    assert (await mine.open("/console/account")).status == 200
+
+
+async def test_sign_out_ends_the_session_everywhere(mercato: Service):
+    browser, page = await enter_as_partner(mercato, (await mercato.partner())[1])
+    copied = Browser(mercato.base, mercato.session)
+    copied.cookies = dict(browser.cookies)
+    assert (await browser.press(page, "Sign out")).heading == "Sign in"
+    assert not browser.cookies
+    assert (await copied.open("/console/account")).status == 401
+
+
+async def test_a_read_only_session_changes_nothing(mercato: Service):
+    client = (await mercato.partner())[1]
+    await enter_as_partner(mercato, client)
+    browser, page = await enter_as_partner(mercato, client, readOnly=True)
+    assert page.buttons == ["Sign out"] or "Sign out" in page.buttons
+    for screen in SCREENS:
+        if screen.act is None:
+            continue
+        path = "/".join(str(clock.new_id()) if one.startswith("{") else one for one in screen.path.split("/"))
+        refused = await browser.post(f"/console/{path}")
+        assert refused.status == (403 if screen.audiences & {Audience.COMMERCE} else 404), path
+    account = await browser.open("/console/account")
+    assert account.buttons == ["Sign out"]
+    assert (await browser.press(account, "Sign out")).heading == "Sign in"
+
+
+async def test_links_sign_ins_and_ended_sessions_are_in_the_audit_trail(mercato: Service):
+    made, client = await mercato.partner()
+    browser, page = await enter_as_partner(mercato, client)
+    await browser.press(page, "Sign out")
+    async with mercato.app.db.read() as tx:
+        entries = await list_entries(tx, partner_id=made.id, limit=10)
+    actor = f"console:key:{made.keys[0].id}"
+    assert [(one.action, one.actor) for one in entries][:3] == [
+        ("console.signOut", actor),
+        ("console.signIn", actor),
+        ("createConsoleLink", f"key:{made.keys[0].id}"),
+    ]
+
+
+async def test_an_operator_signs_in_with_a_link_of_the_command(mercato: Service):
+    browser, page = await enter_as_operator(mercato)
+    assert page.status == 200
+    account = await browser.open("/console/account")
+    assert "cli:anna" in account.text
+
+
+async def test_a_database_that_is_away_is_said_on_a_page(mercato: Service, monkeypatch: pytest.MonkeyPatch):
+    browser, _ = await enter_as_partner(mercato, (await mercato.partner())[1])
+
+    async def fail(*_: object, **__: object) -> None:
+        raise DatabaseUnavailable("the database did not answer in time")
+
+    monkeypatch.setattr(sessions, "find_session", fail)
+    page = await browser.open("/console/account")
+    assert page.status == 503
+    assert "database" in page.text
+    assert "Traceback" not in page.text
+    assert page.headers["Content-Type"].startswith("text/html")

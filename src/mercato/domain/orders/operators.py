@@ -5,7 +5,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Row, Select, select, union
+from sqlalchemy import ColumnElement, Row, Select, func, select, union
 
 from mercato.domain.catalog.money import to_text
 from mercato.domain.orders import queries
@@ -80,6 +80,12 @@ async def list_orders(tx: Read, wanted: OrderFilter, *, limit: int) -> list[Orde
     """Return at most `limit` orders, newest first."""
     query = _SUMMARY.where(orders.c.id.in_(_ids(wanted, limit))).order_by(orders.c.id.desc())
     return [_summary(row) for row in await tx.all(query.limit(limit))]
+
+
+async def count_orders(tx: Read, wanted: OrderFilter, *, most: int) -> int:
+    """Return how many orders there are, at most `most`."""
+    count: int = await tx.scalar(select(func.count()).select_from(_ids(wanted, most).limit(most).subquery()))
+    return count
 
 
 async def get_order_id(tx: Read, text: str) -> UUID:

@@ -103,6 +103,14 @@ async def get_order(tx: Read, order_id: UUID, *, lock: bool = False) -> OrderRow
     return _order(row)
 
 
+async def get_any_order(tx: Read, order_id: UUID) -> OrderRow:
+    """Return the order of whichever partner, for operators. Raises OrderNotFound."""
+    row = await tx.first(_FIND, {"where_id": order_id})
+    if row is None:
+        raise OrderNotFound(order_id)
+    return _order(row)
+
+
 async def find_order_by_token(tx: Read, token_id: UUID) -> UUID | None:
     """Return the order that was placed with the token."""
     found: UUID | None = await tx.scalar(_FIND_BY_TOKEN, {"where_token": token_id})

@@ -1,12 +1,12 @@
 """Deliveries as whoever runs the service sees them: of every partner, found, counted and sent again."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Row, Select, func, or_, select
+from sqlalchemy import Row, Select, func, or_, select, text
 
 from mercato.domain.partners.model import Caller, Limits, Surface
 from mercato.domain.webhooks import queries
@@ -32,6 +32,9 @@ class DeliveryFilter:
     """
 
     partner_id: UUID | None = None
+    surface: Surface | None = None
+    store_id: UUID | None = None
+    order_id: UUID | None = None
     status: DeliveryStatus | None = None
     type_: str | None = None
     since: datetime | None = None
@@ -51,6 +54,13 @@ class DeliveryCount:
 async def list_rows(tx: Read, criteria: DeliveryFilter, *, most: int) -> Sequence[Row[Any]]:
     """Return at most `most`, without bodies, newest first; each with its partner's name."""
     return await tx.all(_shown().where(*_held(criteria)).order_by(deliveries.c.id.desc()).limit(most))
+
+
+async def count_deliveries(tx: Read, criteria: DeliveryFilter, *, most: int) -> int:
+    """Return how many deliveries there are, at most `most`."""
+    some = select(deliveries.c.id).where(*_held(criteria)).limit(most)
+    count: int = await tx.scalar(select(func.count()).select_from(some.subquery()))
+    return count
 
 
 async def find_row(tx: Read, name: UUID) -> Row[Any] | None:
@@ -77,7 +87,7 @@ async def count_redeliverable(tx: Read, criteria: DeliveryFilter) -> list[Delive
     ]
 
 
-async def redeliver_all(db: Database, criteria: DeliveryFilter, *, now: Clock) -> AsyncIterator[UUID]:
+async def redeliver_all(db: Database, criteria: DeliveryFilter, *, now: Clock) -> AsyncGenerator[UUID, None]:
     """Redeliver all that are criteria, newest first, but questions to stores; yield the id of each that is.
 
     Each in a transaction of its own: one that held two would wait for a sender that waits for it.
@@ -127,6 +137,15 @@ def _held(criteria: DeliveryFilter) -> list[Any]:
     held: list[Any] = []
     if criteria.partner_id is not None:
         held.append(deliveries.c.partner_id == criteria.partner_id)
+    if criteria.surface is not None:
+        held.append(deliveries.c.surface == criteria.surface)
+    if criteria.store_id is not None:
+        held.append(deliveries.c.store_id == criteria.store_id)
+    if criteria.order_id is not None:
+        held.append(deliveries.c.order_id == criteria.order_id)
+    if criteria.status in {DeliveryStatus.PENDING, DeliveryStatus.FAILED}:
+        # Without a parameter, so that both planners can use the partial index.
+        held.append(text("deliveries.status <> 'succeeded'"))
     if criteria.status is not None:
         held.append(deliveries.c.status == criteria.status)
     if criteria.type_ is not None:

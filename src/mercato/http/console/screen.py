@@ -3,6 +3,7 @@
 A GET shows a page. A POST acts, with the services that the API calls, and says what was done on the page after it.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -21,6 +22,8 @@ from mercato.kernel.wire import QueryDecoder
 from mercato.runtime import Runtime
 
 T = TypeVar("T")
+
+_LOCAL: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,3})?)?")
 
 
 class Audience(Enum):
@@ -117,6 +120,10 @@ class Visit:
         """Return the caller that the partner's services take, as for a request with its key."""
         return self.session.caller(surface)
 
+    def caller_of(self, side: Surface | None) -> Caller:
+        """Return the caller of the side that was chosen, or of the account's first."""
+        return self.caller(side if side in self.surfaces else self.surfaces[0])
+
     def filters(self, kind: type[T]) -> T:
         """Return the query as a struct; an empty field of a form is one left out. Raises InvalidRequest."""
         return _decoded(kind, self.head.query)
@@ -150,7 +157,9 @@ class Visit:
 
 def _decoded(kind: type[T], text: bytes) -> T:
     pairs = parse_qsl(text.decode("ascii", "replace"), max_num_fields=500)
-    return QueryDecoder(kind)(urlencode(pairs).encode())
+    # A browser's field for a time has no zone; the console's times are UTC.
+    sent = [(name, f"{value}Z" if _LOCAL.fullmatch(value) else value) for name, value in pairs]
+    return QueryDecoder(kind)(urlencode(sent).encode())
 
 
 Show = Callable[[Visit], Awaitable[Page]]

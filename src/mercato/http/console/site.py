@@ -108,7 +108,8 @@ async def _answer(call: Call[bytes, None], path: str) -> Answer:
         return sign_in.ask_for_link(call, path, had_session=cookies.read(SESSION) is not None)
     if path in {"", "sign-out"}:
         return await _home(call, cookies, session, path)
-    message = cookies.read(MESSAGE)
+    # A page that refreshes a part of itself shows no message: that is for the page that somebody opened.
+    message = None if b"hx-request" in call.headers else cookies.read(MESSAGE)
     headers = renewed if message is None else (*renewed, cookies.write(MESSAGE, "", seconds=0))
     view = _view(session, path, message)
     try:

@@ -1,3 +1,128 @@
-from mercato.http.console.screen import EVERYBODY, Screens
+"""Deliveries: webhooks to the account, each with its attempts, and sending them again."""
 
-screens = Screens(EVERYBODY)
+from contextlib import aclosing
+from typing import Annotated, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta
+
+from mercato.domain.partners.model import Surface
+from mercato.domain.webhooks import deliveries, operators
+from mercato.domain.webhooks.event_types import STORE_CALLS, EventType
+from mercato.domain.webhooks.model import DeliveryStatus
+from mercato.domain.webhooks.operators import DeliveryFilter
+from mercato.domain.webhooks.wire import WebhookDeliveryDetail
+from mercato.http.console.screen import EVERYBODY, Done, Page, Screens, Visit
+from mercato.kernel.errors import DeliveryNotFound
+from mercato.kernel.plurals import count_of
+from mercato.kernel.wire import Instant, Wire, parse_instant
+from mercato.kernel.wire.cursor import PAGE, Cursor, page_of, read_cursor
+
+screens: Final = Screens(EVERYBODY)
+
+MAX_RESENT: Final = 200
+"""Deliveries that one press of `Resend failed` sends: each is a transaction of its own."""
+
+
+class DeliveriesQuery(Wire):
+    """The filters of the list, and what `Resend failed` sends."""
+
+    side: Surface | None = None
+    status: DeliveryStatus | None = None
+    type: Annotated[str, Meta(max_length=64)] | None = None
+    store_id: UUID | None = None
+    order_id: UUID | None = None
+    since: Instant | None = None
+    cursor: Cursor | None = None
+
+
+@screens.get("deliveries")
+async def list_deliveries(visit: Visit) -> Page:
+    query = visit.filters(DeliveriesQuery)
+    async with visit.app.db.read() as tx:
+        rows = await operators.list_rows(tx, _criteria(visit, query), most=PAGE + 1)
+    page, cursor = page_of(rows, PAGE, lambda row: row.id)
+    values = {
+        "deliveries": page,
+        "next_cursor": cursor,
+        "query": query,
+        "statuses": list(DeliveryStatus),
+        "types": list(EventType),
+    }
+    return Page("deliveries.html", "Deliveries", values)
+
+
+@screens.get("deliveries/{delivery}")
+async def show_delivery(visit: Visit) -> Page:
+    delivery, _ = await _read(visit)
+    values = {
+        "delivery": delivery,
+        "body": msgspec.json.format(bytes(delivery.body), indent=2).decode(),
+        "why_not": STORE_CALLS.get(delivery.type),
+    }
+    return Page("delivery.html", f"Delivery {delivery.delivery_id}", values)
+
+
+@screens.post("deliveries/{delivery}/resend")
+async def resend_delivery(visit: Visit) -> Done:
+    delivery, surface = await _read(visit)
+    now = visit.app.clock()
+    async with visit.app.db.write() as tx:
+        if surface is None:
+            await operators.redeliver_any(tx, delivery.delivery_id, now=now)
+        else:
+            await deliveries.redeliver(tx, visit.caller(surface), delivery.delivery_id, now=now)
+    return Done(
+        f"{delivery.type} is sent again, with the same id and body.",
+        to=f"/console/deliveries/{delivery.delivery_id}",
+    )
+
+
+@screens.post("deliveries/resend-failed")
+async def resend_failed(visit: Visit) -> Done:
+    query = msgspec.structs.replace(visit.fields(DeliveriesQuery), status=DeliveryStatus.FAILED)
+    sent = 0
+    found = operators.redeliver_all(visit.app.db, _criteria(visit, query), now=visit.app.clock)
+    async with aclosing(found) as ids:
+        async for _ in ids:
+            sent += 1
+            if sent == MAX_RESENT:
+                break
+    more = " Press again for more." if sent == MAX_RESENT else ""
+    return Done(
+        f"{count_of(sent, 'failed delivery', 'failed deliveries')} sent again.{more}",
+        to="/console/deliveries",
+    )
+
+
+def _criteria(visit: Visit, query: DeliveriesQuery) -> DeliveryFilter:
+    """Return which deliveries: a partner's are its own, of one side, and of one store if the session is."""
+    partner = visit.session.partner
+    return DeliveryFilter(
+        partner_id=None if partner is None else partner.id,
+        surface=query.side if partner is None else visit.caller_of(query.side).surface,
+        store_id=visit.store_id or query.store_id,
+        order_id=query.order_id,
+        status=query.status,
+        type_=query.type,
+        since=None if query.since is None else parse_instant(query.since),
+        before=read_cursor(query.cursor),
+    )
+
+
+async def _read(visit: Visit) -> tuple[WebhookDeliveryDetail, Surface | None]:
+    """Return the delivery and whose it is: the partner's side, None for the operator. Raises DeliveryNotFound."""
+    delivery_id = visit.ids["delivery"]
+    missing = DeliveryNotFound(delivery_id)
+    async with visit.app.db.read() as tx:
+        if visit.is_operator:
+            return await deliveries.get_any_delivery(tx, delivery_id), None
+        for surface in visit.surfaces:
+            try:
+                found = await deliveries.get_delivery(tx, visit.caller(surface), delivery_id)
+            except DeliveryNotFound:
+                continue
+            visit.check_store(found.store_id, missing)
+            return found, surface
+    raise missing

@@ -1,3 +1,97 @@
-from mercato.http.console.screen import EVERYBODY, Screens
+"""Orders: the newest first, and all that happened to one of them."""
 
-screens = Screens(EVERYBODY)
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from msgspec import Meta
+
+from mercato.domain.orders import operators, queries
+from mercato.domain.orders.model import OrderState, TimelineEntry, state_fault
+from mercato.domain.orders.record import OrderRow
+from mercato.domain.orders.request import PickupFulfillment
+from mercato.domain.orders.service import list_timeline
+from mercato.http.console.screen import EVERYBODY, Page, Screens, Visit
+from mercato.kernel.errors import OrderNotFound
+from mercato.kernel.wire import Instant, Wire, parse_instant
+from mercato.kernel.wire.checks import validator
+from mercato.kernel.wire.cursor import PAGE, Cursor, page_of, read_cursor
+
+screens: Final = Screens(EVERYBODY)
+
+
+class OrdersQuery(Wire):
+    """The filters of the list."""
+
+    state: Annotated[str, Meta(extra=validator(state_fault))] | None = None
+    store_id: UUID | None = None
+    since: Instant | None = None
+    cursor: Cursor | None = None
+
+
+@screens.get("orders")
+async def list_orders(visit: Visit) -> Page:
+    query = visit.filters(OrdersQuery)
+    partner = visit.session.partner
+    wanted = operators.OrderFilter(
+        partner_id=None if partner is None else partner.id,
+        store_id=visit.store_id or query.store_id,
+        state=None if query.state is None else OrderState(query.state.lower()),
+        since=None if query.since is None else parse_instant(query.since),
+        before=read_cursor(query.cursor),
+    )
+    async with visit.app.db.read() as tx:
+        rows = await operators.list_orders(tx, wanted, limit=PAGE + 1)
+    page, cursor = page_of(rows, PAGE, lambda row: row.id)
+    values = {"orders": page, "next_cursor": cursor, "query": query, "states": list(OrderState)}
+    return Page("orders.html", "Orders", values)
+
+
+@screens.get("orders/{order}")
+async def show_order(visit: Visit) -> Page:
+    order_id = visit.ids["order"]
+    row, entries = await _read(visit, order_id)
+    visit.check_store(row.store_id, OrderNotFound(order_id))
+    values = {
+        "order": row,
+        "fulfillment": "pickup" if isinstance(row.fulfillment, PickupFulfillment) else "delivery",
+        "timeline": [(entry, _words(entry)) for entry in entries],
+        # Who ordered is between the storefront and the merchant.
+        "customer": None if visit.is_operator else row.customer,
+    }
+    return Page("order.html", f"Order {order_id}", values)
+
+
+async def _read(visit: Visit, order_id: UUID) -> tuple[OrderRow, list[TimelineEntry]]:
+    """Return the order and its timeline as the account sees them. Raises OrderNotFound."""
+    orders = visit.app.orders
+    if visit.is_operator:
+        async with visit.app.db.read() as tx:
+            row = await queries.get_any_order(tx, order_id)
+            return row, await list_timeline(tx, row)
+    for surface in visit.surfaces:
+        caller = visit.caller(surface)
+        try:
+            row = await orders.get(caller, order_id)
+        except OrderNotFound:
+            continue
+        return row, (await orders.timeline(caller, order_id)).entries
+    raise OrderNotFound(order_id)
+
+
+def _words(entry: TimelineEntry) -> str:
+    """Return what is said of an entry, in words."""
+    detail = entry.detail
+    if entry.type == "webhook.attempt":
+        answer = "no answer" if detail["status"] is None else f"HTTP {detail['status']}"
+        reason = f": {detail['error']}" if detail.get("error") else ""
+        call = f"{detail['event']} to the {detail['to']}, attempt {detail['number']}"
+        return f"{call}: {answer}, {detail['ms']} ms{reason}"
+    return ", ".join(f"{name}: {_value(value)}" for name, value in detail.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return "; ".join(_value(one) for one in value)
+    if isinstance(value, dict):
+        return " ".join(_value(one) for one in value.values() if one is not None)
+    return str(value)

@@ -1,0 +1,216 @@
+"""The screens of the console, used without JavaScript."""
+
+from typing import Any
+
+from tests.api.trade import Trade, trade
+from tests.console.browser import Browser, Page
+from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.service import Merchant, Service
+
+from mercato.domain.partners.model import PartnerKind
+from mercato.http.console.screen import NAVIGATION, OPERATORS, Audience
+from mercato.kernel.db.audit import list_entries
+
+MERCHANT = [
+    "Overview",
+    "Orders",
+    "Stores",
+    "Catalogs",
+    "Deliveries",
+    "Requests",
+    "Keys",
+    "Certification",
+    "Account",
+]
+STOREFRONT = ["Overview", "Orders", "Stores", "Playground", "Deliveries", "Requests", "Keys", "Account"]
+OPERATOR = [
+    "Health", "Orders", "Stores", "Partners", "Deliveries", "Jobs", "Requests", "Audit", "Erasure", "Account",
+]  # fmt: skip
+
+HOSTILE = "<script>alert(1)</script>{{ 7 * 7 }}\"'><img src=x onerror=alert(1)>\N{RIGHT-TO-LEFT OVERRIDE}"
+
+
+def test_the_navigation_has_the_entries_of_each_audience_in_their_order():
+    def entries(*audiences: Audience) -> list[str]:
+        return [name for name, whose in NAVIGATION if whose & set(audiences)]
+
+    assert entries(Audience.COMMERCE) == MERCHANT
+    assert entries(Audience.MARKETFRONT) == STOREFRONT
+    assert entries(*OPERATORS) == OPERATOR
+    assert set(entries(Audience.COMMERCE, Audience.MARKETFRONT)) == {*MERCHANT, *STOREFRONT}
+
+
+async def test_every_entry_of_the_navigation_opens_a_page_of_its_name(mercato: Service):
+    both = (await mercato.partner(PartnerKind.BOTH))[1]
+    for browser, first in (
+        await enter_as_partner(mercato, (await mercato.partner())[1]),
+        await enter_as_partner(mercato, (await mercato.partner(PartnerKind.MARKETFRONT))[1]),
+        await enter_as_partner(mercato, both),
+        await enter_as_operator(mercato),
+    ):
+        assert len(first.navigation) >= 3
+        for name in first.navigation:
+            page = await browser.open(first.link(name))
+            assert (page.status, page.title, page.heading) == (200, name, name)
+            check_frame(page)
+
+
+def check_frame(page: Page) -> None:
+    """Check what every page has: a policy, no script of its own, a label for each field."""
+    policy = page.headers["Content-Security-Policy"]
+    for part in (
+        "default-src 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "'nonce-",
+    ):
+        assert part in policy
+    assert page.headers["Referrer-Policy"] == "no-referrer"
+    assert page.headers["Cache-Control"] == "no-store"
+    assert all(one.attributes.get("src") and one.attributes.get("nonce") for one in page.root.all("script"))
+    assert not page.root.all("style")
+    for element in page.root.all():
+        assert not [name for name in element.attributes if name.startswith("on") or name == "style"]
+    labelled = [
+        field for label in page.root.all("label") for field in label.all("input", "select", "textarea")
+    ]
+    shown = [
+        one for one in page.root.all("input", "select", "textarea") if one.attributes.get("type") != "hidden"
+    ]
+    assert len(labelled) == len(shown)
+    assert next(one.text for one in page.root.all("a")) == "Skip to content"
+
+
+async def test_both_sides_see_an_order_with_its_timeline(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    order = await deal.placed()
+    for client in (deal.pos, deal.front):
+        browser, first = await enter_as_partner(mercato, client)
+        assert order["orderId"] in str(first.rows("Orders"))
+        listed = await browser.open("/console/orders?state=open")
+        assert order["orderId"] in str(listed.rows("Orders"))
+        page = await browser.open(f"/console/orders/{order['orderId']}")
+        assert "5.80 USD" in page.text
+        assert next(row[1] for row in page.rows("Timeline")) == "placed"
+        assert any("order.place to the store, attempt 1: HTTP 200" in row[3] for row in page.rows("Timeline"))
+    assert "state must be one of" in (await browser.open("/console/orders?state=no")).text
+
+
+async def test_a_list_is_read_page_by_page(mercato: Service, shop: Merchant, monkeypatch: Any):
+    monkeypatch.setattr("mercato.http.console.screens.orders.PAGE", 2)
+    deal = await trade(mercato, shop)
+    placed = [(await deal.placed())["orderId"] for _ in range(3)]
+    browser, _ = await enter_as_partner(mercato, deal.pos)
+    first = await browser.open("/console/orders?state=open")
+    second = await browser.open(first.link("Next page"))
+    shown = [row[1].split()[0] for row in [*first.rows("Orders"), *second.rows("Orders")]]
+    assert shown == placed[::-1]
+
+
+async def failed_delivery(deal: Trade) -> tuple[Browser, Page]:
+    """Let an event to the storefront fail for good, and return its page."""
+    deal.shop.answers["events"] = answer_gone
+    await deal.placed()
+    path = "/v1/marketfront/webhook-deliveries?status=failed"
+    await deal.mercato.until(deal.front, path, lambda page: page["deliveries"])
+    browser, _ = await enter_as_partner(deal.mercato, deal.front)
+    listed = await browser.open("/console/deliveries?status=failed")
+    delivery_id = listed.rows("Deliveries")[0][1]
+    return browser, await browser.open(f"/console/deliveries/{delivery_id}")
+
+
+async def answer_gone(_request: Any, _body: bytes) -> Any:
+    from aiohttp import web
+
+    return web.Response(status=410, text=HOSTILE)
+
+
+async def test_a_failed_delivery_shows_its_attempts_and_is_sent_again(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    browser, page = await failed_delivery(deal)
+    assert page.rows("Attempts")[0][2] == "HTTP 410"
+    del shop.answers["events"]
+    done = await browser.press(page, "Resend")
+    assert done.status_region == "order.created is sent again, with the same id and body."
+    path = page.url.rpartition("/")[2]
+    status = f"/v1/marketfront/webhook-deliveries/{path}"
+    await mercato.until(deal.front, status, lambda one: one["status"] == "succeeded")
+    async with mercato.app.db.read() as tx:
+        entry = (await list_entries(tx, action="console.resendDelivery", limit=1))[0]
+    assert entry.actor.startswith("console:key:")
+    assert entry.subject_id == path
+
+
+async def test_all_failed_deliveries_are_sent_again_at_once(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    browser, _ = await failed_delivery(deal)
+    del shop.answers["events"]
+    listed = await browser.open("/console/deliveries?status=failed")
+    done = await browser.press(listed, "Resend failed")
+    assert done.status_region == "1 failed delivery sent again."
+    path = "/v1/marketfront/webhook-deliveries?status=failed"
+    await mercato.until(deal.front, path, lambda page: not page["deliveries"])
+
+
+async def test_what_partners_write_is_shown_and_never_run(mercato: Service, shop: Merchant):
+    deal = await trade(
+        mercato, shop, event_url=shop.base + "/events", name=HOSTILE.rstrip("\N{RIGHT-TO-LEFT OVERRIDE}")
+    )
+    _, page = await failed_delivery(deal)
+    assert "<script>alert(1)" in page.text, "as text"
+    assert "{{ 7 * 7 }}" in page.text
+    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in page.text
+    check_frame(page)
+    assert not [one for one in page.root.all("img") if one.attributes["src"] == "x"]
+
+
+async def test_another_partners_ids_are_not_found(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop, event_url=shop.base + "/events")
+    order = await deal.placed()
+    path = "/v1/marketfront/webhook-deliveries"
+    page = await mercato.until(deal.front, path, lambda page: page["deliveries"])
+    delivery = page["deliveries"][0]["deliveryId"]
+    stranger = (await mercato.partner(PartnerKind.BOTH))[1]
+    browser, _ = await enter_as_partner(mercato, stranger)
+    for there in (f"/console/orders/{order['orderId']}", f"/console/deliveries/{delivery}"):
+        assert (await browser.open(there)).status == 404
+    assert (await browser.post(f"/console/deliveries/{delivery}/resend")).status == 404
+    assert (await browser.open("/console/health")).status == 404
+    # Nor is one side's delivery the other side's.
+    merchant, _ = await enter_as_partner(mercato, deal.pos)
+    assert (await merchant.open(f"/console/deliveries/{delivery}")).status == 404
+    operator, _ = await enter_as_operator(mercato)
+    for there in (f"/console/orders/{order['orderId']}", f"/console/deliveries/{delivery}"):
+        assert (await operator.open(there)).status == 200
+
+
+async def test_a_session_for_one_store_sees_that_store_alone(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    order = await deal.placed()
+    other = await mercato.live(
+        deal.pos, shop.host({"currency": "USD", "sections": {}, "items": {}}, "/b.json"), name="b"
+    )
+    for store, there in ((deal.store["storeId"], True), (other["storeId"], False)):
+        browser, first = await enter_as_partner(mercato, deal.pos, storeId=store)
+        assert (order["orderId"] in str(first.rows("Orders"))) is there
+        listed = await browser.open(f"/console/orders?storeId={deal.store['storeId']}")
+        assert (order["orderId"] in str(listed.rows("Orders"))) is there
+        assert (await browser.open(f"/console/orders/{order['orderId']}")).status == (200 if there else 404)
+    stranger = (await mercato.partner())[1]
+    reply = await stranger.post("/v1/console/links", {"storeId": deal.store["storeId"]})
+    assert (reply.status, reply.json()["errorCode"]) == (404, "STORE_NOT_FOUND")
+
+
+async def test_a_page_is_small(mercato: Service):
+    client = (await mercato.partner())[1]
+    browser, _ = await enter_as_partner(mercato, client)
+    page = await browser.open("/console/orders", **{"Accept-Encoding": "gzip"})
+    files = [one.attributes["src"] for one in page.root.all("script")]
+    files += [one.attributes["href"] for one in page.root.all("link")]
+    total = int(page.headers["Content-Length"])
+    for file in files:
+        reply = await browser.open(file, **{"Accept-Encoding": "gzip"})
+        assert reply.status == 200
+        assert "immutable" in reply.headers["Cache-Control"]
+        total += int(reply.headers["Content-Length"])
+    assert total <= 100_000

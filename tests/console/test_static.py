@@ -1,0 +1,45 @@
+"""The files that the console ships: unchanged from npm, named by their hashes, and imported by nobody at the start."""
+
+import subprocess
+import sys
+from hashlib import sha256
+from importlib import resources
+
+from tests.databases import only_sqlite
+from tests.docs.documents import ROOT
+from tests.service import Service
+
+from mercato.http.console.assets import asset_url
+
+FROM_NPM = {
+    # htmx.org@4.0.1
+    "htmx.min.js": "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130",
+    "hx-csp.min.js": "a7e1e6711ae6c3e50ad300fba7936cbe8d07599cdae313414a179ddd6b26e143",
+    # uplot@1.6.32
+    "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+    "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+}
+
+
+def test_scripts_of_others_are_what_npm_has_and_named_in_the_notice():
+    notice = (ROOT / "NOTICE").read_text()
+    for name, digest in FROM_NPM.items():
+        content = resources.files("mercato.http.console").joinpath("static", name).read_bytes()
+        assert sha256(content).hexdigest() == digest, name
+        assert f"`{name}`" in notice
+
+
+@only_sqlite
+async def test_a_file_is_served_by_its_hash_alone(mercato: Service):
+    anybody = mercato.anonymous()
+    kept = await anybody.get(asset_url("console.css"))
+    assert (kept.status, kept.headers["Content-Type"]) == (200, "text/css; charset=utf-8")
+    assert kept.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+    for path in ("console.css", "console.000000000000.css", "%2e%2e%2fsite.py", ""):
+        assert (await anybody.get(f"/console/static/{path}")).status == 404, path
+
+
+def test_a_service_that_nobody_opens_in_a_browser_imports_no_templates():
+    code = "import sys, mercato.http.app; print([m for m in sys.modules if 'jinja2' in m or 'http.console' in m])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
