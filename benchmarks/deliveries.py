@@ -28,8 +28,8 @@ from mercato.cli.processes.start import NEW_OBJECTS
 from mercato.domain.partners.accounts import create_partner
 from mercato.domain.partners.model import PartnerKind, Surface
 from mercato.domain.webhooks.credentials import WebhookCredentials
-from mercato.domain.webhooks.deliveries import push
 from mercato.domain.webhooks.model import KIND
+from mercato.domain.webhooks.outbox import push
 from mercato.domain.webhooks.sender import Sender
 from mercato.kernel.clock import new_id, now
 from mercato.kernel.db.engine import Write
@@ -140,7 +140,7 @@ class Deliveries:
             outbound=app.outbound,
             credentials=WebhookCredentials(app.db, app.feed, app.vault, now),
             clock=now,
-            chance=random.random,
+            random=random.random,
             seconds=app.settings.webhook_seconds,
             metrics=self._metrics,
         )
@@ -194,7 +194,6 @@ class Deliveries:
                 type="catalog.sync",
                 webhook_id=new_id(),
                 data=DATA,
-                occurred_at=now(),
                 traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
                 now=now(),
             )

@@ -15,7 +15,7 @@ from tests.databases import only_sqlite
 from tests.service import CATALOG, ITEM, Client, Merchant, Service
 
 from mercato.domain.partners.model import PartnerKind, Surface
-from mercato.domain.webhooks.deliveries import push
+from mercato.domain.webhooks.outbox import push
 from mercato.http.app import document, operations
 from mercato.http.operations import Access, Operation
 from mercato.http.routing import PATH_PARAMETERS
@@ -82,7 +82,6 @@ async def _delivery(mercato: Service, partner_id: UUID, store_id: UUID, shop: Me
             type="order.created",
             webhook_id=new_id(),
             data={},
-            occurred_at=now(),
             traceparent="",
             now=now(),
         )

@@ -29,7 +29,7 @@ from mercato.domain.orders.model import OrderState, OrderStatus
 from mercato.domain.orders.placement.submission import schedule, submission_of
 from mercato.domain.orders.record import OrderRow, StoreAnswer, place_body
 from mercato.domain.partners.model import Surface
-from mercato.domain.webhooks import deliveries
+from mercato.domain.webhooks import outbox
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.engine import Write
 from mercato.kernel.db.tables import stores
@@ -137,18 +137,17 @@ async def insert_store(tx: Write, model: UUID, *, partner_id: UUID, url: str) ->
 
 async def push(here: Trade, tx: Write, *, partner_id: UUID, url: str, webhook_id: UUID) -> None:
     now = here.mercato.app.clock()
-    await deliveries.push(
+    await outbox.push(
         tx,
         delivery_id=new_id(),
         partner_id=partner_id,
         surface=Surface.COMMERCE,
         store_id=new_id(),
         base_url=url,
-        suffix=deliveries.CATALOG_SYNC,
+        suffix=outbox.CATALOG_SYNC,
         type="catalog.sync.succeeded",
         webhook_id=webhook_id,
         data={"status": "succeeded", "errors": []},
-        occurred_at=now,
         traceparent=TRACE,
         now=now,
     )

@@ -19,8 +19,8 @@ from mercato.domain.partners.vault import Vault
 from mercato.domain.partners.webhook_tokens import bind_token
 from mercato.domain.webhooks import deliveries
 from mercato.domain.webhooks.credentials import WebhookCredentials
-from mercato.domain.webhooks.deliveries import push
 from mercato.domain.webhooks.model import KIND, DeliverJob
+from mercato.domain.webhooks.outbox import CATALOG_SYNC, push
 from mercato.domain.webhooks.sender import Sender
 from mercato.domain.webhooks.wire import WebhookDeliveryDetail
 from mercato.kernel import clock
@@ -51,13 +51,13 @@ class House:
     partner: NewPartner
     now: datetime = field(default_factory=clock.now)
 
-    def sender(self, *, chance: Callable[[], float] = lambda: 0.5, seconds: float = SECONDS) -> Sender:
+    def sender(self, *, random: Callable[[], float] = lambda: 0.5, seconds: float = SECONDS) -> Sender:
         return Sender(
             db=self.db,
             outbound=self.outbound,
             credentials=WebhookCredentials(self.db, ChangeFeed(self.db), self.vault, lambda: self.now),
             clock=lambda: self.now,
-            chance=chance,
+            random=random,
             seconds=seconds,
         )
 
@@ -79,11 +79,10 @@ class House:
             "surface": Surface.COMMERCE,
             "store_id": new_id(),
             "base_url": base_url,
-            "suffix": deliveries.CATALOG_SYNC,
+            "suffix": CATALOG_SYNC,
             "type": "catalog.sync.succeeded",
             "webhook_id": new_id(),
             "data": {"status": "succeeded", "errors": []},
-            "occurred_at": self.now,
             "traceparent": TRACE,
             "now": self.now,
         }

@@ -44,7 +44,7 @@ async def test_a_delivery_is_posted_at_once_with_the_headers_of_the_contract(hou
 async def test_the_body_is_the_envelope_with_type_timestamp_and_data(house: House) -> None:
     at = datetime(2026, 1, 31, 23, 59, 59, 7000, tzinfo=UTC)
     async with receiving() as receiver:
-        await house.push(receiver.url, data={"status": "succeeded"}, occurred_at=at)
+        await house.push(receiver.url, data={"status": "succeeded"}, now=at)
         await house.attempt()
     assert json.loads(receiver.requests[0].body) == {
         "type": "catalog.sync.succeeded",

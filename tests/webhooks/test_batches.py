@@ -13,9 +13,10 @@ from sqlalchemy import BigInteger, select, type_coerce, update
 from tests.servers import Peer, Request, hang, receiving, reply
 from tests.webhooks.house import House
 
-from mercato.domain.webhooks import attempts, deliveries, endpoints, sender
+from mercato.domain.webhooks import attempts, endpoints, sender
 from mercato.domain.webhooks.attempts import LARGE
 from mercato.domain.webhooks.model import KIND, PARTITIONS, DeliveryStatus, partition_of
+from mercato.domain.webhooks.outbox import CATALOG_SYNC
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.engine import Write
 from mercato.kernel.db.tables import deliveries as delivery_rows
@@ -40,12 +41,12 @@ async def working(house: House) -> AsyncIterator[None]:
 async def pushed(house: House, base: str, count: int) -> list[UUID]:
     """Push events of one subject, and so of one ordering key."""
     subject = new_id()
-    return [await house.push(base, subject=subject, data={"number": number}) for number in range(count)]
+    return [await house.push(base, order_id=subject, data={"number": number}) for number in range(count)]
 
 
 async def fails(house: House, base: str, *, since: timedelta, disabled: bool = False) -> None:
     """Note that the endpoint has failed for so long."""
-    url = target(base, deliveries.CATALOG_SYNC)
+    url = target(base, CATALOG_SYNC)
     async with house.db.write() as tx:
         await endpoints.insert_failing(tx, house.partner.id, url, since=house.now - since)
         if disabled:
@@ -100,7 +101,7 @@ async def test_of_a_batch_one_that_was_sent_again_meanwhile_counts_as_that_and_t
 ) -> None:
     # All are one run's, and are recorded together, however slow the machine is.
     monkeypatch.setattr(sender, "_BATCH_SECONDS", 60.0)
-    monkeypatch.setattr(sender, "_PROMPT_SECONDS", 60.0)
+    monkeypatch.setattr(sender, "_SLOW_SECONDS", 60.0)
     made: list[UUID] = []
 
     async def redelivered(request: Request, peer: Peer) -> None:
@@ -154,7 +155,7 @@ async def test_events_that_many_push_while_runs_begin_and_end_all_arrive(house: 
 
     async def push(writer: int) -> list[UUID]:
         return [
-            await house.push(receiver.url, subject=subject, data={"number": f"{writer}:{number}"})
+            await house.push(receiver.url, order_id=subject, data={"number": f"{writer}:{number}"})
             for number in range(25)
         ]
 
@@ -206,7 +207,7 @@ async def test_who_answers_410_in_one_partition_gets_at_most_what_is_on_its_way_
         assert len(subjects) == PARTITIONS
         async with house.db.write() as tx:
             made = [
-                await house.push_in(tx, receiver.url, subject=subject)
+                await house.push_in(tx, receiver.url, order_id=subject)
                 for subject in subjects.values()
                 for _ in range(8)
             ]
@@ -251,7 +252,7 @@ async def test_a_large_one_of_a_batch_is_sent_in_its_turn(house: House) -> None:
     subject = new_id()
     async with receiving() as receiver:
         made = [
-            await house.push(receiver.url, subject=subject, data={"text": "x" * size})
+            await house.push(receiver.url, order_id=subject, data={"text": "x" * size})
             for size in (1, 2 * LARGE, 2)
         ]
         async with working(house):
@@ -262,15 +263,15 @@ async def test_a_large_one_of_a_batch_is_sent_in_its_turn(house: House) -> None:
 async def test_one_of_a_batch_whose_success_cannot_be_written_down_is_not_sent_more_often_than_is_counted(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    insert = attempts.insert_attempts
+    insert = attempts.insert_next_attempts
     bad: list[UUID] = []
 
     async def refuse(tx: Write, made: Any) -> None:
-        if any(delivery.id in bad for delivery, _, _ in made):
+        if any(delivery.id in bad for delivery, _ in made):
             raise ValueError("it cannot be written down")
         await insert(tx, made)
 
-    monkeypatch.setattr(attempts, "insert_attempts", refuse)
+    monkeypatch.setattr(attempts, "insert_next_attempts", refuse)
     async with receiving() as receiver:
         made = await pushed(house, receiver.url, 6)
         bad.append(made[1])
@@ -306,7 +307,7 @@ async def test_what_a_crash_left_of_a_batch_is_sent_again_and_nothing_is_lost(
 
     async with receiving() as receiver:
         made = await pushed(house, receiver.url, 5)
-        worker = Worker(house.db, {KIND: house.sender(chance=chance).handler(concurrency=8)})
+        worker = Worker(house.db, {KIND: house.sender(random=chance).handler(concurrency=8)})
         running = asyncio.create_task(worker.run())
         async with asyncio.timeout(10):
             await killed.wait()

@@ -10,11 +10,12 @@ from sqlalchemy import insert, select, update
 from tests.partners.test_commands import Shell, fresh, shell
 
 from mercato.domain.partners.model import Surface
-from mercato.domain.webhooks.deliveries import push, record_store_call
+from mercato.domain.webhooks.deliveries import record_store_call
 from mercato.domain.webhooks.endpoints import disable as disable_endpoint
 from mercato.domain.webhooks.endpoints import insert_failing
 from mercato.domain.webhooks.event_types import EventType
-from mercato.domain.webhooks.model import CallResult, DeliveryStatus
+from mercato.domain.webhooks.model import CallResult, DeliveryStatus, StoreCall
+from mercato.domain.webhooks.outbox import push
 from mercato.kernel import clock
 from mercato.kernel.clock import first_id, new_id
 from mercato.kernel.db.compression import decompress
@@ -70,7 +71,7 @@ class Sent:
         given = {
             "partner_id": self.partner, "surface": Surface.COMMERCE, "store_id": new_id(), "base_url": URL,
             "suffix": "catalog-sync", "type": "catalog.sync.failed", "webhook_id": new_id(),
-            "data": {"status": "failed"}, "occurred_at": clock.now(), "traceparent": "", "now": clock.now(),
+            "data": {"status": "failed"}, "traceparent": "", "now": clock.now(),
         }  # fmt: skip
         async with Database.open(self.url) as db, db.write() as tx:
             await push(tx, **{**given, **changes, "delivery_id": delivery_id})
@@ -88,12 +89,19 @@ class Sent:
                 await tx.execute(insert(delivery_attempts).values(row))
 
     async def _prepare(self) -> None:
-        called = CallResult(at=clock.now(), ms=3, status=500, error="The store answered 500.")
+        call = StoreCall(
+            store_id=new_id(),
+            partner_id=self.partner,
+            url=URL,
+            webhook_id=new_id(),
+            body=b"{}",
+            traceparent="",
+        )
+        result = CallResult(at=clock.now(), ms=3, status=500, error="The store answered 500.")
         async with Database.open(self.url) as db, db.write() as tx:
             await record_store_call(
-                tx, delivery_id=self.question, partner_id=self.partner, store_id=new_id(), order_id=None,
-                type=EventType.ORDER_VALIDATE, webhook_id=new_id(), url=URL, body=b"{}", traceparent="",
-                attempts=[called], status=DeliveryStatus.FAILED, now=clock.now(),
+                tx, call, delivery_id=self.question, type=EventType.ORDER_VALIDATE, body=b"{}", results=[result],
+                status=DeliveryStatus.FAILED, now=clock.now(),
             )  # fmt: skip
             await insert_failing(tx, self.partner, URL, since=clock.now())
 
@@ -212,7 +220,7 @@ def test_a_replay_counts_first_and_does_it_with_yes(shell: Shell, sent: Sent) ->
 def test_a_replay_of_many_pages_sends_each_once(
     shell: Shell, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mercato.domain.webhooks.operators._AT_ONCE", 2)
+    monkeypatch.setattr("mercato.domain.webhooks.operators._PAGE", 2)
     more = [sent.push(status="failed") for _ in range(4)]
     told = shell("webhooks", "replay", "--since", "1h", "--partner", "Acme", "--type", "catalog", "--yes")
     assert ("failed" in told, "5 sent again" in shell.err) == (True, True)
@@ -232,7 +240,7 @@ def test_named_deliveries_are_sent_again_and_their_addresses_called(shell: Shell
 
     sent_row = sent.row(sent.failed)
     asyncio.run(disable())
-    assert "not called any more" in shell("webhooks", "show", str(sent.failed))
+    assert "Its endpoint is disabled" in shell("webhooks", "show", str(sent.failed))
     shell("webhooks", "replay", str(sent.failed))
     assert "Nothing was sent" in shell.err
     assert len(asyncio.run(disabled())) == 1

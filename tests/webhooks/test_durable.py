@@ -9,9 +9,10 @@ from sqlalchemy import func, select, update
 from tests.servers import Peer, Request, receiving, reply
 from tests.webhooks.house import House, job_of
 
-from mercato.domain.webhooks import deliveries
-from mercato.domain.webhooks.deliveries import enable_endpoint, enable_endpoints_below
+from mercato.domain.webhooks.deliveries import enable_endpoints_below
+from mercato.domain.webhooks.endpoints import enable
 from mercato.domain.webhooks.model import KIND, MAX_FAULTS, DeliverJob, DeliveryStatus
+from mercato.domain.webhooks.outbox import ORDER_CANCELLED
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.tables import deliveries as delivery_rows
 from mercato.kernel.db.tables import endpoints
@@ -55,7 +56,7 @@ async def test_a_crash_between_perform_and_settle_sends_again_with_the_same_webh
     async with receiving() as receiver:
         delivery = await house.push(receiver.url)
         with pytest.raises(Killed):
-            await house.sender(chance=killed).handle(job_of(await house.take()))
+            await house.sender(random=killed).handle(job_of(await house.take()))
         await restart(house)
         await house.attempt()
     first, second = receiver.requests
@@ -125,9 +126,9 @@ async def test_a_worker_delivers_and_a_waiting_retry_holds_up_no_other_delivery(
     subject = new_id()
     async with receiving(reply(503), reply(204)) as receiver, asyncio.timeout(10):
         running = asyncio.create_task(worker.run())
-        failing = await house.push(receiver.url, subject=subject)
+        failing = await house.push(receiver.url, order_id=subject)
         await ended.get()
-        other = await house.push(receiver.url, subject=subject)
+        other = await house.push(receiver.url, order_id=subject)
         await ended.get()
         await worker.stop(grace=timedelta(seconds=5))
         await running
@@ -153,7 +154,7 @@ async def test_an_endpoint_is_one_url_with_its_suffix(house: House) -> None:
     async with receiving(reply(410), reply(204)) as receiver:
         await house.push(receiver.url)
         await house.attempt()
-        other = await house.push(receiver.url, suffix=deliveries.ORDER_CANCELLED)
+        other = await house.push(receiver.url, suffix=ORDER_CANCELLED)
         await house.attempt()
     assert (await house.get(other)).status is DeliveryStatus.SUCCEEDED
 
@@ -185,12 +186,12 @@ async def test_a_redelivery_enables_the_endpoint(house: House) -> None:
 
 async def test_an_endpoint_can_be_enabled_by_its_address_or_by_the_webhook_url_above_it(house: House) -> None:
     async with receiving(reply(410)) as receiver:
-        for enable, url in ((enable_endpoint, "/catalog-sync"), (enable_endpoints_below, "")):
+        for enable_url, path in ((enable, "/catalog-sync"), (enable_endpoints_below, "")):
             delivery = await house.push(receiver.url)
             await house.attempt()
             async with house.db.write() as tx:
-                assert await enable(tx, house.partner.id, receiver.url + url)
-                assert not await enable(tx, house.partner.id, receiver.url + url)
+                assert await enable_url(tx, house.partner.id, receiver.url + path)
+                assert not await enable_url(tx, house.partner.id, receiver.url + path)
             assert (await house.get(delivery)).endpoint_disabled is None
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -12,9 +13,9 @@ from tests.webhooks.house import TOKEN, House, job_of
 
 from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks import attempts, deliveries
-from mercato.domain.webhooks.model import DeliveryStatus, Outcome
+from mercato.domain.webhooks.model import CallResult, DeliveryStatus
 from mercato.domain.webhooks.retention import delete_of_orders, prune
-from mercato.domain.webhooks.wire import WebhookDeliveryPage
+from mercato.domain.webhooks.wire import WebhookDeliveryPage, WebhookDeliveryQuery
 from mercato.kernel import errors
 from mercato.kernel.clock import new_id
 from mercato.kernel.db.tables import deliveries as delivery_rows
@@ -24,13 +25,9 @@ from mercato.kernel.wire import as_json
 NOWHERE = "http://127.0.0.1:9/hooks"
 
 
-async def page(house: House, surface: Surface = Surface.COMMERCE, **options: object) -> WebhookDeliveryPage:
+async def page(house: House, surface: Surface = Surface.COMMERCE, **options: Any) -> WebhookDeliveryPage:
     async with house.db.read() as tx:
-        return await deliveries.list_deliveries(
-            tx,
-            house.caller(surface),
-            **{"limit": 50, **options},  # type: ignore[arg-type]  # each test's own options
-        )
+        return await deliveries.list_deliveries(tx, house.caller(surface), WebhookDeliveryQuery(**options))
 
 
 def ids(shown: WebhookDeliveryPage) -> list[UUID]:
@@ -103,7 +100,7 @@ async def test_another_partners_delivery_looks_like_none(house: House) -> None:
                 await deliveries.get_delivery(tx, caller, delivery)
             with pytest.raises(errors.DeliveryNotFound):
                 await deliveries.redeliver(tx, caller, delivery, now=house.now)
-            assert ids(await deliveries.list_deliveries(tx, caller, limit=50)) == []
+            assert ids(await deliveries.list_deliveries(tx, caller, WebhookDeliveryQuery())) == []
     with pytest.raises(errors.DeliveryNotFound):
         await house.get(new_id())
 
@@ -187,7 +184,7 @@ async def test_old_deliveries_go_with_their_attempts_but_never_a_pending_one(hou
     pending = await house.push(NOWHERE)
     async with house.db.write() as tx:
         assert await prune(tx, before=house.now - timedelta(days=30)) == 0
-        assert await prune(tx, before=house.now + timedelta(days=30), most=500) == 1
+        assert await prune(tx, before=house.now + timedelta(days=30), limit=500) == 1
         assert await tx.scalar(select(func.count()).select_from(delivery_attempts)) == 0
         left = await tx.all(select(delivery_rows.c.id))
     assert [row.id for row in left] == [pending] != [done]
@@ -205,12 +202,12 @@ async def test_an_attempt_that_is_written_down_while_its_order_is_forgotten_is_f
             await delete_of_orders(tx, [order_id])
 
     async with house.db.write() as tx:
-        [delivery] = await attempts.list_due(tx, job.payload, through=job.run_at, most=1)
-        outcome = Outcome(ms=1, status=204, reply="Thank you, Ada Lovelace")
-        assert await attempts.move_delivery(
+        [delivery] = await attempts.list_due(tx, job.payload, through=job.run_at, limit=1)
+        result = CallResult(at=house.now, ms=1, status=204, reply="Thank you, Ada Lovelace")
+        assert await attempts.update_delivery(
             tx, delivery, now=house.now, attempts=1, status=DeliveryStatus.SUCCEEDED
         )
-        await attempts.insert_attempts(tx, [(delivery, outcome, house.now)])
+        await attempts.insert_next_attempts(tx, [(delivery, result)])
         forgetting = asyncio.create_task(forget())
         # On PostgreSQL it waits for the delivery, on SQLite for the writer; there is no event for either.
         await asyncio.sleep(0.3)

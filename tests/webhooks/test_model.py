@@ -1,4 +1,4 @@
-"""Decisions §9: the schedule of a delivery, and what an attempt's outcome decides."""
+"""Decisions §9: the schedule of a delivery, and what an attempt's result decides."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -7,21 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mercato.domain.webhooks import model
-from mercato.domain.webhooks.model import GiveUp, Outcome, Retry, Succeeded, decide, excerpt
+from mercato.domain.webhooks.model import CallResult, GiveUp, Retry, Succeeded, decide, excerpt
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MIDDLE = 0.5
-FAILED = Outcome(ms=3, status=503, error="The receiver answered 503.")
+FAILED = CallResult(at=NOW, ms=3, status=503, error="The receiver answered 503.")
 
 
 def verdict(
-    outcome: Outcome = FAILED,
+    result: CallResult = FAILED,
     *,
     number: int = 1,
     failing_since: datetime | None = None,
-    chance: float = MIDDLE,
+    random: float = MIDDLE,
 ) -> model.Verdict:
-    return decide(outcome, number=number, failing_since=failing_since, now=NOW, chance=chance)
+    return decide(result, number=number, failing_since=failing_since, now=NOW, random=random)
 
 
 def test_the_schedule_is_at_once_then_5_s_30_s_2_min_10_min_1_h_6_h_24_h_24_h() -> None:
@@ -45,26 +45,26 @@ def test_after_the_ninth_attempt_it_is_given_up_but_the_endpoint_is_not_disabled
     )
 
 
-@given(number=st.integers(1, 8), chance=st.floats(0, 1, exclude_max=True))
-def test_chance_moves_a_wait_by_a_tenth_at_most(number: int, chance: float) -> None:
-    retry, step = verdict(number=number, chance=chance), model.WAITS[number - 1]
+@given(number=st.integers(1, 8), random=st.floats(0, 1, exclude_max=True))
+def test_chance_moves_a_wait_by_a_tenth_at_most(number: int, random: float) -> None:
+    retry, step = verdict(number=number, random=random), model.RETRY_DELAYS[number - 1]
     assert isinstance(retry, Retry)
     assert step * 0.9 - timedelta(milliseconds=1) <= retry.at - NOW <= step * 1.1
 
 
 @pytest.mark.parametrize(
-    ("asked", "waited"),
+    ("requested", "expected"),
     [(1, 30), (45, 45), (60, 60), (61, 60), (9_999_999, 60)],
 )
-def test_retry_after_is_honoured_up_to_twice_the_step(asked: int, waited: int) -> None:
-    outcome = Outcome(ms=1, status=429, error="x", retry_after=timedelta(seconds=asked))
-    assert verdict(outcome, number=2) == Retry(NOW + timedelta(seconds=waited))
+def test_retry_after_is_honoured_up_to_twice_the_step(requested: int, expected: int) -> None:
+    result = CallResult(at=NOW, ms=1, status=429, error="x", retry_after=requested)
+    assert verdict(result, number=2) == Retry(NOW + timedelta(seconds=expected))
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 def test_any_2xx_is_success(status: int) -> None:
     assert model.error_of(status) is None
-    assert verdict(Outcome(ms=1, status=status)) == Succeeded()
+    assert verdict(CallResult(at=NOW, ms=1, status=status)) == Succeeded()
 
 
 @pytest.mark.parametrize("status", [100, 199, 300, 301, 304, 308, 400, 404, 409, 410, 429, 500, 503, 599])
@@ -77,7 +77,7 @@ def test_a_redirect_is_a_failure_that_says_so() -> None:
 
 
 def test_410_disables_the_endpoint_at_once() -> None:
-    gone = verdict(Outcome(ms=1, status=410, error="The receiver answered 410."))
+    gone = verdict(CallResult(at=NOW, ms=1, status=410, error="The receiver answered 410."))
     assert isinstance(gone, GiveUp)
     assert gone.disable
 

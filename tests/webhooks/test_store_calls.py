@@ -78,7 +78,7 @@ class Till:
     async def fail(self, url: str, store_id: UUID, times: int = 10) -> None:
         for _ in range(times):
             called = await self.ask(url, store_id=store_id)
-            assert called.reached
+            assert called.was_sent
             assert called.error
 
     def figure(self, name: str, **labels: str) -> float | None:
@@ -132,7 +132,7 @@ async def test_a_call_is_signed_and_carries_the_headers_of_the_contract(till: Ti
     assert request.headers["webhook-id"] == request.headers["idempotency-key"] == str(webhook_id)
     assert request.headers["traceparent"] == TRACE
     standardwebhooks.Webhook(till.secret).verify(request.body, dict(request.headers))
-    assert (called.status, called.error, called.body, called.reached) == (
+    assert (called.status, called.error, called.body, called.was_sent) == (
         200,
         None,
         b'{"isValid":true}',
@@ -203,7 +203,7 @@ async def test_a_broken_answer_is_the_stores_fault(till: Till, script: Script) -
         called = await till.ask(server.url)
     assert called.error
     assert called.error.startswith("The server of the webhook URL")
-    assert called.reached
+    assert called.was_sent
 
 
 async def test_a_port_where_nobody_listens_is_the_stores_fault(till: Till) -> None:
@@ -270,7 +270,7 @@ async def test_token_and_hidden_texts_are_kept_of_no_reply_and_stand_in_no_log(
     assert called.error == f"It answered {called.reply}"
     output = capsys.readouterr()
     logged = output.out + output.err + caplog.text + repr(call) + repr(called)
-    assert "store cut off" in output.err
+    assert "circuit breaker opened" in output.err
     for secret in (CARD, "4242", TOKEN, till.secret):
         assert secret not in logged.replace(call.url, "")
         assert secret not in output.err
@@ -291,13 +291,13 @@ async def test_after_10_calls_of_which_half_failed_the_store_is_not_called_for_1
     script = in_turn(*[reply(200, b"{}")] * 5, *[reply(500)] * 5, reply(200, b"{}"))
     async with serve(script) as server:
         for _ in range(10):
-            assert (await till.ask(server.url, store_id=store)).reached
+            assert (await till.ask(server.url, store_id=store)).was_sent
         till.time[0] += 9.9
         called = await till.ask(server.url, store_id=store)
-        assert not called.reached
+        assert not called.was_sent
         assert called.status is None
         assert called.error == (
-            "It was not called: half of the latest calls to this address failed. It is tried again soon."
+            "The store was not called: half of the latest calls to this address failed. It is tried again soon."
         )
         assert called.retry_after == pytest.approx(0.1)
         assert len(server.requests) == 10
@@ -315,10 +315,10 @@ async def test_one_call_is_tried_and_the_others_are_refused_meanwhile(till: Till
         till.time[0] += 10
         trial = asyncio.create_task(till.ask(server.url, store_id=store))
         await gate.holds(1)
-        assert not (await till.ask(server.url, store_id=store)).reached
+        assert not (await till.ask(server.url, store_id=store)).was_sent
         gate.open.set()
         assert (await trial).error is None
-        assert (await till.ask(server.url, store_id=store)).reached
+        assert (await till.ask(server.url, store_id=store)).was_sent
 
 
 async def test_a_trial_whose_caller_leaves_does_not_keep_the_store_cut_off(till: Till) -> None:
@@ -351,9 +351,9 @@ async def test_each_address_of_a_store_has_its_own_breaker_whatever_the_query(ti
     script = by_path({"/place": reply(200, b"{}")})
     async with serve(script) as server:
         await till.fail(server.url + "/validate?a", store)
-        assert not (await till.ask(server.url + "/validate?b", store_id=store)).reached
+        assert not (await till.ask(server.url + "/validate?b", store_id=store)).was_sent
         assert (await till.ask(server.url + "/place", store_id=store)).error is None
-        assert (await till.ask(server.url + "/validate")).reached  # another store's, at the same address
+        assert (await till.ask(server.url + "/validate")).was_sent  # another store's, at the same address
 
 
 async def test_a_call_that_had_next_to_no_time_left_is_not_held_against_the_store(till: Till) -> None:
@@ -361,7 +361,7 @@ async def test_a_call_that_had_next_to_no_time_left_is_not_held_against_the_stor
     async with serve(hang()) as server:
         calls = [till.ask(server.url, store_id=store, seconds=0.2) for _ in range(12)]
         assert all(called.error for called in await asyncio.gather(*calls))
-        assert till.calls.count_cut_off() == 0
+        assert till.calls.count_open_breakers() == 0
 
 
 # --- the bound -------------------------------------------------------------------------------------------
@@ -386,8 +386,8 @@ async def test_who_waits_in_vain_inside_its_own_seconds_was_not_sent(till: Till)
         calls = [asyncio.create_task(till.ask(server.url, store_id=store)) for _ in range(20)]
         await gate.holds(20)
         called = await till.ask(server.url, store_id=store, seconds=0.02)
-        assert not called.reached
-        assert called.error == "It was not called: its time was over before its turn came."
+        assert not called.was_sent
+        assert called.error == "The store was not called: the call's time was over before a slot was free."
         assert called.retry_after == 1.0
         gate.open.set()
         await asyncio.gather(*calls)
@@ -401,9 +401,9 @@ async def test_with_100_waiting_one_more_is_refused_at_once(till: Till) -> None:
         calls = [asyncio.create_task(till.ask(server.url, store_id=store)) for _ in range(120)]
         await gate.holds(20)
         called = await till.ask(server.url, store_id=store, seconds=60)
-        assert (called.reached, called.ms) == (False, 0)
+        assert (called.was_sent, called.ms) == (False, 0)
         gate.open.set()
-        assert all(each.reached for each in await asyncio.gather(*calls))
+        assert all(each.was_sent for each in await asyncio.gather(*calls))
 
 
 async def test_a_caller_that_leaves_frees_its_place(till: Till) -> None:
@@ -427,7 +427,7 @@ async def test_those_that_wait_are_told_at_once_when_the_store_is_cut_off(till: 
         done = await asyncio.gather(*calls, *late)
     # Some go when a call has failed that is not the tenth yet; with the tenth it is over.
     assert len(server.requests) <= 20 + 9
-    assert sum(not called.reached for called in done) >= 31
+    assert sum(not called.was_sent for called in done) >= 31
 
 
 async def test_hanging_stores_on_one_host_do_not_delay_another_store_there(till: Till) -> None:
@@ -454,8 +454,8 @@ async def test_what_is_in_use_is_not_forgotten_and_the_rest_is_bounded(till: Til
         credentials=WebhookCredentials(house.db, ChangeFeed(house.db), house.vault, clock.now),
         clock=clock.now,
         metrics=Metrics(),
-        turns=ConcurrencyLimiter(per_store=1),
-        most=3,
+        limiter=ConcurrencyLimiter(per_store=1),
+        max_stores=3,
     )
     store, gate = new_id(), Gate()
     async with serve(by_path({"/hangs": gate})) as server:
@@ -470,7 +470,7 @@ async def test_what_is_in_use_is_not_forgotten_and_the_rest_is_bounded(till: Til
             await ask("/other")
         assert len(calls._stores) == 3
         second = ask("/hangs", 0.1, store_id=store)
-        assert not (await second).reached  # it waited behind the first, for whom the store was remembered
+        assert not (await second).was_sent  # it waited behind the first, for whom the store was remembered
         gate.open.set()
         await first
 

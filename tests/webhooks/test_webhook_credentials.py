@@ -20,8 +20,8 @@ from mercato.kernel.db.engine import Database
 from mercato.kernel.db.errors import DatabaseUnavailable
 
 
-def known(house: House, *, most: int = 10) -> WebhookCredentials:
-    return WebhookCredentials(house.db, ChangeFeed(house.db), house.vault, lambda: house.now, most=most)
+def known(house: House, *, limit: int = 10) -> WebhookCredentials:
+    return WebhookCredentials(house.db, ChangeFeed(house.db), house.vault, lambda: house.now, limit=limit)
 
 
 async def rotate(house: House, overlap: timedelta = timedelta(hours=1)) -> str:
@@ -229,7 +229,7 @@ async def test_a_change_that_overtakes_a_reading_leaves_nothing_stale(
 
 
 async def test_as_many_are_held_as_may_be_the_least_recently_used_out(house: House) -> None:
-    cache, others = known(house, most=2), [new_id(), new_id()]
+    cache, others = known(house, limit=2), [new_id(), new_id()]
     await cache.get(house.partner.id)
     await cache.get(others[0])
     cache.cached(house.partner.id)

@@ -12,7 +12,7 @@ from cyclopts import App, Parameter, Token
 
 from mercato.cli.failures import UnusableError
 from mercato.cli.inputs import read_file
-from mercato.domain.webhooks.wire import MOST_SECRETS
+from mercato.domain.webhooks.wire import MAX_SECRETS
 from mercato.kernel import clock
 from mercato.kernel.outbound.signing import signing_key
 from mercato.kernel.wire import parse_instant
@@ -89,8 +89,8 @@ def read_secret(text: str) -> str:
 
 def read_secrets(texts: Sequence[str] | None) -> list[str]:
     """Return the secrets. Raises UnusableError for too many."""
-    if len(texts or ()) > MOST_SECRETS:
-        raise UnusableError(f"At most {MOST_SECRETS} secrets are tried.")
+    if len(texts or ()) > MAX_SECRETS:
+        raise UnusableError(f"At most {MAX_SECRETS} secrets are tried.")
     return [read_secret(text) for text in texts or ()]
 
 

@@ -94,7 +94,7 @@ async def delete(db: Database, partner_id: UUID, *, now: Clock) -> None:
     more = True
     while more:
         async with db.write() as tx:
-            more = await webhooks.delete_of_partner(tx, partner_id, most=DELIVERIES) == DELIVERIES
+            more = await webhooks.delete_of_partner(tx, partner_id, limit=DELIVERIES) == DELIVERIES
     more = True
     while more:
         async with db.write() as tx:

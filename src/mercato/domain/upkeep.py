@@ -93,7 +93,7 @@ class Upkeep(Struct, frozen=True):
         deliveries_before = now - timedelta(days=self.delivery_days)
         return (
             lambda tx: catalogs.prune_sets(tx, before=sets_before, limit=BATCH),
-            lambda tx: webhooks.prune(tx, before=deliveries_before, most=BATCH),
+            lambda tx: webhooks.prune(tx, before=deliveries_before, limit=BATCH),
             lambda tx: stores.prune_sold_out(tx, before=now, limit=BATCH),
             lambda tx: idempotency.prune(tx, now=now, limit=BATCH),
             lambda tx: catalogs.prune_runs(tx, before=runs_before, limit=BATCH),

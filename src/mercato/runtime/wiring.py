@@ -146,7 +146,7 @@ def build(
         outbound=outbound,
         credentials=credentials,
         clock=now,
-        chance=random.random,
+        random=random.random,
         seconds=settings.webhook_seconds,
         metrics=metrics,
     )

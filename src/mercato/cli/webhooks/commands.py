@@ -15,10 +15,10 @@ from mercato.cli.webhooks.delivery import detail_of, listed_of, print_detail, pr
 from mercato.domain.partners import accounts
 from mercato.domain.partners.model import UnknownAccountError
 from mercato.domain.partners.webhook_tokens import list_token_origins
-from mercato.domain.webhooks import operators, queries
-from mercato.domain.webhooks.deliveries import enable_endpoint, enable_endpoints_below
+from mercato.domain.webhooks import endpoints, operators, queries
+from mercato.domain.webhooks.deliveries import enable_endpoints_below
 from mercato.domain.webhooks.model import DeliveryStatus
-from mercato.domain.webhooks.operators import DeliveryFilter
+from mercato.domain.webhooks.queries import DeliveryFilter
 from mercato.kernel import clock, errors
 from mercato.kernel.db.audit import audit
 from mercato.kernel.outbound.urls import origin_of
@@ -62,8 +62,8 @@ async def list_(
     """
     async with opened(data_dir) as session, session.db.read() as tx:
         owner = await session.find_partner_id(tx, partner)
-        criteria = DeliveryFilter(partner_id=owner, status=status, type_=type_, since=since, before=before)
-        found = await operators.list_rows(tx, criteria, most=limit + 1)
+        criteria = DeliveryFilter(partner_id=owner, status=status, types=type_, since=since, before=before)
+        found = await operators.list_rows(tx, criteria, limit=limit + 1)
     print_page("deliveries", found, limit=limit, as_json=json, entry=listed_of, show=print_rows)
 
 
@@ -130,7 +130,7 @@ async def replay(
         async with session.db.read() as tx:
             owner = await session.find_partner_id(tx, partner)
             status = DeliveryStatus.FAILED if failed else None
-            criteria = DeliveryFilter(partner_id=owner, status=status, type_=type_, since=since)
+            criteria = DeliveryFilter(partner_id=owner, status=status, types=type_, since=since)
             counted = await operators.count_redeliverable(tx, criteria)
         count = sum(one.count for one in counted)
         if yes:
@@ -195,7 +195,7 @@ async def enable(partner: PartnerName, url: str, /, *, data_dir: DataDir = None)
     """
     async with opened(data_dir) as session, session.db.write() as tx:
         owner = await accounts.get_partner_named(tx, partner)
-        enabled = [await enable_endpoint(tx, owner.id, url), await enable_endpoints_below(tx, owner.id, url)]
+        enabled = [await endpoints.enable(tx, owner.id, url), await enable_endpoints_below(tx, owner.id, url)]
         if any(enabled):
             # Only the host: the rest of the URL may grant access.
             detail = {"enabled": True, "host": urlsplit(url).hostname}

@@ -21,7 +21,7 @@ from mercato.domain.webhooks.debugger.explain import Secret, SecretOrigin, Sent,
 from mercato.domain.webhooks.debugger.explain import explain as explain_signature
 from mercato.domain.webhooks.debugger.findings import ERROR
 from mercato.domain.webhooks.debugger.requests import list_copies, list_own_secrets
-from mercato.domain.webhooks.wire import MOST_BODY, MOST_HEADERS
+from mercato.domain.webhooks.wire import MAX_BODY, MAX_HEADERS
 from mercato.kernel import clock
 from mercato.kernel.wire import parse_instant
 
@@ -127,16 +127,16 @@ def _read_webhook(
     if headers is None:
         if body is not None:
             raise UnusableError("Give --headers with --body, or the whole message in one file.")
-        head, content = _split(read_file(message or STANDARD_INPUT, most=_MOST_HEAD + MOST_BODY + 1))
+        head, content = _split(read_file(message or STANDARD_INPUT, most=_MOST_HEAD + MAX_BODY + 1))
     else:
         if body is None or message is not None:
             raise UnusableError("With --headers give the body by --body, and nothing else.")
         if headers == body == STANDARD_INPUT:
             raise UnusableError("Standard input holds either the headers or the body.")
-        head, content = read_file(headers, most=_MOST_HEAD + 1), read_file(body, most=MOST_BODY + 1)
-    if len(head) > _MOST_HEAD or len(content) > MOST_BODY:
+        head, content = read_file(headers, most=_MOST_HEAD + 1), read_file(body, most=MAX_BODY + 1)
+    if len(head) > _MOST_HEAD or len(content) > MAX_BODY:
         raise UnusableError(
-            f"A webhook has at most {MOST_BODY:,} bytes of body, and {_MOST_HEAD:,} of headers."
+            f"A webhook has at most {MAX_BODY:,} bytes of body, and {_MOST_HEAD:,} of headers."
         )
     return Webhook(headers=_headers(head), body=content, computed=computed, received_at=received_at)
 
@@ -163,7 +163,7 @@ def _headers(head: bytes) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in lines:
         match = _HEADER.fullmatch(line)
-        if match is not None and len(found) < MOST_HEADERS:
+        if match is not None and len(found) < MAX_HEADERS:
             found[match[1]] = match[2].strip()
     if not found:
         raise UnusableError("There are no headers: lines like webhook-id: 01963f5e-…")

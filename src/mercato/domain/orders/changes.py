@@ -15,8 +15,8 @@ from mercato.domain.orders.validation.error_codes import ORDER_ERROR_CODES
 from mercato.domain.orders.validation.replies import Acceptance
 from mercato.domain.partners.model import Surface
 from mercato.domain.partners.queries import find_event_url
-from mercato.domain.webhooks.deliveries import ORDER_CANCELLED, push
 from mercato.domain.webhooks.event_types import EventType
+from mercato.domain.webhooks.outbox import ORDER_CANCELLED, push
 from mercato.kernel.clock import MakeId
 from mercato.kernel.db.audit import audit
 from mercato.kernel.db.engine import Write
@@ -192,7 +192,6 @@ class Changes(Struct, frozen=True):
             order_id=order.id,
             order_content=order.content,
             type=type_,
-            occurred_at=now,
             traceparent=order.traceparent,
             now=now,
             **delivery,

@@ -94,7 +94,7 @@ async def find_validations(
     tx: Read, name: str, *, after: UUID | None, limit: int
 ) -> tuple[list[UUID], UUID | None]:
     """Return the same of failed validations."""
-    rows = await list_validations(tx, after=after, most=limit)
+    rows = await list_validations(tx, after=after, limit=limit)
     ids = [id_ for id_, body in rows if _is(name, _validate_body.decode(body).data.order.customer)]
     return ids, rows[-1][0] if len(rows) == limit else None
 

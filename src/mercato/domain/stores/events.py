@@ -17,9 +17,8 @@ from mercato.domain.partners.webhook_tokens import TooManyOriginsError, list_tok
 from mercato.domain.stores import places, queries
 from mercato.domain.stores.cache import OnChange, publish_change
 from mercato.domain.stores.model import StoreRow
-from mercato.domain.webhooks.deliveries import CATALOG_SYNC, push
 from mercato.domain.webhooks.event_types import EventType
-from mercato.domain.webhooks.outbox import announce_change, origin_changed
+from mercato.domain.webhooks.outbox import CATALOG_SYNC, announce_change, origin_changed, push
 from mercato.domain.webhooks.wire import Endpoint, EndpointChangedData
 from mercato.kernel.clock import MakeId
 from mercato.kernel.db.engine import Write
@@ -65,7 +64,6 @@ class StoreEvents(Struct, frozen=True):
                 errors=finished.errors,
                 warnings=(*places.warnings_of(store), *finished.warnings),
             ),
-            occurred_at=finished.at,
             now=finished.at,
             traceparent=tracing.current(run.traceparent),
             surface=Surface.COMMERCE,

@@ -1,4 +1,4 @@
-"""The SQL of attempts: the job of one, what is due, and what became of it."""
+"""The SQL of attempts: their jobs, the due deliveries, and the results."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from mercato.domain.partners.model import Surface
-from mercato.domain.webhooks.model import KIND, CallResult, DeliverJob, Delivery, DeliveryStatus, Outcome
+from mercato.domain.webhooks.model import KIND, CallResult, DeliverJob, Delivery, DeliveryStatus
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.statements import prepared, prepared_insert, prepared_update
 from mercato.kernel.db.tables import deliveries, delivery_attempts, endpoints, orders
@@ -37,7 +37,7 @@ ITS_ENDPOINT: Final = and_(
 
 ITS_ORDER: Final = orders.c.id == deliveries.c.order_id
 BASE: Final = orders.c.content.label("base")
-"""What the body of a delivery about an order is compressed with, as it is stored itself."""
+"""The stored order, which the body of a delivery about it is compressed with."""
 
 
 async def enqueue_attempt(
@@ -50,9 +50,9 @@ async def enqueue_attempt(
     faults: int = 0,
     delay: timedelta | None = None,
 ) -> dict[str, object] | None:
-    """Enqueue the job of a delivery's attempt, after others of its round; return the delivery's columns of it.
+    """Enqueue the job of an attempt. Return the delivery's columns that refer to it.
 
-    None if that is enqueued already: a repeat is harmless, and replaces a job that died.
+    Return None if the job is enqueued already: a repeat is harmless, and replaces a dead job.
     """
     enqueued = await enqueue(
         tx,
@@ -70,14 +70,14 @@ async def enqueue_attempt(
 
 
 LARGE: Final = 16 * 1024
-"""Bytes of a body and its base, as stored, above which they are read only when the delivery is sent."""
+"""Stored bytes of a body and its base. Larger ones are read when the delivery is sent."""
 
 _ITS_KEY: Final = (
     deliveries.c.partner_id == bindparam("its_partner"),
     deliveries.c.url == bindparam("its_url"),
     deliveries.c.partition == bindparam("its_partition"),
 )
-# No clock is asked: a job that runs is due, and so is all that was due when it was, or before.
+# No clock needed: a running job is due, and so is every delivery that was due at the same time or before.
 _IS_DUE: Final = (*_ITS_KEY, deliveries.c.due_at <= bindparam("through", type_=Instant))
 
 _SIZE: Final = func.length(deliveries.c.body) + func.coalesce(
@@ -105,7 +105,7 @@ _DUE: Final = prepared(
     .join(orders, ITS_ORDER, isouter=True)
     .where(*_IS_DUE)
     .order_by(deliveries.c.due_at, deliveries.c.job_id)
-    .limit(bindparam("most", type_=Integer))
+    .limit(bindparam("limit", type_=Integer))
 )
 _BODY: Final = prepared(
     select(deliveries.c.body, BASE)
@@ -123,23 +123,23 @@ def _due(job: DeliverJob, through: datetime) -> dict[str, Any]:
     }
 
 
-async def list_due(tx: Read, job: DeliverJob, *, through: datetime, most: int) -> list[Delivery]:
-    """Return the job's first deliveries that are due, in order, without large bodies."""
-    rows = await tx.all(_DUE, _due(job, through) | {"most": most})
+async def list_due(tx: Read, job: DeliverJob, *, through: datetime, limit: int) -> list[Delivery]:
+    """Return the job's first due deliveries, in order, without large bodies."""
+    rows = await tx.all(_DUE, _due(job, through) | {"limit": limit})
     return [Delivery(**row._asdict() | {"surface": Surface(row.surface)}) for row in rows]
 
 
 async def get_body(tx: Read, delivery_id: UUID) -> tuple[bytes, bytes | None]:
-    """Return a delivery's compressed body, and what it is compressed with. Raises LookupError."""
+    """Return a delivery's compressed body and its base. Raises LookupError."""
     row = await tx.first(_BODY, {"its_id": delivery_id})
     if row is None:
         raise LookupError(f"delivery {delivery_id} was deleted")
     return row.body, row.base
 
 
-# --- one ------------------------------------------------------------------------------------------------
+# --- one del---------------------------------------------------------------------------------------------
 
-# True as long as just this attempt is the next one to be made.
+# True if the delivery's next attempt is still this one.
 _NEXT: Final = (
     deliveries.c.id == bindparam("its_id"),
     deliveries.c.status == literal_column("'pending'"),
@@ -150,43 +150,42 @@ _INSERT_ATTEMPT: Final = prepared_insert(delivery_attempts)
 
 
 def _next(delivery: Delivery) -> dict[str, Any]:
-    """Return what `_NEXT` binds."""
+    """Return the parameters of `_NEXT`."""
     return {"its_id": delivery.id, "its_round": delivery.round, "its_attempts": delivery.attempts}
 
 
 @cache
-def _move(columns: tuple[str, ...]) -> Update:
-    """Return the change of these columns: there are a few such sets."""
+def _update(columns: tuple[str, ...]) -> Update:
+    """Cached: there are a few such sets of columns."""
     return prepared_update(deliveries, *columns, where=_NEXT)
 
 
-async def move_delivery(tx: Write, delivery: Delivery, *, now: datetime, **columns: Any) -> bool:
-    """Write what became of the delivery as it was read; False when somebody else has moved it since."""
+async def update_delivery(tx: Write, delivery: Delivery, *, now: datetime, **columns: Any) -> bool:
+    """Update the delivery. Return False if another transaction has changed it since it was read."""
     values = columns | {"updated_at": now}
-    moved = await tx.execute(_move(tuple(values)), _next(delivery) | values)
+    moved = await tx.execute(_update(tuple(values)), _next(delivery) | values)
     return moved.rowcount == 1
 
 
-async def insert_calls(tx: Write, delivery_id: UUID, calls: Sequence[CallResult], *, first: int) -> None:
-    """Write calls as attempts, numbered from `first`."""
-    for number, called in enumerate(calls, first):
-        tx.defer(_INSERT_ATTEMPT, _attempt(delivery_id, number, called, called.at))
+def insert_attempts(tx: Write, delivery_id: UUID, results: Sequence[CallResult], *, first: int) -> None:
+    """Insert attempts, numbered from `first`, before the transaction commits."""
+    for number, result in enumerate(results, first):
+        tx.defer(_INSERT_ATTEMPT, _attempt_row(delivery_id, number, result))
 
 
-def _attempt(delivery_id: UUID, number: int, made: Outcome | CallResult, at: datetime) -> dict[str, Any]:
+def _attempt_row(delivery_id: UUID, number: int, result: CallResult) -> dict[str, Any]:
     return {
         "delivery_id": delivery_id,
         "number": number,
-        "at": at,
-        "status": made.status,
-        "ms": made.ms,
-        "error": made.error,
-        "reply": made.reply,
+        "at": result.at,
+        "status": result.status,
+        "ms": result.ms,
+        "error": result.error,
+        "reply": result.reply,
     }
 
 
-# --- many -----------------------------------------------------------------------------------------------
-
+# --- a batch --------------------------------------------------------------------------------------------
 
 _FAIL_DUE: Final = prepared(
     update(deliveries)
@@ -203,7 +202,7 @@ _FAIL_DUE: Final = prepared(
 
 
 async def fail_due(tx: Write, job: DeliverJob, *, through: datetime, reason: str, now: datetime) -> None:
-    """End all of the job's deliveries that are due, without an attempt."""
+    """Fail all due deliveries of the job, without an attempt."""
     await tx.execute(_FAIL_DUE, _due(job, through) | {"reason": reason, "now": now})
 
 
@@ -224,9 +223,9 @@ def _succeed(dialect: Dialect) -> Executable:
         UPDATE deliveries
         SET status = 'succeeded', error = NULL, next_attempt_at = NULL, due_at = NULL, job_id = NULL,
             attempts = deliveries.attempts + 1, updated_at = :now
-        FROM unnest(:its_ids, :its_rounds, :its_attempts) AS one (id, round, attempts)
-        WHERE deliveries.id = one.id AND deliveries.status = 'pending'
-            AND deliveries.round = one.round AND deliveries.attempts = one.attempts
+        FROM unnest(:its_ids, :its_rounds, :its_attempts) AS sent (id, round, attempts)
+        WHERE deliveries.id = sent.id AND deliveries.status = 'pending'
+            AND deliveries.round = sent.round AND deliveries.attempts = sent.attempts
         """
     ).bindparams(
         bindparam("its_ids", type_=ARRAY(Uuid)),
@@ -241,22 +240,22 @@ _SUCCEED: Final[dict[Dialect, Executable]] = {
 }
 
 
-async def move_succeeded(tx: Write, made: Sequence[Delivery], *, now: datetime) -> bool:
-    """Write that the receivers have them; False when somebody else has moved one: then roll back."""
+async def update_succeeded(tx: Write, sent: Sequence[Delivery], *, now: datetime) -> bool:
+    """Mark the deliveries as succeeded. Return False if one was changed since it was read: then roll back."""
     parameters: Any
     if tx.dialect == "sqlite":
-        parameters = [_next(one) | {"now": now} for one in made]
+        parameters = [_next(delivery) | {"now": now} for delivery in sent]
     else:
         parameters = {
-            "its_ids": [one.id for one in made],
-            "its_rounds": [one.round for one in made],
-            "its_attempts": [one.attempts for one in made],
+            "its_ids": [delivery.id for delivery in sent],
+            "its_rounds": [delivery.round for delivery in sent],
+            "its_attempts": [delivery.attempts for delivery in sent],
             "now": now,
         }
-    return (await tx.execute(_SUCCEED[tx.dialect], parameters)).rowcount == len(made)
+    return (await tx.execute(_SUCCEED[tx.dialect], parameters)).rowcount == len(sent)
 
 
-async def insert_attempts(tx: Write, made: Sequence[tuple[Delivery, Outcome, datetime]]) -> None:
-    """Write the next attempt of each delivery: what came of it, and when it was made."""
-    rows = [_attempt(delivery.id, delivery.attempts + 1, outcome, at) for delivery, outcome, at in made]
+async def insert_next_attempts(tx: Write, results: Sequence[tuple[Delivery, CallResult]]) -> None:
+    """Insert the next attempt of each delivery."""
+    rows = [_attempt_row(delivery.id, delivery.attempts + 1, result) for delivery, result in results]
     await tx.execute(_INSERT_ATTEMPT, rows)

@@ -1,4 +1,4 @@
-"""What signs a partner's webhooks, in memory: read once, forgotten at every change, a minute old at most."""
+"""A cache of the secrets and tokens of partners' webhooks: invalidated by every change, at most a minute old."""
 
 import asyncio
 from collections import OrderedDict
@@ -21,29 +21,29 @@ from mercato.kernel.db.errors import DatabaseUnavailable, is_unavailable
 from mercato.kernel.outbound.urls import origin_of
 from mercato.kernel.wire import redacted
 
-MOST: Final = 10_000
-"""Partners held, the least recently used out: under a kilobyte each, and what their tokens have."""
+MAX_PARTNERS: Final = 10_000
+"""Cached partners, under a kilobyte each besides their tokens. The least recently used is dropped."""
 
 TRUST_SECONDS: Final = 60.0
-"""What is older is read again before it is used, if the database answers."""
+"""An older entry is read again before use, if the database answers."""
 
 READ_SECONDS: Final = 2.0
-"""How long a reading may take: somebody waits for the call."""
+"""The timeout of a read: a request may be waiting for the call."""
 
 PAUSE_SECONDS: Final = 5.0
-"""While the database is away it is not asked again for so long about a partner that is known."""
+"""While the database is unavailable, a cached partner isn't read again for so long."""
 
 
 @redacted("secrets", "tokens")
 class Credentials(Struct, frozen=True):
-    """The secrets that sign now, the newest first, and by origin the tokens that the partner wants to see."""
+    """The secrets that sign now, newest first, and the partner's own tokens by origin."""
 
     secrets: tuple[str, ...]
     tokens: Mapping[str, str]
 
     def token_for(self, url: str) -> str | None:
-        """Return the token that a call to the URL carries: the one that was given for its origin."""
-        # Most partners gave none, and then the URL needs no parsing.
+        """Return the token for the URL's origin."""
+        # Most partners have none, and then the URL needs no parsing.
         origin = origin_of(url) if self.tokens else None
         return None if origin is None else self.tokens.get(origin)
 
@@ -54,37 +54,39 @@ class _Entry(Struct):
     tokens: Mapping[str, str]
     until: float  # in monotonic seconds
 
-    lasting: Credentials | None = None
-    """What they are at any time, once it is known that none of the secrets ends."""
+    constant: Credentials | None = None
+    """The credentials at any time, if no secret ends."""
 
     def at(self, now: Clock) -> Credentials:
-        if self.lasting is not None:
-            return self.lasting
+        if self.constant is not None:
+            return self.constant
         instant = now()
-        alive = tuple(text for text, end in self.secrets if end is None or end > instant)
-        found = Credentials(alive, self.tokens)
+        valid = tuple(text for text, end in self.secrets if end is None or end > instant)
+        found = Credentials(valid, self.tokens)
         if all(end is None for _, end in self.secrets):
-            self.lasting = found
+            self.constant = found
         return found
 
 
 class WebhookCredentials:
-    """Credentials by partner. What is known goes on while the database is away, but for what was changed."""
+    """Credentials by partner. Entries that didn't change stay valid while the database is unavailable."""
 
-    def __init__(self, db: Database, feed: ChangeFeed, vault: Vault, now: Clock, *, most: int = MOST) -> None:
+    def __init__(
+        self, db: Database, feed: ChangeFeed, vault: Vault, now: Clock, *, limit: int = MAX_PARTNERS
+    ) -> None:
         self._db = db
         self._vault = vault
         self._now = now
-        self._most = most
-        # By the integers of ids: a UUID's own hash is Python code.
+        self._limit = limit
+        # By the integer of the id: hashing a UUID runs Python code.
         self._entries: OrderedDict[int, _Entry] = OrderedDict()
-        self._readings: dict[UUID, asyncio.Task[_Entry]] = {}
-        # Bumped at every change: what was read before a change must not be kept after it.
+        self._reads: dict[UUID, asyncio.Task[_Entry]] = {}
+        # Counts changes: what was read before a change must not be cached after it.
         self._changes = 0
         feed.subscribe(TOPIC, self._forget)
 
     def cached(self, partner_id: UUID) -> Credentials | None:
-        """Return them if memory has them and may be believed; no database, no waiting."""
+        """Return the credentials if the cache has them and they aren't too old. Never waits."""
         entry = self._entries.get(partner_id.int)
         if entry is None or monotonic() >= entry.until:
             return None
@@ -93,48 +95,48 @@ class WebhookCredentials:
 
     async def get(self, partner_id: UUID) -> Credentials:
         """Return the partner's signing secrets and tokens. Raises the errors of the database and the vault."""
-        return self.cached(partner_id) or (await self._renewed(partner_id)).at(self._now)
+        return self.cached(partner_id) or (await self._refresh(partner_id)).at(self._now)
 
-    async def _renewed(self, partner_id: UUID) -> _Entry:
+    async def _refresh(self, partner_id: UUID) -> _Entry:
         try:
             async with asyncio.timeout(READ_SECONDS):
-                return await asyncio.shield(self._reading(partner_id))
+                return await asyncio.shield(self._shared_read(partner_id))
         except TimeoutError:
-            away: Exception = DatabaseUnavailable("webhook credentials could not be read in time")
+            unavailable: Exception = DatabaseUnavailable("webhook credentials could not be read in time")
         except Exception as error:
             if not is_unavailable(error):
                 raise
-            away = error
+            unavailable = error
         known = self._entries.get(partner_id.int)
         if known is None:
-            raise away
+            raise unavailable
         known.until = monotonic() + PAUSE_SECONDS
         return known
 
-    def _reading(self, partner_id: UUID) -> asyncio.Task[_Entry]:
-        """Return the one reading that is under way for the partner, however many calls wait for it."""
-        task = self._readings.get(partner_id)
+    def _shared_read(self, partner_id: UUID) -> asyncio.Task[_Entry]:
+        """Return the running read for the partner, which any number of calls await."""
+        task = self._reads.get(partner_id)
         if task is None:
-            task = self._readings[partner_id] = asyncio.create_task(self._read(partner_id))
+            task = self._reads[partner_id] = asyncio.create_task(self._read(partner_id))
             task.add_done_callback(lambda done: self._end(partner_id, done))
         return task
 
     def _end(self, partner_id: UUID, task: asyncio.Task[_Entry]) -> None:
-        if self._readings.get(partner_id) is task:
-            del self._readings[partner_id]
+        if self._reads.get(partner_id) is task:
+            del self._reads[partner_id]
         if not task.cancelled():
-            task.exception()  # heard by those who waited, if any still did
+            task.exception()  # retrieved; those that await the task get it
 
     async def _read(self, partner_id: UUID) -> _Entry:
-        began, changes = monotonic(), self._changes
+        started_at, changes = monotonic(), self._changes
         async with self._db.read() as tx:
             secrets = await get_ending_secrets(tx, self._vault, partner_id, now=self._now)
             tokens = await get_webhook_tokens(tx, self._vault, partner_id)
-        entry = _Entry(secrets, tokens, began + TRUST_SECONDS)
+        entry = _Entry(secrets, tokens, started_at + TRUST_SECONDS)
         if changes == self._changes:
             self._entries[partner_id.int] = entry
             self._entries.move_to_end(partner_id.int)
-            if len(self._entries) > self._most:
+            if len(self._entries) > self._limit:
                 self._entries.popitem(last=False)
         return entry
 
@@ -143,10 +145,10 @@ class WebhookCredentials:
         if key is not None:
             partner_id = UUID(key)
             self._entries.pop(partner_id.int, None)
-            # One that began before the change may answer with what was before it.
-            self._readings.pop(partner_id, None)
+            # A read that began before the change may return what was before it.
+            self._reads.pop(partner_id, None)
             return
-        # Anything may have changed unheard: all is read again, but goes on if the database is away.
+        # Any entry may have changed: all are read again, but stay valid if the database is unavailable.
         for entry in self._entries.values():
             entry.until = 0.0
-        self._readings.clear()
+        self._reads.clear()

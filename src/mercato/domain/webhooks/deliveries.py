@@ -1,4 +1,4 @@
-"""Deliveries from outside: pushed in the transaction that makes them necessary, read and sent again."""
+"""A partner's delivery log: calls to its stores, deliveries and their attempts, and redelivery."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,22 +10,17 @@ from sqlalchemy import Row
 
 from mercato.domain.partners.model import Caller, Surface
 from mercato.domain.webhooks import endpoints, queries
-from mercato.domain.webhooks.attempts import enqueue_attempt, insert_calls
+from mercato.domain.webhooks.attempts import enqueue_attempt, insert_attempts
 from mercato.domain.webhooks.event_types import STORE_CALLS, EventType
-from mercato.domain.webhooks.model import (
-    CallResult,
-    DeliverJob,
-    DeliveryStatus,
-    envelope,
-    error_after,
-    partition_of,
-    reached,
-)
+from mercato.domain.webhooks.model import CallResult, DeliverJob, DeliveryStatus, StoreCall, partition_of
+from mercato.domain.webhooks.outbox import SUFFIXES
+from mercato.domain.webhooks.queries import DeliveryFilter
 from mercato.domain.webhooks.wire import (
     DeliveryAttempt,
     WebhookDelivery,
     WebhookDeliveryDetail,
     WebhookDeliveryPage,
+    WebhookDeliveryQuery,
 )
 from mercato.kernel import errors
 from mercato.kernel.db.audit import audit
@@ -35,139 +30,72 @@ from mercato.kernel.outbound.signing import target
 from mercato.kernel.wire import instant
 from mercato.kernel.wire.cursor import page_of, read_cursor
 
-CATALOG_SYNC: Final = "catalog-sync"
-ORDER_CANCELLED: Final = "order-cancelled"
-ENDPOINT_CHANGED: Final = "endpoint-changed"
+_COPIED: Final = ("id", "type", "webhook_id", "url", "store_id", "order_id", "attempts", "error")
 
-SUFFIXES: Final = (CATALOG_SYNC, ORDER_CANCELLED, ENDPOINT_CHANGED)
-"""What is delivered durably below a `webhookUrl`; an event URL is called as it is, with the suffix ''."""
-
-
-async def push(
-    tx: Write,
-    *,
-    delivery_id: UUID,
-    partner_id: UUID,
-    surface: Surface,
-    store_id: UUID | None,
-    base_url: str,
-    suffix: str,
-    type: str,  # noqa: A002  # the envelope's own word
-    webhook_id: UUID,
-    data: object,
-    occurred_at: datetime,
-    traceparent: str,
-    now: datetime,
-    order_id: UUID | None = None,
-    order_content: bytes = b"",
-    subject: UUID | None = None,
-) -> None:
-    """Store an event for a partner, and its first attempt, in the caller's transaction.
-
-    `data` is encoded here, once; of what it repeats of the order's content nothing is stored.
-    Deliveries of one `subject` (default: the order, else the webhook-id) to
-    one address are tried one after the other in the order of their pushes, though one that waits for a retry
-    holds up none.
-    While the address is disabled the delivery is recorded as failed, so that it can be redelivered.
-    """
-    url = target(base_url, suffix) if suffix else base_url
-    partition = partition_of(subject or order_id or webhook_id)
-    disabled = await endpoints.find_disabled_reason(tx, partner_id, url)
-    due: dict[str, object] | None = None
-    if disabled is None:
-        job = DeliverJob(partner_id=partner_id, url=url, partition=partition)
-        due = await enqueue_attempt(tx, job, delivery_id)
-    await queries.insert_delivery(
-        tx,
-        id=delivery_id,
-        partner_id=partner_id,
-        surface=surface,
-        store_id=store_id,
-        order_id=order_id,
-        type=type,
-        webhook_id=webhook_id,
-        url=url,
-        body=compress(envelope(type, occurred_at=occurred_at, data=data), base=order_content),
-        traceparent=traceparent,
-        partition=partition,
-        status=DeliveryStatus.PENDING if disabled is None else DeliveryStatus.FAILED,
-        error=None if disabled is None else not_called(disabled),
-        next_attempt_at=now if disabled is None else None,
-        created_at=now,
-        updated_at=now,
-        **due or {},
-    )
+# --- calls to stores --------------------------------------------------------------------------------------
 
 
 async def record_store_call(
     tx: Write,
+    call: StoreCall,
     *,
     delivery_id: UUID,
-    partner_id: UUID,
-    store_id: UUID,
-    order_id: UUID | None,
     type: str,  # noqa: A002  # the envelope's own word
-    webhook_id: UUID,
-    url: str,
     body: bytes,
-    traceparent: str,
-    attempts: Sequence[CallResult],
+    results: Sequence[CallResult],
     status: DeliveryStatus,
     now: datetime,
-    next_attempt_at: datetime | None = None,
+    order_id: UUID | None = None,
     order_content: bytes = b"",
     once: bool = False,
 ) -> bool:
-    """Write a question to a store (`order.validate`, `order.place`), which others ask, into its partner's log.
+    """Write a call to a store (`order.validate`, `order.place`) into its partner's log; the sender never sends it.
 
-    `body` is what the partner may read again: without the payment. A pending one is ended by
-    `update_store_call`; nothing here makes an attempt of it. With `once` nothing is written, and False returned, if
-    there is one of the order and the type already; the transaction has to hold the order.
+    `body` is what the partner may read later: without the payment. With `once`, nothing is written and False returned
+    if the order has a call of the type already; the transaction has to lock the order.
     """
-    made = reached(attempts)
+    attempts = [result for result in results if result.was_sent]
     insert = queries.insert_first if once else queries.insert_delivery
-    written = await insert(
+    is_written = await insert(
         tx,
         id=delivery_id,
-        partner_id=partner_id,
+        partner_id=call.partner_id,
         surface=Surface.COMMERCE,
-        store_id=store_id,
+        store_id=call.store_id,
         order_id=order_id,
         type=type,
-        webhook_id=webhook_id,
-        url=url,
+        webhook_id=call.webhook_id,
+        url=call.url,
         body=compress(body, base=order_content),
-        traceparent=traceparent,
-        partition=partition_of(order_id or webhook_id),
+        traceparent=call.traceparent,
+        partition=partition_of(order_id or call.webhook_id),
         status=status,
-        error=error_after(attempts, status),
-        attempts=len(made),
-        next_attempt_at=next_attempt_at,
+        error=_last_error(results, status),
+        attempts=len(attempts),
         created_at=now,
         updated_at=now,
     )
-    if written:
-        await insert_calls(tx, delivery_id, made, first=1)
-    return written
+    if is_written:
+        insert_attempts(tx, delivery_id, attempts, first=1)
+    return is_written
 
 
 async def update_store_call(
-    tx: Write,
-    delivery_id: UUID,
-    attempts: Sequence[CallResult],
-    *,
-    status: DeliveryStatus,
-    now: datetime,
-    next_attempt_at: datetime | None = None,
+    tx: Write, delivery_id: UUID, results: Sequence[CallResult], *, status: DeliveryStatus, now: datetime
 ) -> None:
-    """Add attempts to a question that was recorded, and say how it stands now. Nothing if it was pruned."""
-    made = reached(attempts)
-    columns: dict[str, object] = {"status": status, "next_attempt_at": next_attempt_at, "updated_at": now}
-    if attempts or status is DeliveryStatus.SUCCEEDED:
-        columns["error"] = error_after(attempts, status)
-    total = await queries.move_recorded(tx, delivery_id, more=len(made), columns=columns)
+    """Add attempts to a recorded call and set its status. Does nothing if the delivery was pruned."""
+    attempts = [result for result in results if result.was_sent]
+    columns: dict[str, object] = {"status": status, "updated_at": now}
+    if results or status is DeliveryStatus.SUCCEEDED:
+        columns["error"] = _last_error(results, status)
+    total = await queries.update_store_call(tx, delivery_id, added=len(attempts), columns=columns)
     if total is not None:
-        await insert_calls(tx, delivery_id, made, first=total - len(made) + 1)
+        insert_attempts(tx, delivery_id, attempts, first=total - len(attempts) + 1)
+
+
+def _last_error(results: Sequence[CallResult], status: DeliveryStatus) -> str | None:
+    """Return the error of the last call, also if it was not sent."""
+    return results[-1].error if results and status is not DeliveryStatus.SUCCEEDED else None
 
 
 async def find_store_call(
@@ -175,41 +103,28 @@ async def find_store_call(
     order_id: UUID,
     type: str = EventType.ORDER_PLACE,  # noqa: A002  # the envelope's own word
 ) -> UUID | None:
-    """Return the delivery under which an order's question was recorded."""
+    """Return the id of the delivery that records the order's call."""
     return await queries.find_of_order(tx, order_id, type)
 
 
-def not_called(disabled_reason: str) -> str:
-    """Return why a delivery to a disabled endpoint failed without an attempt."""
-    return f"endpoint disabled: {disabled_reason}"
+# --- for the partner --------------------------------------------------------------------------------------
 
 
-async def list_deliveries(
-    tx: Read,
-    caller: Caller,
-    *,
-    limit: int,
-    status: DeliveryStatus | None = None,
-    type: str | None = None,  # noqa: A002  # as in the query string
-    store_id: UUID | None = None,
-    order_id: UUID | None = None,
-    cursor: str | None = None,
-) -> WebhookDeliveryPage:
+async def list_deliveries(tx: Read, caller: Caller, query: WebhookDeliveryQuery) -> WebhookDeliveryPage:
     """Return a page of the caller's deliveries on this surface, newest first. Raises ValidationFailed."""
-    rows = await queries.list_rows(
-        tx,
-        caller,
-        status=status,
-        type_=type,
-        store_id=store_id,
-        order_id=order_id,
-        before=read_cursor(cursor),
-        most=limit + 1,
+    criteria = DeliveryFilter(
+        partner_id=caller.partner_id,
+        surface=caller.surface,
+        status=query.status,
+        type=query.type,
+        store_id=query.store_id,
+        order_id=query.order_id,
+        before=read_cursor(query.cursor),
     )
-    shown, next_cursor = page_of(rows, limit, lambda row: row.id)
-    return WebhookDeliveryPage(
-        deliveries=[WebhookDelivery(**_members(row)) for row in shown], next_cursor=next_cursor
-    )
+    rows = await queries.list_rows(tx, criteria, limit=query.limit + 1)
+    page, next_cursor = page_of(rows, query.limit, lambda row: row.id)
+    deliveries = [WebhookDelivery(**_members(row)) for row in page]
+    return WebhookDeliveryPage(deliveries=deliveries, next_cursor=next_cursor)
 
 
 async def get_delivery(tx: Read, caller: Caller, delivery_id: UUID) -> WebhookDeliveryDetail:
@@ -218,44 +133,56 @@ async def get_delivery(tx: Read, caller: Caller, delivery_id: UUID) -> WebhookDe
 
 
 async def get_any_delivery(tx: Read, delivery_id: UUID) -> WebhookDeliveryDetail:
-    """Return a delivery of whichever partner, for operators. Raises DeliveryNotFound."""
+    """Return a delivery of any partner, for operators. Raises DeliveryNotFound."""
     row = await queries.find_any_row(tx, delivery_id)
     if row is None:
         raise errors.DeliveryNotFound(delivery_id)
     return await _detail(tx, row)
 
 
+async def _detail(tx: Read, row: Row[Any]) -> WebhookDeliveryDetail:
+    return WebhookDeliveryDetail(
+        **_members(row),
+        attempt_log=[
+            DeliveryAttempt(
+                number=attempt.number,
+                at=instant(attempt.at) or "",
+                status=attempt.status,
+                ms=attempt.ms,
+                error=attempt.error,
+                reply=attempt.reply,
+            )
+            for attempt in await queries.list_attempts(tx, row.id)
+        ],
+        body=msgspec.Raw(queries.body_of(row)),
+    )
+
+
 async def redeliver(tx: Write, caller: Caller, delivery_id: UUID, *, now: datetime) -> WebhookDeliveryDetail:
     """Send a delivery of the caller's again at once, with the same id and body, and enable its endpoint.
 
-    One that is due already, or under way, is left alone; one that waits for a retry waits no longer.
-    Return it as it is then. Raises DeliveryNotFound, and Conflict for a question to a store (`record_store_call`).
+    A delivery that is due or being sent stays as it is; one that waits for a retry waits no longer. Return the
+    delivery. Raises DeliveryNotFound, and Conflict for a call to a store.
     """
     row = await _get_row(tx, caller, delivery_id)
     if row.type in STORE_CALLS:
         raise errors.Conflict(STORE_CALLS[row.type])
-    under_way = row.status == DeliveryStatus.PENDING and row.next_attempt_at <= now
+    is_due = row.status == DeliveryStatus.PENDING and row.next_attempt_at <= now
     job = DeliverJob(partner_id=row.partner_id, url=row.url, partition=row.partition)
-    due = await enqueue_attempt(
-        tx, job, row.id, round=row.round if under_way else row.round + 1, attempts=row.attempts
-    )
-    # Not moved: somebody else has begun a round or made an attempt in between, and either is what was asked for.
-    if due is not None and not under_way:
-        await queries.move_to_next_round(tx, row, due, now=now)
-    # After the delivery, as a sender settles: in the other order the two could wait for each other.
+    round_ = row.round if is_due else row.round + 1
+    due = await enqueue_attempt(tx, job, row.id, round=round_, attempts=row.attempts)
+    # If nothing is updated, another transaction has begun a round or made an attempt: either is what was asked for.
+    if due is not None and not is_due:
+        await queries.start_next_round(tx, row, due, now=now)
+    # After the delivery, in the sender's order: in the other order the two could deadlock.
     await endpoints.enable(tx, row.partner_id, row.url)
     await audit(tx, "delivery", row.id, partner_id=row.partner_id, detail={"type": row.type})
     return await get_delivery(tx, caller, delivery_id)
 
 
-async def enable_endpoint(tx: Write, partner_id: UUID, url: str) -> bool:
-    """Let an address (suffix and query included) be called again. Return whether it was disabled."""
-    return await endpoints.enable(tx, partner_id, url)
-
-
 async def enable_endpoints_below(tx: Write, partner_id: UUID, base_url: str) -> bool:
-    """Let every endpoint of a `webhookUrl` be called again. Return whether one was disabled."""
-    enabled = [await enable_endpoint(tx, partner_id, target(base_url, suffix)) for suffix in SUFFIXES]
+    """Enable every endpoint of a `webhookUrl`. Return whether one was disabled."""
+    enabled = [await endpoints.enable(tx, partner_id, target(base_url, suffix)) for suffix in SUFFIXES]
     return any(enabled)
 
 
@@ -266,40 +193,13 @@ async def _get_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any]:
     return row
 
 
-async def _detail(tx: Read, row: Row[Any]) -> WebhookDeliveryDetail:
-    return WebhookDeliveryDetail(
-        **_members(row),
-        attempt_log=[_attempt(attempt) for attempt in await queries.list_attempts(tx, row.id)],
-        body=msgspec.Raw(queries.body_of(row)),
-    )
-
-
 def _members(row: Row[Any]) -> dict[str, Any]:
-    """Return the members that a delivery has in lists and by itself."""
-    return {
+    """Return the members of a `WebhookDelivery`."""
+    return {name: getattr(row, name) for name in _COPIED} | {
         "delivery_id": row.id,
-        "id": row.id,
-        "type": row.type,
-        "webhook_id": row.webhook_id,
-        "url": row.url,
-        "store_id": row.store_id,
-        "order_id": row.order_id,
         "status": DeliveryStatus(row.status),
-        "attempts": row.attempts,
         "next_attempt_at": instant(row.next_attempt_at),
-        "error": row.error,
         "endpoint_disabled": row.disabled_reason,
         "created_at": instant(row.created_at),
         "updated_at": instant(row.updated_at),
     }
-
-
-def _attempt(row: Row[Any]) -> DeliveryAttempt:
-    return DeliveryAttempt(
-        number=row.number,
-        at=instant(row.at) or "",
-        status=row.status,
-        ms=row.ms,
-        error=row.error,
-        reply=row.reply,
-    )

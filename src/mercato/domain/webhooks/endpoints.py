@@ -1,4 +1,4 @@
-"""Endpoints that fail or are disabled, and what operators see of partners whose servers fail."""
+"""Endpoints that fail or are disabled, and stores that fail, for operators."""
 
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import bindparam, case, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from mercato.domain.webhooks.calls.breaker import LEAST_CALLS
+from mercato.domain.webhooks.calls.breaker import MIN_CALLS
 from mercato.domain.webhooks.event_types import STORE_CALLS
 from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.kernel.clock import first_id
@@ -16,30 +16,29 @@ from mercato.kernel.db.statements import prepared
 from mercato.kernel.db.tables import deliveries, endpoints
 from mercato.kernel.db.types import Instant
 
-MOST: Final = 1000
-"""Stores that are listed."""
-
+MAX_STORES: Final = 1000
+"""Failing stores that are listed at most."""
 
 _ENDPOINT = (endpoints.c.partner_id == bindparam("its_partner"), endpoints.c.url == bindparam("its_url"))
-_FORGET = prepared(delete(endpoints).where(*_ENDPOINT, endpoints.c.disabled_at.is_(None)))
-_DISABLED = prepared(select(endpoints.c.disabled_reason).where(*_ENDPOINT))
-_FAILING = prepared(select(endpoints.c.failing_since).where(*_ENDPOINT))
+_FORGET_FAILURES = prepared(delete(endpoints).where(*_ENDPOINT, endpoints.c.disabled_at.is_(None)))
+_DISABLED_REASON = prepared(select(endpoints.c.disabled_reason).where(*_ENDPOINT))
+_FAILING_SINCE = prepared(select(endpoints.c.failing_since).where(*_ENDPOINT))
 
 
 async def find_disabled_reason(tx: Read, partner_id: UUID, url: str) -> str | None:
-    """Return why the endpoint is disabled, None while it is not."""
-    reason: str | None = await tx.scalar(_DISABLED, {"its_partner": partner_id, "its_url": url})
+    """Return why the endpoint is disabled, None if it isn't."""
+    reason: str | None = await tx.scalar(_DISABLED_REASON, {"its_partner": partner_id, "its_url": url})
     return reason
 
 
 async def find_failing_since(tx: Read, partner_id: UUID, url: str) -> datetime | None:
-    """Return when the endpoint's failures began, None if its last attempt succeeded."""
-    since: datetime | None = await tx.scalar(_FAILING, {"its_partner": partner_id, "its_url": url})
+    """Return since when the endpoint fails, None if its last attempt succeeded."""
+    since: datetime | None = await tx.scalar(_FAILING_SINCE, {"its_partner": partner_id, "its_url": url})
     return since
 
 
 async def insert_failing(tx: Write, partner_id: UUID, url: str, *, since: datetime) -> None:
-    """Note that the endpoint fails; when that began stays as it was noted first."""
+    """Record that the endpoint fails, and since when if that isn't recorded yet."""
     # The two dialects' inserts are one statement under two names.
     make = postgresql.insert if tx.dialect == "postgresql" else sqlite.insert
     await tx.execute(
@@ -50,7 +49,7 @@ async def insert_failing(tx: Write, partner_id: UUID, url: str, *, since: dateti
 
 
 async def disable(tx: Write, partner_id: UUID, url: str, *, reason: str, now: datetime) -> bool:
-    """Call the endpoint no more; the first reason stays. Return whether it was called until now."""
+    """Disable the endpoint; the first reason stays. Return whether it was enabled."""
     result = await tx.execute(
         update(endpoints)
         .where(*_endpoint(partner_id, url), endpoints.c.disabled_at.is_(None))
@@ -60,12 +59,12 @@ async def disable(tx: Write, partner_id: UUID, url: str, *, reason: str, now: da
 
 
 async def forget_failures(tx: Write, partner_id: UUID, url: str) -> None:
-    """Note that the endpoint works; a disabled one stays so, whatever a call in flight returned."""
-    tx.defer(_FORGET, {"its_partner": partner_id, "its_url": url})
+    """Record that the endpoint works. A disabled one stays disabled, whatever a call in flight returned."""
+    tx.defer(_FORGET_FAILURES, {"its_partner": partner_id, "its_url": url})
 
 
 async def enable(tx: Write, partner_id: UUID, url: str) -> bool:
-    """Forget everything against the endpoint. Return whether it was disabled."""
+    """Enable the endpoint and forget its failures. Return whether it was disabled."""
     removed = await tx.execute(
         delete(endpoints).where(*_endpoint(partner_id, url)).returning(endpoints.c.disabled_at)
     )
@@ -77,11 +76,16 @@ def _endpoint(partner_id: UUID, url: str) -> tuple[Any, ...]:
     return endpoints.c.partner_id == partner_id, endpoints.c.url == url
 
 
+def disabled_error(reason: str) -> str:
+    """Return the error of a delivery to an endpoint that was disabled before its attempt."""
+    return f"endpoint disabled: {reason}"
+
+
 # --- for operators ------------------------------------------------------------------------------------
 
 
 class FailingStore(NamedTuple):
-    """A store most of whose order calls failed, the last one too."""
+    """A store at least half of whose order calls failed, the last one too."""
 
     store_id: UUID
     calls: int
@@ -89,21 +93,21 @@ class FailingStore(NamedTuple):
 
 
 async def count_disabled(tx: Read) -> int:
-    """Return how many endpoints are called no more."""
+    """Return how many endpoints are disabled."""
     return int(await tx.scalar(select(func.count()).where(endpoints.c.disabled_at.is_not(None))))
 
 
 async def count_failing(tx: Read, *, since: datetime) -> tuple[int, int]:
-    """Return how many endpoints fail since then or longer and are still called, and of how many partners."""
+    """Return how many enabled endpoints have failed since then or longer, and of how many partners."""
     failing = (endpoints.c.failing_since <= since, endpoints.c.disabled_at.is_(None))
     row = await tx.first(select(func.count(), func.count(endpoints.c.partner_id.distinct())).where(*failing))
     return (0, 0) if row is None else (row[0], row[1])
 
 
 async def list_failing_stores(tx: Read, *, since: datetime) -> list[FailingStore]:
-    """Return the stores that circuit breakers cut off, as far as the calls since then show it.
+    """Return the stores that circuit breakers stop, as far as the recorded calls since then show it.
 
-    Each process has its own breakers, in memory. They go by the same calls that stand in the delivery log.
+    Each process has breakers of its own, in memory; they count the same calls as the delivery log.
     """
     c = deliveries.c
     succeeded = c.status == DeliveryStatus.SUCCEEDED.value
@@ -114,8 +118,8 @@ async def list_failing_stores(tx: Read, *, since: datetime) -> list[FailingStore
         select(c.store_id, func.count().label("calls"), failed.label("failed"), answered_at, failed_at)
         .where(c.id >= first_id(since), c.type.in_(STORE_CALLS), c.store_id.is_not(None))
         .group_by(c.store_id)
-        .having(func.count() >= LEAST_CALLS, failed * 2 >= func.count())
+        .having(func.count() >= MIN_CALLS, failed * 2 >= func.count())
         .order_by(failed.desc(), c.store_id)
-        .limit(MOST)
+        .limit(MAX_STORES)
     )
     return [FailingStore(row[0], row[1], int(row[2])) for row in rows if row[3] is None or row[3] < row[4]]

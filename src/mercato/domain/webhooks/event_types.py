@@ -1,4 +1,4 @@
-"""The types of webhooks. `mercato.domain.events` says what each carries."""
+"""The types of webhooks. `mercato.domain.events` has the payload of each."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -20,12 +20,12 @@ class EventType(StrEnum):
 
 STORE_CALLS: Final[Mapping[str, str]] = {
     EventType.ORDER_VALIDATE: (
-        "A validation is not sent again: the cart it was about has gone on since, and nobody waits for the answer. "
-        "The next validation of the storefront calls the store anew."
+        "A validation is not sent again: its cart may have changed, and no request waits for the answer. "
+        "The next validation of the storefront calls the store again."
     ),
     EventType.ORDER_PLACE: (
-        "An order is sent again by the service itself, for 10 minutes while the store has not answered, "
-        "and cancelled after that; see how the order stands with GET /v1/commerce/orders/{orderId}."
+        "The service itself sends an order again for 10 minutes while the store has not answered, "
+        "and then cancels it. See its state: GET /v1/commerce/orders/{orderId}."
     ),
 }
-"""Types of calls that are only recorded here, each with why it can't be redelivered."""
+"""Types of calls to stores that a request waits for, each with the reason why it can't be redelivered."""

@@ -1,4 +1,4 @@
-"""What becomes of a delivery: the schedule, the verdict on an attempt, what is kept of a reply. No I/O."""
+"""Deliveries, calls to stores, their results, and the retry schedule. No I/O."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from mercato.kernel.wire import Instant, Wire, as_json, redacted
 KIND: Final = "webhook.deliver"
 """The kind of the jobs that send deliveries."""
 
-WAITS: Final = (
+RETRY_DELAYS: Final = (
     timedelta(seconds=5),
     timedelta(seconds=30),
     timedelta(minutes=2),
@@ -32,52 +32,42 @@ WAITS: Final = (
     timedelta(hours=24),
     timedelta(hours=24),
 )
-"""How long to wait after the first failed attempt, the second, …: the whole takes two and a half days."""
+"""Delays after the first failed attempt, the second, …: two and a half days in all."""
 
-MOST_ATTEMPTS: Final = len(WAITS) + 1
+MAX_ATTEMPTS: Final = len(RETRY_DELAYS) + 1
 
 JITTER: Final = 0.1
-"""The share of a wait that chance may add or take, so that not all come back at once."""
+"""The fraction of a delay that is randomly added or taken off, so that retries spread."""
 
-PATIENCE: Final = timedelta(days=5)
-"""An endpoint that has answered nothing with 2xx for so long is disabled."""
+DISABLE_AFTER: Final = timedelta(days=5)
+"""An endpoint whose attempts have all failed for so long is disabled."""
 
-REPLY_KEPT: Final = 1024
-"""Bytes of a reply that the log keeps."""
+EXCERPT_BYTES: Final = 1024
+"""Bytes of a reply's body in the delivery log."""
 
 PARTITIONS: Final = 4
-"""Attempts that one endpoint gets at one time: a slow receiver holds up no more of the worker than these."""
+"""Concurrent attempts to one endpoint: a slow receiver holds no more slots of a worker."""
 
 MAX_FAULTS: Final = 10
-"""Faults of ours in a row after which a delivery is given up."""
+"""Internal faults in a row after which a delivery is given up."""
 
-_LEAST_PART: Final = 4
-"""A shorter beginning of a secret at the end of a reply says nothing about it."""
+_MIN_MASKED: Final = 4
+"""Characters: a shorter beginning of a secret at the end of a reply is no leak."""
 
 
 class DeliveryStatus(StrEnum):
-    """`pending`: an attempt is due or under way; `succeeded` and `failed` stay so until a redelivery."""
+    """`pending`: an attempt is due or running. `succeeded` and `failed` are final until a redelivery."""
 
     PENDING = "pending"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
-    """What came of one attempt. `status` is None when no reply arrived; `error` is None for 2xx alone."""
-
-    ms: int
-    status: int | None = None
-    error: str | None = None
-    reply: str | None = None
-    retry_after: timedelta | None = None
-
-
 @redacted("body", "hidden")
 class StoreCall(Struct, frozen=True, kw_only=True):
-    """A question to a store that somebody waits for. `hidden` holds what the reply's messages may not repeat.
+    """A call to a store that a request waits for. `hidden` are strings that messages about the reply must not repeat.
 
-    A call that `carries_payment` leaves no excerpt of its reply in the log: no mask finds every form of a card.
+    The log has no excerpt of the reply if the call `carries_payment`: no mask finds every form of a card.
     """
 
     store_id: UUID
@@ -92,11 +82,11 @@ class StoreCall(Struct, frozen=True, kw_only=True):
 
 @redacted("body")
 class CallResult(Struct, frozen=True, kw_only=True):
-    """What came of a call to a store.
+    """The result of one call.
 
-    `error` is None when the store answered sensibly, yes or no, and else says to the partner what is wrong.
-    `reached` is False when nothing was sent: the store is cut off, or has too many calls waiting. `reply` is
-    the first KiB of the body, for the log, or None for a call that carried a payment. `retry_after` is in seconds.
+    `status` is None if no reply arrived. `error` tells the partner what is wrong; None for success: a 2xx status, of a
+    call to a store a usable answer. `reply` is an excerpt of the body for the log, None if the call carried a payment.
+    `retry_after` is in seconds. `was_sent` is False if a store wasn't called: its breaker is open or its queue is full.
     """
 
     at: datetime
@@ -106,31 +96,21 @@ class CallResult(Struct, frozen=True, kw_only=True):
     reply: str | None = None
     body: bytes = field(default=b"")
     retry_after: float | None = None
-    reached: bool = True
-
-
-def reached(calls: Sequence[CallResult]) -> list[CallResult]:
-    """Return the calls that were made, the attempts of a log."""
-    return [called for called in calls if called.reached]
-
-
-def error_after(calls: Sequence[CallResult], status: DeliveryStatus) -> str | None:
-    """Return what is wrong with a question after these calls: also why the last of them was not made."""
-    return calls[-1].error if calls and status is not DeliveryStatus.SUCCEEDED else None
+    was_sent: bool = True
 
 
 class Succeeded(Struct, frozen=True):
-    """The receiver has it."""
+    """The receiver has accepted the delivery."""
 
 
 class Retry(Struct, frozen=True):
-    """Try again at this instant."""
+    """Send the delivery again at this instant."""
 
     at: datetime
 
 
 class GiveUp(Struct, frozen=True):
-    """Try no more by ourselves; `disable` cuts the endpoint off for every other delivery, too."""
+    """Stop retrying. `disable` says that the endpoint gets no other deliveries either."""
 
     reason: str
     disable: bool
@@ -139,42 +119,41 @@ class GiveUp(Struct, frozen=True):
 Verdict = Succeeded | Retry | GiveUp
 
 
-class Fault(Struct, frozen=True):
-    """No attempt was made, or recorded, for a fault of ours: try again soon, and not for ever."""
+class InternalFault(Struct, frozen=True):
+    """A fault of this service: no attempt was made or recorded. Retry soon, but not for ever."""
 
 
 def decide(
-    outcome: Outcome, *, number: int, failing_since: datetime | None, now: datetime, chance: float
+    result: CallResult, *, number: int, failing_since: datetime | None, now: datetime, random: float
 ) -> Verdict:
-    """Return what follows from attempt `number` (from 1, counted anew by a redelivery).
+    """Return what follows from attempt `number`, from 1; a redelivery starts again at 1.
 
-    `failing_since` is when the endpoint's failures began, None if its last attempt succeeded.
-    `chance` is in [0, 1).
+    `failing_since` is since when the endpoint fails, None if its last attempt succeeded. `random` is in [0, 1).
     """
-    if outcome.error is None:
+    if result.error is None:
         return Succeeded()
-    if outcome.status == HTTPStatus.GONE:
+    if result.status == HTTPStatus.GONE:
         return GiveUp("The receiver answered 410 Gone: the endpoint is disabled.", disable=True)
-    if failing_since is not None and now - failing_since >= PATIENCE:
+    if failing_since is not None and now - failing_since >= DISABLE_AFTER:
         return GiveUp(
-            f"Every attempt since {clock.rfc3339(failing_since)} failed, {PATIENCE.days} days and more: "
-            f"the endpoint is disabled. The last error: {outcome.error}",
+            f"Every attempt since {clock.rfc3339(failing_since)} failed, {DISABLE_AFTER.days} days and more: "
+            f"the endpoint is disabled. The last error: {result.error}",
             disable=True,
         )
-    if number >= MOST_ATTEMPTS:
-        return GiveUp(f"All {number} attempts failed. The last error: {outcome.error}", disable=False)
-    return Retry(clock.truncated(now + wait(number, retry_after=outcome.retry_after, chance=chance)))
+    if number >= MAX_ATTEMPTS:
+        return GiveUp(f"All {number} attempts failed. The last error: {result.error}", disable=False)
+    return Retry(clock.truncated(now + retry_delay(number, retry_after=result.retry_after, random=random)))
 
 
-def wait(number: int, *, retry_after: timedelta | None, chance: float) -> timedelta:
-    """Return how long to wait after failed attempt `number`; the receiver may ask for twice the step."""
-    step = WAITS[number - 1]
-    ours = step * (1 - JITTER + 2 * JITTER * chance)
-    return ours if retry_after is None else max(ours, min(retry_after, step * 2))
+def retry_delay(number: int, *, retry_after: float | None, random: float) -> timedelta:
+    """Return the delay after failed attempt `number`. The receiver may ask for at most twice the scheduled one."""
+    scheduled = RETRY_DELAYS[number - 1]
+    delay = scheduled * (1 - JITTER + 2 * JITTER * random)
+    return delay if retry_after is None else max(delay, min(timedelta(seconds=retry_after), scheduled * 2))
 
 
 def error_of(status: int) -> str | None:
-    """Return why a status is no success, None for 2xx."""
+    """Return the error of a status, None for 2xx."""
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return None
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
@@ -183,19 +162,19 @@ def error_of(status: int) -> str | None:
 
 
 def excerpt(body: bytes, *, hidden: Sequence[str]) -> str:
-    """Return the beginning of a reply as text that can be stored, with what it echoes of `hidden` blotted out."""
+    """Return the beginning of a reply as text that can be stored, with the `hidden` strings masked."""
     if not body:
         return ""
     text = body.decode("utf-8", "replace").replace("\x00", "\ufffd")
-    # The longest first: one may be a part of another.
+    # Longest first: one may be a part of another.
     for secret in sorted(hidden, key=len, reverse=True):
         for form in _forms(secret):
-            text = _without(text, form)
-    return text.encode()[:REPLY_KEPT].decode("utf-8", "ignore")
+            text = _mask_end(text.replace(form, "***"), form)
+    return text.encode()[:EXCERPT_BYTES].decode("utf-8", "ignore")
 
 
 def masked(text: str, *, hidden: Sequence[str]) -> str:
-    """Return words about a reply with what they repeat of `hidden` blotted out."""
+    """Return a message about a reply with the `hidden` strings masked."""
     for secret in sorted(hidden, key=len, reverse=True):
         for form in _forms(secret):
             text = text.replace(form, "***")
@@ -206,21 +185,20 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]*")
 
 
 def _forms(secret: str) -> Iterable[str]:
-    """Return the text as it is, and as it stands in JSON documents and URLs that echo it; nothing for ''."""
+    """Return the secret, and its forms in JSON and URLs, longest first; nothing for ''."""
     if _PLAIN.fullmatch(secret):
         return (secret,) if secret else ()
-    # Some encoders escape what isn't ASCII, and PHP's the slash.
+    # Some encoders escape characters outside ASCII, and PHP's escapes the slash.
     in_json = as_json(secret)[1:-1].decode(), json.dumps(secret)[1:-1]
     forms = (secret, *in_json, *(form.replace("/", "\\/") for form in in_json), quote(secret, safe=""))
     return sorted(dict.fromkeys(forms), key=len, reverse=True)
 
 
-def _without(text: str, secret: str) -> str:
-    text = text.replace(secret, "***")
+def _mask_end(text: str, secret: str) -> str:
+    """Mask the beginning of the secret at the end of the text, which may have been cut there."""
     if not text or text[-1] not in secret:
         return text
-    # The reply was cut somewhere: what it ends with may be the beginning of the secret.
-    for length in range(min(len(secret) - 1, len(text)), _LEAST_PART - 1, -1):
+    for length in range(min(len(secret) - 1, len(text)), _MIN_MASKED - 1, -1):
         if text.endswith(secret[:length]):
             return text[:-length] + "***"
     return text
@@ -228,9 +206,9 @@ def _without(text: str, secret: str) -> str:
 
 @redacted("body", "base")
 class Delivery(Struct, frozen=True, kw_only=True):
-    """A delivery as an attempt needs it, with what is known of its endpoint.
+    """A delivery that is due, with the state of its endpoint.
 
-    `body` is compressed, with `base` if it is about an order; None of a large one, which is read when it is sent.
+    `body` is compressed, with `base` if it is about an order. Large bodies are None, and read when they are sent.
     """
 
     id: UUID
@@ -255,7 +233,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
 
 class DeliverJob(Wire, frozen=True):
-    """The deliveries that one job sends: those of an endpoint (a partner's URL) in one partition that are due."""
+    """The payload of a job that sends the due deliveries of an endpoint (a partner's URL) in one partition."""
 
     partner_id: UUID
     url: str
@@ -276,10 +254,10 @@ class Envelope(Wire, frozen=True):
 
 
 def envelope(kind: str, *, occurred_at: datetime, data: object) -> bytes:
-    """Return the body, made once: these bytes are stored, signed at every attempt, and sent."""
+    """Return the body. The same bytes are stored, signed at every attempt, and sent."""
     return as_json(Envelope(type=kind, timestamp=clock.rfc3339(occurred_at), data=msgspec.Raw(as_json(data))))
 
 
 def partition_of(subject: UUID) -> int:
-    """Return the part of an endpoint's deliveries that one is in, always the same for one subject."""
+    """Return the partition of a subject's deliveries to an endpoint."""
     return zlib.crc32(subject.bytes) % PARTITIONS

@@ -1,49 +1,34 @@
-"""Deliveries as whoever runs the service sees them: of every partner, found, counted and sent again."""
+"""Deliveries of all partners, for operators: listed, counted and redelivered."""
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Row, Select, func, or_, select, text
+from msgspec.structs import replace
+from sqlalchemy import Row, Select, func, select
 
 from mercato.domain.partners.model import Caller, Limits, Surface
 from mercato.domain.webhooks import queries
 from mercato.domain.webhooks.deliveries import redeliver
 from mercato.domain.webhooks.event_types import STORE_CALLS
 from mercato.domain.webhooks.model import DeliveryStatus
+from mercato.domain.webhooks.queries import DeliveryFilter
 from mercato.kernel import errors
-from mercato.kernel.clock import Clock, first_id
+from mercato.kernel.clock import Clock
 from mercato.kernel.db.engine import Database, Read, Write
 from mercato.kernel.db.tables import deliveries, partners
 
-_AT_ONCE: Final = 500
-"""Ids that are read at one time while deliveries are sent again."""
+_PAGE: Final = 500
+"""Ids that are read at once during a redelivery."""
 
-_CAN_BE_SENT: Final = deliveries.c.type.not_in(STORE_CALLS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryFilter:
-    """Which deliveries: all of these hold. `type_` is an event's type or what several begin with, as `order`.
-
-    `since` is when it was pushed; `before` is an id, for the next page.
-    """
-
-    partner_id: UUID | None = None
-    surface: Surface | None = None
-    store_id: UUID | None = None
-    order_id: UUID | None = None
-    status: DeliveryStatus | None = None
-    type_: str | None = None
-    since: datetime | None = None
-    before: UUID | None = None
+_IS_REDELIVERABLE: Final = deliveries.c.type.not_in(STORE_CALLS)
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryCount:
-    """How many deliveries of a partner are of the type and status."""
+    """The number of a partner's deliveries of a type and status."""
 
     partner: str | None
     type: str
@@ -51,33 +36,35 @@ class DeliveryCount:
     count: int
 
 
-async def list_rows(tx: Read, criteria: DeliveryFilter, *, most: int) -> Sequence[Row[Any]]:
-    """Return at most `most`, without bodies, newest first; each with its partner's name."""
-    return await tx.all(_shown().where(*_held(criteria)).order_by(deliveries.c.id.desc()).limit(most))
+async def list_rows(tx: Read, criteria: DeliveryFilter, *, limit: int) -> Sequence[Row[Any]]:
+    """Return at most `limit` deliveries without bodies, newest first, with their partners' names."""
+    return await tx.all(
+        _with_partner().where(*criteria.conditions()).order_by(deliveries.c.id.desc()).limit(limit)
+    )
 
 
-async def count_deliveries(tx: Read, criteria: DeliveryFilter, *, most: int) -> int:
-    """Return how many deliveries there are, at most `most`."""
-    some = select(deliveries.c.id).where(*_held(criteria)).limit(most)
-    count: int = await tx.scalar(select(func.count()).select_from(some.subquery()))
+async def count_deliveries(tx: Read, criteria: DeliveryFilter, *, limit: int) -> int:
+    """Return how many deliveries there are, at most `limit`."""
+    found = select(deliveries.c.id).where(*criteria.conditions()).limit(limit)
+    count: int = await tx.scalar(select(func.count()).select_from(found.subquery()))
     return count
 
 
-async def find_row(tx: Read, name: UUID) -> Row[Any] | None:
-    """Return the delivery of the id, or the newest one of the webhook-id, with its body."""
-    query = queries.with_body(_shown())
-    found = await tx.first(query.where(deliveries.c.id == name))
+async def find_row(tx: Read, id_: UUID) -> Row[Any] | None:
+    """Return the delivery with the id, or else the newest one with the webhook-id, and its body."""
+    query = queries.with_body(_with_partner())
+    found = await tx.first(query.where(deliveries.c.id == id_))
     if found is not None:
         return found
-    return await tx.first(query.where(deliveries.c.id.in_(queries.ids_of_webhook(name, most=1))))
+    return await tx.first(query.where(deliveries.c.id.in_(queries.ids_of_webhook(id_, limit=1))))
 
 
 async def count_redeliverable(tx: Read, criteria: DeliveryFilter) -> list[DeliveryCount]:
-    """Return what `redeliver_all` would send, counted."""
+    """Count the deliveries that `redeliver_all` would send."""
     counted = (
         select(partners.c.name, deliveries.c.type, deliveries.c.status, func.count())
         .join(partners, partners.c.id == deliveries.c.partner_id, isouter=True)
-        .where(*_held(criteria), _CAN_BE_SENT)
+        .where(*criteria.conditions(), _IS_REDELIVERABLE)
         .group_by(partners.c.name, deliveries.c.type, deliveries.c.status)
         .order_by(partners.c.name, deliveries.c.type, deliveries.c.status)
     )
@@ -88,33 +75,33 @@ async def count_redeliverable(tx: Read, criteria: DeliveryFilter) -> list[Delive
 
 
 async def redeliver_all(db: Database, criteria: DeliveryFilter, *, now: Clock) -> AsyncGenerator[UUID, None]:
-    """Redeliver all that are criteria, newest first, but questions to stores; yield the id of each that is.
+    """Redeliver, newest first, and yield the id of each; calls to stores are skipped.
 
-    Each in a transaction of its own: one that held two would wait for a sender that waits for it.
+    Each has a transaction of its own: one that locks two could deadlock with a sender.
     """
     before = criteria.before
     while True:
         page = replace(criteria, before=before)
-        some = (
+        batch = (
             select(deliveries.c.id)
-            .where(*_held(page), _CAN_BE_SENT)
+            .where(*page.conditions(), _IS_REDELIVERABLE)
             .order_by(deliveries.c.id.desc())
-            .limit(_AT_ONCE)
+            .limit(_PAGE)
         )
         async with db.read() as tx:
-            ids = [row.id for row in await tx.all(some)]
-        for one in ids:
+            ids = [row.id for row in await tx.all(batch)]
+        for id_ in ids:
             async with db.write() as tx:
-                sent = await redeliver_any(tx, one, now=now())
-            if sent:
-                yield one
-        if len(ids) < _AT_ONCE:
+                is_sent = await redeliver_any(tx, id_, now=now())
+            if is_sent:
+                yield id_
+        if len(ids) < _PAGE:
             return
         before = ids[-1]
 
 
 async def redeliver_any(tx: Write, delivery_id: UUID, *, now: datetime) -> bool:
-    """Send a delivery of whichever partner again; False when there is none (any more). Raises Conflict."""
+    """Redeliver a delivery of any partner. Return False if it doesn't exist. Raises Conflict."""
     owner = await tx.first(
         select(deliveries.c.partner_id, deliveries.c.surface).where(deliveries.c.id == delivery_id)
     )
@@ -128,33 +115,6 @@ async def redeliver_any(tx: Write, delivery_id: UUID, *, now: datetime) -> bool:
     return True
 
 
-def _shown() -> Select[Any]:
-    named = queries.without_bodies(partners.c.name.label("partner"))
-    return named.join(partners, partners.c.id == deliveries.c.partner_id, isouter=True)
-
-
-def _held(criteria: DeliveryFilter) -> list[Any]:
-    held: list[Any] = []
-    if criteria.partner_id is not None:
-        held.append(deliveries.c.partner_id == criteria.partner_id)
-    if criteria.surface is not None:
-        held.append(deliveries.c.surface == criteria.surface)
-    if criteria.store_id is not None:
-        held.append(deliveries.c.store_id == criteria.store_id)
-    if criteria.order_id is not None:
-        held.append(deliveries.c.order_id == criteria.order_id)
-    if criteria.status in {DeliveryStatus.PENDING, DeliveryStatus.FAILED}:
-        # Without a parameter, so that both planners can use the partial index.
-        held.append(text("deliveries.status <> 'succeeded'"))
-    if criteria.status is not None:
-        held.append(deliveries.c.status == criteria.status)
-    if criteria.type_ is not None:
-        group = criteria.type_.removesuffix(".*")
-        held.append(
-            or_(deliveries.c.type == group, deliveries.c.type.startswith(f"{group}.", autoescape=True))
-        )
-    if criteria.since is not None:
-        held.append(deliveries.c.id >= first_id(criteria.since))
-    if criteria.before is not None:
-        held.append(deliveries.c.id < criteria.before)
-    return held
+def _with_partner() -> Select[Any]:
+    selected = queries.without_bodies(partners.c.name.label("partner"))
+    return selected.join(partners, partners.c.id == deliveries.c.partner_id, isouter=True)

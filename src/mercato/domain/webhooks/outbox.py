@@ -1,15 +1,80 @@
-"""The event that says that an address which a partner is called at has changed."""
+"""The outbox: stores an event for a partner, and the job that sends it, in the transaction that causes the event."""
 
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from mercato.domain.partners.model import Surface
-from mercato.domain.webhooks.deliveries import ENDPOINT_CHANGED, push
+from mercato.domain.webhooks import endpoints, queries
+from mercato.domain.webhooks.attempts import enqueue_attempt
 from mercato.domain.webhooks.event_types import EventType
+from mercato.domain.webhooks.model import DeliverJob, DeliveryStatus, envelope, partition_of
 from mercato.domain.webhooks.wire import EndpointChangedData
 from mercato.kernel.clock import MakeId
+from mercato.kernel.db.compression import compress
 from mercato.kernel.db.engine import Write
+from mercato.kernel.outbound.signing import target
 from mercato.kernel.outbound.urls import origin_of
+
+CATALOG_SYNC: Final = "catalog-sync"
+ORDER_CANCELLED: Final = "order-cancelled"
+ENDPOINT_CHANGED: Final = "endpoint-changed"
+
+SUFFIXES: Final = (CATALOG_SYNC, ORDER_CANCELLED, ENDPOINT_CHANGED)
+"""The paths of events below a `webhookUrl`. An event URL has none: its suffix is ''."""
+
+
+async def push(
+    tx: Write,
+    *,
+    delivery_id: UUID,
+    partner_id: UUID,
+    surface: Surface,
+    store_id: UUID | None,
+    base_url: str,
+    suffix: str,
+    type: str,  # noqa: A002  # the envelope's own word
+    webhook_id: UUID,
+    data: object,
+    traceparent: str,
+    now: datetime,
+    order_id: UUID | None = None,
+    order_content: bytes = b"",
+) -> None:
+    """Store an event that happens `now`, and enqueue its first attempt, in the caller's transaction.
+
+    The body is compressed with the order's content, so that content isn't stored twice. Deliveries about one order to
+    one address are sent one after the other in the order of their pushes; one that waits for a retry blocks none.
+    While the address is disabled the delivery is stored as failed, so that it can be redelivered.
+    """
+    url = target(base_url, suffix) if suffix else base_url
+    partition = partition_of(order_id or webhook_id)
+    disabled = await endpoints.find_disabled_reason(tx, partner_id, url)
+    due: dict[str, object] = {
+        "status": DeliveryStatus.FAILED,
+        "error": None if disabled is None else endpoints.disabled_error(disabled),
+    }
+    if disabled is None:
+        job = DeliverJob(partner_id=partner_id, url=url, partition=partition)
+        due = {"status": DeliveryStatus.PENDING, "next_attempt_at": now}
+        due |= await enqueue_attempt(tx, job, delivery_id) or {}
+    await queries.insert_delivery(
+        tx,
+        id=delivery_id,
+        partner_id=partner_id,
+        surface=surface,
+        store_id=store_id,
+        order_id=order_id,
+        type=type,
+        webhook_id=webhook_id,
+        url=url,
+        body=compress(envelope(type, occurred_at=now, data=data), base=order_content),
+        traceparent=traceparent,
+        partition=partition,
+        created_at=now,
+        updated_at=now,
+        **due,
+    )
 
 
 async def announce_change(
@@ -23,7 +88,7 @@ async def announce_change(
     new_id: MakeId,
     trace: str,
 ) -> None:
-    """Send the event to the event URL, or without one below the webhookUrl that was in force until now."""
+    """Push `endpoint.changed` to the event URL, or without one to the webhookUrl that was in force until now."""
     base_url = event_url or webhook_url
     if base_url is None:
         return
@@ -39,14 +104,13 @@ async def announce_change(
         type=EventType.ENDPOINT_CHANGED,
         webhook_id=event_id,
         data=data,
-        occurred_at=now,
         now=now,
         traceparent=trace,
     )
 
 
 def origin_changed(before: str | None, after: str | None) -> bool:
-    """Tell whether two URLs differ in scheme, host or port; None is no URL at all."""
+    """Return whether two URLs differ in scheme, host or port; None is no URL."""
     if before is None or after is None:
         return before is not after
     return before != after and (origin_of(before) != origin_of(after) or origin_of(after) is None)

@@ -1,4 +1,4 @@
-"""The SQL of webhooks but for the sender's (`attempts`): deliveries, and the endpoints in trouble."""
+"""The SQL of the delivery log; that of the sender is in `attempts`."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -7,6 +7,7 @@ from uuid import UUID
 
 from msgspec import Struct
 from sqlalchemy import (
+    Boolean,
     ColumnElement,
     Row,
     Select,
@@ -15,20 +16,53 @@ from sqlalchemy import (
     insert,
     literal,
     literal_column,
+    or_,
     select,
-    text,
     update,
 )
 
 from mercato.domain.partners.model import Caller, Surface
 from mercato.domain.webhooks.attempts import BASE, ITS_ENDPOINT, ITS_ORDER
 from mercato.domain.webhooks.model import DeliveryStatus
+from mercato.kernel.clock import first_id
 from mercato.kernel.db.compression import decompress
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.statements import prepared, prepared_insert
 from mercato.kernel.db.tables import deliveries, delivery_attempts, endpoints, orders
 
-Attempts = Sequence[Row[Any]]
+
+class DeliveryFilter(Struct, frozen=True, kw_only=True):
+    """Which deliveries to list: all conditions hold. `types` is an event type or the first word of several (`order`).
+
+    `since` is the earliest time of the push. `before` is an id: the deliveries of the next page are older.
+    """
+
+    partner_id: UUID | None = None
+    surface: Surface | None = None
+    status: DeliveryStatus | None = None
+    type: str | None = None
+    types: str | None = None
+    store_id: UUID | None = None
+    order_id: UUID | None = None
+    since: datetime | None = None
+    before: UUID | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        c = deliveries.c
+        columns = (c.partner_id, c.surface, c.status, c.type, c.store_id, c.order_id)
+        found = [c_ == value for c_ in columns if (value := getattr(self, c_.name)) is not None]
+        if self.status in {DeliveryStatus.PENDING, DeliveryStatus.FAILED}:
+            # The condition of a partial index, as a literal, so that both planners may use it.
+            found.append(literal_column("deliveries.status <> 'succeeded'", Boolean))
+        if self.types is not None:
+            types = self.types.removesuffix(".*")
+            found.append(or_(c.type == types, c.type.startswith(f"{types}.", autoescape=True)))
+        if self.since is not None:
+            found.append(c.id >= first_id(self.since))
+        if self.before is not None:
+            found.append(c.id < self.before)
+        return found
+
 
 _INSERT_DELIVERY = prepared_insert(deliveries)
 _ABSENT: dict[str, Any] = dict.fromkeys(deliveries.c.keys()) | {
@@ -37,14 +71,14 @@ _ABSENT: dict[str, Any] = dict.fromkeys(deliveries.c.keys()) | {
     "attempts_before_round": 0,
     "faults": 0,
 }
-_others = deliveries.alias("other")
+_other = deliveries.alias("other")
 _INSERT_FIRST = prepared(
     insert(deliveries).from_select(
         list(deliveries.c.keys()),
         select(*(bindparam(column.name, type_=column.type) for column in deliveries.c)).where(
             ~exists().where(
-                _others.c.order_id == bindparam("order_id", type_=deliveries.c.order_id.type),
-                _others.c.type == bindparam("type", type_=deliveries.c.type.type),
+                _other.c.order_id == bindparam("order_id", type_=deliveries.c.order_id.type),
+                _other.c.type == bindparam("type", type_=deliveries.c.type.type),
             )
         ),
     )
@@ -58,28 +92,30 @@ _OF_ORDER = prepared(
 
 
 async def insert_delivery(tx: Write, **columns: Any) -> bool:
-    """Write a delivery; True."""
+    """Insert a delivery before the transaction commits. Return True."""
     tx.defer(_INSERT_DELIVERY, _ABSENT | columns)
     return True
 
 
 async def insert_first(tx: Write, **columns: Any) -> bool:
-    """Write a delivery if there is none of its type about its order; return whether it was written."""
+    """Insert a delivery if its order has none of its type. Return whether it was inserted."""
     return (await tx.execute(_INSERT_FIRST, _ABSENT | columns)).rowcount == 1
 
 
-# --- questions that others ask ---------------------------------------------------------------------------
+# --- calls to stores ------------------------------------------------------------------------------
 
 
-async def move_recorded(tx: Write, delivery_id: UUID, *, more: int, columns: Mapping[str, Any]) -> int | None:
-    """Count attempts that were made besides, and return how many there are now; None without a delivery."""
-    moved = await tx.execute(
+async def update_store_call(
+    tx: Write, delivery_id: UUID, *, added: int, columns: Mapping[str, Any]
+) -> int | None:
+    """Add to the number of attempts. Return the sum, or None if the delivery doesn't exist."""
+    updated = await tx.execute(
         update(deliveries)
         .where(deliveries.c.id == delivery_id)
-        .values(attempts=deliveries.c.attempts + more, **columns)
+        .values(attempts=deliveries.c.attempts + added, **columns)
         .returning(deliveries.c.attempts)
     )
-    total: int | None = moved.scalar()
+    total: int | None = updated.scalar()
     return total
 
 
@@ -92,18 +128,18 @@ async def find_of_order(tx: Read, order_id: UUID, type_: str) -> UUID | None:
 # --- for the partner ------------------------------------------------------------------------------------
 
 
-_TIMED = 7
-"""The version of UUIDs that begin with their time."""
+_UUID_VERSION = 7
+"""UUIDs of this version begin with their time."""
 
 _SLACK_MS = 1_000
 """Milliseconds by which a delivery's id may be older than its webhook-id: both are made in one request."""
 
-_LOOKED_THROUGH = 1_000
-_COPIES = 5
+_MAX_SEARCHED = 1_000
+_MAX_COPIES = 5
 
 
 def with_body(query: Select[Any]) -> Select[Any]:
-    """Return the query of deliveries with what `body_of` needs of each."""
+    """Return the query with the columns that `body_of` needs."""
     return query.add_columns(deliveries.c.body, BASE).join(orders, ITS_ORDER, isouter=True)
 
 
@@ -113,85 +149,63 @@ def body_of(row: Row[Any]) -> bytes:
 
 
 def without_bodies(*columns: ColumnElement[Any]) -> Select[Any]:
-    """Return the query of deliveries as they are listed, with whether the endpoint is disabled, and further columns."""
-    shown = [column for column in deliveries.c if column.name != "body"]
-    return select(*shown, endpoints.c.disabled_reason, *columns).join(endpoints, ITS_ENDPOINT, isouter=True)
+    """Select deliveries without bodies, with their endpoint's `disabled_reason` and more columns."""
+    listed = [column for column in deliveries.c if column.name != "body"]
+    return select(*listed, endpoints.c.disabled_reason, *columns).join(endpoints, ITS_ENDPOINT, isouter=True)
 
 
-def ids_of_webhook(webhook_id: UUID, *which: ColumnElement[bool], most: int) -> Select[Any]:
-    """Return the query of the newest such deliveries with the webhook-id.
+def ids_of_webhook(webhook_id: UUID, *conditions: ColumnElement[bool], limit: int) -> Select[Any]:
+    """Select the ids of the newest deliveries with the webhook-id.
 
-    There is no index of webhook-ids. But those of version 7 say when they were made, and a delivery follows
-    soon: of those made since then only the first are looked through.
+    webhook-ids have no index. But those of version 7 begin with their time, and their delivery is created soon after:
+    only the first deliveries since that time are searched.
     """
     since = UUID(int=max(0, (webhook_id.int >> 80) - _SLACK_MS) << 80)
-    made = (
+    searched = (
         select(deliveries.c.id, deliveries.c.webhook_id)
-        .where(*which, deliveries.c.id >= since, literal(webhook_id.version == _TIMED))
+        .where(*conditions, deliveries.c.id >= since, literal(webhook_id.version == _UUID_VERSION))
         .order_by(deliveries.c.id)
-        .limit(_LOOKED_THROUGH)
+        .limit(_MAX_SEARCHED)
         .subquery()
     )
-    return select(made.c.id).where(made.c.webhook_id == webhook_id).order_by(made.c.id.desc()).limit(most)
-
-
-def _shown(caller: Caller) -> Select[Any]:
-    return without_bodies().where(*_own(caller))
+    found = select(searched.c.id).where(searched.c.webhook_id == webhook_id)
+    return found.order_by(searched.c.id.desc()).limit(limit)
 
 
 def _own(caller: Caller) -> tuple[ColumnElement[bool], ...]:
     return deliveries.c.partner_id == caller.partner_id, deliveries.c.surface == caller.surface
 
 
-async def list_rows(
-    tx: Read,
-    caller: Caller,
-    *,
-    status: DeliveryStatus | None,
-    type_: str | None,
-    store_id: UUID | None,
-    order_id: UUID | None,
-    before: UUID | None,
-    most: int,
-) -> Sequence[Row[Any]]:
-    """Return at most `most` of the caller's deliveries, newest first."""
-    statement = _shown(caller)
-    if status is not None:
-        statement = statement.where(deliveries.c.status == status)
-    if status in {DeliveryStatus.PENDING, DeliveryStatus.FAILED}:
-        # Said in the index's own words, without a parameter, so that both planners may use it.
-        statement = statement.where(text("deliveries.status <> 'succeeded'"))
-    if type_ is not None:
-        statement = statement.where(deliveries.c.type == type_)
-    if store_id is not None:
-        statement = statement.where(deliveries.c.store_id == store_id)
-    if order_id is not None:
-        statement = statement.where(deliveries.c.order_id == order_id)
-    if before is not None:
-        statement = statement.where(deliveries.c.id < before)
-    return await tx.all(statement.order_by(deliveries.c.id.desc()).limit(most))
+async def list_rows(tx: Read, criteria: DeliveryFilter, *, limit: int) -> Sequence[Row[Any]]:
+    """Return at most `limit` deliveries without bodies, newest first."""
+    statement = without_bodies().where(*criteria.conditions())
+    return await tx.all(statement.order_by(deliveries.c.id.desc()).limit(limit))
 
 
 async def find_row(tx: Read, caller: Caller, delivery_id: UUID) -> Row[Any] | None:
     """Return the caller's delivery with its body."""
-    return await tx.first(with_body(_shown(caller)).where(deliveries.c.id == delivery_id))
+    return await tx.first(
+        with_body(without_bodies().where(*_own(caller))).where(deliveries.c.id == delivery_id)
+    )
 
 
 async def find_any_row(tx: Read, delivery_id: UUID) -> Row[Any] | None:
-    """Return a delivery of whichever partner with its body, for operators."""
+    """Return a delivery of any partner with its body, for operators."""
     return await tx.first(with_body(without_bodies()).where(deliveries.c.id == delivery_id))
 
 
 async def list_sent(tx: Read, caller: Caller, webhook_id: UUID) -> Sequence[Row[Any]]:
-    """Return the caller's newest deliveries with the webhook-id, bodies included: a handful at most."""
-    its = ids_of_webhook(webhook_id, *_own(caller), most=_COPIES)
+    """Return the caller's newest deliveries with the webhook-id and their bodies: `_MAX_COPIES` at most."""
+    ids = ids_of_webhook(webhook_id, *_own(caller), limit=_MAX_COPIES)
     return await tx.all(
-        with_body(_shown(caller)).where(deliveries.c.id.in_(its)).order_by(deliveries.c.id.desc())
+        with_body(without_bodies().where(*_own(caller)))
+        .where(deliveries.c.id.in_(ids))
+        .order_by(deliveries.c.id.desc())
     )
 
 
-async def list_attempts(tx: Read, delivery_id: UUID) -> Attempts:
-    """Return every attempt, first to last: each redelivery adds a handful."""
+async def list_attempts(tx: Read, delivery_id: UUID) -> Sequence[Row[Any]]:
+    """Return all attempts, oldest first. Unbounded, but each redelivery adds only a few."""
     return await tx.all(
         select(delivery_attempts)
         .where(delivery_attempts.c.delivery_id == delivery_id)
@@ -199,9 +213,9 @@ async def list_attempts(tx: Read, delivery_id: UUID) -> Attempts:
     )
 
 
-async def move_to_next_round(tx: Write, row: Row[Any], due: Mapping[str, object], *, now: datetime) -> bool:
-    """Make the delivery due with its job, its schedule begun anew; False when it has moved since it was read."""
-    moved = await tx.execute(
+async def start_next_round(tx: Write, row: Row[Any], due: Mapping[str, object], *, now: datetime) -> bool:
+    """Make the delivery due and restart its schedule. Return False if it has changed since it was read."""
+    updated = await tx.execute(
         update(deliveries)
         .where(
             deliveries.c.id == row.id,
@@ -220,14 +234,14 @@ async def move_to_next_round(tx: Write, row: Row[Any], due: Mapping[str, object]
             **due,
         )
     )
-    return moved.rowcount == 1
+    return updated.rowcount == 1
 
 
 # --- for the timeline of an order --------------------------------------------------------------------------
 
 
 class OrderAttempt(Struct, frozen=True):
-    """One attempt: `surface` is whose it was, `status` the reply's, `error` None when it succeeded."""
+    """One attempt. `status` is the reply's; `error` is None if it succeeded."""
 
     delivery_id: UUID
     surface: Surface

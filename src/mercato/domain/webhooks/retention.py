@@ -1,4 +1,4 @@
-"""How deliveries go: those that are kept too long, and those about customers who are to be forgotten."""
+"""Deletes deliveries: old ones, a partner's, and those about customers who must be forgotten."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,22 +14,22 @@ from mercato.kernel.db.compression import decompress
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.tables import deliveries, delivery_attempts, endpoints
 
-MOST_NAMED: Final = 10_000
-"""Ids in one statement: databases take some 32,000, and nobody counts how often an order is updated."""
+MAX_IDS: Final = 10_000
+"""Ids in one statement: databases take about 32,000, and an order may have any number of updates."""
 
 
-async def prune(tx: Write, *, before: datetime, most: int = 500) -> int:
-    """Delete at most `most` deliveries, with their attempts, that ended before then. Return how many."""
+async def prune(tx: Write, *, before: datetime, limit: int = 500) -> int:
+    """Delete at most `limit` deliveries that ended before then, with their attempts. Return how many."""
     old = await tx.all(
         select(deliveries.c.id)
         .where(
-            # Ids begin with their time: the primary key finds what is old enough to look at.
+            # Ids begin with their time: the primary key finds the rows that are old enough.
             deliveries.c.id < first_id(before),
             deliveries.c.updated_at < before,
             deliveries.c.status != DeliveryStatus.PENDING,
         )
-        .limit(most)
-        # Held, so that none is sent again between this look and the deletion.
+        .limit(limit)
+        # Locked, so that none is sent again between this query and the deletion.
         .with_for_update(skip_locked=True)
     )
     await _delete(tx, deliveries.c.id.in_([row.id for row in old]))
@@ -37,40 +37,40 @@ async def prune(tx: Write, *, before: datetime, most: int = 500) -> int:
 
 
 async def delete_of_orders(tx: Write, order_ids: Sequence[UUID]) -> None:
-    """Delete all that was sent, or is to be sent, about the orders: their customers are to be forgotten."""
+    """Delete all deliveries about the orders, sent or not: their customers must be forgotten."""
     await _delete(tx, deliveries.c.order_id.in_(order_ids))
 
 
-async def delete_of_partner(tx: Write, partner_id: UUID, *, most: int) -> int:
-    """Delete at most `most` deliveries to a partner that goes, and what is known of its endpoints."""
+async def delete_of_partner(tx: Write, partner_id: UUID, *, limit: int) -> int:
+    """Delete at most `limit` deliveries to the partner, and all its endpoints. Return how many deliveries."""
     await tx.execute(delete(endpoints).where(endpoints.c.partner_id == partner_id))
-    found = await tx.all(select(deliveries.c.id).where(deliveries.c.partner_id == partner_id).limit(most))
+    found = await tx.all(select(deliveries.c.id).where(deliveries.c.partner_id == partner_id).limit(limit))
     await _delete(tx, deliveries.c.id.in_([row.id for row in found]))
     return len(found)
 
 
-async def list_validations(tx: Read, *, after: UUID | None, most: int) -> list[tuple[UUID, bytes]]:
-    """Return id and body of the validations in the log, by id: there is no order yet that they could be found by."""
+async def list_validations(tx: Read, *, after: UUID | None, limit: int) -> list[tuple[UUID, bytes]]:
+    """Return id and body of the recorded validations, by id: they have no order to be found by."""
     query = select(deliveries.c.id, deliveries.c.body).where(
-        # As the index says it, which these are found by.
+        # The condition of the partial index that finds them.
         deliveries.c.status != literal_column(f"'{DeliveryStatus.SUCCEEDED.value}'"),
         deliveries.c.type == EventType.ORDER_VALIDATE,
     )
     if after is not None:
         query = query.where(deliveries.c.id > after)
-    rows = await tx.all(query.order_by(deliveries.c.id).limit(most))
+    rows = await tx.all(query.order_by(deliveries.c.id).limit(limit))
     return [(row.id, decompress(row.body)) for row in rows]
 
 
 async def delete_validations(tx: Write, ids: Sequence[UUID]) -> None:
-    """Delete validations from the log: their customers are to be forgotten."""
+    """Delete recorded validations: their customers must be forgotten."""
     await _delete(tx, deliveries.c.id.in_(ids))
 
 
 async def _delete(tx: Write, which: ColumnElement[bool]) -> None:
-    # First the deliveries: who records an attempt holds its delivery, and is waited for, or finds it gone.
+    # Deliveries first: a sender that records an attempt locks its delivery. This waits for it, or it finds none.
     rows = (await tx.execute(delete(deliveries).where(which).returning(deliveries.c.id))).all()
-    gone = [row.id for row in rows]
-    for first in range(0, len(gone), MOST_NAMED):
-        its = gone[first : first + MOST_NAMED]
-        await tx.execute(delete(delivery_attempts).where(delivery_attempts.c.delivery_id.in_(its)))
+    deleted = [row.id for row in rows]
+    for first in range(0, len(deleted), MAX_IDS):
+        batch = deleted[first : first + MAX_IDS]
+        await tx.execute(delete(delivery_attempts).where(delivery_attempts.c.delivery_id.in_(batch)))

@@ -1,4 +1,4 @@
-"""Deliveries as a partner sees them, never a header that was sent nor a secret; and what the clinic is asked."""
+"""Wire types of deliveries and of the signature debugger. Never a sent header or a secret."""
 
 from enum import StrEnum
 from typing import Annotated, Final
@@ -11,11 +11,11 @@ from mercato.domain.webhooks.model import DeliveryStatus
 from mercato.kernel.wire import Instant, Wire, redacted
 from mercato.kernel.wire.cursor import PAGE, Cursor, PageLimit
 
-MOST_BODY: Final = 128 * 1024
-"""Bytes of a body: no webhook of this service is as long, and every one is hashed some hundred times."""
+MAX_BODY: Final = 128 * 1024
+"""Bytes of a body. The service's own webhooks are shorter; the debugger hashes a body about a hundred times."""
 
-MOST_HEADERS: Final = 100
-MOST_SECRETS: Final = 5
+MAX_HEADERS: Final = 100
+MAX_SECRETS: Final = 5
 
 
 class WebhookDelivery(Wire, frozen=True):
@@ -50,7 +50,7 @@ class WebhookDelivery(Wire, frozen=True):
 
 
 class DeliveryAttempt(Wire, frozen=True):
-    """One call, and what came of it."""
+    """One call and its result."""
 
     number: int
     at: Instant
@@ -78,7 +78,7 @@ class WebhookDeliveryPage(Wire, frozen=True):
 
 
 class WebhookDeliveryQuery(Wire, frozen=True):
-    """What to list."""
+    """Which deliveries to list."""
 
     status: Annotated[DeliveryStatus | None, Meta(description="Only deliveries with this status.")] = None
     type: Annotated[str, Meta(description="Only deliveries of this type.")] | None = None
@@ -95,27 +95,23 @@ class ExplainSignatureRequest(Wire):
     headers: Annotated[
         dict[Annotated[str, Meta(max_length=256)], Annotated[str, Meta(max_length=8192)]],
         Meta(
-            max_length=MOST_HEADERS,
+            max_length=MAX_HEADERS,
             description="All headers that came, or the three that begin with `webhook-`; at most 100.",
         ),
     ]
     body: (
-        Annotated[
-            str, Meta(max_length=MOST_BODY, description="The body as text; `bodyBase64` loses nothing.")
-        ]
+        Annotated[str, Meta(max_length=MAX_BODY, description="The body as text; `bodyBase64` loses nothing.")]
         | None
     ) = None
     body_base64: (
-        Annotated[
-            str, Meta(max_length=MOST_BODY * 4 // 3 + 4, description="The bytes of the body in base64.")
-        ]
+        Annotated[str, Meta(max_length=MAX_BODY * 4 // 3 + 4, description="The bytes of the body in base64.")]
         | None
     ) = None
     secrets: (
         Annotated[
             list[Annotated[str, Meta(max_length=512)]],
             Meta(
-                max_length=MOST_SECRETS,
+                max_length=MAX_SECRETS,
                 description="The signing secrets to verify with, the newest first. Without any, the account's own.",
             ),
         ]

@@ -14,18 +14,8 @@ from mercato.kernel import errors
 
 async def list_deliveries(call: Call[None, WebhookDeliveryQuery]) -> WebhookDeliveryPage:
     """Return webhook deliveries, newest first."""
-    query = call.query
     async with call.app.db.read() as tx:
-        return await deliveries.list_deliveries(
-            tx,
-            call.caller,
-            limit=query.limit,
-            status=query.status,
-            type=query.type,
-            store_id=query.store_id,
-            order_id=query.order_id,
-            cursor=query.cursor,
-        )
+        return await deliveries.list_deliveries(tx, call.caller, call.query)
 
 
 async def get_delivery(call: Call[None, None]) -> WebhookDeliveryDetail:

@@ -15,8 +15,8 @@ from mercato.domain.catalog.runs import RunStatus
 from mercato.domain.catalog.wire import CatalogSyncWebhookData
 from mercato.domain.orders.wire import CancelledData
 from mercato.domain.stores.events import SYNC_EVENTS
-from mercato.domain.webhooks.deliveries import CATALOG_SYNC, ORDER_CANCELLED
 from mercato.domain.webhooks.event_types import EventType
+from mercato.domain.webhooks.outbox import CATALOG_SYNC, ORDER_CANCELLED
 from mercato.kernel.clock import new_id
 
 FAULT: Final = CatalogFault(message="items/a: basePrice is not a decimal.", path="/items/a/basePrice")

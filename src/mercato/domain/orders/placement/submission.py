@@ -170,7 +170,7 @@ class Submitter(Struct, frozen=True):
             calls.append(called)
             pause = max(wait, called.retry_after or 0.0)
             left = deadline - asyncio.get_running_loop().time() - pause
-            if not isinstance(reply, InvalidReply) or not called.reached or left < MIN_ATTEMPT_SECONDS:
+            if not isinstance(reply, InvalidReply) or not called.was_sent or left < MIN_ATTEMPT_SECONDS:
                 return SubmissionOutcome(reply, tuple(calls))
             await asyncio.sleep(pause)
             wait *= 2
@@ -241,17 +241,13 @@ class Submitter(Struct, frozen=True):
         status, call = _log_status(outcome.reply, before.answer), submission.call
         created = await record_store_call(
             tx,
+            call,
             delivery_id=self.new_id(),
-            partner_id=call.partner_id,
-            store_id=call.store_id,
-            order_id=before.id,
             type=EventType.ORDER_PLACE,
-            webhook_id=call.webhook_id,
-            url=call.url,
             body=without_payment(call.body),
+            results=outcome.calls,
+            order_id=before.id,
             order_content=before.content,
-            traceparent=call.traceparent,
-            attempts=outcome.calls,
             status=status,
             now=now,
             once=True,

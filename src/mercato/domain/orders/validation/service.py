@@ -136,7 +136,7 @@ class Validations(Struct, frozen=True):
             "The store's system gave no usable answer; the merchant sees why in its delivery log. Try again.",
             retry_after=RETRY_SECONDS,
         )
-        if not called.reached:
+        if not called.was_sent:
             return problem
         now = self.clock()
         async with self.db.write() as tx:
@@ -144,16 +144,11 @@ class Validations(Struct, frozen=True):
             await self.quota.take(tx, caller.partner_id, size, now=now)
             await record_store_call(
                 tx,
+                call,
                 delivery_id=self.new_id(),
-                partner_id=call.partner_id,
-                store_id=call.store_id,
-                order_id=None,
                 type=EventType.ORDER_VALIDATE,
-                webhook_id=call.webhook_id,
-                url=call.url,
                 body=call.body,
-                traceparent=call.traceparent,
-                attempts=(called,),
+                results=(called,),
                 status=DeliveryStatus.FAILED,
                 now=now,
             )

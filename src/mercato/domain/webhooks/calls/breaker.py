@@ -1,54 +1,54 @@
-"""Whether an address that keeps failing is called at all: a circuit breaker. Pure, the clock is given."""
+"""A circuit breaker: stops calls to an address that keeps failing. Pure: the clock is an argument."""
 
 from collections import deque
 from typing import Final
 
 WINDOW: Final = 60
-"""Whole seconds that count."""
+"""Whole seconds whose calls are counted."""
 
-LEAST_CALLS: Final = 10
-"""Fewer calls than these say nothing."""
+MIN_CALLS: Final = 10
+"""With fewer calls the breaker stays closed."""
 
 OPEN_SECONDS: Final = 10.0
-"""How long nothing is called before one call is tried."""
+"""Seconds without calls before a trial call."""
 
 TRIAL_SECONDS: Final = 30.0
-"""A trial that was not heard of for so long is lost, and another is made: longer than any call may take."""
+"""Seconds after which a trial without a result is lost, and another is made: longer than any call may take."""
 
 Permit = int
-"""Leave for one call, to be settled or given up."""
+"""Permission for one call, to be settled or given up."""
 
 
 class Breaker:
-    """Cuts an address off when half of its calls failed, at least 10 within 60 s; 10 s later one is tried.
+    """Opens when half of the calls failed, of at least 10 within 60 s. After 10 s one trial call is admitted.
 
-    Every `now` is in monotonic seconds. What it remembers is bounded: a pair of counts for each second.
+    Every `now` is in monotonic seconds. Memory is bounded: a pair of counts for each second.
     """
 
     __slots__ = ("_calls", "_closed", "_counts", "_epoch", "_failed", "_until")
 
     def __init__(self) -> None:
-        # Second, calls, failures; the oldest first.
+        # Second, calls, failures; oldest first.
         self._counts: deque[list[int]] = deque()
         self._calls = 0
         self._failed = 0
         self._closed = True
-        # Until when nothing is let through while it isn't closed: the pause, or the trial that is under way.
+        # The end of the pause, or of the trial, while it isn't closed.
         self._until = 0.0
-        # Of what was let through before the last change the result is old news: its permit is of another epoch.
+        # Results of calls that were admitted before the last change are ignored: their permits are of another epoch.
         self._epoch = 0
 
     @property
     def is_open(self) -> bool:
-        """Return whether it is cut off, or on trial."""
+        """Return whether calls are stopped, or a trial is running."""
         return not self._closed
 
     def wait(self, now: float) -> float:
-        """Return the seconds in which no call is let through; 0 when one is."""
+        """Return the seconds until a call may be admitted; 0 if one is admitted now."""
         return 0.0 if self._closed else max(self._until - now, 0.0)
 
     def admit(self, now: float) -> Permit | None:
-        """Let a call through, or return None. Its permit is settled, or given up if nobody knows how it ended."""
+        """Admit a call, or return None. The permit must be settled, or given up if the call has no result."""
         if not self._closed:
             if now < self._until:
                 return None
@@ -57,18 +57,18 @@ class Breaker:
         return self._epoch
 
     def settle(self, permit: Permit, now: float, *, failed: bool) -> bool:
-        """Note how a call ended. Return whether that opened or closed the breaker."""
+        """Record the result of a call. Return whether that opened or closed the breaker."""
         if permit != self._epoch:
             return False
         if not self._closed:
             return self._open(now) if failed else self._close()
         self._count(int(now), failed=failed)
-        if self._calls >= LEAST_CALLS and self._failed * 2 >= self._calls:
+        if self._calls >= MIN_CALLS and self._failed * 2 >= self._calls:
             return self._open(now)
         return False
 
     def give_up(self, permit: Permit, now: float) -> None:
-        """Note that a call's end says nothing of the address; if it was the trial, the next call is one."""
+        """Record that a call has no result. If it was the trial, the next call is one."""
         if permit == self._epoch and not self._closed:
             self._epoch += 1
             self._until = now
@@ -77,15 +77,15 @@ class Breaker:
         changed = self._closed
         self._closed = False
         self._until = now + OPEN_SECONDS
-        self._forget()
+        self._reset()
         return changed
 
     def _close(self) -> bool:
         self._closed = True
-        self._forget()
+        self._reset()
         return True
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._epoch += 1
         self._counts.clear()
         self._calls = self._failed = 0

@@ -11,7 +11,7 @@ from mercato.domain.partners.model import Surface
 from mercato.domain.webhooks import deliveries, operators
 from mercato.domain.webhooks.event_types import STORE_CALLS, EventType
 from mercato.domain.webhooks.model import DeliveryStatus
-from mercato.domain.webhooks.operators import DeliveryFilter
+from mercato.domain.webhooks.queries import DeliveryFilter
 from mercato.domain.webhooks.wire import WebhookDeliveryDetail
 from mercato.http.console.screen import EVERYBODY, Done, Page, Screens, Visit
 from mercato.kernel.errors import DeliveryNotFound
@@ -41,7 +41,7 @@ class DeliveriesQuery(Wire):
 async def list_deliveries(visit: Visit) -> Page:
     query = visit.filters(DeliveriesQuery)
     async with visit.app.db.read() as tx:
-        rows = await operators.list_rows(tx, _criteria(visit, query), most=PAGE + 1)
+        rows = await operators.list_rows(tx, _criteria(visit, query), limit=PAGE + 1)
     page, cursor = page_of(rows, PAGE, lambda row: row.id)
     values = {
         "deliveries": page,
@@ -105,7 +105,7 @@ def _criteria(visit: Visit, query: DeliveriesQuery) -> DeliveryFilter:
         store_id=visit.store_id or query.store_id,
         order_id=query.order_id,
         status=query.status,
-        type_=query.type,
+        types=query.type,
         since=None if query.since is None else parse_instant(query.since),
         before=read_cursor(query.cursor),
     )

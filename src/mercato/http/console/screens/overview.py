@@ -9,7 +9,7 @@ from mercato.domain.orders.model import OrderState
 from mercato.domain.orders.operators import OrderFilter, count_orders, list_orders
 from mercato.domain.webhooks import operators
 from mercato.domain.webhooks.model import DeliveryStatus
-from mercato.domain.webhooks.operators import DeliveryFilter
+from mercato.domain.webhooks.queries import DeliveryFilter
 from mercato.http.console.screen import PARTNERS, Page, Screens, Visit
 
 screens: Final = Screens(PARTNERS)
@@ -35,8 +35,8 @@ async def show_overview(visit: Visit) -> Page:
             "most": MAX_COUNTED,
             "open": await count_orders(tx, open_orders, most=MAX_COUNTED),
             "placed": await count_orders(tx, recent, most=MAX_COUNTED),
-            "failed": await operators.count_deliveries(tx, failed, most=MAX_COUNTED),
+            "failed": await operators.count_deliveries(tx, failed, limit=MAX_COUNTED),
             "orders": await list_orders(tx, all_orders, limit=SHOWN),
-            "deliveries": await operators.list_rows(tx, failed, most=SHOWN),
+            "deliveries": await operators.list_rows(tx, failed, limit=SHOWN),
         }
     return Page("overview.html", "Overview", values)
