@@ -224,6 +224,35 @@ async def test_a_store_is_listed_and_shown_even_if_its_partner_is_suspended(here
     assert (await here.pos.get(f"{STORES}/{store_id}/status")).json()["status"] == "paused"
 
 
+async def test_refused_requests_of_all_partners_are_listed_by_code_partner_store_and_time(
+    here: Trade, operator: Operator
+):
+    store_id = here.store["storeId"]
+    assert (await here.pos.get(f"{STORES}/{clock.new_id()}")).status == 404
+    assert (await here.pos.post(f"{STORES}/{store_id}/status", {"status": "asleep"})).status == 422
+    assert (await here.mercato.anonymous().get(STORES)).status == 401
+
+    async def codes(*filters: str) -> list[str]:
+        return [one["errorCode"] for one in (await operator.json("request", "list", *filters))["requests"]]
+
+    while len(found := await codes()) < 3:
+        await here.mercato.app.request_log.flush()
+    # Ids of one millisecond have no order.
+    assert sorted(found) == ["STORE_NOT_FOUND", "UNAUTHENTICATED", "VALIDATION_FAILED"]
+    assert await codes("--code", "store_not_found") == ["STORE_NOT_FOUND"]
+    assert await codes("--store", store_id, "--since", "1h") == ["VALIDATION_FAILED"]
+    assert await codes("--since", "2100-01-01T00:00:00Z") == []
+    listed = {one["errorCode"]: one for one in (await operator.json("request", "list"))["requests"]}
+    refused, faulty = listed["UNAUTHENTICATED"], listed["VALIDATION_FAILED"]
+    assert (refused["partnerId"], refused["keyId"], refused["status"]) == (None, None, 401)
+    assert [one["pointer"] for one in faulty["errors"]] == ["/status"]
+    assert sorted(await codes("--partner", faulty["partnerId"])) == ["STORE_NOT_FOUND", "VALIDATION_FAILED"]
+    assert await codes("--before", min(one["id"] for one in listed.values())) == []
+    lines = rows(await operator("request", "list"))
+    assert max(map(len, lines)) <= 80
+    assert any("setStoreSt" in line for line in lines)
+
+
 async def test_what_cannot_be_is_said(here: Trade, operator: Operator):
     await operator("store", "pause", here.store["storeId"], "--until", "2020-01-01T00:00:00Z", code=1)
     assert "must be in the future" in operator.err

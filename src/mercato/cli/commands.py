@@ -21,6 +21,7 @@ for name, function, text in (
     ("secret", "partners.secrets:secret", "Signing secrets: rotate, list, reseal."),
     ("order", "operations.orders:order", "Orders: list, show, cancel."),
     ("store", "operations.stores:store", "Stores: list, show, pause, resume."),
+    ("request", "operations.requests:request", "Refused requests: list."),
     ("webhooks", "webhooks.commands:webhooks", "Webhooks: list, show, replay, explain, enable."),
     ("listen", "webhooks.listen:listen", "Receive webhooks, verify and forward them."),
     ("job", "operations.jobs:job", "Background work: list, revive."),

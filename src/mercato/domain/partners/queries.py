@@ -1,6 +1,6 @@
 """The only SQL of partners, keys and secrets."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -71,6 +71,12 @@ async def list_partners(
     if after is not None:
         statement = statement.where(partners.c.id > after)
     return [_partner(row) for row in await tx.all(statement)]
+
+
+async def find_names(tx: Read, partner_ids: Collection[UUID]) -> dict[UUID, str]:
+    """Return the names of the partners that exist."""
+    named = select(partners.c.id, partners.c.name).where(partners.c.id.in_(partner_ids))
+    return {row.id: row.name for row in await tx.all(named)}
 
 
 _EVENT_URL = prepared(select(partners.c.event_url).where(partners.c.id == bindparam("its_id")))

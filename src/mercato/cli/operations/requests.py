@@ -1,0 +1,70 @@
+"""`mercato request`: the refused requests of all partners."""
+
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from mercato.cli.options import DataDir, Json, Limit, OnlyPartner, Since, group
+from mercato.cli.output import Column, print_objects, print_page, view
+from mercato.cli.session import opened
+from mercato.domain.partners.queries import find_names
+from mercato.domain.requests.queries import Filter, list_refused
+from mercato.domain.requests.wire import RefusedRequest
+from mercato.domain.stores.operators import get_store_id
+
+request = group("request", "Refused requests: list.")
+
+PAGE: Final = 50
+
+
+class Entry(RefusedRequest):
+    """A refused request in a list. `partnerId` and `keyId` are null without a valid key."""
+
+    id: UUID
+    partner_id: UUID | None
+    store_id: UUID | None
+
+
+@request.command(name="list")
+async def list_(
+    *,
+    code: str | None = None,
+    partner: OnlyPartner = None,
+    store: str | None = None,
+    since: Since | None = None,
+    before: UUID | None = None,
+    limit: Limit = PAGE,
+    json: Json = False,
+    data_dir: DataDir = None,
+) -> None:
+    """List the requests of the last 7 days that were refused, of all partners and without a valid key, newest first.
+
+    Args:
+        code: Only requests refused with this errorCode, as VALIDATION_FAILED.
+        store: Only requests that name this store: its id, or the beginning of it.
+        since: Only of the last 2h, 3d, …, or since an instant.
+        before: Only requests before this one: an `id` of --json.
+        limit: Requests at most (50; no more than 1000).
+
+    """
+    async with opened(data_dir) as session, session.db.read() as tx:
+        wanted = Filter(
+            partner_id=await session.find_partner_id(tx, partner),
+            error_code=None if code is None else code.upper(),
+            since=since,
+            store_id=None if store is None else await get_store_id(tx, store),
+        )
+        found = await list_refused(tx, wanted, before=before, limit=limit + 1)
+        names = await find_names(tx, {one.partner_id for one in found if one.partner_id is not None})
+    columns: dict[str, Column] = {
+        "At": "at",
+        "Status": "status",
+        "Code": "error_code",
+        "Operation": lambda one: one.operation or f"{one.method} {one.path}",
+        "ms": "milliseconds",
+        "Partner": lambda one: names.get(one.partner_id, one.partner_id),
+    }
+    show = partial(
+        print_objects, columns, empty="No request was refused.", cut=("Code", "Operation", "Partner")
+    )
+    print_page("requests", found, limit=limit, as_json=json, entry=partial(view, Entry), show=show)
