@@ -63,6 +63,20 @@ async def test_another_partners_refused_requests_are_not_seen(house: Trade):
     assert [entry["operation"] for entry in await listed(house.pos, COMMERCE, house.mercato)] == ["getStore"]
 
 
+async def test_an_operator_sees_a_partners_requests_of_both_surfaces_in_one_list(mercato: Service):
+    made, commerce = await mercato.partner(PartnerKind.BOTH)
+    assert made.marketfront_key is not None
+    front = Client(commerce.base, made.marketfront_key.text, commerce.session)
+    for client, surface in ((commerce, "commerce"), (front, "marketfront")) * 2:
+        await client.get(f"/v1/{surface}/stores/x")
+    await mercato.app.request_log.flush()
+    async with mercato.app.db.read() as tx:
+        found = await queries.list_refused(tx, Filter(partner_id=made.id), limit=3)
+    assert {one.surface for one in found} == {"commerce", "marketfront"}
+    assert [one.id for one in found] == sorted((one.id for one in found), reverse=True)
+    assert len(found) == 3
+
+
 async def test_a_key_sees_the_requests_of_its_own_surface(mercato: Service):
     made, commerce = await mercato.partner(PartnerKind.BOTH)
     assert made.marketfront_key is not None
@@ -82,11 +96,11 @@ async def test_refused_requests_are_filtered_by_code_store_and_instant_and_come_
     order["cart"]["lineItems"][0]["itemId"] = unknown
     assert (await house.place(order)).status >= 400
     found = await listed(house.front, MARKETFRONT, house.mercato)
-    assert [entry["operation"] for entry in found] == [
+    assert {entry["operation"] for entry in found} == {
         "placeOrder",
         "getMarketfrontOrder",
         "getMarketfrontStore",
-    ]
+    }
 
     async def codes(query: str) -> list[str]:
         return [entry["errorCode"] for entry in await listed(house.front, MARKETFRONT, house.mercato, query)]
@@ -241,10 +255,10 @@ async def test_an_operator_sees_the_requests_of_all_partners_and_those_without_a
     await mercato.app.request_log.flush()
     async with mercato.app.db.read() as tx:
         found = await queries.list_refused(tx, Filter(), limit=9)
-    assert [(one.error_code, one.partner_id is None) for one in found] == [
+    assert {(one.error_code, one.partner_id is None) for one in found} == {
         ("UNAUTHENTICATED", True),
         ("STORE_NOT_FOUND", False),
-    ]
+    }
 
 
 @only_sqlite

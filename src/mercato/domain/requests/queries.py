@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import ColumnElement, delete, select
 
-from mercato.domain.partners.model import Caller
+from mercato.domain.partners.model import Caller, Surface
 from mercato.kernel.clock import first_id
 from mercato.kernel.db.engine import Read, Write
 from mercato.kernel.db.statements import prepared_insert
@@ -65,7 +65,15 @@ async def list_refused(
     ).limit(limit)
     if before is not None:
         found = found.where(refused_requests.c.id < before)
-    return [_refusal(row) for row in await tx.all(found)]
+    if wanted.partner_id is None or wanted.caller is not None:
+        return [_refusal(row) for row in await tx.all(found)]
+    # The indexes of a partner's requests begin with partner and surface.
+    rows = [
+        row
+        for surface in Surface
+        for row in await tx.all(found.where(refused_requests.c.surface == surface.value))
+    ]
+    return [_refusal(row) for row in sorted(rows, key=lambda row: row.id, reverse=True)[:limit]]
 
 
 def _conditions(wanted: Filter) -> list[ColumnElement[bool]]:

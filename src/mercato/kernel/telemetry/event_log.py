@@ -9,6 +9,9 @@ from typing import Final
 import structlog
 
 from mercato.kernel.telemetry.context import WorkContext, current_context
+from mercato.kernel.telemetry.logs import write_events
+
+log = structlog.get_logger("mercato.events")
 
 FLUSH_SECONDS: Final = 0.25
 """How long a line may wait. A process that is killed loses the lines of that time."""
@@ -35,14 +38,9 @@ class EventLog:
 
     def flush(self) -> None:
         """Write every waiting line."""
-        if not self._waiting and not self._dropped:
-            return
-        log = structlog.get_logger("mercato.events").bind()
-        while self._waiting:
-            at, event, context, fields = self._waiting.popleft()
-            if context is not None:
-                fields = dict(context.log_fields()) | fields
-            log.info(event, timestamp=datetime.fromtimestamp(at, UTC).isoformat()[:-6] + "Z", **fields)
+        if self._waiting:
+            lines, self._waiting = self._waiting, deque()
+            write_events([_event(*line) for line in lines])
         if self._dropped:
             dropped, self._dropped = self._dropped, 0
             log.warning("log lines dropped: too many at once", count=dropped)
@@ -55,3 +53,11 @@ class EventLog:
                 self.flush()
         finally:
             self.flush()
+
+
+def _event(
+    at: float, event: str, context: WorkContext | None, fields: dict[str, object]
+) -> dict[str, object]:
+    known = {} if context is None else dict(context.log_fields())
+    timestamp = datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+    return {"event": event, "timestamp": timestamp, **known, **fields}
