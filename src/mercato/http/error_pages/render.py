@@ -43,7 +43,7 @@ def as_html(kind: type[Problem], base_url: str) -> str:
         f"<h1>{kind.code}</h1><p>{_html(kind.title)}.</p><p>{_html(_facts(kind))}</p>"
         f"<h2>Cause</h2><p>{_html(page.cause)}</p><h2>What to do</h2><p>{_html(page.remedy)}</p>"
         f"<h2>Try it</h2><p>{_html(_introduction(page))}</p><ul>{names}</ul>"
-        f"<pre><code>{html.escape(page.example)}</code></pre><p>{_html(FOOTER)}</p></body></html>"
+        f'<pre tabindex="0"><code>{html.escape(page.example)}</code></pre><p>{_html(FOOTER)}</p></body></html>'
     )
 
 
