@@ -1,4 +1,4 @@
-"""What stands in deploy/ fits the service: names of figures, settings, commands and ports are the ones there are."""
+"""The files in deploy/ match the service: metrics, settings, commands and ports exist."""
 
 import json
 import re
@@ -26,7 +26,7 @@ NAME = re.compile(r"\b(?:mercato|process)_[a-z_]+\b")
 SELECTOR = re.compile(r"\b((?:mercato|process)_[a-z_]+)\{([^}]*)\}")
 GROUPED = re.compile(r"by \(([^)]*)\) \(")
 GIVEN = {"job", "instance", "le"}
-"""Labels that Prometheus puts to every figure, or that a histogram's buckets have."""
+"""Labels that Prometheus adds to every metric, or that a histogram's buckets have."""
 
 
 def loaded(path: Path) -> Any:
@@ -34,7 +34,7 @@ def loaded(path: Path) -> Any:
 
 
 def figures() -> dict[str, set[str]]:
-    """Return the labels of everything that can be asked for, by name."""
+    """Return the labels of every metric by its name."""
     known: dict[str, set[str]] = {}
     for one in Metrics().described():
         names = (
@@ -60,7 +60,7 @@ def expressions() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("expression", list(expressions()), ids=lambda text: re.sub(r"\W+", "-", text)[:60])
-def test_dashboard_and_alerts_ask_for_figures_and_labels_that_there_are(expression: str):
+def test_dashboard_and_alerts_use_existing_metrics_and_labels(expression: str):
     known = figures()
     names = NAME.findall(expression)
     assert names or expression.startswith("up{")
@@ -75,21 +75,21 @@ def test_dashboard_and_alerts_ask_for_figures_and_labels_that_there_are(expressi
     assert expression.count("(") == expression.count(")")
 
 
-def test_every_figure_of_ours_is_on_the_dashboard():
+def test_every_metric_of_the_service_is_on_the_dashboard():
     shown = " ".join(expressions())
     for one in Metrics().described():
         assert one.name in shown, one.name
 
 
-def test_the_values_of_labels_that_are_asked_for_are_ones_that_are_told():
-    """Nobody would notice an alert for a state that has another name."""
+def test_dashboard_and_alerts_use_existing_label_values():
+    """An alert for a misnamed state would never fire."""
     states = set(QueueDepth.__struct_fields__)
     for expression in expressions():
         for values in re.findall(r'state=~?"([^"]*)"', expression):
             assert set(values.split("|")) <= states
 
 
-def test_every_alert_says_what_to_do_and_how_bad_it_is():
+def test_every_alert_has_advice_and_a_severity():
     rules = [rule for group in loaded(ALERTS)["groups"] for rule in group["rules"]]
     assert len({rule["alert"] for rule in rules}) == len(rules) >= 8
     for rule in rules:
@@ -97,7 +97,7 @@ def test_every_alert_says_what_to_do_and_how_bad_it_is():
         assert rule["annotations"].keys() == {"summary", "action"}
 
 
-def test_the_compose_file_uses_commands_settings_and_an_image_that_there_are():
+def test_the_compose_file_uses_existing_commands_settings_and_an_existing_image():
     composed = loaded(DEPLOY / "compose.yaml")
     assert composed["services"].keys() == {"postgres", "valkey", "migrate", "api", "worker"}
     for name, one in composed["services"].items():
@@ -114,7 +114,7 @@ def test_the_compose_file_uses_commands_settings_and_an_image_that_there_are():
     assert set(composed["volumes"]) == {"postgres"}
 
 
-def test_the_image_is_made_of_files_that_there_are_and_starts_a_command():
+def test_the_image_uses_existing_files_and_starts_an_existing_command():
     lines = (DEPLOY / "Dockerfile").read_text().splitlines()
     root = DEPLOY.parent
     sent = {
@@ -133,7 +133,7 @@ def test_the_image_is_made_of_files_that_there_are_and_starts_a_command():
     assert 'CMD ["serve"]' in lines
 
 
-def test_every_package_of_the_image_is_held_to_its_hash_and_those_of_the_extras_are_among_them():
+def test_every_package_of_the_image_is_pinned_by_its_hash_including_the_extras():
     text = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
     commands = [one for line in text.splitlines() if line.startswith("RUN") for one in line.split("&&")]
     installs = [one for one in commands if re.search(r"pip (install|wheel)", one)]
@@ -149,19 +149,19 @@ def test_every_package_of_the_image_is_held_to_its_hash_and_those_of_the_extras_
     assert not {"pytest", "hatchling"} & locked
 
 
-def test_every_line_of_what_is_deployed_stands_under_a_comment():
+def test_every_line_of_the_deployed_files_has_a_comment_above():
     for name in ("Dockerfile", "mercato.service"):
         for block in (DEPLOY / name).read_text().split("\n\n"):
             assert "#" in block or block.startswith("[Install]"), block
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
-def test_the_unit_is_one_that_systemd_reads(tmp_path: Path):
+def test_systemd_accepts_the_unit(tmp_path: Path):
     mercato = Path(sys.executable).with_name("mercato")
     unit = tmp_path / "mercato.service"
     text = (DEPLOY / "mercato.service").read_text()
     assert "/opt/mercato/bin/mercato serve --data-dir /var/lib/mercato" in text
-    # The one thing that a machine without the service lacks.
+    # Only the service itself is missing on this machine.
     unit.write_text(text.replace("/opt/mercato/bin/mercato", str(mercato)))
     said = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
     assert (said.returncode, said.stderr) == (0, "")

@@ -17,8 +17,8 @@ def make(where: Path, python: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_an_environment_that_was_left_half_made_is_made_whole(tmp_path: Path):
-    """Ctrl-C in the first seconds of `make run` leaves a Python that has no pip, and so does a lacking python3-venv."""
+def test_an_incomplete_environment_is_completed(tmp_path: Path):
+    """Ctrl-C in the first seconds of `make run` leaves a Python without pip, and so does a missing python3-venv."""
     venv, asked = tmp_path / ".venv" / "bin", tmp_path / "asked"
     venv.mkdir(parents=True)
     python = venv / "python"
@@ -29,14 +29,14 @@ def test_an_environment_that_was_left_half_made_is_made_whole(tmp_path: Path):
     assert "again -m venv .venv" in asked.read_text().splitlines()
 
 
-def test_a_python_that_is_too_old_is_told_and_makes_nothing(tmp_path: Path):
+def test_a_python_that_is_too_old_is_refused_and_nothing_is_made(tmp_path: Path):
     made = make(tmp_path, "false")
     assert made.returncode != 0
     assert "needs Python 3.11 or newer" in made.stderr
     assert not (tmp_path / ".venv").exists()
 
 
-def test_every_package_that_make_installs_is_held_to_its_hash():
+def test_every_package_that_make_installs_is_pinned_by_its_hash():
     root = MAKEFILE.parent
     for line in MAKEFILE.read_text().splitlines():
         if "$(PIP) install" in line:

@@ -1,4 +1,4 @@
-"""What is counted in a message agrees with its number."""
+"""A noun in a message agrees with its number."""
 
 import pytest
 

@@ -9,25 +9,25 @@ from mercato.kernel.environment import load
 from mercato.kernel.settings import Secret, Settings, SettingsError
 
 
-def test_without_variables_the_defaults_hold():
+def test_without_variables_the_defaults_apply():
     assert load({"PATH": "/bin"}) == Settings()
 
 
-def test_an_unknown_setting_stops_the_start_and_the_nearest_name_is_told():
+def test_an_unknown_setting_stops_the_start_and_the_closest_name_is_suggested():
     with pytest.raises(
         SettingsError, match=r"MERCATO_DATBASE_URL is not a setting\. Did you mean MERCATO_DATABASE_URL"
     ):
         load({"MERCATO_DATBASE_URL": "x"})
 
 
-def test_an_unknown_setting_that_is_like_none_says_what_to_do_too():
+def test_an_unknown_setting_without_a_close_name_says_what_to_do():
     with pytest.raises(
         SettingsError, match=r"MERCATO_FOO is not a setting\. Take it out of the environment\."
     ):
         load({"MERCATO_FOO": "1"})
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_are_reported_at_once():
     with pytest.raises(SettingsError) as caught:
         load({"MERCATO_PORT": "http", "MERCATO_INGEST_CONCURRENCY": "0", "MERCATO_X": ""})
     assert len(str(caught.value).splitlines()) == 3
@@ -48,7 +48,7 @@ def test_a_secret_is_never_shown():
     assert settings.metrics_token == Secret("hunter2")
 
 
-def test_the_command_line_wins_over_the_environment():
+def test_the_command_line_overrides_the_environment():
     settings = load({"MERCATO_PORT": "1", "MERCATO_DATA_DIR": "a"}, port=2, data_dir=Path("b"), host=None)
     assert (settings.port, settings.data_dir, settings.host) == (2, Path("b"), "127.0.0.1")
 
@@ -59,7 +59,7 @@ def test_every_setting_is_documented():
         assert isinstance(info, msgspec.inspect.Metadata), field.name
 
 
-def test_variables_of_the_projects_own_tests_may_stand_in_the_environment():
+def test_variables_of_the_projects_own_tests_are_ignored():
     assert load({"MERCATO_TEST_POSTGRES_URL": "x"}) == Settings()
 
 
@@ -75,7 +75,7 @@ def test_variables_of_the_projects_own_tests_may_stand_in_the_environment():
         ("MERCATO_DATABASE_URL", "postgresql+asyncpg://u:p@h/d?host=/run"),
     ],
 )
-def test_an_address_is_taken_as_it_is_written(name: str, good: str):
+def test_a_url_is_accepted_as_it_is_written(name: str, good: str):
     load({name: good})
 
 
@@ -93,7 +93,7 @@ def test_an_address_is_taken_as_it_is_written(name: str, good: str):
         ("MERCATO_REDIS_URL", "hunter2:6379"),
     ],
 )
-def test_what_is_no_address_stops_the_start_and_one_is_shown(name: str, bad: str):
+def test_a_malformed_url_stops_the_start_and_an_example_is_shown(name: str, bad: str):
     with pytest.raises(SettingsError, match=rf"^{name}: Write it as [a-z]+://\S+\.$") as caught:
         load({name: bad})
     assert "hunter2" not in str(caught.value)
@@ -105,7 +105,7 @@ def test_a_fault_of_an_option_names_the_option():
 
 
 @pytest.mark.parametrize("name", ["MERCATO_HOST", "MERCATO_DATA_DIR", "MERCATO_PORT", "MERCATO_RATE_LIMITS"])
-def test_a_setting_with_a_default_is_not_taken_empty(name: str):
+def test_a_setting_with_a_default_must_not_be_empty(name: str):
     with pytest.raises(SettingsError, match=rf"^{name}: It is empty\. Leave it out for the default\.$"):
         load({name: ""})
 
@@ -120,7 +120,7 @@ def test_a_setting_with_a_default_is_not_taken_empty(name: str):
         "PULL_BYTES",
     ],
 )
-def test_a_number_that_no_calendar_or_database_holds_stops_the_start(name: str):
-    """Taken, it would be found out by the work in the background: nothing would be done, or deleted, any more."""
+def test_a_number_beyond_calendars_and_databases_stops_the_start(name: str):
+    """Background work would fail on such a number, long after the start."""
     with pytest.raises(SettingsError, match=rf"^MERCATO_{name}: Expected `int` <= \d+\.$"):
         load({f"MERCATO_{name}": "9" * 15})

@@ -1,4 +1,4 @@
-"""A key, card token or customer's address never stands in a log: not even in the locals of a traceback."""
+"""A key, card token or customer's address never appears in a log, nor in the locals of a traceback."""
 
 import socket
 import subprocess
@@ -33,7 +33,7 @@ def test_a_logged_traceback_shows_no_local_variable(form: str):
     assert "Jane Doe" not in ran.stdout + ran.stderr
 
 
-def test_a_log_that_cannot_be_written_ends_nothing():
+def test_a_log_that_cannot_be_written_does_not_stop_the_service():
     script = """
 import asyncio
 from mercato.kernel.db.changes import ChangeFeed
@@ -58,7 +58,7 @@ asyncio.run(main())
     assert ran.stdout == "goes on\n"
 
 
-def test_nobody_waits_at_the_end_for_a_collector_that_takes_no_traces(monkeypatch: pytest.MonkeyPatch):
+def test_the_shutdown_does_not_wait_for_a_collector_that_hangs(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tracing, "SHUTDOWN_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         with tracing.export_spans(f"http://127.0.0.1:{silent.getsockname()[1]}", share=1.0):

@@ -51,7 +51,7 @@ def test_the_report_names_every_loss_by_pointer(tmp_path: Path, capsys: pytest.C
     assert f"{told['count']} losses" in out.err
 
 
-def test_what_people_read_fits_into_80_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_output_for_people_fits_into_80_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     document = uber()
     document["items"] = [document["items"][0] | {"id": f"i{index}"} for index in range(20)]
     document["\x1b[2J"] = "evil"
@@ -104,7 +104,7 @@ def test_a_wrong_document_is_told_by_pointer(tmp_path: Path, capsys: pytest.Capt
     assert "at /data/products/0/skus" in capsys.readouterr().err
 
 
-def test_ctrl_c_ends_it_and_a_closed_pipe_is_quiet(tmp_path: Path):
+def test_ctrl_c_ends_it_and_a_closed_pipe_is_silent(tmp_path: Path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     command = [MERCATO, "catalog", "import", "--from", "uber", str(fifo)]

@@ -336,7 +336,7 @@ def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]):
 # --- Ctrl-C and pipes -----------------------------------------------------------------------------
 
 
-def test_ctrl_c_ends_it_and_a_closed_pipe_is_quiet():
+def test_ctrl_c_ends_it_and_a_closed_pipe_is_silent():
     command = [MERCATO, "certify", "storefront", "--listen", "0"]
     waiting = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert waiting.stderr is not None

@@ -30,7 +30,7 @@ TYPES: Final[dict[str, TypeEngine[Any]]] = {
 
 
 def load(path: Path) -> MetaData:
-    """Return a release's tables as its code knows them, each after those that it refers to."""
+    """Return the tables of a release, each after those that it refers to."""
     tables = MetaData()
     for name, columns in json.loads(path.read_text()).items():
         Table(
@@ -42,7 +42,7 @@ def load(path: Path) -> MetaData:
                     TYPES[column["type"]],
                     primary_key=column["key"],
                     nullable=column["nullable"],
-                    # What the database fills in, the code may leave out.
+                    # The code may leave out columns that the database fills in.
                     info={"filled": column["filled"], "refers": column["refers"]},
                 )
                 for column in columns

@@ -1,4 +1,4 @@
-"""Copies of the embedded database: whole while others write, put back only where nobody is."""
+"""Backups of the embedded database: consistent while others write, restored only while no process uses it."""
 
 import asyncio
 import sqlite3
@@ -32,7 +32,7 @@ def database(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def writer(database: Path) -> Iterator[Event]:
-    """Somebody who goes on writing one row into each table in one transaction; the event is its first."""
+    """Write one row into each table per transaction, in a thread; the event is set after the first."""
     stop, began = Event(), Event()
 
     def write() -> None:
@@ -58,7 +58,7 @@ def books(file: Path) -> tuple[int, int]:
         return credit, connection.execute("SELECT sum(n) FROM debit").fetchone()[0]
 
 
-def test_a_copy_is_one_instant_of_a_database_that_is_written_to(
+def test_a_backup_is_one_instant_of_a_database_that_is_written_to(
     database: Path, writer: Event, tmp_path: Path
 ):
     assert writer.wait(10)
@@ -71,20 +71,20 @@ def test_a_copy_is_one_instant_of_a_database_that_is_written_to(
     assert sorted(path.name for path in tmp_path.glob("*copy*")) == ["copy.db"]
 
 
-def test_a_copy_does_not_replace_a_file(database: Path, tmp_path: Path):
+def test_a_backup_does_not_replace_a_file(database: Path, tmp_path: Path):
     (tmp_path / "copy.db").write_text("mine")
     with pytest.raises(BackupError, match="exists already"):
         backup(database, tmp_path / "copy.db")
     assert (tmp_path / "copy.db").read_text() == "mine"
 
 
-def test_a_copy_is_put_back_where_there_is_no_database(database: Path, tmp_path: Path):
+def test_a_backup_is_restored_where_there_is_no_database(database: Path, tmp_path: Path):
     backup(database, tmp_path / "copy.db")
     restore(tmp_path / "copy.db", tmp_path / "new" / "mercato.db")
     assert books(tmp_path / "new" / "mercato.db") == (ROWS, ROWS)
 
 
-def test_a_copy_replaces_a_database_only_when_asked_to_and_when_nobody_has_it_open(
+def test_a_backup_replaces_a_database_only_with_the_option_and_if_no_process_has_it_open(
     database: Path, tmp_path: Path
 ):
     copy = tmp_path / "copy.db"
@@ -101,7 +101,7 @@ def test_a_copy_replaces_a_database_only_when_asked_to_and_when_nobody_has_it_op
 
 
 @pytest.mark.parametrize("size", [0, 100, 5_000], ids=["empty", "a beginning", "half"])
-def test_a_damaged_copy_is_refused_and_replaces_nothing(database: Path, tmp_path: Path, size: int):
+def test_a_damaged_backup_is_refused_and_replaces_nothing(database: Path, tmp_path: Path, size: int):
     copy = tmp_path / "copy.db"
     backup(database, copy)
     copy.write_bytes(copy.read_bytes()[:size])
@@ -110,7 +110,7 @@ def test_a_damaged_copy_is_refused_and_replaces_nothing(database: Path, tmp_path
     assert books(database) == (ROWS, ROWS)
 
 
-def test_a_database_of_something_else_is_refused(database: Path, tmp_path: Path):
+def test_a_database_of_another_program_is_refused(database: Path, tmp_path: Path):
     other = tmp_path / "other.db"
     with closing(sqlite3.connect(other)) as connection:
         connection.execute("CREATE TABLE bookmarks (url TEXT)")
@@ -120,18 +120,18 @@ def test_a_database_of_something_else_is_refused(database: Path, tmp_path: Path)
         backup(other, tmp_path / "copy.db")
 
 
-def test_a_copy_into_no_directory_names_the_directory_and_not_a_file_of_ours(database: Path, tmp_path: Path):
+def test_a_backup_into_a_missing_directory_names_the_directory(database: Path, tmp_path: Path):
     with pytest.raises(BackupError, match=r"There is no directory .*/none\. Make it"):
         backup(database, tmp_path / "none" / "copy.db")
 
 
-def test_a_directory_is_no_copy_and_makes_no_data_directory(tmp_path: Path):
+def test_a_directory_is_not_a_backup_and_creates_no_data_directory(tmp_path: Path):
     with pytest.raises(BackupError, match=r"isn't a file\. Name a backup"):
         restore(tmp_path, tmp_path / "new" / "mercato.db")
     assert not (tmp_path / "new").exists()
 
 
-def test_a_server_that_starts_while_a_copy_is_put_back_writes_to_no_file_that_is_gone(
+def test_a_server_that_starts_during_a_restore_does_not_write_to_the_replaced_file(
     database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     copy = tmp_path / "copy.db"
@@ -145,13 +145,13 @@ def test_a_server_that_starts_while_a_copy_is_put_back_writes_to_no_file_that_is
             server.commit()
 
     monkeypatch.setattr(mercato_backup, "_copy", meanwhile)
-    # Whoever came first has it: what is written is not lost, and whose turn it is not is told.
+    # The first to get the lock has the database: no write is lost, and the other one is refused.
     with pytest.raises(BackupError, match="locked"):
         restore(copy, database, replace=True)
     assert books(database) == (ROWS, ROWS)
 
 
-def test_a_database_that_was_made_while_a_copy_is_put_back_stays(
+def test_a_database_that_was_created_during_a_restore_stays(
     database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     copy, place = tmp_path / "copy.db", tmp_path / "new" / "mercato.db"

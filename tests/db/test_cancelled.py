@@ -1,4 +1,4 @@
-"""A task that is cancelled while its transaction is under way leaves a connection that is as good as new, or none."""
+"""A task that is cancelled within its transaction leaves a usable connection, or none."""
 
 import asyncio
 import sqlite3
@@ -47,8 +47,8 @@ async def write(db: Database, number: int, statement: Executable = put) -> None:
         await tx.execute(statement, {"its_number": number})
 
 
-async def cut_off(work: Coroutine[Any, Any, object], *, after: int) -> None:
-    """Cancel the work after so many turns of the event loop."""
+async def cancel_after(work: Coroutine[Any, Any, object], *, after: int) -> None:
+    """Cancel the work after so many iterations of the event loop."""
     task = asyncio.create_task(work)
     for _ in range(after):
         await asyncio.sleep(0)
@@ -58,11 +58,11 @@ async def cut_off(work: Coroutine[Any, Any, object], *, after: int) -> None:
 
 
 @pytest.mark.parametrize("statement", [put, insert(numbers).values(number=bindparam("its_number"))])
-async def test_what_is_written_after_a_cancelled_transaction_is_committed(
+async def test_a_write_after_a_cancelled_transaction_is_committed(
     db: Database, statement: Executable
 ) -> None:
     for turns in range(TURNS):
-        await cut_off(write(db, -1, statement), after=turns)
+        await cancel_after(write(db, -1, statement), after=turns)
         async with asyncio.timeout(10):
             await write(db, turns)
         found = await written(db)
@@ -73,16 +73,16 @@ async def test_what_is_written_after_a_cancelled_transaction_is_committed(
         pytest.fail("it was never left to its end")
 
 
-async def test_what_is_written_after_a_cancelled_read_is_committed(db: Database) -> None:
+async def test_a_write_after_a_cancelled_read_is_committed(db: Database) -> None:
     for turns in range(TURNS):
-        await cut_off(find(db, -1), after=turns)
+        await cancel_after(find(db, -1), after=turns)
         async with asyncio.timeout(10):
             await write(db, turns)
             assert await find(db, turns) == turns
 
 
 @pytest.mark.parametrize("waits", [False, True])
-async def test_what_is_written_after_a_cancelled_shared_transaction_is_committed(
+async def test_a_write_after_a_cancelled_shared_transaction_is_committed(
     db: Database, *, waits: bool
 ) -> None:
     if waits and db.dialect != "sqlite":
@@ -92,7 +92,7 @@ async def test_what_is_written_after_a_cancelled_shared_transaction_is_committed
             asyncio.create_task(write(db, -1 - turns)).add_done_callback(heard)
             for _ in range(turns):
                 await asyncio.sleep(0)
-            # As the end of a process does it: not only who asked is cut off, but who writes for them.
+            # As at the end of a process: the callers are cancelled, and the one that commits for them.
             others = asyncio.all_tasks() - {asyncio.current_task()}
             for task in others:
                 task.cancel()
@@ -111,7 +111,7 @@ def heard(task: asyncio.Task[None]) -> None:
 
 @contextmanager
 def another_writer(db: Database) -> Iterator[None]:
-    """Hold the write lock of a file, as another process does."""
+    """Hold the write lock of a file, as another process would."""
     with closing(sqlite3.connect(sqlite_path(db.url), isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
@@ -119,7 +119,7 @@ def another_writer(db: Database) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
-async def test_nobody_waits_for_a_connection_whose_making_was_cut_off(
+async def test_opening_a_connection_that_was_cancelled_blocks_no_other_task(
     database_url: str, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     allowed, connect = Event(), sqlite.connect
@@ -175,7 +175,7 @@ async def test_a_process_that_stops_leaves_no_thread_of_a_connection_that_was_be
 
 
 @only_postgresql
-async def test_a_connection_on_which_no_transaction_could_be_begun_is_used_no_more(
+async def test_a_connection_whose_begin_failed_is_not_used_again(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import asyncpg
@@ -206,7 +206,7 @@ async def test_a_cancelled_transaction_is_not_left_open_until_its_connection_is_
     await write(db, 0)
     async with Database.open(database_url) as other:
         for turns in range(1, 8):
-            await cut_off(write(db, -1), after=turns)
+            await cancel_after(write(db, -1), after=turns)
             async with asyncio.timeout(10), other.read() as tx:
                 while await tx.scalar(open_ones):
                     await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""A write is heard of in its own process at once, and in every other within a second, whatever happens between."""
+"""A write reaches its own process at once and every other one within a second, whatever happens meanwhile."""
 
 import asyncio
 import random
@@ -19,8 +19,8 @@ from mercato.kernel.db.types import now_ms
 ALL = None
 
 
-class Ear:
-    """What a subscriber hears, in order."""
+class Recorder:
+    """Records the calls of a subscriber, in order."""
 
     def __init__(self, feed: ChangeFeed, topic: str = "store") -> None:
         self.heard: list[str | None] = []
@@ -40,7 +40,7 @@ class Ear:
 
 @pytest.fixture
 async def elsewhere(database_url: str) -> AsyncIterator[Database]:
-    """The same database, opened by what could be another process."""
+    """The same database, opened a second time, as by another process."""
     async with Database.open(database_url) as database:
         yield database
 
@@ -55,12 +55,12 @@ async def running(feed: ChangeFeed) -> AsyncIterator[None]:
         await task
 
 
-async def say(db: Database, key: str, topic: str = "store") -> None:
+async def change(db: Database, key: str, topic: str = "store") -> None:
     async with db.write() as tx:
         await announce(tx, topic, key)
 
 
-async def say_and_fail(db: Database, key: str) -> None:
+async def change_and_fail(db: Database, key: str) -> None:
     with suppress(ZeroDivisionError):
         async with db.write() as tx:
             await announce(tx, "store", key)
@@ -77,72 +77,74 @@ async def count(db: Database) -> int:
         return int(await tx.scalar(select(func.count()).select_from(changes)))
 
 
-async def test_a_change_is_heard_in_its_own_process_as_soon_as_it_is_committed(db: Database) -> None:
-    ear = Ear(ChangeFeed(db))
+async def test_a_change_reaches_its_own_process_at_the_commit(db: Database) -> None:
+    ear = Recorder(ChangeFeed(db))
     async with db.write() as tx:
         await announce(tx, "store", "a")
         assert ear.heard == []
     assert ear.heard == ["a"]
 
 
-async def test_what_is_rolled_back_is_never_heard(db: Database) -> None:
+async def test_a_rolled_back_change_is_never_delivered(db: Database) -> None:
     feed = ChangeFeed(db)
-    ear = Ear(feed)
+    ear = Recorder(feed)
     await feed.poll()
-    await say_and_fail(db, "a")
+    await change_and_fail(db, "a")
     await feed.poll()
     assert ear.heard == [ALL]
 
 
-async def test_a_change_made_elsewhere_is_heard_without_asking(db: Database, elsewhere: Database) -> None:
+async def test_a_change_of_another_process_is_delivered_by_polling(db: Database, elsewhere: Database) -> None:
     feed = ChangeFeed(db, interval=0.01)
-    ear = Ear(feed)
+    ear = Recorder(feed)
     async with running(feed):
         await ear.hear(ALL)
-        await say(elsewhere, "a")
+        await change(elsewhere, "a")
         await ear.hear("a")
     assert ear.heard == [ALL, "a"]
 
 
-async def test_a_change_of_this_process_is_not_heard_again_from_the_database(
+async def test_a_change_of_this_process_is_not_delivered_again_by_the_poll(
     db: Database, elsewhere: Database
 ) -> None:
     feed = ChangeFeed(db)
-    ear = Ear(feed)
+    ear = Recorder(feed)
     await feed.poll()
-    await say(db, "here")
-    await say(elsewhere, "there")
+    await change(db, "here")
+    await change(elsewhere, "there")
     await feed.poll()
     await feed.poll()
     assert ear.heard == [ALL, "here", "there"]
 
 
-async def test_only_subscribers_of_the_topic_hear(db: Database, elsewhere: Database) -> None:
+async def test_only_subscribers_of_the_topic_are_called(db: Database, elsewhere: Database) -> None:
     feed = ChangeFeed(db)
-    stores, keys = Ear(feed), Ear(feed, "api-key")
+    stores, keys = Recorder(feed), Recorder(feed, "api-key")
     await feed.poll()
-    await say(db, "a b c", "api-key")
-    await say(elsewhere, "d", "api-key")
+    await change(db, "a b c", "api-key")
+    await change(elsewhere, "d", "api-key")
     await feed.poll()
     assert (stores.heard, keys.heard) == ([ALL], [ALL, "a b c", "d"])
 
 
-async def test_a_listener_that_raises_takes_the_word_from_nobody(db: Database) -> None:
+async def test_a_callback_that_raises_does_not_affect_the_others(db: Database) -> None:
     feed = ChangeFeed(db)
 
     def broken(key: str | None) -> None:
         raise ZeroDivisionError(key)
 
     feed.subscribe("store", broken)
-    ear = Ear(feed)
-    await say(db, "a")
+    ear = Recorder(feed)
+    await change(db, "a")
     await feed.poll()
     assert ear.heard == ["a", ALL]
 
 
-async def test_more_changes_than_one_statement_reads_are_all_heard(db: Database, elsewhere: Database) -> None:
+async def test_more_changes_than_one_statement_reads_are_all_delivered(
+    db: Database, elsewhere: Database
+) -> None:
     feed = ChangeFeed(db)
-    ear = Ear(feed)
+    ear = Recorder(feed)
     await feed.poll()
     async with elsewhere.write() as tx:
         for number in range(2 * BATCH):
@@ -152,13 +154,15 @@ async def test_more_changes_than_one_statement_reads_are_all_heard(db: Database,
 
 
 @only_postgresql
-async def test_a_change_that_commits_after_a_later_one_is_heard(db: Database, elsewhere: Database) -> None:
+async def test_a_change_that_commits_after_a_later_one_is_delivered(
+    db: Database, elsewhere: Database
+) -> None:
     feed = ChangeFeed(db)
-    ear = Ear(feed)
+    ear = Recorder(feed)
     await feed.poll()
     async with elsewhere.write() as slow:
         await announce(slow, "store", "early")
-        await say(elsewhere, "late")
+        await change(elsewhere, "late")
         await feed.poll()
         assert ear.heard == [ALL, "late"]
     await feed.poll()
@@ -167,49 +171,51 @@ async def test_a_change_that_commits_after_a_later_one_is_heard(db: Database, el
 
 
 @only_postgresql
-async def test_a_change_still_open_when_the_feed_starts_is_heard(db: Database, elsewhere: Database) -> None:
+async def test_a_change_that_is_still_open_when_the_feed_starts_is_delivered(
+    db: Database, elsewhere: Database
+) -> None:
     feed = ChangeFeed(db)
-    ear = Ear(feed)
+    ear = Recorder(feed)
     async with elsewhere.write() as slow:
         await announce(slow, "store", "early")
-        await say(elsewhere, "late")
+        await change(elsewhere, "late")
         await feed.poll()
     await feed.poll()
     assert ear.heard == [ALL, "early"]
 
 
 @only_postgresql
-async def test_a_change_of_this_process_that_commits_late_is_heard_once(
+async def test_a_change_of_this_process_that_commits_late_is_delivered_once(
     db: Database, elsewhere: Database
 ) -> None:
     feed = ChangeFeed(db)
-    ear = Ear(feed)
+    ear = Recorder(feed)
     await feed.poll()
     async with db.write() as slow:
         await announce(slow, "store", "early")
-        await say(elsewhere, "late")
+        await change(elsewhere, "late")
         await feed.poll()
     await feed.poll()
     assert ear.heard == [ALL, "late", "early"]
 
 
 @only_postgresql
-async def test_the_number_of_a_transaction_that_rolled_back_is_not_waited_for_forever(
+async def test_the_feed_does_not_wait_forever_for_the_number_of_a_rolled_back_transaction(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "GAP_SECONDS", -1.0)
     feed = ChangeFeed(db)
-    await say(db, "a")
-    await say_and_fail(db, "b")
-    await say(db, "c")
+    await change(db, "a")
+    await change_and_fail(db, "b")
+    await change(db, "c")
     await feed.poll()
     assert feed._gaps == {}
 
 
-async def test_missing_numbers_are_bounded_even_after_a_great_jump(db: Database, elsewhere: Database) -> None:
+async def test_missing_numbers_are_bounded_even_after_a_large_gap(db: Database, elsewhere: Database) -> None:
     feed = ChangeFeed(db)
-    ear = Ear(feed)
-    await say(db, "a")
+    ear = Recorder(feed)
+    await change(db, "a")
     await feed.poll()
     async with elsewhere.write() as tx:
         await tx.execute(changes.insert().values(seq=10**9, topic="store", key="far", at=now_ms()))
@@ -219,11 +225,11 @@ async def test_missing_numbers_are_bounded_even_after_a_great_jump(db: Database,
     assert len(feed._gaps) <= module.MAX_GAPS
 
 
-async def test_after_a_time_away_everything_may_have_changed(db: Database, elsewhere: Database) -> None:
+async def test_after_an_outage_everything_may_have_changed(db: Database, elsewhere: Database) -> None:
     feed = ChangeFeed(db)
-    ear = Ear(feed)
+    ear = Recorder(feed)
     await feed.poll()
-    await say(elsewhere, "a")
+    await change(elsewhere, "a")
     assert feed._last_success is not None
     steady, wall = feed._last_success
     feed._last_success = steady, wall - MAX_POLL_AGE - 1
@@ -232,11 +238,11 @@ async def test_after_a_time_away_everything_may_have_changed(db: Database, elsew
     assert feed.age() < 1
 
 
-async def test_the_feed_survives_the_database_going_away(
+async def test_the_feed_survives_an_outage_of_the_database(
     db: Database, elsewhere: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed = ChangeFeed(db, interval=0.01)
-    ear = Ear(feed)
+    ear = Recorder(feed)
     tried = asyncio.Event()
     real = Database.read
 
@@ -251,26 +257,28 @@ async def test_the_feed_survives_the_database_going_away(
         monkeypatch.setattr(Database, "read", away)
         await tried.wait()
         monkeypatch.setattr(Database, "read", real)
-        await say(elsewhere, "a")
+        await change(elsewhere, "a")
         await ear.hear("a")
 
 
 @only_postgresql
 async def test_the_feed_survives_the_loss_of_its_connections(db: Database, elsewhere: Database) -> None:
     feed = ChangeFeed(db, interval=0.01)
-    ear = Ear(feed)
+    ear = Recorder(feed)
     others = "datname = current_database() AND pid <> pg_backend_pid()"
     async with running(feed):
         await ear.hear(ALL)
         async with elsewhere.write() as tx:
             await tx.execute(text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"))  # noqa: S608  # a constant
-        await say(elsewhere, "a")
+        await change(elsewhere, "a")
         await ear.hear("a")
 
 
-async def test_every_commit_is_heard_exactly_once_and_no_rollback(db: Database, elsewhere: Database) -> None:
+async def test_every_commit_is_delivered_exactly_once_and_no_rollback(
+    db: Database, elsewhere: Database
+) -> None:
     feed = ChangeFeed(db)
-    ear = Ear(feed)
+    ear = Recorder(feed)
     await feed.poll()
     chance = random.Random(7)
     committed: list[str] = []
@@ -295,9 +303,9 @@ async def test_every_commit_is_heard_exactly_once_and_no_rollback(db: Database, 
     assert sorted(ear.heard[1:], key=str) == sorted(committed)
 
 
-async def test_a_quiet_poll_is_one_query(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_poll_without_changes_is_one_query(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     feed = ChangeFeed(db)
-    await say(db, "a")
+    await change(db, "a")
     await feed.poll()
     queries: list[object] = []
     real = Read.all
@@ -318,7 +326,7 @@ async def test_before_its_first_poll_a_feed_is_infinitely_old(db: Database) -> N
     assert feed.age() < 1
 
 
-async def test_old_rows_are_deleted_and_young_ones_kept(db: Database) -> None:
+async def test_old_rows_are_deleted_and_recent_ones_kept(db: Database) -> None:
     feed = ChangeFeed(db)
     async with db.write() as tx:
         for number in range(BATCH + 1):
@@ -326,19 +334,19 @@ async def test_old_rows_are_deleted_and_young_ones_kept(db: Database) -> None:
     await feed.prune()
     assert await count(db) == BATCH + 1
     await age_rows(db, RETENTION + 1)
-    await say(db, "young")
+    await change(db, "young")
     await feed.prune()
     assert await count(db) == 1
 
 
 async def test_numbers_are_never_used_twice_even_after_all_rows_are_gone(db: Database) -> None:
     feed = ChangeFeed(db)
-    ear = Ear(feed)
-    await say(db, "a")
+    ear = Recorder(feed)
+    await change(db, "a")
     await feed.poll()
     await age_rows(db, RETENTION + 1)
     await feed.prune()
-    await say(db, "b")
+    await change(db, "b")
     await feed.poll()
     assert ear.heard == ["a", ALL, "b"]
     async with db.read() as tx:

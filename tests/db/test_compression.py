@@ -1,4 +1,4 @@
-"""Bodies are stored compressed, and read again byte for byte, for ever."""
+"""Bodies are stored compressed and read byte for byte, also by later versions."""
 
 from base64 import b64decode
 
@@ -16,17 +16,17 @@ SHORT = b'{"type":"order.place","data":{"orderId":"1","order":{"state":"open","s
 
 @pytest.mark.parametrize("body", [b"", b"ok", bytes(range(256)), EVENT, b"x" * 2**20])
 @pytest.mark.parametrize("base", [b"", CONTENT])
-def test_what_is_stored_is_read_byte_for_byte(body: bytes, base: bytes):
+def test_a_stored_body_is_read_byte_for_byte(body: bytes, base: bytes):
     stored = compress(body, base=base)
     assert decompress(stored, base=compress(base)) == body
     assert base or len(stored) <= len(body) + 1
 
 
-def test_of_a_body_about_an_order_only_what_differs_is_stored():
+def test_only_the_differences_of_a_body_about_an_order_are_stored():
     assert len(compress(EVENT, base=CONTENT)) < 80 < len(compress(EVENT)) / 4
 
 
-def test_a_body_without_the_base_that_it_was_compressed_with_is_never_read_as_another():
+def test_a_body_is_never_decompressed_with_a_wrong_base():
     stored = compress(EVENT, base=CONTENT)
     with pytest.raises(ValueError, match="base"):
         decompress(stored)
@@ -42,6 +42,6 @@ def test_a_body_without_the_base_that_it_was_compressed_with_is_never_read_as_an
         "Aii1L/0kV4UAAAAFQADHjNlR+BmyCHzhK3KFYgRx",
     ],
 )
-def test_what_earlier_versions_stored_is_read(stored: str):
+def test_bodies_stored_by_earlier_versions_are_read(stored: str):
     body = b"ok" if stored == "AG9r" else SHORT
     assert decompress(b64decode(stored), base=compress(SHORT * 2)) == body

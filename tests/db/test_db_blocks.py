@@ -1,4 +1,4 @@
-"""Transactions that share a commit: each is for itself."""
+"""Transactions that share a commit are independent of each other."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -33,7 +33,7 @@ async def count(db: Database) -> int:
     return found
 
 
-async def test_a_block_returns_what_it_wrote_and_the_row_is_there_for_all(db: Database) -> None:
+async def test_a_block_returns_its_row_which_everybody_can_read(db: Database) -> None:
     given = row("here")
 
     async def block(tx: Write) -> str:
@@ -48,7 +48,7 @@ async def test_a_block_returns_what_it_wrote_and_the_row_is_there_for_all(db: Da
     assert await count(db) == 1
 
 
-async def test_of_many_blocks_those_that_fail_leave_nothing_and_take_nothing_with_them(db: Database) -> None:
+async def test_blocks_that_fail_leave_nothing_and_do_not_affect_the_others(db: Database) -> None:
     async def block(tx: Write, number: int) -> int:
         await tx.execute(PREPARED, row(str(number)))
         if number % 3 == 0:
@@ -77,7 +77,7 @@ async def test_blocks_and_transactions_wait_for_each_other(db: Database) -> None
     assert await count(db) == 40
 
 
-async def test_what_the_schema_refuses_is_raised_as_everywhere(db: Database) -> None:
+async def test_a_constraint_violation_in_a_shared_transaction_is_raised(db: Database) -> None:
     given = row("twice")
 
     async def block(tx: Write) -> None:
@@ -103,7 +103,7 @@ async def test_callbacks_come_after_the_commit_and_never_after_a_failure(db: Dat
     assert heard == ["fails=False"]
 
 
-async def test_a_block_whose_caller_has_left_before_it_began_is_not_run(db: Database) -> None:
+async def test_a_block_whose_caller_was_cancelled_before_it_began_is_not_run(db: Database) -> None:
     async def block(tx: Write) -> None:
         await tx.execute(PREPARED, row("left"))
 

@@ -1,4 +1,4 @@
-"""Statements whose result nobody needs wait for the next one, or for the commit."""
+"""Deferred statements run with the next one, or before the commit."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ async def found(db: Database) -> list[tuple[str, int]]:
         return [(row.name, row.value) for row in await tx.all(VALUES)]
 
 
-async def test_what_was_deferred_is_seen_by_the_next_statement_and_committed(db: Database) -> None:
+async def test_the_next_statement_sees_deferred_statements_which_are_committed(db: Database) -> None:
     async with db.write() as tx:
         tx.defer(INSERT, {"name": "c", "value": 3})
         tx.defer(MOVE, {"its_name": "a", "value": 10})
@@ -40,7 +40,7 @@ async def test_what_was_deferred_is_seen_by_the_next_statement_and_committed(db:
     assert await found(db) == [("a", 10), ("c", 3), ("d", 4)]
 
 
-async def test_what_was_deferred_is_rolled_back_with_its_transaction(db: Database) -> None:
+async def test_deferred_statements_are_rolled_back_with_their_transaction(db: Database) -> None:
     with pytest.raises(LookupError):  # noqa: PT012  # the whole block is what is tested
         async with db.write() as tx:
             tx.defer(INSERT, {"name": "c", "value": 3})
@@ -48,7 +48,7 @@ async def test_what_was_deferred_is_rolled_back_with_its_transaction(db: Databas
     assert await found(db) == [("a", 1), ("b", 2)]
 
 
-async def test_what_the_schema_refuses_fails_the_transaction(db: Database) -> None:
+async def test_a_constraint_violation_of_a_deferred_statement_fails_the_transaction(db: Database) -> None:
     with pytest.raises(IntegrityError):  # noqa: PT012  # as above
         async with db.write() as tx:
             tx.defer(MOVE, {"its_name": "b", "value": 20})
@@ -57,7 +57,7 @@ async def test_what_the_schema_refuses_fails_the_transaction(db: Database) -> No
 
 
 @only_postgresql
-async def test_what_is_deferred_together_is_one_round_trip(
+async def test_several_deferred_statements_are_one_round_trip(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import asyncpg

@@ -80,13 +80,13 @@ async def test_sixty_transactions_that_read_and_then_write_end_at_sixty(db: Data
     assert await value(db) == 60
 
 
-async def test_two_openings_of_one_database_lose_nothing_either(db: Database) -> None:
+async def test_two_openings_of_one_database_lose_no_update(db: Database) -> None:
     async with Database.open(db.url) as other:
         await asyncio.gather(*(add_one(which) for which in (db, other) * 20))
     assert await value(db) == 40
 
 
-async def test_cancelled_transactions_leave_the_database_usable_and_nothing_half_done(db: Database) -> None:
+async def test_cancelled_transactions_leave_the_database_usable_and_are_atomic(db: Database) -> None:
     rng = random.Random(7)
     done = 0
 
@@ -104,11 +104,11 @@ async def test_cancelled_transactions_leave_the_database_usable_and_nothing_half
         with suppress(asyncio.CancelledError):
             await task
     await add_one(db)
-    # A commit may have been under way when its task was cancelled: it counts, but the task never says so.
+    # A task may be cancelled during its commit: the row counts, but the task does not return.
     assert done + 1 <= await value(db) <= 41
 
 
-async def test_waiting_for_a_connection_has_an_end(db: Database, database_url: str) -> None:
+async def test_waiting_for_a_connection_times_out(db: Database, database_url: str) -> None:
     async with (
         Database.open(database_url, pool_size=1, pool_timeout=timedelta(milliseconds=50)) as small,
         small.write(),
@@ -143,7 +143,7 @@ async def test_a_block_that_reads_on_sqlite_is_one_snapshot(db: Database) -> Non
     assert await value(db) == 1
 
 
-async def test_a_block_that_reads_recent_rows_returns_what_it_found_and_cannot_write(db: Database) -> None:
+async def test_read_replica_returns_the_result_of_its_block_which_cannot_write(db: Database) -> None:
     async def found(tx: Read) -> list[int]:
         return [row.value for row in await tx.all(select(counters))]
 
@@ -158,7 +158,7 @@ async def test_a_block_that_reads_recent_rows_returns_what_it_found_and_cannot_w
 
 
 @only_sqlite
-async def test_reading_recent_rows_begins_after_the_end_of_who_had_the_connection_before(
+async def test_read_replica_waits_for_the_previous_user_of_the_connection(
     database_url: str,
 ) -> None:
     for _ in range(20):
@@ -168,9 +168,7 @@ async def test_reading_recent_rows_begins_after_the_end_of_who_had_the_connectio
 
 
 @only_sqlite
-async def test_who_stops_waiting_for_recent_rows_leaves_the_connection_usable(
-    db: Database, database_url: str
-) -> None:
+async def test_a_cancelled_read_replica_leaves_the_connection_usable(db: Database, database_url: str) -> None:
     async with Database.open(database_url, pool_size=1) as small:
         for round_ in range(20):
             asked = asyncio.create_task(small.read_replica(lambda tx: tx.scalar(first_counter)))
@@ -184,7 +182,7 @@ async def test_who_stops_waiting_for_recent_rows_leaves_the_connection_usable(
 
 
 @only_sqlite
-async def test_a_full_disk_rolls_back_and_commits_no_rest(db: Database) -> None:
+async def test_a_full_disk_rolls_back_the_whole_transaction(db: Database) -> None:
     async with db.write() as tx:
         pages = await tx.scalar(text("PRAGMA page_count"))
         await tx.execute(text(f"PRAGMA max_page_count = {pages + 2}"))
@@ -207,7 +205,7 @@ async def fill(tx: Write) -> None:
 
 
 @only_sqlite
-async def test_settings_of_sqlite_are_those_that_keep_a_commit_through_a_power_cut(db: Database) -> None:
+async def test_commits_of_sqlite_survive_a_power_cut_by_its_settings(db: Database) -> None:
     async with db.write() as tx:
         assert await tx.scalar(text("PRAGMA journal_mode")) == "wal"
         assert await tx.scalar(text("PRAGMA synchronous")) == 2

@@ -40,7 +40,7 @@ async def violation(db: Database, **values: object) -> exc.IntegrityError:
         ({"dedup": "d"}, jobs_dedup, jobs_one_running_per_key),
     ],
 )
-async def test_a_unique_violation_is_told_by_its_index(
+async def test_a_unique_violation_is_recognised_by_its_index(
     db: Database, values: dict[str, object], broken: Index, kept: Index
 ) -> None:
     refused = await violation(db, **values)
@@ -50,14 +50,14 @@ async def test_a_unique_violation_is_told_by_its_index(
     assert not is_unavailable(refused)
 
 
-async def test_another_rule_of_the_schema_is_no_unique_violation(db: Database) -> None:
+async def test_a_violation_of_another_constraint_is_not_a_unique_violation(db: Database) -> None:
     with pytest.raises(exc.IntegrityError) as refused:
         async with db.write() as tx:
             await add(tx, state=None)
     assert not is_unique_violation(refused.value)
 
 
-async def test_a_wrong_statement_is_a_bug_and_not_a_database_that_is_away(db: Database) -> None:
+async def test_a_wrong_statement_is_a_bug_and_not_an_unavailable_database(db: Database) -> None:
     with pytest.raises(exc.DBAPIError) as refused:
         async with db.read() as tx:
             await tx.execute(text("SELECT nonsense FROM nowhere"))
@@ -86,7 +86,7 @@ async def test_a_file_that_another_process_keeps_locked_is_unavailable_after_the
 
 
 @only_postgresql
-async def test_a_start_whose_connection_is_ended_while_it_is_made_finds_the_database_away(
+async def test_a_connection_that_is_closed_while_it_opens_means_an_unavailable_database(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def ended(*_: object, **__: object) -> None:
@@ -98,7 +98,7 @@ async def test_a_start_whose_connection_is_ended_while_it_is_made_finds_the_data
     assert is_unavailable(refused.value)
 
 
-async def test_a_directory_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+async def test_a_database_in_a_missing_directory_is_unavailable(tmp_path: Path) -> None:
     async with Database.open(str(tmp_path / "missing" / "x.db")) as db:
         with pytest.raises(DatabaseUnavailable) as refused:
             async with db.read() as tx:
@@ -106,7 +106,7 @@ async def test_a_directory_that_is_not_there_is_unavailable(tmp_path: Path) -> N
     assert is_unavailable(refused.value)
 
 
-async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+async def test_a_missing_server_is_unavailable(tmp_path: Path) -> None:
     async with Database.open(f"postgresql://postgres@/x?host={tmp_path}") as db:
         with pytest.raises(DatabaseUnavailable) as refused:
             async with db.read() as tx:
@@ -115,7 +115,7 @@ async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None
 
 
 @only_postgresql
-async def test_connections_that_the_server_ended_are_unavailable_once_and_then_replaced(db: Database) -> None:
+async def test_connections_that_the_server_closed_fail_once_and_are_replaced(db: Database) -> None:
     end = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()")
     async with db.read() as tx:
         await tx.execute(text("SELECT 1"))
@@ -136,7 +136,7 @@ async def test_connections_that_the_server_ended_are_unavailable_once_and_then_r
 
 
 @only_postgresql
-async def test_a_deadlock_is_unavailable_and_may_be_tried_again(db: Database) -> None:
+async def test_a_deadlock_may_be_retried(db: Database) -> None:
     async with db.write() as tx:
         await add(tx, lane="a")
         await add(tx, lane="b")

@@ -1,4 +1,4 @@
-"""Decisions §2: `/readyz` fails while nothing can be written, though everything can be read."""
+"""Decisions §2: `/readyz` fails while the database cannot be written, even if it can be read."""
 
 import asyncio
 from pathlib import Path
@@ -21,13 +21,13 @@ async def rows(db: Database) -> Any:
 
 
 async def full(db: Database, *, more: int) -> None:
-    """Let the file have so many pages more than it has now."""
+    """Limit the file to so many more pages than it has now."""
     async with db.write() as tx:
         pages = await tx.scalar(text("PRAGMA page_count"))
         await tx.execute(text(f"PRAGMA max_page_count = {pages + more}"))
 
 
-async def test_a_write_leaves_one_row_however_often_it_is_tried(db: Database):
+async def test_repeated_probes_leave_one_row(db: Database):
     probe = WriteProbe(db, interval=0)
     for _ in range(3):
         await probe.check()
@@ -37,7 +37,7 @@ async def test_a_write_leaves_one_row_however_often_it_is_tried(db: Database):
     assert await rows(db) == 1
 
 
-async def test_many_that_ask_at_once_cost_one_write(db: Database, monkeypatch: pytest.MonkeyPatch):
+async def test_concurrent_checks_cost_one_write(db: Database, monkeypatch: pytest.MonkeyPatch):
     probe, real, writes = WriteProbe(db, interval=60), db.write, 0
 
     def counted() -> Any:
@@ -52,7 +52,7 @@ async def test_many_that_ask_at_once_cost_one_write(db: Database, monkeypatch: p
 
 
 @only_sqlite
-async def test_a_full_disk_is_noticed_and_so_is_its_end(db: Database):
+async def test_a_full_disk_is_noticed_until_it_has_space_again(db: Database):
     probe = WriteProbe(db, interval=0)
     await full(db, more=0)
     with pytest.raises(DatabaseUnavailable, match="full"):

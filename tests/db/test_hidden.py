@@ -1,4 +1,4 @@
-"""Customers' data and secrets never stand in a log: not in the text of a database error either."""
+"""Customers' data and secrets never appear in logs, nor in the message of a database error."""
 
 import pytest
 from sqlalchemy import insert
@@ -8,7 +8,7 @@ from mercato.kernel.db.engine import Database
 from mercato.kernel.db.tables import changes
 
 
-async def test_a_database_errors_text_holds_no_value_of_a_row(db: Database):
+async def test_a_database_errors_message_contains_no_value_of_a_row(db: Database):
     with pytest.raises(IntegrityError) as caught:
         async with db.write() as tx:
             await tx.execute(insert(changes).values(topic=None, key="secret-value", at=None))

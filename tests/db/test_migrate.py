@@ -83,7 +83,7 @@ async def schema(url: str) -> dict[str, str]:
 
 
 async def version(url: str) -> tuple[Any, ...]:
-    """Return what Alembic's own table looks like, and what is in it."""
+    """Return the definition and the rows of Alembic's own table."""
 
     def look(connection: Connection) -> tuple[Any, ...]:
         about = inspect(connection)
@@ -125,7 +125,7 @@ async def test_migrating_twice_changes_nothing(empty_url: str) -> None:
     assert await schema(empty_url) == before
 
 
-async def test_a_new_database_file_is_its_owners_alone(tmp_path: Path) -> None:
+async def test_only_its_owner_can_read_a_new_database_file(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         await migrate(f"sqlite:///{tmp_path / 'mercato.db'}")
@@ -175,7 +175,7 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(empty_
     assert await schema(empty_url) == before
 
 
-def test_the_head_that_is_written_down_is_the_newest_revision() -> None:
+def test_head_is_the_newest_revision() -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(module.__file__).parent / "migrations"))
     assert ScriptDirectory.from_config(config).get_heads() == [HEAD]

@@ -1,4 +1,4 @@
-"""A pooler that shares servers between transactions is refused at the start, in words."""
+"""A pooler that shares servers between transactions is refused at the start, with the reason."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ pytestmark = only_postgresql
 
 
 class Pooled:
-    """A client's session of PgBouncer: it has a server of the pool for a transaction, or for its life."""
+    """A client's session of PgBouncer: it has a server of the pool for a transaction, or permanently."""
 
     def __init__(self, pool: list[Any], *, session: bool) -> None:
         self._pool = pool
@@ -66,7 +66,7 @@ async def test_a_pooler_in_transaction_mode_is_refused_before_anything_is_change
             await migrate(database_url)
 
 
-async def test_a_pooler_before_the_replica_is_refused_by_the_name_of_its_setting(
+async def test_a_pooler_before_the_replica_is_refused_with_the_name_of_its_setting(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     settings = Settings(database_url=Secret(database_url), database_replica_url=Secret(database_url))
@@ -84,6 +84,6 @@ async def test_a_pooler_that_drops_the_settings_of_a_session_is_refused_too(
             await refuse_pooler(database_url)
 
 
-async def test_postgresql_itself_is_not_and_neither_is_a_server_that_is_away(database_url: str):
+async def test_neither_postgresql_itself_nor_a_missing_server_is_refused(database_url: str):
     await refuse_pooler(database_url)
     await refuse_pooler("postgresql://nobody@127.0.0.1:1/none")

@@ -1,4 +1,4 @@
-"""A block that reads sees what was committed before it."""
+"""A block that reads sees everything that was committed before it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ async def count(tx: Read) -> int:
     return found
 
 
-async def test_what_another_process_has_committed_is_seen_by_the_next_read(db: Database, database_url: str):
+async def test_the_next_read_sees_commits_of_another_process(db: Database, database_url: str):
     async with Database.open(database_url) as other:
         for number in range(5):
             assert await read(db, count) == number
@@ -33,11 +33,11 @@ async def test_what_another_process_has_committed_is_seen_by_the_next_read(db: D
                 await announce(tx, "store", "x")
 
 
-async def test_many_at_once_are_answered_one_after_another(db: Database):
+async def test_many_concurrent_reads_are_all_answered(db: Database):
     assert await asyncio.gather(*(read(db, count) for _ in range(50))) == [0] * 50
 
 
-async def test_a_fault_leaves_the_next_read_alone(db: Database):
+async def test_an_error_does_not_affect_the_next_read(db: Database):
     async def broken(tx: Read) -> None:
         await tx.scalar(text("SELECT * FROM nowhere"))
 
@@ -48,7 +48,7 @@ async def test_a_fault_leaves_the_next_read_alone(db: Database):
     assert await read(db, count) == 0
 
 
-async def test_nothing_can_be_written(db: Database):
+async def test_a_read_cannot_write(db: Database):
     async def written(tx: Read) -> None:
         await tx.execute(text("DELETE FROM changes"))
 

@@ -1,4 +1,4 @@
-"""Reads from a replica are never more than a second old; one that lags, is away or is none is not read from."""
+"""Reads from a replica are at most a second old; one that lags, is down or isn't a replica is not read."""
 
 import asyncio
 import tempfile
@@ -23,7 +23,7 @@ from mercato.kernel.db.errors import UnusableUrl
 from mercato.kernel.settings import Secret
 
 WITHIN = 1.0
-"""Seconds within which a write is seen everywhere."""
+"""Seconds within which a write is visible everywhere."""
 
 
 async def on_replica(tx: Read) -> bool:
@@ -31,7 +31,7 @@ async def on_replica(tx: Read) -> bool:
 
 
 async def copied(tx: Read) -> bool:
-    """Tell whether this is the replica, and what was written is there."""
+    """Return whether this is the replica and has the row."""
     there = text("SELECT pg_is_in_recovery() AND to_regclass('counter') IS NOT NULL")
     return bool(await tx.scalar(there))
 
@@ -43,7 +43,7 @@ async def value(tx: Read) -> int:
 
 @asynccontextmanager
 async def followed(db: Database) -> AsyncIterator[None]:
-    """Ask both how far they have come while the block runs."""
+    """Check the replica's lag during the block."""
     assert db.replica is not None
     following = asyncio.create_task(db.replica.run())
     try:
@@ -81,7 +81,7 @@ async def pair() -> AsyncIterator[tuple[OwnPostgres, OwnPostgres]]:
                 await copy.stop()
 
 
-async def test_a_replica_is_read_from_while_it_keeps_up_and_no_read_is_older_than_a_second(
+async def test_a_replica_is_read_while_it_keeps_up_and_no_read_is_older_than_a_second(
     pair: tuple[OwnPostgres, OwnPostgres],
 ):
     primary, copy = pair
@@ -89,18 +89,18 @@ async def test_a_replica_is_read_from_while_it_keeps_up_and_no_read_is_older_tha
         replica = db.replica
         assert replica is not None
         async with db.write() as tx:
-            # Whoever asks how far the log has come need not be more than a user.
+            # Reading the position of the log needs no special role.
             await tx.execute(text("CREATE ROLE plain LOGIN"))
             await tx.execute(text("GRANT ALL ON SCHEMA public TO plain"))
             await tx.execute(text("SET ROLE plain"))
             await tx.execute(module._POSITION)
             await tx.execute(text("CREATE TABLE counter (value INTEGER)"))
             await tx.execute(text("INSERT INTO counter VALUES (0)"))
-        # A replica that was believed before the table was made is still right not to have it, for a moment.
+        # A replica that was fresh before the table was made may still lack it for a moment.
         async with asyncio.timeout(20):
             while not await db.read_replica(copied):
                 await asyncio.sleep(0.02)
-        # It stops replaying, without a word, as one does that is overloaded.
+        # It stops replaying silently, like an overloaded one.
         await run(copy.url, "SELECT pg_wal_replay_pause()")
         async with db.write() as tx:
             await tx.execute(text("UPDATE counter SET value = 1"))
@@ -111,7 +111,7 @@ async def test_a_replica_is_read_from_while_it_keeps_up_and_no_read_is_older_tha
             seen.append((began - written, await db.read_replica(value)))
             await asyncio.sleep(0.01)
         assert {found for after, found in seen if after >= WITHIN} == {1}
-        # At first the replica was believed, and rightly: the test would notice if it were never read from.
+        # At first the replica was read: the test would fail if it never were.
         assert seen[0][1] == 0
         assert not replica.is_fresh()
         await run(copy.url, "SELECT pg_wal_replay_resume()")
@@ -127,7 +127,7 @@ async def test_a_replica_is_read_from_while_it_keeps_up_and_no_read_is_older_tha
 
 
 @only_postgresql
-async def test_another_database_is_no_replica_however_alike_it_looks(database_url: str):
+async def test_another_database_is_not_a_replica_however_similar_it_is(database_url: str):
     server = await postgresql_server()
     name = f"other_{uuid4().hex[:12]}"
     await run(server, f"CREATE DATABASE {name} TEMPLATE template_mercato STRATEGY wal_log")
@@ -141,7 +141,7 @@ async def test_another_database_is_no_replica_however_alike_it_looks(database_ur
 
 
 @only_postgresql
-async def test_the_server_itself_may_stand_for_its_replica(database_url: str):
+async def test_the_primary_may_be_its_own_replica(database_url: str):
     async with Database.open(database_url, replica_url=database_url) as db:
         assert db.replica is not None
         assert not db.replica.is_fresh()
@@ -150,12 +150,12 @@ async def test_the_server_itself_may_stand_for_its_replica(database_url: str):
 
 
 @only_postgresql
-async def test_a_replica_that_is_away_costs_nothing_but_the_primary(database_url: str, tmp_path: Path):
+async def test_an_unavailable_replica_is_replaced_by_the_primary(database_url: str, tmp_path: Path):
     async with Database.open(database_url, replica_url=f"postgresql://postgres@/x?host={tmp_path}") as db:
         async with followed(db):
             for _ in range(5):
                 assert await db.read_replica(on_replica) is False
-        # Even when it was fresh a moment ago.
+        # Even if it was fresh a moment ago.
         assert db.replica is not None
         db.replica._as_of = time.monotonic()
         assert await db.read_replica(on_replica) is False
@@ -175,7 +175,7 @@ async def test_stores_are_found_and_read_through_a_replica(
         return connection(self)
 
     monkeypatch.setattr(module.Replica, "connection", counted)
-    # This is not about a machine that is too busy to ask.
+    # A slow machine must not make the replica look stale.
     monkeypatch.setattr(module, "MAX_LAG", 60)
     async with service(database_url, tmp_path / "data", database_replica_url=Secret(database_url)) as mercato:
         there = await trade(mercato, shop)
@@ -205,7 +205,7 @@ async def test_a_catalog_that_has_not_reached_the_replica_is_read_from_the_prima
             there = await trade(mercato, shop)
             async with Database.open(database_url, replica_url=with_database(server, name)) as db:
                 assert db.replica is not None
-                # Believed, and empty: as one that is an instant behind.
+                # Fresh, but empty, like one that is an instant behind.
                 db.replica._as_of = time.monotonic() + 60
                 set_id = there.store["catalogSetId"]
                 assert await CompiledCatalogs(db).get(UUID(set_id)) is not None

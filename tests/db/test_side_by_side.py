@@ -35,7 +35,7 @@ RELEASED = sorted(releases.HERE.glob("*.json"))
 
 
 def value(column: Column[Any], rows: dict[str, dict[str, Any]], number: int) -> Any:
-    """Return something that such a column holds; what refers to another table's row refers to the one there is."""
+    """Return a value for the column; a foreign key refers to the existing row of the other table."""
     refers = column.info["refers"]
     if refers is not None:
         table, _, name = refers.partition(".")
@@ -57,7 +57,7 @@ def value(column: Column[Any], rows: dict[str, dict[str, Any]], number: int) -> 
 
 
 async def written(tx: Write, table: Table, row: dict[str, Any]) -> dict[str, Any]:
-    """Insert a row, and return it as a select of all columns finds it."""
+    """Insert a row, and return it as selected with all columns."""
     key = await tx.first(insert(table).values(row).returning(*table.primary_key))
     assert key is not None
     found = await tx.first(select(table).where(*matches(table, tuple(key))))
@@ -88,7 +88,7 @@ async def work_as(release: Path, db: Database) -> None:
             whole = {c.name: value(c, rows, 1) for c in table.columns if not c.info["filled"]}
             first = rows[table.name] = await written(tx, table, whole)
             assert first.items() >= whole.items()
-            # As little as it may write: what is new must fill itself in.
+            # As little as it must write: new columns need defaults.
             needed = [c for c in table.columns if not (c.info["filled"] or c.nullable)]
             second = await written(tx, table, {c.name: value(c, rows, 2) for c in needed})
             made += [(table, first), (table, second)]
@@ -120,7 +120,7 @@ async def test_the_code_of_a_release_reads_and_writes_every_table(release: Path,
     ],
     ids=["needed", "dropped", "renamed", "narrowed", "retyped", "gone"],
 )
-async def test_a_step_that_takes_something_away_is_noticed(step: str, db: Database):
+async def test_a_step_that_removes_something_is_noticed(step: str, db: Database):
     async with db.write() as tx:
         await tx.execute(text(step))
     with pytest.raises((exc.DBAPIError, AssertionError)):
@@ -128,7 +128,7 @@ async def test_a_step_that_takes_something_away_is_noticed(step: str, db: Databa
 
 
 @only_postgresql
-async def test_a_step_that_meets_a_busy_table_gives_up_and_nobody_queues_behind_it(
+async def test_a_step_gives_up_on_a_locked_table_so_that_requests_do_not_queue(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     def step(connection: SyncConnection) -> None:

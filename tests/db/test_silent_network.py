@@ -1,4 +1,4 @@
-"""A network that swallows what is sent holds up nobody for ever."""
+"""A network that drops packets blocks nothing for ever."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from mercato.kernel.db.engine import Database
 
 
 class Network:
-    """What stands between a database and who asks it; once `silent` it carries nothing, and ends nothing."""
+    """A proxy between a database and its client; once `silent`, it forwards nothing and closes nothing."""
 
     def __init__(self, url: str) -> None:
         self._url = make_url(url)
@@ -23,7 +23,7 @@ class Network:
 
     @asynccontextmanager
     async def opened(self, directory: Path) -> AsyncIterator[str]:
-        """Give the URL of the database behind this network."""
+        """Yield the URL of the database behind this proxy."""
         server = await asyncio.start_unix_server(self._join, directory / ".s.PGSQL.5432")
         try:
             url = self._url.set(host=None, port=None, query={"host": str(directory)})
@@ -53,7 +53,7 @@ class Network:
 
 
 @only_postgresql
-async def test_a_database_is_closed_though_the_network_is_silent(
+async def test_a_database_closes_while_the_network_drops_packets(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgresql, "CLOSE_SECONDS", 0.2)

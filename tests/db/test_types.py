@@ -43,7 +43,7 @@ def test_an_instant_without_an_offset_is_refused() -> None:
         to_ms(datetime(2026, 1, 1))  # noqa: DTZ001  # the fault under test
 
 
-async def test_what_is_written_is_read_back(tabled: Database) -> None:
+async def test_written_values_are_read_back(tabled: Database) -> None:
     at = datetime(2026, 1, 31, 23, 59, 59, 123000, tzinfo=timezone(timedelta(hours=5, minutes=30)))
     row = {"id": new_id(), "at": at}
     async with tabled.write() as tx:
@@ -54,7 +54,7 @@ async def test_what_is_written_is_read_back(tabled: Database) -> None:
     assert read.at.tzinfo is UTC
 
 
-async def test_nothing_is_read_back_as_none(tabled: Database) -> None:
+async def test_null_is_read_back_as_none(tabled: Database) -> None:
     async with tabled.write() as tx:
         await tx.execute(insert(things).values(id=new_id()))
         read = await tx.first(select(things.c.at))

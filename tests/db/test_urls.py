@@ -29,7 +29,7 @@ def test_a_path_is_a_sqlite_file(tmp_path: Path) -> None:
         "postgresql:hunter2",
     ],
 )
-def test_a_url_that_cannot_be_read_is_told_without_any_of_it(url: str) -> None:
+def test_a_malformed_url_is_refused_without_repeating_it(url: str) -> None:
     with pytest.raises(UnusableUrl) as caught:
         Database.open(url)
     assert not {"ter2", "hunter2", "4x"} & set(str(caught.value).replace(":", " ").replace("@", " ").split())
@@ -38,7 +38,7 @@ def test_a_url_that_cannot_be_read_is_told_without_any_of_it(url: str) -> None:
 
 @only_postgresql
 @pytest.mark.parametrize("mode", ["sslmode", "ssl"])
-async def test_a_url_with_the_options_of_libpq_is_taken(database_url: str, mode: str) -> None:
+async def test_a_url_may_have_the_options_of_libpq(database_url: str, mode: str) -> None:
     heard = asyncio.Event()
     url = f"{database_url}{'&' if '?' in database_url else '?'}{mode}=prefer&application_name=shop"
     async with Database.open(url) as db, db.read() as tx:
@@ -65,7 +65,7 @@ async def test_each_of_several_hosts_is_tried(database_url: str, query: str) -> 
 
 
 @pytest.mark.parametrize("url", ["postgresql://u:hunter2@127.0.0.1:1/d?sslmode=perhaps"])
-async def test_an_option_that_the_driver_does_not_take_is_told(url: str) -> None:
+async def test_an_unknown_option_of_the_driver_is_refused(url: str) -> None:
     async with Database.open(url) as db:
         with pytest.raises(UnusableUrl, match="sslmode") as caught:
             async with db.read() as tx:

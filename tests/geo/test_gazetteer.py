@@ -1,4 +1,4 @@
-"""Decisions §3: the place of an address, found offline."""
+"""Decisions §3: the location of an address, found offline."""
 
 import pytest
 
@@ -63,12 +63,12 @@ def test_a_city_of_the_same_name_in_another_state_is_another_city():
     assert locate(AddressParts("Portland", state="Kansas", country="US")).coordinates is None
 
 
-def test_without_a_state_the_most_populous_city_of_the_name_is_meant():
+def test_without_a_state_the_most_populous_city_of_the_name_is_found():
     assert locate(AddressParts("Paris")).coordinates == PARIS
     assert locate(AddressParts("Paris", state="TX")).timezone == "America/Chicago"
 
 
-def test_a_country_with_one_time_zone_has_it_though_the_city_is_not_found():
+def test_a_country_with_one_time_zone_has_it_even_if_the_city_is_unknown():
     assert locate(AddressParts("Nowhereville", country="France")) == Location(None, "Europe/Paris")
     assert locate(AddressParts(country="Germany")).timezone == "Europe/Berlin"
     assert locate(AddressParts("Nowhereville", country="Spain")) == Location()
@@ -88,11 +88,11 @@ def test_a_postal_code_of_another_country_is_not_read_as_one_of_the_united_state
     assert locate(AddressParts("Munich", postal_code="80331")).coordinates == MUNICH
 
 
-def test_a_postal_code_whose_place_the_data_does_not_know_is_not_found():
+def test_an_unknown_postal_code_is_not_found():
     assert locate(AddressParts(postal_code="09001", country="US")).coordinates is None
 
 
-def test_an_address_without_words_has_no_place():
+def test_an_empty_address_has_no_location():
     assert locate(AddressParts()) == Location()
     assert locate(AddressParts("?", "!", "-", " ")) == Location()
 

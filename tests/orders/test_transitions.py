@@ -130,7 +130,7 @@ def test_pending_and_nothing_at_all_are_no_updates():
     assert faults(at("ready", "completed")) == [""]
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_are_reported_at_once():
     assert faults(at(), status="late", state="gone", estimated_ready_at="soon") == [
         "/status",
         "/state",

@@ -7,7 +7,7 @@ from tests.servers import StubDns
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.client import Outbound
 
-# 127.0.0.1 stands for the public internet, 127.0.0.2 for internal networks.
+# 127.0.0.1 counts as public, 127.0.0.2 as internal.
 PUBLIC = AddressPolicy(extra_public=frozenset({ip_network("127.0.0.1/32")}))
 
 

@@ -58,7 +58,7 @@ HOSTS = {
     "multicast of an organisation": "239.255.0.1",
     "reserved": "240.0.0.1",
     "broadcast": "255.255.255.255",
-    # where clouds keep their credentials
+    # metadata services of clouds
     "metadata": "169.254.169.254",
     "metadata, decimal": "2852039166",
     "metadata, hexadecimal": "0xa9fea9fe",
@@ -113,7 +113,7 @@ HOSTS = {
     "brackets within": "[::1].example.com",
     "brackets around a name": "[localhost]",
     "an address of the future": "[v1.fe80::a]",
-    # who is the host?
+    # ambiguous hosts
     "user": "menu.example@127.0.0.1",
     "user and password": "menu.example:80@127.0.0.1",
     "an empty user": "@127.0.0.1",
@@ -141,7 +141,7 @@ HOSTS = {
     "a dot": ".",
     "two dots": "127.0.0.1..",
 }
-"""Hosts as they stand in a URL. None may be asked, and none looked up."""
+"""Hosts in URLs. None may be connected to, and none resolved."""
 
 NAMES = {
     "localhost": "localhost",
@@ -156,7 +156,7 @@ NAMES = {
     "arabic digits, which are letters to DNS": "\u0661\u0662\u0667.\u0660.\u0660.\u0661",
     "a name in another script": "b\u00fccher.example",
 }
-"""Names that resolve to addresses inside: refused because of what they resolve to, whatever they look like."""
+"""Names that resolve to internal addresses: refused because of these, whatever the names look like."""
 
 
 def _is_address(text: str) -> bool:
@@ -171,7 +171,7 @@ ADDRESSES = {name: host.strip("[]") for name, host in HOSTS.items() if _is_addre
     "no address at all": "inside",
     "a shortened address": "127.1",
 }
-"""What a resolver may answer."""
+"""Addresses that a resolver may return."""
 
 PUBLIC = {
     "IPv4": "93.184.215.14",
@@ -182,4 +182,4 @@ PUBLIC = {
     "mapped": "::ffff:93.184.215.14",
     "NAT64": "64:ff9b::5db8:d70e",
 }
-"""Addresses outside, in forms that must still be reached."""
+"""Public addresses, in forms that must be reached."""

@@ -10,7 +10,7 @@ PUBLIC_ONLY = AddressPolicy()
 DEVELOPMENT = AddressPolicy(allow_private=True)
 
 VERDICTS = {
-    # public, at the edges of what is not
+    # public, at the edges of internal networks
     "8.8.8.8": "allowed",
     "1.1.1.1": "allowed",
     "9.255.255.255": "allowed",
@@ -32,7 +32,7 @@ VERDICTS = {
     "2606:4700:4700::1111": "allowed",
     "2a00:1450:4001:80e::200e": "allowed",
     "2001:200::1": "allowed",
-    # loopback, and what the system takes for it
+    # loopback, and addresses that the system treats as such
     "127.0.0.1": "loopback",
     "127.1.2.3": "loopback",
     "127.255.255.255": "loopback",
@@ -66,7 +66,7 @@ VERDICTS = {
     "fd20:ce::254": "metadata",
     "fd00:c1::a9fe:a9fe": "metadata",
     "fe80::a9fe:a9fe": "metadata",
-    # set aside
+    # reserved
     "192.0.0.1": "reserved",
     "192.0.0.170": "reserved",
     "192.0.0.9": "reserved",
@@ -119,7 +119,7 @@ VERDICTS = {
     "2606:4700::5efe:7f00:1": "transition",
     "2606:4700::200:5efe:a00:1": "transition",
     "192.88.99.1": "transition",
-    # not addresses of the internet at all
+    # not addresses
     "fe80::1%eth0": "scoped",
     "2606:4700::1%1": "scoped",
     "::1%lo": "scoped",
@@ -132,7 +132,7 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize(("text", "verdict"), VERDICTS.items())
-def test_an_address_is_reached_only_when_it_is_public(text: str, verdict: str) -> None:
+def test_only_public_addresses_are_allowed(text: str, verdict: str) -> None:
     assert PUBLIC_ONLY.verdict(text) == verdict
 
 
@@ -153,13 +153,13 @@ def test_a_test_policy_can_call_one_loopback_address_public() -> None:
 
 
 @given(st.ip_addresses(v=4))
-def test_an_ipv4_address_is_judged_the_same_when_it_is_mapped_into_ipv6(address: object) -> None:
+def test_an_ipv4_address_has_the_same_verdict_when_it_is_mapped_into_ipv6(address: object) -> None:
     assert PUBLIC_ONLY.verdict(f"::ffff:{address}") is PUBLIC_ONLY.verdict(str(address))
     assert PUBLIC_ONLY.verdict(f"64:ff9b::{address}") is PUBLIC_ONLY.verdict(str(address))
 
 
 @given(st.ip_addresses())
-def test_what_python_itself_does_not_call_global_is_never_allowed(address: object) -> None:
+def test_an_address_that_python_does_not_call_global_is_never_allowed(address: object) -> None:
     ip = ip_address(str(address))
     mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
     if mapped is None and (not ip.is_global or ip.is_multicast or ip.is_link_local):

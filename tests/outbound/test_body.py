@@ -45,14 +45,12 @@ async def _fault(coding: str, raw: bytes, **limits: int) -> BodyFault:
 
 @pytest.mark.parametrize("coding", COMPRESS)
 @given(body=st.binary(max_size=5_000), size=st.integers(1, 700))
-async def test_a_body_is_read_the_same_in_whatever_pieces_it_arrives(
-    coding: str, body: bytes, size: int
-) -> None:
+async def test_a_body_is_read_the_same_in_any_chunks(coding: str, body: bytes, size: int) -> None:
     assert await _read(coding, COMPRESS[coding](body), size=size) == body
 
 
 @pytest.mark.parametrize("coding", COMPRESS)
-async def test_a_body_of_many_steps_is_read_whole(coding: str) -> None:
+async def test_a_body_of_many_steps_is_read_completely(coding: str) -> None:
     body = bytes(range(256)) * (12 * STEP // 256) + b"end"
     assert await _read(coding, COMPRESS[coding](body), size=1 << 16) == body
 
@@ -74,7 +72,7 @@ async def test_more_bytes_than_allowed_on_the_wire_are_refused(coding: str) -> N
 
 
 @pytest.mark.parametrize("coding", BOMB)
-async def test_a_bomb_is_stopped_at_the_limit_with_nothing_kept_beyond_it(coding: str) -> None:
+async def test_a_bomb_is_stopped_at_the_limit_and_nothing_beyond_it_is_kept(coding: str) -> None:
     reader = BodyReader(coding, max_raw=ROOMY, max_decoded=1 << 20)
     with pytest.raises(BodyRefused) as refused:
         await reader.feed(BOMB[coding])
@@ -90,7 +88,7 @@ async def test_a_bomb_never_has_more_than_about_one_step_in_memory(coding: str) 
 
 
 @pytest.mark.parametrize("coding", BOMB)
-async def test_everybody_else_gets_a_turn_while_a_large_body_unpacks(coding: str) -> None:
+async def test_other_tasks_run_while_a_large_body_is_decompressed(coding: str) -> None:
     turns = 0
 
     async def others() -> None:
@@ -113,12 +111,12 @@ async def test_a_compressed_body_that_stops_before_its_end_is_cut_short(coding: 
 
 
 @pytest.mark.parametrize("coding", COMPRESSED)
-async def test_what_is_not_compressed_at_all_is_damaged(coding: str) -> None:
+async def test_a_body_that_is_not_compressed_at_all_is_damaged(coding: str) -> None:
     assert await _fault(coding, b'{"items": {}}' * 100) is BodyFault.DAMAGED
 
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
-async def test_a_checksum_that_does_not_hold_is_damaged(coding: str) -> None:
+async def test_a_wrong_checksum_is_damage(coding: str) -> None:
     options = {int(zstd.CompressionParameter.checksum_flag): 1}
     raw = bytearray(
         zstd.compress(b"menu" * 99, options=options) if coding == "zstd" else gzip.compress(b"menu" * 99)
@@ -128,19 +126,19 @@ async def test_a_checksum_that_does_not_hold_is_damaged(coding: str) -> None:
 
 
 @pytest.mark.parametrize("coding", COMPRESSED)
-async def test_an_empty_answer_is_empty_whatever_coding_it_claims(coding: str) -> None:
+async def test_an_empty_body_is_empty_whatever_coding_it_claims(coding: str) -> None:
     assert await _read(coding, b"", size=1) == b""
 
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
 @pytest.mark.parametrize("size", [1, 7, 1 << 16])
-async def test_members_and_frames_are_one_body(coding: str, size: int) -> None:
+async def test_several_members_or_frames_are_one_body(coding: str, size: int) -> None:
     raw = COMPRESS[coding](b"one,") + COMPRESS[coding](b"") + COMPRESS[coding](b"two")
     assert await _read(coding, raw, size=size) == b"one,two"
 
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
-async def test_endlessly_many_empty_members_are_refused(coding: str) -> None:
+async def test_too_many_empty_members_are_refused(coding: str) -> None:
     assert await _fault(coding, COMPRESS[coding](b"") * (MAX_PARTS + 1)) is BodyFault.DAMAGED
 
 
@@ -176,12 +174,12 @@ async def test_a_zstd_window_beyond_what_the_web_uses_is_refused() -> None:
         (["zstd", "identity"], "zstd"),
     ],
 )
-def test_a_coding_is_read_in_any_case(values: list[str], coding: str) -> None:
+def test_a_coding_is_case_insensitive(values: list[str], coding: str) -> None:
     assert coding_of(values) == coding
 
 
 @pytest.mark.parametrize("values", [["deflate"], ["compress"], ["gzip, gzip"], ["gzip", "br"], ["x" * 9999]])
-def test_codings_that_were_not_asked_for_are_refused(values: list[str]) -> None:
+def test_codings_that_were_not_accepted_are_refused(values: list[str]) -> None:
     with pytest.raises(BodyRefused) as refused:
         coding_of(values)
     assert refused.value.fault is BodyFault.UNKNOWN_CODING

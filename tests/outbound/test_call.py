@@ -1,4 +1,4 @@
-"""Webhook calls: what is sent, what comes back, and what is said when nothing does."""
+"""Webhook calls: the request, the reply, and the failure if there is none."""
 
 import gzip
 import time
@@ -37,7 +37,7 @@ DEVELOPMENT = AddressPolicy(allow_private=True)
 
 @pytest.fixture
 async def private() -> AsyncIterator[Outbound]:
-    """A client of development: it reaches loopback, and by http."""
+    """A client with the policy for development: it reaches loopback, also by http."""
     async with Outbound(DEVELOPMENT) as client:
         yield client
 
@@ -66,7 +66,7 @@ async def failed(outbound: Outbound, url: str, **options: object) -> RequestFail
     return failure.value
 
 
-# --- what is sent --------------------------------------------------------------------------------------
+# --- the request ---------------------------------------------------------------------------------------
 
 
 async def test_a_call_arrives_as_it_was_signed(private: Outbound) -> None:
@@ -107,7 +107,7 @@ async def test_calls_to_one_server_share_a_connection(private: Outbound) -> None
     assert [request.connection for request in server.requests] == [0, 0, 0]
 
 
-# --- what comes back -----------------------------------------------------------------------------------
+# --- the reply -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [200, 202, 204, 400, 409, 410, 422, 429, 500, 503])
@@ -135,7 +135,7 @@ async def test_retry_after_is_read_as_seconds(private: Outbound, sent: str, read
         assert (await post(private, server.url)).retry_after == read
 
 
-async def test_a_reply_that_is_compressed_unasked_is_unpacked(private: Outbound) -> None:
+async def test_a_reply_that_is_compressed_without_being_asked_is_decompressed(private: Outbound) -> None:
     async with serve(reply(200, gzip.compress(b"ok"), content_encoding="gzip")) as server:
         assert (await post(private, server.url)).body == b"ok"
 
@@ -146,7 +146,7 @@ async def test_a_reply_of_exactly_the_limit_is_complete(private: Outbound) -> No
     assert (len(answer.body), answer.complete) == (1024, True)
 
 
-async def test_a_reply_beyond_the_limit_is_cut_where_the_caller_allows_it(private: Outbound) -> None:
+async def test_a_reply_beyond_the_limit_is_truncated_if_the_caller_allows_it(private: Outbound) -> None:
     async with serve(reply(200, b"x" * 1025)) as server:
         answer = await post(private, server.url, max_reply=1024, truncate=True)
         assert (answer.body, answer.complete) == (b"x" * 1024, False)
@@ -166,7 +166,7 @@ async def test_a_reply_beyond_the_limit_is_cut_where_the_caller_allows_it(privat
         (raw(head(200, transfer_encoding="chunked") + b"2\r\nok\r\n"), b"ok"),
     ],
 )
-async def test_where_the_status_is_what_matters_no_body_can_spoil_it(
+async def test_a_broken_body_is_ignored_if_only_the_status_matters(
     private: Outbound, script: Script, body: bytes
 ) -> None:
     async with serve(script) as server:
@@ -174,7 +174,7 @@ async def test_where_the_status_is_what_matters_no_body_can_spoil_it(
     assert (answer.status, answer.body, answer.complete) == (200, body, False)
 
 
-async def test_where_the_status_is_what_matters_a_body_that_hangs_is_left(private: Outbound) -> None:
+async def test_a_body_that_hangs_is_abandoned_if_only_the_status_matters(private: Outbound) -> None:
     async with serve(hang(head(200, content_length=9) + b"ok")) as server:
         answer = await post(private, server.url, truncate=True, timeout=0.7)
     assert (answer.status, answer.body, answer.complete) == (200, b"ok", False)
@@ -194,7 +194,7 @@ async def test_where_the_status_is_what_matters_a_body_that_hangs_is_left(privat
         (drip(b"ok" * 99, pause=0.1), Fault.TIMEOUT),
     ],
 )
-async def test_where_the_body_is_needed_a_broken_one_is_a_failure(
+async def test_a_broken_body_is_a_failure_if_it_is_needed(
     private: Outbound, script: Script, reason: Fault
 ) -> None:
     async with serve(script) as server:
@@ -203,7 +203,7 @@ async def test_where_the_body_is_needed_a_broken_one_is_a_failure(
     assert (failure.fault, failure.status) == (reason, 200)
 
 
-# --- when nothing comes back ---------------------------------------------------------------------------
+# --- failures ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("truncate", [True, False])
@@ -238,7 +238,7 @@ async def test_an_unknown_host_name_is_a_failure(outbound: Outbound) -> None:
     assert (await failed(outbound, "https://nowhere.example/")).fault is Fault.DNS
 
 
-async def test_a_kept_connection_that_died_is_replaced_once_without_a_word(private: Outbound) -> None:
+async def test_a_kept_connection_that_died_is_replaced_once_silently(private: Outbound) -> None:
     async with serve(in_turn(reply(200, b"1"), drop(), reply(200, b"2"), drop(), drop())) as server:
         assert (await post(private, server.url)).body == b"1"
         assert (await post(private, server.url, body=b'{"n":2}')).body == b"2"
@@ -247,7 +247,7 @@ async def test_a_kept_connection_that_died_is_replaced_once_without_a_word(priva
     assert len(server.requests) == 5
 
 
-# --- where it may go -----------------------------------------------------------------------------------
+# --- allowed targets -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

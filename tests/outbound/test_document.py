@@ -1,4 +1,4 @@
-"""Decisions §5: documents that are pulled at one time take bounded memory and bounded room on the disk."""
+"""Decisions §5: concurrent pulls take bounded memory and bounded space on the disk."""
 
 import asyncio
 
@@ -36,14 +36,14 @@ async def test_a_document_keeps_little_in_memory():
         assert document._memory.tell() <= IN_MEMORY
 
 
-async def test_a_document_that_is_begun_anew_holds_nothing_of_the_attempt_before():
+async def test_a_cleared_document_has_nothing_of_the_previous_attempt():
     with await filled(DocumentSpace(), 3 * IN_MEMORY) as document:
         document.clear()
         await document.write(b"second")
         assert (document.size, await document.read()) == (6, b"second")
 
 
-async def test_a_document_waits_for_room_until_another_is_closed():
+async def test_a_document_waits_for_space_until_another_is_closed():
     space = DocumentSpace(4 * IN_MEMORY)
     first = await filled(space, 3 * IN_MEMORY)
     second = space.document()
@@ -58,7 +58,7 @@ async def test_a_document_waits_for_room_until_another_is_closed():
     assert space.reserved == 0
 
 
-async def test_the_oldest_document_never_waits_so_that_one_always_ends():
+async def test_the_oldest_document_never_waits_so_that_one_always_finishes():
     space = DocumentSpace(4 * IN_MEMORY)
     documents = [space.document() for _ in range(4)]
     growing = [asyncio.create_task(_fill(document, 3 * IN_MEMORY)) for document in documents]
@@ -69,7 +69,7 @@ async def test_the_oldest_document_never_waits_so_that_one_always_ends():
     assert space.reserved == 0
 
 
-async def test_whoever_gives_up_waiting_holds_no_room():
+async def test_a_cancelled_wait_reserves_no_space():
     space = DocumentSpace(2 * IN_MEMORY)
     first = await filled(space, 2 * IN_MEMORY)
     with space.document() as second, pytest.raises(TimeoutError):

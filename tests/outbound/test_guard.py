@@ -36,7 +36,7 @@ def _resolver(*addresses: str) -> GuardedResolver:
 
 @pytest.mark.parametrize("address", INSIDE)
 @pytest.mark.parametrize("order", [1, -1])
-async def test_a_name_with_one_address_inside_is_refused_whatever_else_it_has(
+async def test_a_name_with_one_internal_address_is_refused_whatever_its_other_addresses_are(
     address: str, order: int
 ) -> None:
     with pytest.raises(AddressRefused) as refused:
@@ -44,14 +44,14 @@ async def test_a_name_with_one_address_inside_is_refused_whatever_else_it_has(
     assert address not in str(refused.value)
 
 
-async def test_a_name_with_public_addresses_is_resolved_to_a_few_of_them() -> None:
+async def test_a_name_with_many_public_addresses_is_resolved_to_a_few() -> None:
     many = [f"93.184.215.{n}" for n in range(1, 100)]
     found = await _resolver(*many).resolve("x.example", 443)
     assert [result["host"] for result in found] == many[:8]
     assert {result["port"] for result in found} == {443}
 
 
-async def test_an_address_beyond_the_few_that_are_used_is_judged_too() -> None:
+async def test_addresses_that_are_not_used_are_checked_too() -> None:
     with pytest.raises(AddressRefused):
         await _resolver(*[f"93.184.215.{n}" for n in range(1, 100)], "10.0.0.1").resolve("x.example")
 
@@ -62,7 +62,7 @@ async def test_a_name_without_addresses_is_not_found() -> None:
 
 
 @pytest.mark.parametrize("address", INSIDE)
-def test_no_socket_is_made_for_an_address_inside(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_socket_is_made_for_an_internal_address(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "socket", None)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with pytest.raises(AddressRefused) as refused:
@@ -91,7 +91,7 @@ async def test_the_system_resolver_finds_localhost_and_the_guard_refuses_it() ->
     await resolver.close()
 
 
-async def test_a_name_server_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_server_that_never_answers_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -109,7 +109,7 @@ async def test_a_name_server_that_never_answers_is_not_waited_for(monkeypatch: p
 
 
 class _Trusting(AbstractResolver):
-    """A resolver without a guard: what is left when the first two layers fail."""
+    """A resolver without a guard, as if the first two layers had failed."""
 
     def __init__(self, *addresses: str) -> None:
         self._dns = StubDns({"x.example": [addresses]})
@@ -123,7 +123,7 @@ class _Trusting(AbstractResolver):
 
 
 @pytest.mark.parametrize("addresses", [["127.0.0.2"], ["127.0.0.2", "10.0.0.1", "::1"]])
-async def test_the_socket_factory_alone_holds_when_a_name_got_past_the_resolver(
+async def test_the_socket_factory_alone_refuses_a_name_that_passed_the_resolver(
     addresses: Sequence[str],
 ) -> None:
     connector = aiohttp.TCPConnector(resolver=_Trusting(*addresses), socket_factory=socket_factory(PUBLIC))
@@ -133,7 +133,7 @@ async def test_the_socket_factory_alone_holds_when_a_name_got_past_the_resolver(
     assert isinstance(failed.value.__cause__, AddressRefused)
 
 
-async def test_the_socket_factory_alone_holds_for_a_literal_address() -> None:
+async def test_the_socket_factory_alone_refuses_a_literal_address() -> None:
     async with serve(reply(200, b"secret"), host="127.0.0.2") as inside:
         connector = aiohttp.TCPConnector(socket_factory=socket_factory(PUBLIC))
         async with aiohttp.ClientSession(connector=connector) as session:
@@ -143,7 +143,7 @@ async def test_the_socket_factory_alone_holds_for_a_literal_address() -> None:
         assert inside.connections == 0
 
 
-def test_the_guard_holds_on_the_event_loop_of_production_too() -> None:
+def test_the_guard_works_on_the_event_loop_of_production_too() -> None:
     async def story() -> None:
         dns = StubDns({"menu.example": [["127.0.0.1"]], "inside.example": [["127.0.0.2"]]})
         async with (

@@ -1,4 +1,4 @@
-"""Servers that mean harm or are broken: every pull ends in its time, within its bounds, with a sentence."""
+"""Hostile or broken servers: every pull ends within its timeout and limits, with a message."""
 
 import gzip
 
@@ -23,14 +23,14 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("coding", BOMBS)
-async def test_a_bomb_is_stopped_while_it_unpacks(outbound: Outbound, coding: str) -> None:
+async def test_a_bomb_is_stopped_while_it_is_decompressed(outbound: Outbound, coding: str) -> None:
     async with serve(reply(200, BOMBS[coding], content_encoding=coding)) as server:
         failure = await failed(outbound, server.url, limits=SMALL)
     assert (failure.fault, failure.retryable) == (Fault.REPLY_TOO_LARGE, False)
     assert ", decompressed" in failure.message
 
 
-async def test_a_body_that_announces_too_much_is_not_even_begun(outbound: Outbound) -> None:
+async def test_a_body_with_too_large_a_content_length_is_not_read(outbound: Outbound) -> None:
     async with serve(hang(head(200, content_length=100_001))) as server:
         failure = await failed(outbound, server.url, limits=SMALL)
     assert failure.fault is Fault.REPLY_TOO_LARGE
@@ -69,9 +69,7 @@ async def test_a_body_that_never_ends_is_stopped_at_the_limit(outbound: Outbound
         in_turn(redirect("/b"), hang()),
     ],
 )
-async def test_a_server_that_takes_its_time_ends_the_pull_by_the_clock(
-    outbound: Outbound, script: Script
-) -> None:
+async def test_a_slow_server_ends_the_pull_at_its_timeout(outbound: Outbound, script: Script) -> None:
     async with serve(script) as server:
         failure = await failed(outbound, server.url, limits=SHORT)
     assert (failure.fault, failure.retryable) == (Fault.TIMEOUT, True)
@@ -108,14 +106,14 @@ async def test_a_server_that_takes_its_time_ends_the_pull_by_the_clock(
         reset(head(200, content_length=100) + MENU),
     ],
 )
-async def test_what_is_not_http_is_reported_as_such(outbound: Outbound, script: Script) -> None:
+async def test_a_response_that_is_not_http_is_reported_as_such(outbound: Outbound, script: Script) -> None:
     async with serve(script) as server:
         failure = await failed(outbound, server.url, limits=SMALL)
     assert (failure.fault, failure.retryable) == (Fault.PROTOCOL, True)
 
 
 @pytest.mark.parametrize("coding", BOMBS)
-async def test_a_compressed_document_that_breaks_off_is_called_so(outbound: Outbound, coding: str) -> None:
+async def test_a_truncated_compressed_document_is_reported_as_such(outbound: Outbound, coding: str) -> None:
     async with serve(reply(200, BOMBS[coding][:-3], content_encoding=coding)) as server:
         failure = await failed(outbound, server.url)
     assert failure.fault is Fault.ENCODING
@@ -123,7 +121,7 @@ async def test_a_compressed_document_that_breaks_off_is_called_so(outbound: Outb
 
 
 @pytest.mark.parametrize("coding", BOMBS)
-async def test_a_document_that_is_not_compressed_as_it_says_is_called_so(
+async def test_a_document_with_a_wrong_content_encoding_is_reported_as_such(
     outbound: Outbound, coding: str
 ) -> None:
     async with serve(reply(200, MENU, content_encoding=coding)) as server:
@@ -133,9 +131,7 @@ async def test_a_document_that_is_not_compressed_as_it_says_is_called_so(
 
 
 @pytest.mark.parametrize("coding", ["deflate", "compress", "lzma", "gzip, br", "gzip, gzip"])
-async def test_an_unknown_coding_is_refused_with_those_that_are_known(
-    outbound: Outbound, coding: str
-) -> None:
+async def test_an_unknown_coding_is_refused_with_the_supported_ones(outbound: Outbound, coding: str) -> None:
     async with serve(reply(200, MENU, content_encoding=coding)) as server:
         failure = await failed(outbound, server.url)
     assert failure.fault is Fault.ENCODING
@@ -145,7 +141,7 @@ async def test_an_unknown_coding_is_refused_with_those_that_are_known(
 @pytest.mark.parametrize(
     "location", [b"\xff\xfe", b"http://\xc3\xbc.example/", b"http://menu.example/\xff", b"/\x01"]
 )
-async def test_bytes_that_are_not_text_in_a_redirect_do_no_harm(outbound: Outbound, location: bytes) -> None:
+async def test_a_redirect_to_bytes_that_are_not_text_is_refused(outbound: Outbound, location: bytes) -> None:
     async with serve(
         raw(b"HTTP/1.1 302 Found\r\ncontent-length: 0\r\nlocation: " + location + b"\r\n\r\n")
     ) as server:
@@ -153,7 +149,7 @@ async def test_bytes_that_are_not_text_in_a_redirect_do_no_harm(outbound: Outbou
     assert failure.fault in {Fault.REFUSED_ADDRESS, Fault.PROTOCOL, Fault.DNS}
 
 
-async def test_a_failed_pull_leaves_no_connection_that_a_later_one_could_stumble_over(
+async def test_a_failed_pull_leaves_no_connection_that_a_later_one_reuses(
     outbound: Outbound,
 ) -> None:
     script = in_turn(raw(CHUNKED + b"zz\r\n"), endless(b"x" * 1000), reply(500), reply(200, MENU))

@@ -1,4 +1,4 @@
-"""A pull that goes well, its redirects, its retries: what decisions about the catalog pull promise."""
+"""Catalog pulls: success, redirects and retries, as the decisions promise."""
 
 import datetime as dt
 import gzip
@@ -73,7 +73,7 @@ def test_the_limits_are_those_of_the_contract() -> None:
 # --- a document ----------------------------------------------------------------------------------------
 
 
-async def test_a_document_is_pulled_with_its_etag_and_what_it_took(outbound: Outbound) -> None:
+async def test_a_document_is_pulled_with_its_etag_and_figures(outbound: Outbound) -> None:
     async with serve(reply(200, MENU, etag='"v1"', content_type="application/json")) as server:
         got = await pulled(outbound, server.at("menu.example") + "/a%2Fb?key=%2F#top")
     assert (got.body, got.etag, got.content_type) == (MENU, '"v1"', "application/json")
@@ -83,7 +83,7 @@ async def test_a_document_is_pulled_with_its_etag_and_what_it_took(outbound: Out
     assert server.requests[0].path == "/a%2Fb?key=%2F"
 
 
-async def test_a_pull_says_who_asks_and_what_it_reads_and_sends_nothing_else(outbound: Outbound) -> None:
+async def test_a_pull_sends_its_user_agent_and_what_it_accepts_and_nothing_else(outbound: Outbound) -> None:
     async with serve(reply(200, MENU, set_cookie="a=1")) as server:
         await pulled(outbound, server.url)
         await pulled(outbound, server.url)
@@ -101,19 +101,21 @@ async def test_a_pull_says_who_asks_and_what_it_reads_and_sends_nothing_else(out
     [("gzip", gzip.compress(MENU, mtime=0)), ("zstd", zstd.compress(MENU)), ("br", brotli.compress(MENU))],
     ids=["gzip", "zstd", "br"],
 )
-async def test_a_compressed_document_is_unpacked(outbound: Outbound, coding: str, raw_body: bytes) -> None:
+async def test_a_compressed_document_is_decompressed(
+    outbound: Outbound, coding: str, raw_body: bytes
+) -> None:
     async with serve(reply(200, raw_body, content_encoding=coding)) as server:
         got = await pulled(outbound, server.url)
     assert (got.body, got.encoding, got.raw_size) == (MENU, coding, len(raw_body))
 
 
-async def test_a_chunked_document_is_put_together(outbound: Outbound) -> None:
+async def test_a_chunked_document_is_reassembled(outbound: Outbound) -> None:
     chunks = b'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{"ite\r\n8\r\nms": {}}\r\n0\r\n\r\n'
     async with serve(raw(chunks)) as server:
         assert (await pulled(outbound, server.url)).body == MENU
 
 
-async def test_a_document_that_ends_with_its_connection_is_whole(outbound: Outbound) -> None:
+async def test_a_document_that_ends_with_its_connection_is_complete(outbound: Outbound) -> None:
     async with serve(raw(b"HTTP/1.1 200 OK\r\n\r\n", MENU)) as server:
         assert (await pulled(outbound, server.url)).body == MENU
 
@@ -131,7 +133,7 @@ async def test_the_proxy_of_the_environment_is_not_used(
 # --- not modified --------------------------------------------------------------------------------------
 
 
-async def test_a_document_that_still_has_its_etag_is_not_sent_again(outbound: Outbound) -> None:
+async def test_a_document_that_still_has_its_etag_is_not_modified(outbound: Outbound) -> None:
     async with serve(reply(304)) as server:
         result = await outbound.pull(server.url, etag='W/"v1"')
     assert isinstance(result, NotModified)
@@ -146,7 +148,7 @@ async def test_an_unsolicited_304_is_a_failure(outbound: Outbound) -> None:
 
 
 @pytest.mark.parametrize("etag", ["v1", "", '"a"\r\nX: y', '"a" , "b"', '"' + "x" * 300 + '"', "*"])
-async def test_an_etag_that_is_none_is_neither_kept_nor_sent(outbound: Outbound, etag: str) -> None:
+async def test_a_malformed_etag_is_neither_kept_nor_sent(outbound: Outbound, etag: str) -> None:
     async with serve(reply(200, MENU, etag=etag.split("\r\n", maxsplit=1)[0] + "x")) as server:
         got = await pulled(outbound, server.url, etag=etag)
     assert got.etag is None
@@ -214,7 +216,9 @@ async def test_a_redirect_from_a_public_host_to_loopback_reaches_nothing(
     ],
 )
 @pytest.mark.parametrize("status", [301, 307])
-async def test_every_hop_is_judged_like_the_first_url(outbound: Outbound, location: str, status: int) -> None:
+async def test_every_hop_is_checked_like_the_first_url(
+    outbound: Outbound, location: str, status: int
+) -> None:
     async with serve(redirect(location, status)) as server:
         failure = await failed(outbound, server.url)
     assert failure.fault is Fault.REFUSED_ADDRESS
@@ -235,7 +239,7 @@ async def test_a_failure_behind_a_redirect_says_so(outbound: Outbound) -> None:
             assert "address to which the catalog URL redirects" in failure.message
 
 
-async def test_a_redirect_without_a_location_leads_nowhere(outbound: Outbound) -> None:
+async def test_a_redirect_without_a_location_is_a_failure(outbound: Outbound) -> None:
     async with serve(reply(302)) as server:
         failure = await failed(outbound, server.url)
     assert failure.fault is Fault.REDIRECT
@@ -294,7 +298,7 @@ async def test_an_internal_address_is_never_requested(url: str, sleeps: Recorded
     assert "secret" not in failure.message
 
 
-async def test_a_name_that_changes_its_address_is_judged_each_time(sleeps: RecordedSleep) -> None:
+async def test_a_name_that_changes_its_address_is_checked_each_time(sleeps: RecordedSleep) -> None:
     dns = StubDns({"rebind.example": [["127.0.0.1"], ["127.0.0.2"]]})
     async with (
         serve(reply(200, MENU, connection="close")) as server,
@@ -307,7 +311,7 @@ async def test_a_name_that_changes_its_address_is_judged_each_time(sleeps: Recor
     assert len(server.requests) == 1
 
 
-async def test_one_look_up_serves_check_and_connection_so_that_there_is_nothing_to_rebind(
+async def test_check_and_connection_use_the_same_lookup_against_rebinding(
     sleeps: RecordedSleep,
 ) -> None:
     dns = StubDns({"rebind.example": [["127.0.0.1"], ["127.0.0.2"]]})
@@ -317,7 +321,7 @@ async def test_one_look_up_serves_check_and_connection_so_that_there_is_nothing_
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "menu.example"])
-async def test_the_last_word_is_spoken_when_the_socket_is_made(name: str) -> None:
+async def test_the_final_check_is_made_with_the_socket(name: str) -> None:
     verdicts = iter([Verdict.ALLOWED])  # for the URL or the resolver; the socket's maker asks second
 
     class Forgetful(AddressPolicy, frozen=True):
@@ -353,7 +357,7 @@ async def test_500_three_times_and_then_200_succeeds(outbound: Outbound, sleeps:
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 599])
-async def test_500_for_ever_ends_after_three_retries(
+async def test_repeated_500s_end_after_three_retries(
     outbound: Outbound, sleeps: RecordedSleep, status: int
 ) -> None:
     async with serve(reply(status)) as server:
@@ -377,13 +381,13 @@ async def test_any_other_4xx_fails_at_once(outbound: Outbound, sleeps: RecordedS
 
 
 @pytest.mark.parametrize("status", [201, 202, 204, 206, 300, 305])
-async def test_only_200_brings_a_document(outbound: Outbound, status: int) -> None:
+async def test_only_200_returns_a_document(outbound: Outbound, status: int) -> None:
     async with serve(reply(status, b"" if status == 204 else MENU)) as server:
         failure = await failed(outbound, server.url)
     assert (failure.fault, failure.status) == (Fault.STATUS, status)
 
 
-async def test_retry_after_lengthens_the_wait(outbound: Outbound, sleeps: RecordedSleep) -> None:
+async def test_retry_after_extends_the_wait(outbound: Outbound, sleeps: RecordedSleep) -> None:
     async with serve(
         in_turn(reply(503, b"", retry_after=7), reply(429, b"", retry_after=0), reply(200, MENU))
     ) as server:
@@ -411,7 +415,7 @@ async def test_retry_after_may_be_a_date(sleeps: RecordedSleep) -> None:
     assert sleeps.seconds == [9.0, 1.0]
 
 
-async def test_a_retry_starts_at_the_url_itself_and_may_take_another_way(outbound: Outbound) -> None:
+async def test_a_retry_starts_at_the_url_itself_and_may_be_redirected_elsewhere(outbound: Outbound) -> None:
     scripts = {
         "/a": in_turn(redirect("/down"), redirect("/up")),
         "/down": reply(500),
@@ -422,7 +426,7 @@ async def test_a_retry_starts_at_the_url_itself_and_may_take_another_way(outboun
     assert [request.path for request in server.requests] == ["/a", "/down", "/a", "/up"]
 
 
-async def test_a_refused_connection_is_tried_again_and_says_what_to_check(
+async def test_a_refused_connection_is_retried_and_says_what_to_check(
     outbound: Outbound, sleeps: RecordedSleep
 ) -> None:
     failure = await failed(outbound, f"http://127.0.0.1:{free_port()}/")
@@ -431,7 +435,7 @@ async def test_a_refused_connection_is_tried_again_and_says_what_to_check(
     assert sleeps.seconds == [0.5, 1.0, 2.0]
 
 
-async def test_an_unknown_host_name_is_tried_again_and_says_what_to_check(
+async def test_an_unknown_host_name_is_retried_and_says_what_to_check(
     outbound: Outbound, sleeps: RecordedSleep
 ) -> None:
     failure = await failed(outbound, "http://nowhere.example/")
@@ -440,7 +444,7 @@ async def test_an_unknown_host_name_is_tried_again_and_says_what_to_check(
     assert sleeps.seconds == [0.5, 1.0, 2.0]
 
 
-async def test_a_name_that_is_refused_is_looked_up_once(sleeps: RecordedSleep) -> None:
+async def test_a_refused_name_is_resolved_once(sleeps: RecordedSleep) -> None:
     dns = StubDns({"inside.example": [["10.0.0.1"]]})
     async with Outbound(PUBLIC, resolver=dns, sleep=sleeps, dns_seconds=0) as outbound:
         await failed(outbound, "http://inside.example/")
@@ -448,10 +452,10 @@ async def test_a_name_that_is_refused_is_looked_up_once(sleeps: RecordedSleep) -
 
 
 @pytest.mark.parametrize("leave", [drop, reset])
-async def test_a_server_that_closes_without_answering_is_asked_again(
+async def test_a_server_that_closes_without_answering_is_retried(
     outbound: Outbound, sleeps: RecordedSleep, leave: Callable[[], Script]
 ) -> None:
-    # Twice each time: whether a kept connection or the server had died, only a fresh connection can tell.
+    # Twice each time: only a new connection tells whether the kept connection or the server had died.
     async with serve(in_turn(*[leave()] * 4, reply(200, MENU))) as server:
         assert (await pulled(outbound, server.url)).body == MENU
     assert sleeps.seconds == [0.5, 1.0]
@@ -498,7 +502,7 @@ async def test_a_handshake_that_is_never_finished_is_given_up() -> None:
         (["other.example"], 1, True, "another host name"),
     ],
 )
-async def test_a_certificate_that_does_not_hold_is_explained(
+async def test_an_invalid_certificate_is_explained(
     sleeps: RecordedSleep,
     names: list[str],
     days: int,
@@ -523,7 +527,7 @@ async def test_a_server_that_speaks_no_tls_is_a_tls_failure(outbound: Outbound) 
     assert failure.fault is Fault.TLS
 
 
-async def test_a_trusted_certificate_is_fine() -> None:
+async def test_a_trusted_certificate_is_accepted() -> None:
     tls = self_signed("menu.example")
     dns = StubDns({"menu.example": [["127.0.0.1"]]})
     async with (

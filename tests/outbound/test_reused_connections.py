@@ -1,4 +1,4 @@
-"""Calls over a connection that was used before: they end as a first call does."""
+"""Calls over a reused connection have the same results as first calls."""
 
 import asyncio
 import gzip
@@ -53,7 +53,7 @@ SLOW = {"silence after the head", "silence", "drops"}
 
 @pytest.fixture
 async def private() -> AsyncIterator[Outbound]:
-    """A client of development: it reaches loopback, and by http."""
+    """A client with the policy for development: it reaches loopback, also by http."""
     async with Outbound(AddressPolicy(allow_private=True)) as client:
         yield client
 
@@ -67,10 +67,10 @@ async def test_every_reply_is_the_same_over_a_reused_connection(
 ) -> None:
     seconds = 1.0 if name in SLOW else 30.0
     async with serve(ANSWERS[name]()) as server, Outbound(AddressPolicy(allow_private=True)) as other:
-        expected = await came_of(other, server.url, seconds, truncate=truncate)
+        expected = await outcome_of(other, server.url, seconds, truncate=truncate)
     async with serve(in_turn(FIRST, ANSWERS[name]())) as server:
-        await came_of(private, server.url, 30.0)
-        assert await came_of(private, server.url, seconds, truncate=truncate) == expected
+        await outcome_of(private, server.url, 30.0)
+        assert await outcome_of(private, server.url, seconds, truncate=truncate) == expected
     assert [request.connection for request in server.requests] == [0, 0]
 
 
@@ -85,23 +85,23 @@ async def test_a_request_is_the_same_over_a_kept_connection(private: Outbound) -
     assert {**second.headers} == {**first.headers}
 
 
-async def test_what_is_cut_off_is_not_kept(private: Outbound) -> None:
+async def test_an_aborted_connection_is_not_kept(private: Outbound) -> None:
     async with serve(in_turn(FIRST, endless(b"x" * 1000), FIRST)) as server:
         for _ in range(3):
-            await came_of(private, server.url, 30.0, truncate=True)
+            await outcome_of(private, server.url, 30.0, truncate=True)
     assert [request.connection for request in server.requests] == [0, 0, 1]
 
 
-async def test_who_leaves_in_the_midst_of_a_call_leaves_no_answer_for_the_next(private: Outbound) -> None:
+async def test_a_cancelled_call_leaves_no_response_for_the_next(private: Outbound) -> None:
     async with serve(in_turn(FIRST, hang(), reply(200, b"third"))) as server:
-        await came_of(private, server.url, 30.0)
-        leaving = asyncio.create_task(came_of(private, server.url, 30.0))
+        await outcome_of(private, server.url, 30.0)
+        leaving = asyncio.create_task(outcome_of(private, server.url, 30.0))
         while len(server.requests) < 2:  # the server has no event for it
             await asyncio.sleep(0.01)
         leaving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await leaving
-        third = await came_of(private, server.url, 30.0)
+        third = await outcome_of(private, server.url, 30.0)
     assert third == (200, None, None, b"third", True)
     assert [request.connection for request in server.requests] == [0, 0, 1]
 
@@ -119,32 +119,32 @@ async def test_unsolicited_data_does_not_answer_the_next_call(private: Outbound,
 
     async def twice(request: Request, peer: Peer) -> None:
         await FIRST(request, peer)
-        # Once the answer has been read, and its connection is kept.
+        # After the response has been read and its connection is kept.
         await said.wait()
         await peer.send(words)
         said.clear()
 
     async with serve(in_turn(twice, reply(200, b"second"))) as server:
-        await came_of(private, server.url, 30.0)
+        await outcome_of(private, server.url, 30.0)
         said.set()
         while said.is_set():  # the client has no event for it
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
-        assert await came_of(private, server.url, 30.0) == (200, None, None, b"second", True)
+        assert await outcome_of(private, server.url, 30.0) == (200, None, None, b"second", True)
     assert [request.connection for request in server.requests] == [0, 1]
 
 
 @pytest.mark.parametrize("value", ["a\r\nX-More: b", "a\nX-More: b", "a\rb", "a\0b"])
 async def test_no_header_becomes_two(private: Outbound, value: str) -> None:
     async with serve(FIRST) as server:
-        await came_of(private, server.url, 30.0)
+        await outcome_of(private, server.url, 30.0)
         with pytest.raises(ValueError, match="headers"):
             await private.post(server.url, headers={"X": value}, body=b"{}", timeout=30)
     assert len(server.requests) == 1
 
 
-async def came_of(outbound: Outbound, url: str, seconds: float, *, truncate: bool = False) -> object:
-    """Return what a call comes to, but for how long it took."""
+async def outcome_of(outbound: Outbound, url: str, seconds: float, *, truncate: bool = False) -> object:
+    """Return the result of a call, without its duration."""
     try:
         said: Reply = await outbound.post(
             url, headers={}, body=b"{}", timeout=seconds, max_reply=LIMIT, truncate=truncate

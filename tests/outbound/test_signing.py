@@ -95,7 +95,7 @@ def test_every_new_secret_and_every_text_verify(random: bytes, text: str) -> Non
 @pytest.mark.parametrize(
     "secret", ["", "whsec_", "whsec_%%%%", "whsec_YQ", "c2VjcmV0", "sk_c2VjcmV0", "whsec_é"]
 )
-def test_a_secret_that_is_none_is_refused_without_being_shown(secret: str) -> None:
+def test_a_malformed_secret_is_refused_without_being_shown(secret: str) -> None:
     with pytest.raises(ValueError, match="base64") as refused:
         signing_key(secret)
     assert len(secret) <= len("whsec_") or secret not in str(refused.value)

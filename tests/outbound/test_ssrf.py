@@ -1,7 +1,7 @@
-"""No partner's URL leads inside: not itself, not by what its name resolves to, not by where it redirects.
+"""No partner's URL reaches an internal address: not directly, not by DNS, not by a redirect.
 
-The connections are made of stubs: the public server stands on loopback, and the maker of sockets judges every address
-that would be connected to, but nothing is ever connected to any of them.
+The public server is on loopback. The socket factory checks every address that would be connected to; none of them is
+really connected to.
 """
 
 import socket
@@ -27,7 +27,7 @@ Ask = Callable[[Outbound, str], Any]
 
 
 async def pull(outbound: Outbound, url: str) -> Fault | None:
-    """Pull a catalog; return what it failed of."""
+    """Pull a catalog; return the failure."""
     try:
         await outbound.pull(url)
     except RequestFailed as failed:
@@ -36,7 +36,7 @@ async def pull(outbound: Outbound, url: str) -> Fault | None:
 
 
 async def post(outbound: Outbound, url: str) -> Fault | None:
-    """Deliver an event; return what it failed of."""
+    """Deliver an event; return the failure."""
     try:
         await outbound.post(url, headers={}, body=b"{}", timeout=5)
     except RequestFailed as failed:
@@ -45,7 +45,7 @@ async def post(outbound: Outbound, url: str) -> Fault | None:
 
 
 async def post_order(outbound: Outbound, url: str) -> Fault | None:
-    """Ask a store about an order; return what it failed of."""
+    """Call a store for an order; return the failure."""
     try:
         await outbound.post(url, headers={}, body=b"{}", timeout=5, for_order=True)
     except RequestFailed as failed:
@@ -57,7 +57,7 @@ WAYS = {"pull": pull, "post": post, "post_order": post_order}
 
 
 class Wire:
-    """In place of the network: whatever public address is connected to, one loopback server answers."""
+    """Replaces the network: one loopback server answers for every public address."""
 
     def __init__(self) -> None:
         self.server: Server | None = None
@@ -88,7 +88,7 @@ def tls() -> Tls:
 
 @asynccontextmanager
 async def outside(dns: StubDns, tls: Tls | None = None, *, private: bool = False) -> AsyncIterator[Outbound]:
-    """Give a client as production has it, but for its resolver and for who signs certificates."""
+    """Return a client as in production, except for its resolver and its certificate authority."""
     policy = AddressPolicy(allow_private=private)
     async with Outbound(
         policy, resolver=dns, tls=tls.client if tls else None, sleep=RecordedSleep(), dns_seconds=0
@@ -96,14 +96,14 @@ async def outside(dns: StubDns, tls: Tls | None = None, *, private: bool = False
         yield outbound
 
 
-def test_the_zoo_is_as_large_as_it_should_be() -> None:
+def test_there_are_enough_internal_addresses() -> None:
     assert len(internal.HOSTS) + len(internal.NAMES) >= 120
     assert len(set(internal.ADDRESSES.values())) >= 60
 
 
 @pytest.mark.parametrize("way", ["pull", "post"])
 @pytest.mark.parametrize("form", internal.HOSTS)
-async def test_a_url_that_leads_inside_is_neither_opened_nor_looked_up(
+async def test_a_url_of_an_internal_address_is_neither_opened_nor_resolved(
     wire: Wire, form: str, way: str
 ) -> None:
     dns = StubDns({})
@@ -115,7 +115,7 @@ async def test_a_url_that_leads_inside_is_neither_opened_nor_looked_up(
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("form", internal.NAMES)
-async def test_a_name_of_an_address_inside_is_looked_up_and_not_opened(
+async def test_a_name_of_an_internal_address_is_resolved_but_not_opened(
     wire: Wire, form: str, way: str
 ) -> None:
     class Everywhere(StubDns):
@@ -130,7 +130,7 @@ async def test_a_name_of_an_address_inside_is_looked_up_and_not_opened(
 
 @pytest.mark.parametrize("way", ["pull", "post"])
 @pytest.mark.parametrize("form", internal.ADDRESSES)
-async def test_one_address_inside_spoils_a_name_wherever_it_stands_among_its_answers(
+async def test_one_internal_address_disqualifies_a_name_wherever_it_stands(
     wire: Wire, form: str, way: str
 ) -> None:
     inside = internal.ADDRESSES[form]
@@ -148,7 +148,7 @@ def test_an_address_that_changes_between_check_and_connection_gets_no_socket(for
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_name_that_is_public_once_and_inside_afterwards_is_reached_once(
+async def test_a_name_that_is_public_once_and_internal_afterwards_is_reached_once(
     wire: Wire, way: str, tls: Tls
 ) -> None:
     dns = StubDns({"menu.example": [[OPEN], ["10.0.0.1"]]})
@@ -162,7 +162,7 @@ async def test_a_name_that_is_public_once_and_inside_afterwards_is_reached_once(
 
 
 def location(form: str) -> bytes | None:
-    """Return the form as bytes of a header; None where a header can't hold it."""
+    """Return the form as bytes of a header; None if a header can't contain it."""
     host = internal.HOSTS[form] if form in internal.HOSTS else internal.NAMES[form]
     try:
         said = f"://{host}/inside".encode()
@@ -172,7 +172,9 @@ def location(form: str) -> bytes | None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_a_redirect_leads_inside_by_no_form_of_any_address(wire: Wire, scheme: str, tls: Tls) -> None:
+async def test_no_form_of_an_internal_address_is_reached_by_a_redirect(
+    wire: Wire, scheme: str, tls: Tls
+) -> None:
     forms = [form for form in [*internal.HOSTS, *internal.NAMES] if location(form) is not None]
     answers = {
         "menu.example": [[OPEN]],
@@ -187,7 +189,7 @@ async def test_a_redirect_leads_inside_by_no_form_of_any_address(wire: Wire, sch
             head = b"HTTP/1.1 %d Found\r\nContent-Length: 0\r\nLocation: %b\r\n\r\n" % (status, to)
             async with serve(raw(head), tls=tls.server if scheme == "https" else None) as wire.server:
                 got[form] = await pull(outbound, f"{scheme}://menu.example/")
-    # Without a host it leads back to where it is, in a circle.
+    # Without a host it redirects to itself.
     assert got.pop("no host") is Fault.REDIRECT
     # A name that nobody knows, or bytes that are no header: no way inside either.
     assert set(got.values()) <= {REFUSED, Fault.DNS, Fault.PROTOCOL}
@@ -196,7 +198,7 @@ async def test_a_redirect_leads_inside_by_no_form_of_any_address(wire: Wire, sch
 
 
 @pytest.mark.parametrize("form", internal.ADDRESSES)
-async def test_a_redirect_to_a_name_with_an_address_inside_is_not_followed(wire: Wire, form: str) -> None:
+async def test_a_redirect_to_a_name_with_an_internal_address_is_not_followed(wire: Wire, form: str) -> None:
     dns = StubDns({"menu.example": [[OPEN]], "inside.example": [[OPEN, internal.ADDRESSES[form]]]})
     head = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: http://inside.example/\r\n\r\n"
     async with serve(raw(head)) as wire.server, outside(dns) as outbound:
@@ -216,7 +218,7 @@ async def test_a_webhook_follows_no_redirect_at_all(wire: Wire, tls: Tls) -> Non
 
 
 @pytest.mark.parametrize("form", internal.PUBLIC)
-async def test_what_is_really_outside_is_reached(wire: Wire, form: str) -> None:
+async def test_public_addresses_are_reached(wire: Wire, form: str) -> None:
     address = internal.PUBLIC[form]
     async with (
         serve(reply(200, b"{}")) as wire.server,

@@ -1,4 +1,4 @@
-"""`mercato url doctor`: what a pull would meet at a URL, step by step. Nothing here leaves loopback."""
+"""`mercato url doctor` examines a URL as a pull would. All on loopback."""
 
 import asyncio
 import gzip
@@ -63,7 +63,7 @@ async def examined(
     return await diagnose(url, doctor, load({}))
 
 
-async def looked_at(url: str, **options: Any) -> dict[str, UrlFinding]:
+async def examine_levels(url: str, **options: Any) -> dict[str, UrlFinding]:
     """Return the worst finding of each name."""
     rank = list(Level)
     found: dict[str, UrlFinding] = {}
@@ -78,7 +78,7 @@ def levels(found: Mapping[str, UrlFinding]) -> dict[str, str]:
 
 
 def answering_304(body: bytes, **headers: str) -> Any:
-    """Answer with the document, and with 304 to who has it."""
+    """Answer with the document, or with 304 to its ETag."""
 
     async def script(request: Any, peer: Any) -> None:
         has = request.headers.get("if-none-match") == '"1"'
@@ -87,12 +87,12 @@ def answering_304(body: bytes, **headers: str) -> Any:
     return script
 
 
-async def test_all_is_well_with_a_secure_compressed_catalog_that_answers_304():
+async def test_a_compressed_catalog_over_https_that_answers_304_has_no_warnings():
     tls = self_signed("menu.example", days=90)
     body = gzip.compress(MENU)
     script = answering_304(body, content_encoding="gzip", content_type="application/json")
     async with serve(script, tls=tls.server) as server:
-        found = await looked_at(f"{server.at('menu.example')}/c.json?token=hush", tls=tls.client)
+        found = await examine_levels(f"{server.at('menu.example')}/c.json?token=hush", tls=tls.client)
         assert levels(found) == {}
         said = {name: finding.said for name, finding in found.items()}
         assert said["dns"] == "menu.example is at 127.0.0.1: may be reached"
@@ -107,23 +107,23 @@ async def test_all_is_well_with_a_secure_compressed_catalog_that_answers_304():
         assert [request.headers.get("if-none-match") for request in server.requests] == [None, '"1"']
 
 
-async def test_what_could_be_better_is_warned_of():
+async def test_possible_improvements_are_warnings():
     big = json.dumps(
         {"items": {f"i{index}": {"name": "x" * 50, "basePrice": "1.00"} for index in range(2000)}}
     )
     async with serve(in_turn(reply(200, big.encode(), content_type="text/plain"))) as server:
-        found = await looked_at(server.at("menu.example") + "/c")
+        found = await examine_levels(server.at("menu.example") + "/c")
         assert levels(found) == {"url": "warn", "encoding": "warn", "content type": "warn", "etag": "warn"}
     async with serve(reply(200, MENU, content_type="application/json", etag='"x"')) as server:
-        found = await looked_at(server.at("menu.example") + "/c")
+        found = await examine_levels(server.at("menu.example") + "/c")
         assert "the whole document when asked again" in found["etag"].said
         assert found["encoding"].level is Level.OK
     async with serve(reply(200, MENU, content_type="application/json")) as server:
         near = PullLimits(connect=30, total=60, max_raw=len(MENU) + 1)
-        assert levels(await looked_at(server.at("menu.example") + "/c", limits=near))["size"] == "warn"
+        assert levels(await examine_levels(server.at("menu.example") + "/c", limits=near))["size"] == "warn"
 
 
-async def test_a_certificate_that_ends_soon_is_over_or_for_another_name():
+async def test_a_certificate_that_ends_soon_has_expired_or_is_for_another_name():
     for days, name, level, words in (
         (5, "menu.example", "warn", "(4 days)"),
         (-1, "menu.example", "fail", "which is over"),
@@ -131,7 +131,7 @@ async def test_a_certificate_that_ends_soon_is_over_or_for_another_name():
     ):
         tls = self_signed(name, days=days)
         async with serve(reply(200, MENU), tls=tls.server) as server:
-            found = await looked_at(server.at("menu.example") + "/c", tls=tls.client)
+            found = await examine_levels(server.at("menu.example") + "/c", tls=tls.client)
             assert (found["tls"].level.value, words in found["tls"].said) == (level, True), found["tls"]
             assert found["tls"].advice
             assert name in found["tls"].said
@@ -140,10 +140,10 @@ async def test_a_certificate_that_ends_soon_is_over_or_for_another_name():
                 assert server.requests == []
 
 
-async def test_an_untrusted_certificate_is_reported_with_what_it_holds():
+async def test_an_untrusted_certificate_is_reported_with_its_content():
     tls = self_signed("menu.example")
     async with serve(reply(200, MENU), tls=tls.server) as server:
-        found = await looked_at(server.at("menu.example") + "/c")
+        found = await examine_levels(server.at("menu.example") + "/c")
         assert "is self-signed" in found["tls"].said
         assert "for menu.example" in found["tls"].said
         assert server.requests == []
@@ -160,9 +160,9 @@ async def test_an_untrusted_certificate_is_reported_with_what_it_holds():
         ("gone.example", "The name gone.example has no address."),
     ],
 )
-async def test_what_the_guard_refuses_is_named_and_nothing_connects_to_it(host: str, words: str):
+async def test_an_address_that_the_guard_refuses_is_named_and_not_connected_to(host: str, words: str):
     async with serve(reply(200, MENU)) as server:
-        found = await looked_at(f"http://{host}:{server.port}/c")
+        found = await examine_levels(f"http://{host}:{server.port}/c")
         assert (found["dns"].level, found["dns"].said) == (Level.FAIL, words)
         assert found["dns"].advice
         assert not {"connect", "status"} & set(found)
@@ -171,16 +171,16 @@ async def test_what_the_guard_refuses_is_named_and_nothing_connects_to_it(host: 
     assert settings is (host in {"inside.example", "both.example", "192.168.0.7"})
 
 
-async def test_each_redirect_is_reported_and_the_hosts_that_it_leads_to():
+async def test_each_redirect_is_reported_with_its_host():
     async with serve(reply(200, MENU)) as end:
         far = redirect(f"http://menu.example:{end.port}/final?key=hush", 301)
         async with serve(far) as server:
-            found = await looked_at(server.at("menu.example") + "/c")
+            found = await examine_levels(server.at("menu.example") + "/c")
             assert found["redirect"].said.startswith(f"301: http://menu.example:{server.port}/c leads to")
             assert (found["redirect"].level, "hush" in repr(found)) == (Level.WARN, False)
             assert found["status"].level is Level.OK
     async with serve(redirect("http://inside.example:1/c")) as server:
-        found = await looked_at(server.at("menu.example") + "/c")
+        found = await examine_levels(server.at("menu.example") + "/c")
         assert found["dns"].said == "inside.example is at 127.0.0.2: the machine itself (loopback)"
         assert found["document"].level is Level.FAIL
 
@@ -200,30 +200,30 @@ async def test_each_redirect_is_reported_and_the_hosts_that_it_leads_to():
     ],
     ids=["404", "503", "circle", "drop", "coding", "html", "empty", "broken", "catalog"],
 )
-async def test_what_keeps_a_pull_from_working_is_reported(script: Any, name: str, words: str):
+async def test_reasons_for_a_failed_pull_are_reported(script: Any, name: str, words: str):
     async with serve(script) as server:
-        found = await looked_at(server.at("menu.example") + "/c")
+        found = await examine_levels(server.at("menu.example") + "/c")
         assert words in found[name].said
         assert found[name].level is (Level.WARN if words == "no valid catalog" else Level.FAIL)
-        # Each step once, and not the retries of an ingest.
+        # Each step once, without the retries of an ingest.
         assert len(server.requests) <= 2
 
 
-async def test_a_server_that_is_not_there_or_does_not_answer_is_reported():
-    found = await looked_at(f"http://menu.example:{free_port()}/c")
+async def test_a_missing_or_silent_server_is_reported():
+    found = await examine_levels(f"http://menu.example:{free_port()}/c")
     assert (found["connect"].level, "refused the connection" in found["connect"].said) == (Level.FAIL, True)
     async with serve(hang()) as server:
         quick = PullLimits(connect=30, total=0.2)
-        found = await looked_at(server.at("menu.example") + "/c", limits=quick)
+        found = await examine_levels(server.at("menu.example") + "/c", limits=quick)
         assert "could not be read within 0.2 seconds" in found["document"].said
     async with serve(reply(200, MENU)) as plain:
-        found = await looked_at(
+        found = await examine_levels(
             f"https://menu.example:{plain.port}/c", limits=PullLimits(connect=3, total=60)
         )
         assert (found["tls"].level, "asked for TLS" in found["tls"].said) == (Level.FAIL, True)
 
 
-async def test_what_people_read_fits_into_80_columns(capsys: pytest.CaptureFixture[str]):
+async def test_the_output_for_people_fits_into_80_columns(capsys: pytest.CaptureFixture[str]):
     tls = self_signed(*(f"{'long-' * 8}{index}.menu.example" for index in range(9)))
     async with serve(reply(200, MENU), tls=tls.server) as server:
         found = await examined(server.at("menu.example") + "/" + "p/" * 30)
@@ -239,7 +239,7 @@ async def test_what_people_read_fits_into_80_columns(capsys: pytest.CaptureFixtu
 # --- the command ------------------------------------------------------------------------------------
 
 
-async def test_the_command_goes_by_the_settings_and_prints_json(tmp_path: Path):
+async def test_the_command_uses_the_settings_and_prints_json(tmp_path: Path):
     clean = {name: text for name, text in os.environ.items() if not name.startswith("MERCATO_")}
     script = by_path({"/c": answering_304(MENU, content_type="application/json")})
     async with serve(script) as server:
@@ -258,7 +258,7 @@ async def asyncio_run(command: list[str], environment: dict[str, str]) -> subpro
     )
 
 
-async def test_ctrl_c_ends_it_and_a_closed_pipe_is_quiet():
+async def test_ctrl_c_ends_it_and_a_closed_pipe_is_silent():
     clean = {name: text for name, text in os.environ.items() if not name.startswith("MERCATO_")}
     environment = clean | {"MERCATO_ALLOW_PRIVATE_NETWORKS": "true"}
     async with serve(hang()) as server:
@@ -279,7 +279,7 @@ async def test_ctrl_c_ends_it_and_a_closed_pipe_is_quiet():
     [[], ["menu.json"], ["ftp://x/y"], ["http://"], ["https://menu.example/", "x"], ["--bogus"]],
     ids=str,
 )
-def test_what_is_not_a_url_exits_with_2(wrong: list[str], capsys: pytest.CaptureFixture[str]):
+def test_an_argument_that_is_not_a_url_exits_with_2(wrong: list[str], capsys: pytest.CaptureFixture[str]):
     assert cli.run(["url", "doctor", *wrong]) == 2
     assert capsys.readouterr().err.strip()
 

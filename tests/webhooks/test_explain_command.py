@@ -103,7 +103,7 @@ def test_files_are_read_and_json_is_printed(ask: Ask, tmp_path: Path):
     assert (code, "CLOCK_SKEW" in out) == (1, True)
 
 
-def test_what_people_read_fits_into_80_columns(ask: Ask):
+def test_the_output_for_people_fits_into_80_columns(ask: Ask):
     code, out = ask(head() + b"\r\n" + b'{"type": "order.created", "data": {}}', "--secret", SECRET)
     assert (code, out.split("\n")[0]) == (1, "NOT VALID: BODY_RESERIALISED")
     assert "from byte 8 on" in out

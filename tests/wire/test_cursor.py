@@ -34,14 +34,14 @@ def test_the_first_page_needs_no_cursor() -> None:
         " " + "A" * 21,
     ],
 )
-def test_a_cursor_that_is_none_is_422_without_a_pointer(text: str) -> None:
+def test_a_malformed_cursor_is_422_without_a_pointer(text: str) -> None:
     with pytest.raises(errors.ValidationFailed) as caught:
         read_cursor(text)
     assert [fault.pointer for fault in caught.value.errors] == [None]
 
 
 @given(st.text(max_size=30))
-def test_no_text_breaks_the_reader(text: str) -> None:
+def test_any_text_is_read_as_a_cursor_or_refused(text: str) -> None:
     try:
         read = read_cursor(text)
     except errors.ValidationFailed:

@@ -1,4 +1,4 @@
-"""Decisions §1: what a request may look like, and how every fault in it is reported at once."""
+"""Decisions §1: the form of requests; every fault is reported at once."""
 
 from typing import Annotated
 from uuid import UUID
@@ -82,7 +82,7 @@ def test_all_faults_of_a_request_are_listed_at_once_with_pointers():
         "cut-off-after-a-backslash",
     ],
 )
-def test_a_body_that_is_not_json_is_reported_with_the_place_where_it_breaks(body: bytes, where: str):
+def test_a_body_that_is_not_json_is_reported_with_line_and_column(body: bytes, where: str):
     problem = refused(body)
     assert isinstance(problem, errors.InvalidRequest)
     assert [(fault.message, fault.pointer) for fault in problem.errors] == [
@@ -109,7 +109,7 @@ class Ruled(Wire):
     number: int = 0
 
 
-def test_what_the_rule_of_a_type_says_is_listed_with_all_other_faults():
+def test_a_fault_of_a_types_rule_is_listed_with_all_other_faults():
     with pytest.raises(errors.InvalidRequest) as caught:
         Decoder(Ruled)(b'{"word":"bad","two":{},"number":"x"}')
     assert [(fault.code, fault.message, fault.pointer) for fault in caught.value.errors] == [
@@ -119,14 +119,14 @@ def test_what_the_rule_of_a_type_says_is_listed_with_all_other_faults():
     ]
 
 
-def test_a_text_that_is_at_fault_already_is_not_held_against_its_rule_too():
+def test_a_rule_is_not_applied_to_a_text_that_has_a_fault():
     for word in (b'"toolong"', b"5"):
         with pytest.raises(errors.Problem) as caught:
             Decoder(Ruled)(b'{"word":' + word + b"}")
         assert len(caught.value.errors) == 1
 
 
-def test_a_value_that_is_not_allowed_alone_is_422():
+def test_only_a_value_that_is_not_allowed_is_422():
     assert isinstance(refused(b'{"name":""}'), errors.ValidationFailed)
 
 
@@ -137,7 +137,7 @@ def test_two_point_zero_is_an_integer():
     assert str(body.lines[0].item_id) == "0190f5fe-7e3b-7ccc-8000-abcdef012345"
 
 
-def test_two_point_five_and_true_are_no_integers():
+def test_two_point_five_and_true_are_not_integers():
     for value in (b"2.5", b"true", b'"2"', b"null", b"[]"):
         problem = refused(
             b'{"name":"a","lines":[{"itemId":"0190f5fe-7e3b-7ccc-8000-abcdef012345","quantity":%s}]}' % value
@@ -168,13 +168,13 @@ def test_unknown_members_are_ignored():
         b"[]",
     ],
 )
-def test_what_is_not_json_or_not_an_object_is_400(body: bytes):
+def test_a_body_that_is_not_json_or_not_an_object_is_400(body: bytes):
     problem = refused(body)
     assert problem.status == 400
     assert "msgspec" not in problem.detail
 
 
-def test_a_nul_character_is_refused_where_it_stands():
+def test_a_nul_character_is_refused_with_its_pointer():
     problem = refused(b'{"name":"a\\u0000b"}')
     assert (problem.status, problem.errors[0].pointer) == (422, "/name")
 
@@ -245,7 +245,7 @@ class Nested(Wire):
 
 
 @pytest.mark.parametrize("depth", [50, 100, 150, 200, 300])
-def test_a_body_that_is_nested_at_any_depth_that_is_read_with_a_fault_at_its_end_is_400(depth: int):
+def test_a_deeply_nested_body_with_a_fault_at_its_end_is_400(depth: int):
     body = b'{"inside":' * depth + b'{"number":"x"}' + b"}" * depth
     with pytest.raises(errors.Problem) as caught:
         Decoder(Nested)(body)
@@ -263,7 +263,7 @@ def test_a_body_that_is_nested_at_any_depth_that_is_read_with_a_fault_at_its_end
         (b'{"inside":{"}' + b']}:,\\"[{' * 99 + b'":' + b"[" * 9000, 400, ""),
     ],
 )
-def test_a_body_that_is_too_deep_to_be_read_is_422_where_its_type_is_that_deep(
+def test_a_body_that_is_nested_too_deeply_is_422_if_its_type_is_that_deep(
     deep: bytes, status: int, pointer: str
 ):
     with pytest.raises(errors.Problem) as caught:
@@ -271,7 +271,7 @@ def test_a_body_that_is_too_deep_to_be_read_is_422_where_its_type_is_that_deep(
     assert (caught.value.status, caught.value.errors[0].pointer) == (status, pointer)
 
 
-def test_a_uuid_is_read_without_its_hyphens_whether_or_not_something_else_is_wrong():
+def test_a_uuid_without_hyphens_is_accepted_whether_or_not_the_body_has_another_fault():
     line = b'{"itemId":"0190F5FE7E3B7CCC8000ABCDEF012345","quantity":%d}'
     assert str(decode(b'{"name":"a","lines":[%s]}' % (line % 1)).lines[0].item_id) == (
         "0190f5fe-7e3b-7ccc-8000-abcdef012345"
@@ -280,7 +280,7 @@ def test_a_uuid_is_read_without_its_hyphens_whether_or_not_something_else_is_wro
     assert [one.pointer for one in problem.errors] == ["/name"]
 
 
-def test_an_integer_of_a_query_that_is_out_of_range_is_422_however_long_it_is():
+def test_a_query_integer_that_is_out_of_range_is_422_however_long_it_is():
     with pytest.raises(errors.Problem) as caught:
         query(b"storeId=0190f5fe-7e3b-7ccc-8000-abcdef012345&limit=" + b"9" * 40)
     assert caught.value.status == 422
@@ -294,6 +294,6 @@ class Passed(Wire):
 @pytest.mark.parametrize(
     "payment", ['{"amount": 10.10, "id":12345678901234567890}', "null", '{"a":"\\u0041"}']
 )
-def test_raw_members_stay_as_they_were_sent_also_where_the_rest_is_converted(payment: str):
+def test_raw_members_stay_as_they_were_sent_even_if_the_rest_is_converted(payment: str):
     read = Decoder(Passed)(f'{{"number": 2.0, "payment": {payment}}}'.encode())
     assert (read.number, read.payment) == (2, msgspec.Raw(payment.encode()))
