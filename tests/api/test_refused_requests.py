@@ -55,6 +55,14 @@ async def test_a_refused_request_is_listed_with_its_faults_and_pointers(house: T
     assert entry["milliseconds"] >= 0
 
 
+async def test_a_known_key_sees_its_requests_of_paths_that_do_not_exist(mercato: Service, pos: Client):
+    await pos.get(COMMERCE)
+    await pos.get("/v1/commerce/shops")
+    await pos.call("DELETE", COMMERCE)
+    found = {(one["operation"], one["errorCode"]) for one in await listed(pos, COMMERCE, mercato)}
+    assert found == {(None, "NOT_FOUND"), (None, "METHOD_NOT_ALLOWED")}
+
+
 async def test_another_partners_refused_requests_are_not_seen(house: Trade):
     _, stranger = await house.mercato.partner(PartnerKind.MARKETFRONT)
     await house.front.get("/v1/marketfront/stores/x")

@@ -5,7 +5,6 @@ what the operation declares in its place, renders every refusal. A bug becomes a
 """
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from time import perf_counter
@@ -15,21 +14,20 @@ import structlog
 
 from mercato.domain.partners.limits import Limiter, network_of
 from mercato.domain.partners.model import Caller, Surface
-from mercato.domain.requests.log import Answered
 from mercato.http import problems
 from mercato.http.body import Body, BodyBudget, Message, Receive
 from mercato.http.browsers import Cors
 from mercato.http.head import Head, Hosts, TrustedProxies, check_query
 from mercato.http.operations import Answer, Call, Operation, Rate, Upload
+from mercato.http.recorder import FIRST_REFUSAL, NO_OPERATION, Recorder
 from mercato.http.routing import Match, Routes
 from mercato.kernel import errors
 from mercato.kernel.db.errors import is_unavailable
-from mercato.kernel.errors import MethodNotAllowed, OrderError, Problem
+from mercato.kernel.errors import MethodNotAllowed, Problem
 from mercato.kernel.plurals import count_of
 from mercato.kernel.settings import MiB
 from mercato.kernel.telemetry.context import set_context
 from mercato.kernel.wire import as_json
-from mercato.kernel.wire.problem import summarize
 from mercato.runtime import Runtime
 
 Scope = MutableMapping[str, Any]
@@ -50,8 +48,6 @@ _REQUESTS: Final = {
 _BODILESS: Final = frozenset({204, 304})
 """Statuses of answers without a body, which have no Content-Length."""
 
-_FIRST_REFUSAL: Final = 400
-
 DATABASE_RETRY_SECONDS: Final = 2
 """Retry-After while the database is busy, full or restarting."""
 
@@ -68,9 +64,8 @@ class Edge:
         self._callers = app.callers
         self._limiter = app.limiter
         self._answered = app.metrics.answered
-        self._request_log = app.request_log
-        self._logged = _logged(app.settings.request_log, routes)
-        self._slow = math.inf if app.settings.request_log == "off" else app.settings.slow_ms / 1000
+        recorder = Recorder(app, routes.operations)
+        self._record, self._recorded, self._slow = recorder.record, recorder.operations, recorder.slow
         self._public_url = app.settings.public_url
         proxies, origins = app.settings.trusted_proxies, app.settings.cors_origins
         self._proxies = TrustedProxies(proxies) if proxies else None
@@ -88,7 +83,7 @@ class Edge:
         head = Head(scope, self._public_url, self._proxies)
         extra: Headers = []
         body_in = Body(receive, head, self._body_seconds, self._budget) if head.has_body else None
-        operation_id, render = "none", problems.PROBLEM_DETAILS.render
+        operation_id, render = NO_OPERATION, problems.PROBLEM_DETAILS.render
         refusal: Problem | None = None
         task = asyncio.current_task()
         assert task is not None
@@ -120,8 +115,8 @@ class Edge:
             self.in_flight.discard(task)
         seconds = perf_counter() - started
         self._answered(operation_id, status, seconds)
-        if status >= _FIRST_REFUSAL or operation_id in self._logged or seconds >= self._slow:
-            self._log_request(scope["method"], head, operation_id, status, seconds, refusal, body)
+        if status >= FIRST_REFUSAL or operation_id in self._recorded or seconds >= self._slow:
+            self._record(scope["method"], head, operation_id, status, seconds, refusal, body)
         if body_in is not None:
             body_in.release()
             if body_in.is_unread:
@@ -132,36 +127,6 @@ class Edge:
             headers.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
-
-    def _log_request(
-        self,
-        method: str,
-        head: Head,
-        operation_id: str,
-        status: int,
-        seconds: float,
-        refusal: Problem | None,
-        body: bytes,
-    ) -> None:
-        code: str | None = None
-        faults: tuple[OrderError, ...] = ()
-        if refusal is not None:
-            code, faults = refusal.error_code, refusal.errors
-        elif status >= _FIRST_REFUSAL and (summary := summarize(body)) is not None:
-            # A stored answer, perhaps of an earlier request.
-            code, faults = summary.error_code, summary.described()
-        self._request_log.record(
-            Answered(
-                request_id=head.request_id,
-                operation=None if operation_id == "none" else operation_id,
-                method=method,
-                path=head.path,
-                status=status,
-                seconds=seconds,
-                error_code=code,
-                errors=faults,
-            )
-        )
 
     async def _answer(
         self, operation: Operation, match: Match, head: Head, body_in: Body | None, extra: Headers
@@ -242,13 +207,6 @@ class Edge:
         return errors.InternalError(
             "This is a fault of ours and was logged. Try again; if it happens again, report the requestId."
         )
-
-
-def _logged(mode: str, routes: Routes) -> frozenset[str]:
-    """Return the ids of the operations whose every request has a log line."""
-    if mode == "off":
-        return frozenset()
-    return frozenset(op.id for op in routes.operations if mode == "all" or op.rate is Rate.WRITE)
 
 
 async def _read_nothing(_write: Callable[[bytes], Awaitable[None]]) -> None:

@@ -51,7 +51,7 @@ MAX_TEXT: Final = 300
 """Characters of a message or pointer that are kept: either may repeat what the partner sent."""
 
 
-class Answered(Struct, frozen=True, kw_only=True):
+class RequestRecord(Struct, frozen=True, kw_only=True):
     """A request and its answer. `operation` is None if there is no such path; `path` has no query."""
 
     request_id: str
@@ -80,41 +80,41 @@ class RequestLog:
         self._minute = 0.0
         self._stored: Counter[UUID | None] = Counter()
 
-    def record(self, answered: Answered) -> None:
+    def record(self, request: RequestRecord) -> None:
         """Log a notable request, and queue it to be stored if it was refused."""
-        milliseconds = round(answered.seconds * 1000)
+        milliseconds = round(request.seconds * 1000)
         context = current_context()
         key_id = None if context is None else context.key_id
         if self._writes_lines:
-            refusal = {} if answered.error_code is None else {"error_code": answered.error_code}
+            refusal = {} if request.error_code is None else {"error_code": request.error_code}
             key = {} if key_id is None else {"key_id": str(key_id)}
             self._event_log.record(
                 "request",
-                request_id=answered.request_id,
-                operation=answered.operation,
-                status=answered.status,
+                request_id=request.request_id,
+                operation=request.operation,
+                status=request.status,
                 ms=milliseconds,
                 **refusal,
                 **key,
             )
         partner_id = None if context is None else context.partner_id
-        is_api = partner_id is not None or answered.path.startswith("/v1/")
-        if answered.error_code is None or not is_api or not self._may_store(partner_id):
+        is_api = partner_id is not None or request.path.startswith("/v1/")
+        if request.error_code is None or not is_api or not self._may_store(partner_id):
             return
         self._waiting.append(
             Refusal(
                 id=self._new_id(),
                 at=self._clock(),
-                request_id=answered.request_id,
+                request_id=request.request_id,
                 partner_id=partner_id,
                 key_id=key_id,
                 surface=None if context is None else context.surface,
-                operation=answered.operation,
-                method=answered.method[:MAX_TEXT],
-                path=_bounded(answered.path, MAX_PATH),
-                status=answered.status,
-                error_code=answered.error_code[:MAX_TEXT],
-                errors=tuple(_bounded_error(error) for error in answered.errors[:MAX_ERRORS]),
+                operation=request.operation,
+                method=request.method[:MAX_TEXT],
+                path=_bounded(request.path, MAX_PATH),
+                status=request.status,
+                error_code=request.error_code[:MAX_TEXT],
+                errors=tuple(_bounded_error(error) for error in request.errors[:MAX_ERRORS]),
                 store_id=None if context is None else context.store_id,
                 milliseconds=milliseconds,
             )
