@@ -23,6 +23,7 @@ class StoreFilter(Struct, frozen=True, kw_only=True):
     """Which stores to list: all that fit. `before` is the last id shown."""
 
     partner_id: UUID | None = None
+    store_id: UUID | None = None
     status: StoreStatusValue | None = None
     since: datetime | None = None
     before: UUID | None = None
@@ -69,6 +70,8 @@ async def list_stores(tx: Read, wanted: StoreFilter, *, limit: int, now: datetim
     query = _STORES
     if wanted.partner_id is not None:
         query = query.where(stores.c.partner_id == wanted.partner_id)
+    if wanted.store_id is not None:
+        query = query.where(stores.c.id == wanted.store_id)
     if wanted.status is not None:
         paused = and_(stores.c.paused, or_(stores.c.resume_at.is_(None), stores.c.resume_at > now))
         query = query.where(paused if wanted.status is StoreStatusValue.PAUSED else ~paused)

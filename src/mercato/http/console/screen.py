@@ -23,7 +23,7 @@ from mercato.runtime import Runtime
 
 T = TypeVar("T")
 
-_LOCAL: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,3})?)?")
+_LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d)(:\d\d(?:\.\d{1,3})?)?")
 
 
 class Audience(Enum):
@@ -158,8 +158,14 @@ class Visit:
 def _decoded(kind: type[T], text: bytes) -> T:
     pairs = parse_qsl(text.decode("ascii", "replace"), max_num_fields=500)
     # A browser's field for a time has no zone; the console's times are UTC.
-    sent = [(name, f"{value}Z" if _LOCAL.fullmatch(value) else value) for name, value in pairs]
+    sent = [(name, _with_zone(value)) for name, value in pairs]
     return QueryDecoder(kind)(urlencode(sent).encode())
+
+
+def _with_zone(value: str) -> str:
+    """Return the value of a browser's field for a time as RFC 3339: seconds are left out where they are 0."""
+    match = _LOCAL.fullmatch(value)
+    return value if match is None else f"{match[1]}{match[2] or ':00'}Z"
 
 
 Show = Callable[[Visit], Awaitable[Page]]
