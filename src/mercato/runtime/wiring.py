@@ -19,12 +19,14 @@ from mercato.domain.discovery.service import Discovery
 from mercato.domain.orders.changes import Changes
 from mercato.domain.orders.placement import idempotency, submission
 from mercato.domain.orders.placement.plan import Planner
+from mercato.domain.orders.placement.replies import Replies
 from mercato.domain.orders.placement.resend import Resender
 from mercato.domain.orders.placement.service import Placements
 from mercato.domain.orders.placement.submission import Submitter
 from mercato.domain.orders.service import Orders
 from mercato.domain.orders.validation import tokens as order_tokens
-from mercato.domain.orders.validation.service import OrderChecker, Validations
+from mercato.domain.orders.validation.checks import OrderChecker
+from mercato.domain.orders.validation.service import Validations
 from mercato.domain.orders.validation.tokens import OrderTokens
 from mercato.domain.partners.callers import Callers
 from mercato.domain.partners.limits import Failures, Limiter
@@ -248,6 +250,7 @@ def _ordering(
         resend=timedelta(seconds=settings.place_resend_seconds),
         quota=quota,
         activity=activity,
+        replies=Replies(now, activity),
     )
     resender = Resender(db, now, submitter, changes, settings.place_seconds)
     return _Ordering(placements, Orders(db, now, changes), resender)

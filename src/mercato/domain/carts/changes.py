@@ -1,4 +1,4 @@
-"""The three changes of a cart: pure functions of the request and of what the store sells now."""
+"""Add, remove and update items of a cart: pure functions of the request and the store's current menu."""
 
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -43,7 +43,7 @@ class CatalogRef(Struct, frozen=True):
 
 
 class Menu(Struct, frozen=True):
-    """What a store sells now: its current set, compiled, and the items that are sold out."""
+    """A store's current set, compiled, and its sold-out items."""
 
     store_id: UUID
     catalog_set_id: UUID
@@ -54,7 +54,7 @@ class Menu(Struct, frozen=True):
 def get_catalog_ref(
     request: AddCartItemRequest | RemoveCartItemRequest | UpdateCartItemRequest,
 ) -> CatalogRef:
-    """Return the store and the set that the request is for; its bounds are checked first.
+    """Return the store and set of a request within bounds.
 
     Raises ValidationFailed, and for a new cart MissingStoreId or CatalogSetRequired.
     """
@@ -78,7 +78,7 @@ def get_catalog_ref(
 
 
 def add_item(request: AddCartItemRequest, menu: Menu, new_id: MakeId) -> PricedCart:
-    """Return the cart with the item in it: more of a line that is the same choice, else a line of its own.
+    """Return the cart with the item added: to the line with the same choices, or as a new line.
 
     Raises ItemUnavailable or ValidationFailed.
     """
@@ -94,9 +94,9 @@ def add_item(request: AddCartItemRequest, menu: Menu, new_id: MakeId) -> PricedC
 
 
 def remove_item(request: RemoveCartItemRequest, menu: Menu, new_id: MakeId) -> PricedCart:
-    """Return the cart without the line; what is wrong with the rest is listed on it, not refused.
+    """Return the cart without the line. Faults of the rest are listed in it rather than raised.
 
-    Raises LineItemNotFound; ValidationFailed only for amounts that are out of range.
+    Raises LineItemNotFound; ValidationFailed if an amount is out of range.
     """
     return _remove(request.cart.line_items, request.line_item_id, menu, new_id)
 
@@ -104,7 +104,7 @@ def remove_item(request: RemoveCartItemRequest, menu: Menu, new_id: MakeId) -> P
 def update_item(request: UpdateCartItemRequest, menu: Menu, new_id: MakeId) -> PricedCart:
     """Return the cart with another quantity of the line; 0 removes it.
 
-    Raises LineItemNotFound, and for more than 0 ItemUnavailable or ValidationFailed.
+    Raises LineItemNotFound; unless it is removed, ItemUnavailable or ValidationFailed.
     """
     lines = request.cart.line_items
     if request.quantity == 0:
@@ -115,7 +115,7 @@ def update_item(request: UpdateCartItemRequest, menu: Menu, new_id: MakeId) -> P
 
 
 def _merge(lines: list[LineItem], index: int, item: LineItem, menu: Menu, new_id: MakeId) -> PricedCart:
-    """Return the cart with so many more of the line that is the same choice as the item."""
+    """Return the cart with the item's quantity added to the line with the same choices."""
     added: list[OrderError] = []
     quantity = lines[index].quantity + item.quantity
     if quantity > MAX_QUANTITY:
@@ -124,7 +124,7 @@ def _merge(lines: list[LineItem], index: int, item: LineItem, menu: Menu, new_id
     else:
         lines[index] = replace(lines[index], quantity=quantity)
     if has_empty_group(item):
-        # Merging drops such a group, and with it the fault that the set lacks it.
+        # Merging drops such a group, and with it the fault that the set doesn't have it.
         added += [fault.error(Origin(item=0)) for fault in _price([item], menu, new_id).faults]
     origin = Origin(quantity=(index, "/item/quantity"))
     return _accept(_price(lines, menu, new_id), menu, origin, added=added)
@@ -135,8 +135,8 @@ def _remove(lines: Sequence[LineItem], line_item_id: UUID, menu: Menu, new_id: M
     priced = _price(with_quantity(lines, path, 0), menu, new_id)
     origin = Origin(removed=path[0]) if len(path) == 1 else Origin()
     _refuse([fault.error(origin) for fault in priced.overflows])
-    # The faults of what stays are located in the cart that is answered.
-    return _answer(priced, menu, errors=tuple(fault.error() for fault in priced.faults[:MAX_FAULTS]))
+    # Pointers are into the returned cart.
+    return _respond(priced, menu, errors=tuple(fault.error() for fault in priced.faults[:MAX_FAULTS]))
 
 
 def _price(lines: Sequence[LineItem], menu: Menu, new_id: MakeId) -> Priced:
@@ -144,15 +144,15 @@ def _price(lines: Sequence[LineItem], menu: Menu, new_id: MakeId) -> Priced:
 
 
 def _accept(priced: Priced, menu: Menu, origin: Origin, *, added: Sequence[OrderError] = ()) -> PricedCart:
-    """Return the cart, or refuse all that is wrong with it; `added` are the faults of an item that was merged."""
+    """Return the cart, or raise all its faults; `added` are those of a merged item."""
     if priced.faults or priced.overflows or added:
         faults = [fault.error(origin) for fault in (*priced.faults, *priced.overflows)]
         listed = {(fault.code, fault.message) for fault in faults}
         _refuse([*faults, *(fault for fault in added if (fault.code, fault.message) not in listed)])
-    return _answer(priced, menu)
+    return _respond(priced, menu)
 
 
-def _answer(priced: Priced, menu: Menu, *, errors: tuple[OrderError, ...] = ()) -> PricedCart:
+def _respond(priced: Priced, menu: Menu, *, errors: tuple[OrderError, ...] = ()) -> PricedCart:
     return PricedCart(
         catalog_set_id=menu.catalog_set_id,
         line_items=priced.lines,
@@ -163,7 +163,7 @@ def _answer(priced: Priced, menu: Menu, *, errors: tuple[OrderError, ...] = ()) 
 
 
 def _refuse(faults: Sequence[OrderError]) -> None:
-    """Raise the problem that lists the faults, if there are any: 400 when something is unavailable, else 422."""
+    """Raise the problem that lists the faults, if any: 400 if something is unavailable, else 422."""
     if not faults:
         return
     detail = faults[0].message if len(faults) == 1 else f"{len(faults)} faults in the cart: see errors."
@@ -171,7 +171,7 @@ def _refuse(faults: Sequence[OrderError]) -> None:
     listed = list(faults[:MAX_FAULTS])
     if unavailable is None:
         raise errors.ValidationFailed(detail, errors=listed)
-    # What decides the status is among what is listed.
+    # The fault that determines the status must be listed.
     raise errors.ItemUnavailable(
         detail, errors=listed if unavailable in listed else [*listed[:-1], unavailable]
     )

@@ -1,4 +1,4 @@
-"""What is wrong with a cart, and where: a JSON Pointer (RFC 6901) is made only for a fault that is reported."""
+"""Faults of a cart and their location. Only a reported fault gets a JSON Pointer (RFC 6901)."""
 
 from typing import Final
 
@@ -7,18 +7,18 @@ from msgspec import Struct
 from mercato.kernel.errors import OrderError
 
 Path = tuple[int, ...]
-"""From a cart to one of its lines: its index, then (group, index) for each level below. A path that ends after a group
-leads to that group; the empty one to the lines together."""
+"""The path to a line: its index, then (group, index) for each level below. A path that ends after a group leads to that
+group; the empty path leads to all lines."""
 
 _LINES: Final = "/cart/lineItems"
 _LEVELS: Final = ("modifierGroups", "lineItems")
 
 
 class Origin(Struct, frozen=True):
-    """Where the lines of a changed cart stand in the request that changes it.
+    """The location of a changed cart's lines in the request.
 
-    `item`: the index of the line that is the request's own `item`. `removed`: the index of the line that was left out.
-    `quantity`: the index of a line whose quantity the request changes, and the pointer to the new one.
+    `item`: the index of the line that is the request's `item`. `removed`: the index of the removed line. `quantity`:
+    the index of a line whose quantity the request changes, and the pointer to the new one.
     """
 
     item: int | None = None
@@ -26,7 +26,7 @@ class Origin(Struct, frozen=True):
     quantity: tuple[int, str] | None = None
 
     def pointer(self, path: Path, member: str = "") -> str:
-        """Return the pointer into the request. `member` is appended as it is."""
+        """Return the pointer into the request, with `member` appended."""
         if not path:
             return _LINES
         index, *below = path
@@ -40,11 +40,11 @@ class Origin(Struct, frozen=True):
 
 
 AS_SENT: Final = Origin()
-"""Of a cart that the request doesn't change."""
+"""The origin of a cart that the request doesn't change."""
 
 
 class Fault(Struct, frozen=True):
-    """A fault of a line or group. `member` is the member of it that is at fault, as the end of a pointer."""
+    """A fault of a line or group. `member` is the end of its pointer."""
 
     code: str
     message: str
@@ -52,7 +52,7 @@ class Fault(Struct, frozen=True):
     member: str = ""
 
     def error(self, origin: Origin = AS_SENT) -> OrderError:
-        """Return the fault as it is reported."""
+        """Return the fault with its pointer."""
         return OrderError(
             code=self.code, message=self.message, pointer=origin.pointer(self.path, self.member)
         )

@@ -1,4 +1,4 @@
-"""Lines as values: counting them, finding one at any depth, changing it, and comparing two by their choices."""
+"""Lines as values: count them, find one at any depth, change it, and compare two by their choices."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from uuid import UUID
@@ -6,14 +6,15 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from mercato.domain.carts.faults import AS_SENT, Origin, Path
-from mercato.domain.carts.model import MAX_DEPTH, MAX_LINES, CartModifierGroup, LineItem
+from mercato.domain.carts.model import MAX_DEPTH, MAX_LINES, CartModifierGroup, LineItem, PricedLineItem
 from mercato.kernel import errors
+from mercato.kernel.clock import MakeId
 
 
 def check_bounds(lines: Sequence[LineItem], origin: Origin = AS_SENT) -> None:
-    """Refuse more lines than a cart may have, and modifiers nested too deep. Raises ValidationFailed.
+    """Raise ValidationFailed for too many lines or levels.
 
-    It comes before everything else and stops at the first fault, so that all that follows is bounded.
+    Call it before everything else: it stops at the first fault and bounds the work that follows.
     """
     count, level = 0, lines
     for _ in range(MAX_DEPTH + 1):
@@ -31,7 +32,7 @@ def check_bounds(lines: Sequence[LineItem], origin: Origin = AS_SENT) -> None:
 
 
 def _refuse_first(lines: Sequence[LineItem], origin: Origin) -> None:
-    """Raise for the first line, in the cart's order, that is too deep or too many."""
+    """Raise for the first line, in the cart's order, beyond the maximum."""
     for count, path in enumerate(_paths(lines), start=1):
         if len(path) > 2 * MAX_DEPTH + 1:
             message = f"Modifiers may be nested at most {MAX_DEPTH} deep."
@@ -52,7 +53,7 @@ def _paths(lines: Sequence[LineItem], above: Path = ()) -> Iterator[Path]:
 
 
 def get_path(lines: Sequence[LineItem], line_item_id: UUID) -> Path:
-    """Return where the line with this id stands, the first in the cart's order. Raises LineItemNotFound."""
+    """Return the path of the first line with this id, in the cart's order. Raises LineItemNotFound."""
     path = _find_path(lines, line_item_id)
     if path is None:
         raise errors.LineItemNotFound(
@@ -62,9 +63,9 @@ def get_path(lines: Sequence[LineItem], line_item_id: UUID) -> Path:
 
 
 def with_quantity(lines: Sequence[LineItem], path: Path, quantity: int) -> list[LineItem]:
-    """Return the lines with another quantity at the path; 0 takes the line away.
+    """Return the lines with another quantity at the path; 0 removes the line.
 
-    A group whose last choice goes is left out: no choice and no group say the same.
+    A group without choices is removed too: it means the same as no group.
     """
     index, below = path[0], path[1:]
     changed = list(lines)
@@ -96,9 +97,9 @@ def find_same(lines: Sequence[LineItem], item: LineItem) -> int | None:
 
 
 def choice_of(line: LineItem) -> Hashable:
-    """Return a value that is equal for lines of the same item with the same modifiers, whatever their order.
+    """Return a value that is equal for lines of the same item with the same modifiers in any order.
 
-    Quantities of modifiers count, the line's own does not; a choice sent in parts is the choice sent once.
+    Quantities of modifiers count, the line's own doesn't. A choice that is split into parts equals one line.
     """
     if not line.modifier_groups:
         return line.item_id.int, frozenset[Hashable]()
@@ -111,7 +112,7 @@ def choice_of(line: LineItem) -> Hashable:
 
 
 def has_empty_group(line: LineItem) -> bool:
-    """Tell whether the line names a group, at any depth, of which it chooses nothing."""
+    """Return whether the line has a group without choices, at any depth."""
     return any(
         not group.line_items or any(map(has_empty_group, group.line_items)) for group in line.modifier_groups
     )
@@ -126,3 +127,15 @@ def _find_path(lines: Sequence[LineItem], line_item_id: UUID) -> Path | None:
             if below is not None:
                 return index, number, *below
     return None
+
+
+def replace_duplicate_ids(lines: list[PricedLineItem], seen: set[int], new_id: MakeId) -> None:
+    """Give a new id to every line that has the id of an earlier one."""
+    for index, line in enumerate(lines):
+        line_id = line.line_item_id
+        while line_id.int in seen:
+            line_id = new_id()
+        seen.add(line_id.int)
+        lines[index] = replace(line, line_item_id=line_id)
+        for group in line.modifier_groups:
+            replace_duplicate_ids(group.line_items, seen, new_id)

@@ -1,4 +1,4 @@
-"""What carts look like on the wire: as clients keep and send them, and as they are answered, with prices."""
+"""Carts on the wire: the requests, and the priced response."""
 
 from typing import Annotated, Final
 from uuid import UUID
@@ -9,16 +9,16 @@ from mercato.kernel.errors import OrderError
 from mercato.kernel.wire import MAX_ENTRIES, Wire
 
 MAX_QUANTITY: Final = 2**31 - 1
-"""What an int32 holds."""
+"""The largest int32."""
 
 MAX_LINES: Final = 200
-"""Lines of a cart, modifiers counted like the lines they belong to: a bound on the work of one request."""
+"""Lines of a cart, including modifiers at every depth: it bounds the work of one request."""
 
 MAX_DEPTH: Final = 8
-"""How deep modifiers may stand; a top-level line is at depth 0."""
+"""Levels of modifiers; a top-level line is at depth 0."""
 
 DECIMAL: Final = r"^-?\d+(\.\d+)?$"
-"""A decimal string, as money is sent."""
+"""A decimal string."""
 
 Amount = Annotated[
     str,
@@ -28,7 +28,7 @@ Amount = Annotated[
         extra_json_schema={"pattern": DECIMAL},
     ),
 ]
-"""Money as it is sent. Its pattern is for readers: what we have written ourselves is not checked again."""
+"""Money in responses. The pattern is only documented: our own output isn't checked."""
 
 Quantity = Annotated[int, Meta(ge=1, le=MAX_QUANTITY, extra_json_schema={"format": "int32"})]
 NewQuantity = Annotated[
@@ -39,11 +39,11 @@ NewQuantity = Annotated[
 ]
 
 
-# No line can hold itself, so that the garbage collector needn't track them.
+# Lines can't form cycles, so that the garbage collector needn't track them.
 
 
 class LineItem(Wire, gc=False):
-    """So many units of an item, each with the modifiers chosen for it."""
+    """Units of an item, all with the same modifiers."""
 
     item_id: UUID
     modifier_groups: Annotated[list["CartModifierGroup"], Meta(max_length=MAX_ENTRIES)]
@@ -52,14 +52,14 @@ class LineItem(Wire, gc=False):
 
 
 class CartModifierGroup(Wire, gc=False):
-    """What was chosen from one modifier group; a choice may have modifiers of its own."""
+    """The choices from one modifier group; a choice may have modifiers of its own."""
 
     modifier_group_id: UUID
     line_items: Annotated[list[LineItem], Meta(max_length=MAX_LINES)]
 
 
 class Cart(Wire):
-    """A cart as its client keeps it. Amounts of an earlier answer are ignored, like every unknown member."""
+    """A client's cart. Amounts of an earlier response are ignored, like every unknown member."""
 
     catalog_set_id: UUID
     line_items: Annotated[list[LineItem], Meta(max_length=MAX_LINES)]
@@ -67,7 +67,7 @@ class Cart(Wire):
 
 
 class AddCartItemRequest(Wire):
-    """The item to add, and the cart; without one, or with an empty one, the store and set of a new cart."""
+    """The item to add, and the cart. A new or empty cart needs the store and the set."""
 
     item: LineItem
     cart: Cart | None = None
@@ -76,7 +76,7 @@ class AddCartItemRequest(Wire):
 
 
 class RemoveCartItemRequest(Wire):
-    """The cart, and the line that leaves it."""
+    """The cart, and the line to remove."""
 
     cart: Cart
     line_item_id: UUID
@@ -91,14 +91,14 @@ class UpdateCartItemRequest(Wire):
 
 
 class LineItemAmounts(Wire):
-    """What a line costs: one unit with its modifiers, and all of them."""
+    """A line's price: of one unit with its modifiers, and of all units."""
 
     unit_price: Amount
     total: Amount
 
 
 class CartAmounts(Wire):
-    """What a cart costs, before anything that an order adds."""
+    """A cart's price, without fees, taxes, promotions, adjustments and tip."""
 
     currency: str
     sub_total: Amount
@@ -106,7 +106,7 @@ class CartAmounts(Wire):
 
 
 class PricedLineItem(Wire, gc=False):
-    """A line of an answered cart: top-level lines have `amounts`, what can't be had now is `unavailable`."""
+    """A line of a priced cart. Top-level lines have `amounts` unless something in them is `unavailable`."""
 
     item_id: UUID
     modifier_groups: list["PricedModifierGroup"]
@@ -117,16 +117,16 @@ class PricedLineItem(Wire, gc=False):
 
 
 class PricedModifierGroup(Wire, gc=False):
-    """What was chosen from one modifier group, every choice with its id."""
+    """The choices from one modifier group, each with its id."""
 
     modifier_group_id: UUID
     line_items: list[PricedLineItem]
 
 
 class PricedCart(Wire):
-    """A cart as it is answered. It can be sent back as it is. Without `amounts` some of it can't be had.
+    """A priced cart. It can be sent as a request's cart. `amounts` are absent if something is unavailable.
 
-    `errors` say what is wrong with the rest of a cart from which a line was removed.
+    `errors` are the faults of a cart from which a line was removed.
     """
 
     catalog_set_id: UUID
@@ -136,6 +136,6 @@ class PricedCart(Wire):
     errors: Annotated[
         tuple[OrderError, ...],
         Meta(
-            description="As the errors of an order: each pointer is into an order with this cart as its `cart`."
+            description="Like the errors of an order: each pointer is into an order with this cart as its `cart`."
         ),
     ] = ()

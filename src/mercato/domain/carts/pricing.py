@@ -1,7 +1,7 @@
-"""What a cart costs by one CatalogSet, and everything that is wrong with it. Integers of minor units only.
+"""Price a cart by one CatalogSet, and find all its faults. Amounts are integers of minor units.
 
-A unit of a line costs the item's own price and what its modifiers cost, at every depth alike. A group's free
-units are its cheapest by the choices' own prices; modifiers of a free choice cost what they cost.
+The price of a unit is the item's own price and the prices of its modifiers, at every depth. A group's free units are
+its cheapest by the choices' own prices; modifiers of a free choice aren't free.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -9,9 +9,9 @@ from typing import Final
 from uuid import UUID
 
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
 
 from mercato.domain.carts.faults import Fault, Path
+from mercato.domain.carts.lines import replace_duplicate_ids
 from mercato.domain.carts.model import (
     CartAmounts,
     CartModifierGroup,
@@ -31,16 +31,16 @@ EXCEEDED: Final = errors.ModifierLimitExceeded.code
 INVALID: Final = errors.ValidationFailed.code
 
 MAX_FAULTS: Final = 100
-"""Faults listed in one refusal."""
+"""Faults listed in one response."""
 
 _Part = tuple[int, CartModifierGroup, PricedModifierGroup]
-"""One of the parts in which a line sends a group: its index, as it was sent, and as it is answered."""
+"""One of a line's entries for the same group: its index, the request's, and the priced one."""
 
 
 class Priced(Struct, frozen=True):
-    """Lines with prices and ids, and what they cost together: `total` is None when one of them has no price.
+    """Lines with prices and ids. `total` is None if one of them has no price.
 
-    `faults` are what the CatalogSet allows no order for; `overflows` are amounts that 64 bits can't hold.
+    `faults` prevent an order by the CatalogSet's rules; `overflows` are amounts that int64 can't hold.
     """
 
     lines: list[PricedLineItem]
@@ -53,9 +53,9 @@ class Priced(Struct, frozen=True):
 def price(
     lines: Sequence[LineItem], *, catalog: CompiledCatalog, sold_out: Collection[UUID], new_id: MakeId
 ) -> Priced:
-    """Price the lines and find all that is wrong with them; nothing is raised.
+    """Price the lines and find their faults, without raising.
 
-    The lines must be within bounds (`check_bounds`). Each keeps its id, except one that a line before it has already.
+    The lines must be within bounds (`check_bounds`). Each keeps its id unless an earlier line has the same.
     """
     pricing = _Pricing(catalog, sold_out, new_id)
     priced: list[PricedLineItem] = []
@@ -83,7 +83,7 @@ def price(
     if not MIN_MINOR <= total <= MAX_MINOR and not pricing.overflows:
         pricing.note_overflow(())
     if len(set(pricing.ids)) != len(pricing.ids):
-        _replace_duplicate_ids(priced, set(), new_id)
+        replace_duplicate_ids(priced, set(), new_id)
     amounts: CartAmounts | UnsetType = UNSET
     if is_complete:
         text = minor_to_decimal(total, catalog.scale)
@@ -98,7 +98,7 @@ def price(
 
 
 class _Pricing:
-    """One pass over a cart. `ids` are those of all its lines, as numbers: a UUID's own hash is Python code."""
+    """One pass over a cart. `ids` are those of all its lines, as integers: a UUID's hash is Python code."""
 
     __slots__ = ("_groups", "_items", "_new_id", "_scale", "_sold_out", "faults", "ids", "overflows")
 
@@ -115,9 +115,9 @@ class _Pricing:
     def price_line(
         self, line: LineItem, item: CompiledItem, own: int | None, path: Path
     ) -> tuple[PricedLineItem, int | None]:
-        """Return the line priced, and what a unit of it costs; None when something in it is unavailable.
+        """Return the priced line and the price of a unit; None if something in it is unavailable.
 
-        `own` is the item's own price where the line stands, None when it isn't sold by itself.
+        `own` is the item's own price in this place, None if it isn't sold by itself.
         """
         line_id = line.line_item_id or self._new_id()
         self.ids.append(line_id.int)
@@ -149,12 +149,12 @@ class _Pricing:
         return priced, unit
 
     def mark_unknown(self, line: LineItem, path: Path) -> PricedLineItem:
-        """Return a line of the cart whose item the CatalogSet lacks."""
+        """Return a line of the cart whose item isn't in the CatalogSet."""
         self._note_fault(UNAVAILABLE, f"Item {line.item_id} is not in the store's current CatalogSet.", path)
         return self._copy_unpriced(line)
 
     def check_quantities(self, lines: Sequence[tuple[int, LineItem, CompiledItem]]) -> None:
-        """Note every item of which the cart has more units, over all top-level lines, than one may buy."""
+        """Note every item with more units in all top-level lines than its maximum."""
         units: dict[Key, int] = {}
         for index, line, item in lines:
             key = line.item_id.int
@@ -170,9 +170,9 @@ class _Pricing:
     def _price_modifiers(
         self, line: LineItem, item: CompiledItem, answered: list[PricedModifierGroup], path: Path
     ) -> int | None:
-        """Return what the modifiers of one unit cost. The groups are added to `answered` as they were sent.
+        """Return the price of one unit's modifiers. The priced groups are appended to `answered`.
 
-        A group that is sent in parts is one group all the same.
+        Several entries for the same group count as one.
         """
         chosen: dict[Key, list[_Part]] = {}
         for number, part in enumerate(line.modifier_groups):
@@ -193,7 +193,7 @@ class _Pricing:
         return total
 
     def _price_group(self, group: CompiledGroup, parts: Sequence[_Part], path: Path) -> int | None:
-        """Return what the choices of a group cost together."""
+        """Return the price of a group's choices."""
         total: int | None = 0
         units = 0
         limited: dict[Key, int] = {}
@@ -204,7 +204,7 @@ class _Pricing:
                 units += quantity
                 own, item, unit = group.choices.get(key), self._items.get(key), None
                 if own is None or item is None:
-                    # Its units count all the same: the customer chose it, and hears once that it is unavailable.
+                    # Its units count: the choice is reported once, as unavailable.
                     name = group.name or "The group"
                     message = f"{name} has no choice {choice.item_id} in the current CatalogSet."
                     self._note_fault(UNAVAILABLE, message, (*path, number, index))
@@ -212,7 +212,7 @@ class _Pricing:
                 elif item.groups or choice.modifier_groups or not item.available or key in self._sold_out:
                     priced, unit = self.price_line(choice, item, own, (*path, number, index))
                 else:
-                    # Most choices have nothing below them: a call for each costs as much as all the rest.
+                    # Most choices have no modifiers: a call for each would double the cost of the pass.
                     unit = own
                     line_id = choice.line_item_id or self._new_id()
                     self.ids.append(line_id.int)
@@ -236,7 +236,7 @@ class _Pricing:
     def _check_rules(
         self, group: CompiledGroup, units: int, limited: Mapping[Key, int], path: Path, member: str = ""
     ) -> None:
-        """Note when a group has too few or too many units, or one of its `limited` choices has; one fault a group."""
+        """Note at most one fault of a group: too few or too many units, of the group or of a `limited` choice."""
         name = group.name or "The group"
         if units < group.minimum:
             self._note_fault(REQUIRED, f"{name}: choose at least {group.minimum}, not {units}.", path, member)
@@ -246,9 +246,9 @@ class _Pricing:
             for key, count in limited.items():
                 item = self._items.get(key)
                 limits = (group.maximum_per_item, None if item is None else item.maximum_quantity)
-                most = min(limit for limit in limits if limit is not None)
-                if count > most:
-                    message = f"{name}: choose at most {most} of one choice, not {count}."
+                maximum = min(limit for limit in limits if limit is not None)
+                if count > maximum:
+                    message = f"{name}: choose at most {maximum} of one choice, not {count}."
                     self._note_fault(EXCEEDED, message, path, member)
                     return
 
@@ -264,7 +264,7 @@ class _Pricing:
     def _copy_unpriced(
         self, line: LineItem, *, unavailable: bool = True, below: bool = False
     ) -> PricedLineItem:
-        """Return a line that can't be priced; `below`: nor can its modifiers."""
+        """Return a line without a price; `below`: its modifiers are unavailable too."""
         line_id = line.line_item_id or self._new_id()
         self.ids.append(line_id.int)
         return PricedLineItem(
@@ -285,28 +285,16 @@ class _Pricing:
         )
 
     def _note_fault(self, code: str, message: str, path: Path, member: str = "") -> None:
-        # What is unavailable is at most a few per line, and decides the status; broken rules may be any number.
+        # A line has only a few unavailable items, and they determine the status. Broken rules may be any number.
         if code == UNAVAILABLE or len(self.faults) < MAX_FAULTS:
             self.faults.append(Fault(code, message, path, member))
 
 
 def _cheapest(costs: list[tuple[int, int]], free: int) -> int:
-    """Return what the cheapest units cost, given (price of a unit, units)."""
+    """Return the price of the cheapest units, from (price of a unit, units)."""
     waived = 0
     for own, quantity in sorted(costs):
         units = min(free, quantity)
         waived += units * own
         free -= units
     return waived
-
-
-def _replace_duplicate_ids(lines: list[PricedLineItem], seen: set[int], new_id: MakeId) -> None:
-    """Give a new id to every line that has the id of one before it."""
-    for index, line in enumerate(lines):
-        line_id = line.line_item_id
-        while line_id.int in seen:
-            line_id = new_id()
-        seen.add(line_id.int)
-        lines[index] = replace(line, line_item_id=line_id)
-        for group in line.modifier_groups:
-            _replace_duplicate_ids(group.line_items, seen, new_id)

@@ -174,7 +174,7 @@ class Callers:
 
     async def _entry_of_key(self, token: bytes, reads: asyncio.Semaphore | None = None) -> _CachedKey:
         if not keys.is_whole(token):
-            raise Unauthenticated(_malformed_reason(token), sent=True)
+            raise Unauthenticated(keys.malformed_reason(token), sent=True)
         digest = keys.digest(token)
         return await self._get(
             digest,
@@ -289,15 +289,6 @@ class Callers:
         gone = UUID(partner)
         for handle in [h for h, entry in self._entries.items() if entry.caller.partner_id == gone]:
             del self._entries[handle]
-
-
-def _malformed_reason(token: bytes) -> str:
-    if not keys.looks_like_key(token):
-        return (
-            "The token is not a key of this service: keys begin with mk_commerce_ or mk_marketfront_, "
-            "and access tokens with mt_."
-        )
-    return "The key is not complete, or a character of it is wrong. Copy it again from where it is stored."
 
 
 def _inactive_reason(key: ApiKey, now: datetime) -> str:

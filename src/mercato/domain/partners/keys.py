@@ -55,6 +55,16 @@ def is_whole(token: bytes) -> bool:
     return text[-CHECKSUM_LENGTH:] == _checksum(text[:-CHECKSUM_LENGTH])
 
 
+def malformed_reason(token: bytes) -> str:
+    """Return why the text isn't a whole key, for its sender."""
+    if not looks_like_key(token):
+        return (
+            "The token is not a key of this service: keys begin with mk_commerce_ or mk_marketfront_, "
+            "and access tokens with mt_."
+        )
+    return "The key is not complete, or a character of it is wrong. Copy it again from where it is stored."
+
+
 def prefix(key: str) -> str:
     """Return the part of a key that may be shown in lists and messages: `mk_commerce_3fZk9Q`."""
     mk, surface, characters = key.split("_", 2)

@@ -14,11 +14,11 @@ from mercato.domain.orders.record import OrderContent, OrderRow, StoreAnswer
 from mercato.domain.orders.request import PlaceOrderRequest
 from mercato.domain.orders.validation import amounts
 from mercato.domain.orders.validation.amounts import Sums
-from mercato.domain.orders.validation.checks import OrderCheck
+from mercato.domain.orders.validation.checks import OrderCheck, OrderChecker
 from mercato.domain.orders.validation.error_codes import problem_of
 from mercato.domain.orders.validation.payment import canonical
 from mercato.domain.orders.validation.replies import Quote
-from mercato.domain.orders.validation.service import OrderChecker
+from mercato.domain.orders.validation.service import RETRY_SECONDS
 from mercato.domain.orders.validation.tokens import OrderTokens, TokenExpired, digest_of
 from mercato.domain.partners.model import Caller
 from mercato.kernel import errors, mac
@@ -117,6 +117,24 @@ def _total_different(sums: Sums, at: str | None) -> Problem:
     )
     error = OrderError(code=errors.OrderTotalDifferent.code, message=message, pointer=at)
     return errors.OrderTotalDifferent(message, errors=[error])
+
+
+def refusal(plan: Plan, used: UUID | None) -> Problem:
+    """Return the plan's problem, or that the token was used for an order."""
+    if used is not None:
+        return errors.OrderAlreadyPlaced(
+            "An order was placed with this validatedOrderToken. Read it by its orderId.",
+            extensions={"orderId": str(used)},
+        )
+    assert isinstance(plan, RefusePlan)
+    return plan.problem
+
+
+def busy() -> errors.ServiceUnavailable:
+    return errors.ServiceUnavailable(
+        "The store changed repeatedly while the order was checked. Nothing was placed. Try again.",
+        retry_after=RETRY_SECONDS,
+    )
 
 
 def fingerprints(request: PlaceOrderRequest, secrets: Sequence[bytes]) -> list[bytes]:

@@ -32,10 +32,13 @@ from mercato.domain.orders.placement.plan import (
     RefusePlan,
     StorePlan,
     ValidatePlan,
+    busy,
     fingerprints,
     new_order,
     plan_quoted,
+    refusal,
 )
+from mercato.domain.orders.placement.replies import Replies
 from mercato.domain.orders.placement.submission import (
     SUBMIT_KIND,
     Submission,
@@ -44,28 +47,24 @@ from mercato.domain.orders.placement.submission import (
     submission_of,
 )
 from mercato.domain.orders.queries import StoreChanged
-from mercato.domain.orders.record import OrderRow, StoreAnswer, order_of, place_body
+from mercato.domain.orders.record import OrderRow, StoreAnswer, place_body
 from mercato.domain.orders.request import PlaceOrderRequest
 from mercato.domain.orders.transitions import Actor
 from mercato.domain.orders.validation.checks import OrderCheck
 from mercato.domain.orders.validation.error_codes import problem_of
 from mercato.domain.orders.validation.replies import Acceptance, Quote
-from mercato.domain.orders.validation.service import RETRY_SECONDS, Validations
+from mercato.domain.orders.validation.service import Validations
 from mercato.domain.partners.model import Caller
 from mercato.domain.partners.storage import ORDER_BYTES, StorageQuota
-from mercato.kernel import crash, errors
+from mercato.kernel import crash
 from mercato.kernel.clock import Clock, MakeId
 from mercato.kernel.db.audit import audit
 from mercato.kernel.db.engine import Database, Read, Write
 from mercato.kernel.errors import Problem
 from mercato.kernel.jobs import delete_waiting
 from mercato.kernel.telemetry.activity import Activity
-from mercato.kernel.wire import as_json
 from mercato.kernel.wire.base import redacted
-from mercato.kernel.wire.problem import Context, represent
-
-CREATED: Final = 201
-JSON: Final = "application/json"
+from mercato.kernel.wire.problem import Context
 
 SLACK: Final = timedelta(seconds=5)
 """How much longer than its calls a placement's claim lasts."""
@@ -108,6 +107,7 @@ class Placements(Struct, frozen=True):
     resend: timedelta
     quota: StorageQuota
     activity: Activity
+    replies: Replies
 
     async def place(
         self, caller: Caller, request: PlaceOrderRequest, *, key: str, trace: str, problem_context: Context
@@ -172,7 +172,7 @@ class Placements(Struct, frozen=True):
                 if may_be_used:
                     raise
                 may_be_used = True
-        raise _busy()
+        raise busy()
 
     async def _find_reply(self, context: PlacementContext, plan: RefusePlan) -> Reply | None:
         """Return the key's reply, or None if it has an order to join. Else raises the refusal."""
@@ -181,7 +181,7 @@ class Placements(Struct, frozen=True):
             used = await self._find_order_by_token(tx, plan)
             found = await idempotency.find(tx, context.keyed, now=self.clock())
         if found is None:
-            raise _refusal(plan, used)
+            raise refusal(plan, used)
         return found if isinstance(found, Reply) else None
 
     async def _claim(self, tx: Write, context: PlacementContext, plan: Plan, *, may_be_used: bool) -> State:
@@ -197,7 +197,7 @@ class Placements(Struct, frozen=True):
         if isinstance(plan, ValidatePlan):
             return ClaimedKey(claim, plan.check)
         if isinstance(plan, RefusePlan) or used is not None:
-            raise _refusal(plan, used)
+            raise refusal(plan, used)
         return await self._store(tx, context, claim, plan, now=now)
 
     @staticmethod
@@ -213,7 +213,7 @@ class Placements(Struct, frozen=True):
         if submission is not None:
             return StoredSubmission(claim, submission)
         # The answer may have been written since the order was read.
-        return await self._settle(tx, context, claim, await queries.get_order(tx, order_id))
+        return await self.replies.settle(tx, context, claim, await queries.get_order(tx, order_id))
 
     # --- claimed, without a token: validate with the store, and store the order -------------------
 
@@ -227,7 +227,7 @@ class Placements(Struct, frozen=True):
         crash.point("store.agreed")
         if not isinstance(result, Quote):
             async with self.db.write() as tx:
-                return await self._refuse(tx, context, claim, problem_of(result))
+                return await self.replies.refuse(tx, context, claim, problem_of(result))
         for _ in range(MAX_TRIES):
             plan = plan_quoted(check, result)
             if isinstance(plan, RefusePlan):
@@ -237,7 +237,7 @@ class Placements(Struct, frozen=True):
                     return await self._store(tx, context, claim, plan, now=self.clock())
             except StoreChanged:
                 check = await self.planner.checker.check(context.request, in_force=True)
-        raise _busy()
+        raise busy()
 
     async def _store(
         self, tx: Write, context: PlacementContext, claim: Claim, plan: StorePlan, *, now: datetime
@@ -254,7 +254,7 @@ class Placements(Struct, frozen=True):
         tx.after_commit(partial(self._placed, order))
         if store.webhook_url is None:
             order = await self.changes.accept(tx, order, Acceptance(), actor=Actor.SERVICE, now=now)
-            return await self._settle(tx, context, claim, order)
+            return await self.replies.settle(tx, context, claim, order)
         submission = submission_of(
             order,
             base_url=store.webhook_url,
@@ -284,84 +284,7 @@ class Placements(Struct, frozen=True):
             )
             if order.answer is not StoreAnswer.WAITING:
                 await delete_waiting(tx, SUBMIT_KIND, order.id.hex)
-            reply = await self._settle(tx, context, state.claim, order)
+            reply = await self.replies.settle(tx, context, state.claim, order)
             crash.point("reply.written")
         crash.point("reply.stored")
         return reply
-
-    async def _settle(self, tx: Write, context: PlacementContext, claim: Claim, order: OrderRow) -> Reply:
-        """Return the order's reply. It is pinned to the key once the store has answered."""
-        extensions = {"orderId": str(order.id)}
-        match order.answer:
-            case StoreAnswer.ACCEPTED:
-                reply = Reply(
-                    status=CREATED, media_type=JSON, body=as_json(order_of(order)), order_id=order.id
-                )
-                await idempotency.settle(tx, claim, reply, order_content=order.content)
-                return reply
-            case StoreAnswer.REFUSED:
-                problem = problem_of(order.errors)
-                problem.extensions |= extensions
-            case StoreAnswer.GIVEN_UP:
-                problem = errors.OrderClosed(
-                    "The order was cancelled before its store answered. Place it again with a new key.",
-                    extensions=extensions,
-                )
-            case StoreAnswer.WAITING:
-                await idempotency.release(tx, claim, now=self.clock())
-                problem = errors.StoreUnreachable(
-                    "The store has not answered yet. The order is stored and sent again for some minutes. Repeat the "
-                    "request with the same Idempotency-Key, or read the order.",
-                    retry_after=RETRY_SECONDS,
-                    extensions=extensions,
-                )
-                return _reply(problem, context, order.id)
-        return await self._refuse(tx, context, claim, problem, order)
-
-    async def _refuse(
-        self,
-        tx: Write,
-        context: PlacementContext,
-        claim: Claim,
-        problem: Problem,
-        order: OrderRow | None = None,
-    ) -> Reply:
-        """Return the refusal. It is pinned to the key unless a repeat may succeed."""
-        if order is None:
-            self.activity.refused(problem.code)
-        reply = _reply(problem, context, None if order is None else order.id)
-        if problem.retryable:
-            await idempotency.free(tx, claim, now=self.clock())
-        else:
-            content = b"" if order is None else order.content
-            await idempotency.settle(tx, claim, reply, order_content=content)
-        return reply
-
-
-def _reply(problem: Problem, context: PlacementContext, order_id: UUID | None) -> Reply:
-    media_type, body = represent(problem, context.problem_context)
-    return Reply(
-        status=problem.status,
-        media_type=media_type,
-        body=body,
-        order_id=order_id,
-        retry_after=problem.retry_after,
-    )
-
-
-def _refusal(plan: Plan, used: UUID | None) -> Problem:
-    """Return the plan's problem, or that the token was used for an order."""
-    if used is not None:
-        return errors.OrderAlreadyPlaced(
-            "An order was placed with this validatedOrderToken. Read it by its orderId.",
-            extensions={"orderId": str(used)},
-        )
-    assert isinstance(plan, RefusePlan)
-    return plan.problem
-
-
-def _busy() -> errors.ServiceUnavailable:
-    return errors.ServiceUnavailable(
-        "The store changed repeatedly while the order was checked. Nothing was placed. Try again.",
-        retry_after=RETRY_SECONDS,
-    )

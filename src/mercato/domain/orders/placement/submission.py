@@ -99,6 +99,7 @@ class Submission(Struct, frozen=True, kw_only=True):
 
 def submission_of(order: OrderRow, *, base_url: str, body: bytes, give_up_at: datetime) -> Submission:
     """Return the submission of an order. Its repr redacts the body, which may hold a card's token."""
+    has_payment = carries_payment(body)
     call = StoreCall(
         store_id=order.store_id,
         partner_id=order.partner_id,
@@ -106,8 +107,8 @@ def submission_of(order: OrderRow, *, base_url: str, body: bytes, give_up_at: da
         webhook_id=order.id,
         body=body,
         traceparent=order.traceparent,
-        hidden=secrets_in(body),
-        carries_payment=carries_payment(body),
+        hidden=secrets_in(body) if has_payment else (),
+        carries_payment=has_payment,
     )
     return Submission(base_url=base_url, call=call, give_up_at=give_up_at)
 
@@ -244,7 +245,7 @@ class Submitter(Struct, frozen=True):
             call,
             delivery_id=self.new_id(),
             type=EventType.ORDER_PLACE,
-            body=without_payment(call.body),
+            body=without_payment(call.body) if call.carries_payment else call.body,
             results=outcome.calls,
             order_id=before.id,
             order_content=before.content,

@@ -29,10 +29,11 @@ from mercato.domain.orders.request import (
 )
 from mercato.domain.orders.validation.amounts import Sums, fits
 from mercato.domain.orders.validation.payment import fault_of
+from mercato.domain.stores.cache import Menus
 from mercato.domain.stores.model import StoreRow
 from mercato.domain.stores.storefront import availability_of
 from mercato.kernel import errors
-from mercato.kernel.clock import MakeId, rfc3339, zone
+from mercato.kernel.clock import Clock, MakeId, rfc3339, zone
 from mercato.kernel.errors import OrderError, ValidationFailed
 from mercato.kernel.wire import parse_instant
 from mercato.kernel.wire.decode import refusal
@@ -69,6 +70,25 @@ class _ParsedOrder(Struct, frozen=True):
     fulfillment: Fulfillment
     tip: int
     total: int | None
+
+
+class OrderChecker(Struct, frozen=True):
+    """Checks orders against their stores' current sets."""
+
+    clock: Clock
+    new_id: MakeId
+    menus: Menus
+
+    async def check(self, order: OrderCore | PlaceOrderRequest, *, in_force: bool) -> OrderCheck:
+        """Return the order, priced and checked.
+
+        With `in_force`, every change of the store that was committed before this call applies. Else another process may
+        have changed the store: compare its version before acting on the result.
+        Raises StoreNotFound, CatalogSetNotFound, and InvalidRequest or ValidationFailed for faults of the request.
+        """
+        cart = order.cart
+        store, catalog = await self.menus.get(cart.store_id, cart.catalog_set_id, in_force=in_force)
+        return check_order(order, store=store, catalog=catalog, now=self.clock(), new_id=self.new_id)
 
 
 def check_order(
@@ -215,39 +235,38 @@ def _find_errors(
     if is_open:
         # Outside all hours STORE_CLOSED stands for every item.
         yield from _find_unsold(lines, priced, catalog=catalog, local=local)
-    yield from _find_mode_error(parsed.fulfillment, store)
+    delivery = parsed.fulfillment if isinstance(parsed.fulfillment, DeliveryFulfillment) else None
+    if delivery is not None and not store.delivery_allowed:
+        yield _error(ValidationFailed, "The store does not deliver.", "/fulfillment/mode")
+    if delivery is None and not store.pickup_allowed:
+        yield _error(ValidationFailed, "The store has no pickup.", "/fulfillment/mode")
     if lines and sums is not None:
         yield from _find_minimum_errors(sums, store)
-    if isinstance(parsed.fulfillment, DeliveryFulfillment):
-        yield from _find_address_errors(parsed.fulfillment.address or DeliveryAddress())
+    if delivery is not None:
+        yield from _find_address_errors(delivery.address or DeliveryAddress())
 
 
 def _find_unsold(
     lines: Sequence[LineItem], priced: Priced, *, catalog: CompiledCatalog, local: datetime
 ) -> Iterator[OrderError]:
     """Yield the items that no catalog offers at the store's local time."""
-    unavailable = {fault.path for fault in priced.faults if fault.code == errors.ItemUnavailable.code}
     for index, line in enumerate(lines):
         item = catalog.items.get(line.item_id.int)
-        if item is not None and not catalog.is_sold(item, local) and (index,) not in unavailable:
+        if item is None or catalog.is_sold(item, local):
+            continue
+        if not any(
+            fault.path == (index,) and fault.code == errors.ItemUnavailable.code for fault in priced.faults
+        ):
             name = item.name or line.item_id
             message = f"{name} is not on offer on {local:%A} at {local:%H:%M:%S}, the store's time."
             yield _error(errors.ItemUnavailable, message, AS_SENT.pointer((index,)))
 
 
-def _find_mode_error(fulfillment: Fulfillment, store: StoreRow) -> Iterator[OrderError]:
-    delivery = isinstance(fulfillment, DeliveryFulfillment)
-    if not (store.delivery_allowed if delivery else store.pickup_allowed):
-        message = "The store does not deliver." if delivery else "The store has no pickup."
-        yield _error(ValidationFailed, message, "/fulfillment/mode")
-
-
 def _find_minimum_errors(sums: Sums, store: StoreRow) -> Iterator[OrderError]:
     """Yield a negative total, and a cart below the minimum if that is in the catalog's currency."""
-    if sums.total < 0:
-        message = (
-            f"The order's total is negative: {minor_to_decimal(sums.total, sums.scale)} {sums.currency}."
-        )
+    total = sums.sub_total + sums.tip
+    if total < 0:
+        message = f"The order's total is negative: {minor_to_decimal(total, sums.scale)} {sums.currency}."
         yield _error(ValidationFailed, message, "/cart/lineItems")
     minimum = store.minimum_order_amount
     if minimum is None or store.minimum_order_currency != sums.currency or sums.sub_total >= minimum:

@@ -9,13 +9,12 @@ from mercato.domain.orders.model import CheckedOrder, ValidateOrderResponse
 from mercato.domain.orders.record import storefront_cart
 from mercato.domain.orders.request import OrderCore, PlaceOrderRequest
 from mercato.domain.orders.validation.amounts import Sums, wire
-from mercato.domain.orders.validation.checks import OrderCheck, check_order
+from mercato.domain.orders.validation.checks import OrderCheck, OrderChecker
 from mercato.domain.orders.validation.replies import Quote, Rejection, ReplyParser, quote, read_validate
 from mercato.domain.orders.validation.tokens import OrderTokens, digest_of
 from mercato.domain.orders.wire import OrderTold, ValidateData
 from mercato.domain.partners.model import Caller
 from mercato.domain.partners.storage import VALIDATION_BYTES, StorageQuota
-from mercato.domain.stores.cache import Menus
 from mercato.domain.webhooks.calls.client import CallResult, StoreCall, StoreCalls
 from mercato.domain.webhooks.deliveries import record_store_call
 from mercato.domain.webhooks.event_types import EventType
@@ -31,25 +30,6 @@ VALIDATE: Final = "validate"
 
 RETRY_SECONDS: Final = 5
 """The Retry-After of a request whose store didn't answer."""
-
-
-class OrderChecker(Struct, frozen=True):
-    """Checks orders against their stores' current sets."""
-
-    clock: Clock
-    new_id: MakeId
-    menus: Menus
-
-    async def check(self, order: OrderCore | PlaceOrderRequest, *, in_force: bool) -> OrderCheck:
-        """Return the order, priced and checked.
-
-        With `in_force`, every change of the store that was committed before this call applies. Else another process may
-        have changed the store: compare its version before acting on the result.
-        Raises StoreNotFound, CatalogSetNotFound, and InvalidRequest or ValidationFailed for faults of the request.
-        """
-        cart = order.cart
-        store, catalog = await self.menus.get(cart.store_id, cart.catalog_set_id, in_force=in_force)
-        return check_order(order, store=store, catalog=catalog, now=self.clock(), new_id=self.new_id)
 
 
 class Validations(Struct, frozen=True):

@@ -121,7 +121,8 @@ class OrderTokens(Struct, frozen=True):
                 estimated_ready_at=quote.estimated_ready_at,
             )
         )
-        text = PREFIX + _text(claims + mac.sign(self.keys[0], claims))
+        signed = base64.urlsafe_b64encode(claims + mac.sign(self.keys[0], claims))
+        text = PREFIX + signed.rstrip(b"=").decode()
         assert len(text) <= MAX_LENGTH, "the texts of a store are bounded"
         return text
 
@@ -179,10 +180,6 @@ def _fault(message: str) -> OrderError:
     return OrderError(code=OrderTokenInvalid.code, message=message, pointer="/validatedOrderToken")
 
 
-def _text(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
 def _raw(token: str) -> bytes | None:
     """Return the bytes of a token; None for malformed text and for any other encoding of the same bytes."""
     if len(token) > MAX_LENGTH or not token.startswith(PREFIX) or not token.isascii():
@@ -192,4 +189,4 @@ def _raw(token: str) -> bytes | None:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         return None
-    return raw if _text(raw) == text else None
+    return raw if base64.urlsafe_b64encode(raw).rstrip(b"=") == text.encode() else None
