@@ -6,6 +6,7 @@ import hmac
 import json
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 from uuid import UUID
@@ -15,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from standardwebhooks import Webhook as Verifier
 
-from mercato.domain.webhooks.debugger.bodies import difference, forerunners
+from mercato.domain.webhooks.debugger import findings
+from mercato.domain.webhooks.debugger.bodies import candidate_bodies, find_difference
 from mercato.domain.webhooks.debugger.explain import (
     Secret,
     SecretOrigin,
@@ -429,7 +431,7 @@ def test_whatever_document_is_printed_anew_is_recognised(document: Any, indent: 
 @given(body=st.binary(max_size=60), at=st.integers(0, 60), byte=st.integers(0, 255))
 def test_the_first_difference_is_where_two_bodies_part(body: bytes, at: int, byte: int):
     other = body[:at] + bytes([byte]) + body[at + 1 :]
-    found = difference(body, other)
+    found = find_difference(body, other)
     if found is None:
         assert body == other
     else:
@@ -456,4 +458,14 @@ def test_the_work_is_bounded_whatever_the_body():
     assert time.process_time() - began < 2
     deep = b"[" * 100_000
     assert told(deep, headers(b"{}")).code == "WRONG_KEY"
-    assert len(list(forerunners(deep))) < 12
+    assert len(list(candidate_bodies(deep))) < 12
+
+
+# --- texts ------------------------------------------------------------------------------------------
+
+
+def test_every_text_of_a_finding_is_used():
+    package = Path(findings.__file__).parent
+    source = "".join(path.read_text() for path in package.glob("*.py"))
+    names = findings.texts().keys() - {"shared", "layouts"}
+    assert {name for name in names if f'"{name}"' not in source} == set()

@@ -11,10 +11,9 @@ import msgspec
 from mercato.client.errors import MercatoError
 from mercato.domain.events import PAYLOADS, Payload
 from mercato.domain.orders.wire import PlaceData, PlaceReply, ValidateData, ValidateReply
-from mercato.domain.webhooks.debugger.explain import Secret, SecretOrigin, Webhook, explain
+from mercato.domain.webhooks.debugger.explain import TOLERANCE, Secret, SecretOrigin, Webhook, explain
 from mercato.domain.webhooks.debugger.findings import ERROR, SignatureExplanation
 from mercato.domain.webhooks.debugger.headers import read_headers
-from mercato.domain.webhooks.debugger.messages import TOLERANCE
 from mercato.domain.webhooks.debugger.mistakes import Message, find_right
 from mercato.kernel import clock
 from mercato.kernel.wire import Wire, as_json

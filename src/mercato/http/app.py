@@ -11,7 +11,7 @@ from mercato.http.api.orders import commerce_orders, marketfront_orders
 from mercato.http.api.requests import commerce_requests, marketfront_requests
 from mercato.http.api.stores import commerce_stores, discovery, marketfront_stores
 from mercato.http.api.system import document_bytes, system, version
-from mercato.http.api.webhooks import clinic, commerce_webhooks, marketfront_webhooks
+from mercato.http.api.webhooks import commerce_webhooks, debugger, marketfront_webhooks
 from mercato.http.browsers import own_address_headers
 from mercato.http.edge import Edge
 from mercato.http.openapi import document as openapi
@@ -63,7 +63,7 @@ def operations() -> list[Operation]:
         *marketfront_orders,
         *marketfront_webhooks,
         *marketfront_requests,
-        *clinic,
+        *debugger,
         *console,
         *oauth,
         *about,

@@ -63,10 +63,10 @@ def _declare(access: Access, surface: str) -> Operations:
 commerce_webhooks = _declare(Access.COMMERCE, "commerce")
 marketfront_webhooks = _declare(Access.MARKETFRONT, "marketfront")
 
-clinic = Operations(access=Access.ANY, tag="Webhooks")
+debugger = Operations(access=Access.ANY, tag="Webhooks")
 
 
-@clinic.post(
+@debugger.post(
     "/v1/webhooks/explain",
     id="explainWebhookSignature",
     summary="Explain Webhook Signature",
@@ -85,4 +85,4 @@ async def explain_signature(call: Call[ExplainSignatureRequest, None]) -> Signat
     app = call.app
     async with app.db.read() as tx:
         case = await load_case(tx, app.vault, call.caller, call.body, now=app.clock)
-    return await case.explained(app.clock())
+    return await case.explain(app.clock())

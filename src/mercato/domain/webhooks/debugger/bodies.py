@@ -1,4 +1,4 @@
-"""What may have become of a body between its signing and its verification, and where two bodies first differ. Pure."""
+"""Tries what commonly changes a body between signing and verification, and finds where two bodies differ. Pure."""
 
 import base64
 import binascii
@@ -13,11 +13,11 @@ from msgspec import Meta
 
 from mercato.kernel.wire import Wire
 
-_AROUND: Final = 24
-"""Bytes shown before and after the place where two bodies first differ."""
+_CONTEXT: Final = 24
+"""Bytes shown before and after the first difference of two bodies."""
 
 SHORT: Final = 32 * 1024
-"""Bytes of a body up to which the unlikely is tried, too: few webhooks are longer, and time is bounded."""
+"""Bytes of a body up to which rare changes are tried: few webhooks are longer, and time is bounded."""
 
 _INDENTS: Final = (2, 4, 1, "\t")
 
@@ -32,23 +32,23 @@ _VISIBLE: Final = {
 
 
 Writer = tuple[str, Callable[[Any], bytes]]
-"""How a value may have been written as JSON, in words and as a function."""
+"""A way to write a value as JSON: its description, and the function."""
 
 
 class BodyDifference(Wire, frozen=True):
-    """Where the body that was received first differs from the one that was signed."""
+    """Where the received body first differs from the signed one."""
 
-    offset: Annotated[int, Meta(description="Bytes that are the same, from the beginning.")]
+    offset: Annotated[int, Meta(description="The number of equal bytes at the beginning.")]
     line: Annotated[int, Meta(description="In the body received, from 1.")]
     column: Annotated[int, Meta(description="In the body received, from 1, in characters.")]
-    signed: Annotated[str, Meta(description="What was signed there, and a little around it.")]
-    received: Annotated[str, Meta(description="What was received there instead.")]
+    signed: Annotated[str, Meta(description="The signed text at that place, with some context.")]
+    received: Annotated[str, Meta(description="The received text at that place.")]
     signed_bytes: int
     received_bytes: int
 
 
-def difference(signed: bytes, received: bytes, *, hidden: Sequence[str] = ()) -> BodyDifference | None:
-    """Return where two bodies first differ; None when they are the same. What is `hidden` is not shown."""
+def find_difference(signed: bytes, received: bytes, *, hidden: Sequence[str] = ()) -> BodyDifference | None:
+    """Return where two bodies first differ, None if they are equal. `hidden` strings are masked."""
     if signed == received:
         return None
     pairs = enumerate(zip(signed, received, strict=False))
@@ -67,10 +67,10 @@ def difference(signed: bytes, received: bytes, *, hidden: Sequence[str] = ()) ->
 
 
 def _excerpt(body: bytes, at: int, hidden: Sequence[str]) -> str:
-    start, end = max(0, at - _AROUND), min(len(body), at + _AROUND)
+    start, end = max(0, at - _CONTEXT), min(len(body), at + _CONTEXT)
     part = bytearray(body[start:end])
     for secret in {text.encode("utf-8", "replace") for text in hidden if text}:
-        # Also one of which only a part would be seen.
+        # Also a secret of which only a part would be shown.
         found = body.find(secret, max(0, start - len(secret)))
         while 0 <= found < end:
             for place in range(max(found, start), min(found + len(secret), end)):
@@ -80,8 +80,8 @@ def _excerpt(body: bytes, at: int, hidden: Sequence[str]) -> str:
     return ("…" if start else "") + shown + ("…" if end < len(body) else "")
 
 
-def forerunners(body: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield bodies that this one may have been when it was signed, each with what sets it apart, in words."""
+def candidate_bodies(body: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield what the body may have been when it was signed, each with a description of the change."""
     yield from _of_bytes(body)
     try:
         text = body.removeprefix(codecs.BOM_UTF8).decode()
@@ -89,13 +89,13 @@ def forerunners(body: bytes) -> Iterator[tuple[str, bytes]]:
     except (ValueError, RecursionError):
         return
     if isinstance(value, str):
-        yield "what was signed is not a JSON string, but the text inside it", value.encode("utf-8", "replace")
+        yield "the signed body is the text inside this JSON string", value.encode("utf-8", "replace")
     yield from _rewritten(value, _WRITERS if len(body) <= SHORT else _QUICK_WRITERS)
 
 
-def how(signed: bytes, received: bytes) -> str | None:
-    """Return in words what was done to a body that was re-serialised; None when its content differs."""
-    named = (words for words, body in forerunners(received) if body == signed)
+def describe_change(signed: bytes, received: bytes) -> str | None:
+    """Return how a body was serialised again, None if its content differs."""
+    named = (description for description, body in candidate_bodies(received) if body == signed)
     found = next(named, None)
     if found is not None:
         return found
@@ -108,7 +108,7 @@ def how(signed: bytes, received: bytes) -> str | None:
 
 
 def looks_rewritten(body: bytes) -> bool:
-    """Tell whether this is JSON, but not as this service writes it: without white space, nothing escaped."""
+    """Return whether the body is JSON, but not as this service writes it: without white space, nothing escaped."""
     try:
         value = json.loads(body)
         return body != _dumped(value, (",", ":"), ascii_only=False)
@@ -119,22 +119,22 @@ def looks_rewritten(body: bytes) -> bool:
 def _of_bytes(body: bytes) -> Iterator[tuple[str, bytes]]:
     bare = body.rstrip(b"\r\n")
     if bare != body:
-        yield "what was signed does not end in a line break", bare
-    for ending, words in ((b"\n", "a line feed"), (b"\r\n", "a carriage return and a line feed")):
+        yield "the signed body does not end in a line break", bare
+    for ending, name in ((b"\n", "a line feed"), (b"\r\n", "a carriage return and a line feed")):
         if not body.endswith(ending):
-            yield f"what was signed ends in {words}", body + ending
+            yield f"the signed body ends in {name}", body + ending
     if body.strip() not in (body, bare):
-        yield "what was signed has no blanks around it", body.strip()
+        yield "the signed body has no spaces around it", body.strip()
     if b"\r\n" in body:
-        yield "what was signed has line feeds where this has CR LF", body.replace(b"\r\n", b"\n")
+        yield "the signed body has line feeds where this one has CR LF", body.replace(b"\r\n", b"\n")
     elif b"\n" in body:
-        yield "what was signed has CR LF where this has line feeds", body.replace(b"\n", b"\r\n")
+        yield "the signed body has CR LF where this one has line feeds", body.replace(b"\n", b"\r\n")
     if body.startswith(codecs.BOM_UTF8):
-        yield "what was signed does not begin with a byte order mark", body[3:]
+        yield "the signed body does not begin with a byte order mark", body[3:]
     else:
-        yield "what was signed begins with a byte order mark", codecs.BOM_UTF8 + body
+        yield "the signed body begins with a byte order mark", codecs.BOM_UTF8 + body
     if body:
-        yield "what was signed is empty: this body was not part of it", b""
+        yield "the signed body is empty", b""
     yield from _decoded(body)
 
 
@@ -144,19 +144,19 @@ def _decoded(body: bytes) -> Iterator[tuple[str, bytes]]:
         yield "the bytes were read as Latin-1 and written as UTF-8", text.encode("latin-1")
         yield "the bytes were read as Windows-1252 and written as UTF-8", text.encode("cp1252")
     with suppress(binascii.Error, ValueError):
-        yield "this is the base64 of what was signed", base64.b64decode(body, validate=True)
+        yield "this is the base64 of the signed body", base64.b64decode(body, validate=True)
 
 
 def _rewritten(value: Any, writers: Sequence[Writer]) -> Iterator[tuple[str, bytes]]:
     tried: set[bytes] = set()
-    for words, write in writers:
+    for description, write in writers:
         try:
             body = write(value)
         except (ValueError, RecursionError):
             continue
         if body not in tried:
             tried.add(body)
-            yield words, body
+            yield description, body
 
 
 def _dumped(
@@ -180,26 +180,26 @@ def _writers(*, indented: bool) -> Iterator[Writer]:
     for sort in (False, True):
         keys = " and its keys sorted" if sort else ""
         for ascii_only in (False, True):
-            escaped = ", other letters than ASCII escaped (\\u00e9)" if ascii_only else ""
+            escaped = ", characters outside ASCII escaped (\\u00e9)" if ascii_only else ""
             options: dict[str, Any] = {"ascii_only": ascii_only, "sort": sort}
             yield (
-                f"what was signed has no white space between tokens{escaped}{keys}",
+                f"the signed body has no white space between tokens{escaped}{keys}",
                 with_options(compact, **options),
             )
             yield (
-                f"what was signed has a blank after each comma and colon{escaped}{keys}",
+                f"the signed body has a space after each comma and colon{escaped}{keys}",
                 with_options(spaced, **options),
             )
             for indent in _INDENTS if indented else ():
-                size = "a tab" if indent == "\t" else f"{indent} blanks"
+                size = "a tab" if indent == "\t" else f"{indent} spaces"
                 yield (
-                    f"what was signed is indented by {size}{escaped}{keys}",
+                    f"the signed body is indented by {size}{escaped}{keys}",
                     with_options((",", ": "), indent=indent, **options),
                 )
     for ascii_only in (False, True):
         plain = with_options(compact, ascii_only=ascii_only)
-        yield "what was signed has its slashes escaped (\\/)", partial(_slashes_escaped, plain)
-        yield "what was signed has <, > and & escaped (\\u003c)", partial(_html_escaped, plain)
+        yield "the signed body has its slashes escaped (\\/)", partial(_slashes_escaped, plain)
+        yield "the signed body has <, > and & escaped (\\u003c)", partial(_html_escaped, plain)
 
 
 def _slashes_escaped(plain: Callable[[Any], bytes], value: Any) -> bytes:

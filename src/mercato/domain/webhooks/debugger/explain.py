@@ -1,18 +1,33 @@
-"""The signature clinic: what is wrong with a webhook's signature, in words and by a code. Pure.
+"""Explains what is wrong with a webhook's signature. Pure.
 
-What it says of a webhook is what any Standard Webhooks verifier would say; why is found by trying what people
-and frameworks do to keys, bodies and headers. It never repeats a secret.
+A webhook is valid if any Standard Webhooks verifier accepts it. Why it isn't is found by trying what people and
+frameworks commonly do to keys, bodies and headers. Secrets are never repeated.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from mercato.domain.webhooks.debugger import headers, messages
-from mercato.domain.webhooks.debugger.bodies import BodyDifference, difference, how, looks_rewritten
-from mercato.domain.webhooks.debugger.findings import ERROR, Code, Finding, SignatureExplanation, error, note
+from mercato.domain.webhooks.debugger import headers
+from mercato.domain.webhooks.debugger.bodies import (
+    BodyDifference,
+    describe_change,
+    find_difference,
+    looks_rewritten,
+)
+from mercato.domain.webhooks.debugger.findings import (
+    ERROR,
+    NOTE,
+    VALID,
+    Code,
+    Finding,
+    SignatureExplanation,
+    finding,
+)
 from mercato.domain.webhooks.debugger.headers import Envelope, Given
 from mercato.domain.webhooks.debugger.mistakes import (
     Match,
@@ -21,26 +36,30 @@ from mercato.domain.webhooks.debugger.mistakes import (
     SecretOrigin,
     find_right,
     find_wrong,
+    usable_key,
 )
+from mercato.kernel.outbound.signing import PREFIX
 from mercato.kernel.wire import redacted
 
 __all__ = ["Secret", "SecretOrigin", "Sent", "SignatureExplanation", "Webhook", "explain"]
 
+TOLERANCE: Final = 300
+"""Seconds that a timestamp may be off, as in the libraries of Standard Webhooks."""
+
 
 @redacted("headers", "body")
 class Webhook(Struct, frozen=True, kw_only=True):
-    """A webhook as it was received. `received_at` is None when it is not known, and now is as good a guess."""
+    """A received webhook. If `received_at` is None, now is used. `computed` is the receiver's own signature."""
 
     headers: Mapping[str, str]
     body: bytes
     received_at: datetime | None = None
     computed: str | None = None
-    """The signature that the receiver's own code came to."""
 
 
 @redacted("body")
 class Sent(Struct, frozen=True, kw_only=True):
-    """What this service knows to have sent: `times` are those of its attempts, in Unix seconds."""
+    """A delivery that this service has sent. `times` are those of its attempts, in Unix seconds."""
 
     delivery_id: UUID
     webhook_id: str
@@ -58,16 +77,13 @@ def explain(
 ) -> SignatureExplanation:
     """Return what is wrong. The webhook is valid if one of `secrets` signed it; `others` can only explain.
 
-    `sent` are copies of what may be this webhook.
+    `sent` are deliveries that may be this webhook.
     """
-    return _Clinic(webhook, secrets, others, _likeliest(sent, webhook.body), now).explained()
+    same = next((one for one in sent if one.body == webhook.body), sent[0] if sent else None)
+    return _Debugger(webhook, secrets, others, same, now).explanation()
 
 
-def _likeliest(sent: Sequence[Sent], body: bytes) -> Sent | None:
-    return next((one for one in sent if one.body == body), sent[0] if sent else None)
-
-
-class _Clinic:
+class _Debugger:
     def __init__(
         self,
         webhook: Webhook,
@@ -86,19 +102,19 @@ class _Clinic:
         self._match: Match | None = None
         self._difference: BodyDifference | None = None
 
-    def explained(self) -> SignatureExplanation:
-        self._look_at_secrets()
-        self._look_at_signature()
-        self._look_at_copy()
-        skew = self._look_at_clock()
-        self._look_at_computed()
-        findings = sorted(self._found, key=lambda one: one.level != ERROR)
+    def explanation(self) -> SignatureExplanation:
+        self._found += [found for secret in self._secrets if (found := _check_secret(secret)) is not None]
+        self._check_signature()
+        self._compare_with_sent()
+        skew = self._check_clock()
+        self._check_computed()
+        findings = sorted(self._found, key=lambda found: found.level != ERROR)
         valid = not findings or findings[0].level != ERROR
         match = self._match
         return SignatureExplanation(
             valid=valid,
             code=Code.VALID.value if valid else findings[0].code,
-            message=messages.VALID if valid else findings[0].message,
+            message=VALID if valid else findings[0].message,
             findings=findings,
             difference=self._difference,
             skew_seconds=skew,
@@ -107,31 +123,29 @@ class _Clinic:
             delivery_id=None if self._sent is None else self._sent.delivery_id,
         )
 
-    def _look_at_secrets(self) -> None:
-        for secret in self._secrets:
-            finding = messages.of_secret(secret)
-            if finding is not None:
-                self._found.append(finding)
-
-    def _look_at_signature(self) -> None:
+    def _check_signature(self) -> None:
         envelope = self._envelope
         message = self._message()
         if message is not None:
             right = find_right(self._secrets, message, envelope.given)
             if right is not None and right.given.flaw is None:
-                # What else stands in the header is of no consequence: a verifier looks for one that fits.
-                self._found = [messages.only_noted(one) for one in self._found]
-                self._found += [messages.only_noted_signature(one) for one in envelope.findings]
-                self._matched(right)
+                # Other signatures in the header don't matter: a verifier looks for one that matches.
+                self._found = [_as_note(found) for found in self._found]
+                self._found += [
+                    _as_note(found) if found.code.startswith("SIGNATURE_") else found
+                    for found in envelope.findings
+                ]
+                self._add_match(right)
                 return
         self._found += envelope.findings
         if message is not None and envelope.given:
-            self._matched(self._searched(message))
-        elif not any(one.level == ERROR for one in self._found):
-            self._found.append(messages.NO_V1)
+            given = envelope.given
+            self._add_match(find_right(self._all, message, given) or self._find_wrong(message, given))
+        elif not any(found.level == ERROR for found in self._found):
+            self._found.append(finding("signature-not-v1"))
 
     def _message(self) -> Message | None:
-        """Return what has to be signed. Where a header is missing, the copy may know what it said."""
+        """Return the content to sign. The delivery replaces headers that are missing."""
         envelope, sent = self._envelope, self._sent
         id_ = envelope.id or (sent.webhook_id if sent is not None else None)
         stamp = envelope.timestamp or (str(sent.times[-1]) if sent is not None and sent.times else None)
@@ -139,11 +153,7 @@ class _Clinic:
             return None
         return Message(id_.encode("utf-8", "replace"), stamp.encode("utf-8", "replace"), self._webhook.body)
 
-    def _searched(self, message: Message) -> Match | None:
-        given = self._envelope.given
-        return find_right(self._all, message, given) or self._wrongly(message, given)
-
-    def _wrongly(self, message: Message, given: Sequence[Given]) -> Match | None:
+    def _find_wrong(self, message: Message, given: Sequence[Given]) -> Match | None:
         sent = None if self._sent is None else self._sent.body
         return find_wrong(self._all, message, given, ids=self._ids(), times=self._times(), sent=sent)
 
@@ -163,115 +173,135 @@ class _Clinic:
         if seconds is not None:
             yield from (seconds, seconds * 1000)
 
-    def _matched(self, match: Match | None) -> None:
-        """Note what a match says, or that there is none."""
+    def _add_match(self, match: Match | None) -> None:
+        """Add the findings of a match, or that there is none."""
         self._match = match
         if match is None:
-            self._found += self._unmatched()
+            self._add_no_match()
             return
         if match.given.flaw is not None:
             self._found.append(match.given.flaw)
         if match.key.mistake is not None:
-            self._found.append(messages.of_key(match.key.code, match.key.mistake))
+            self._found.append(finding("wrong-key", code=match.key.code, mistake=match.key.mistake))
         if match.message.mistake is not None:
             self._found.append(self._message_mistake(match.message))
-        finding = messages.of_owner(match.key.secret, self._secrets)
-        if finding is not None:
-            self._found.append(finding)
+        by_other = _check_signer(match.key.secret, self._secrets)
+        if by_other is not None:
+            self._found.append(by_other)
 
     def _message_mistake(self, message: Message) -> Finding:
-        if message.code in {Code.BODY_CHANGED, Code.BODY_RESERIALISED}:
-            self._difference = self._differing(message.body)
-            return messages.of_body(how(message.body, self._webhook.body), self._difference)
-        if message.code is Code.WRONG_CONTENT:
-            return error(
-                Code.WRONG_CONTENT,
-                f"What was signed is put together wrongly: {message.mistake}.",
-                "Sign webhook-id, a dot, webhook-timestamp, a dot, and the bytes of the body.",
-            )
-        return error(message.code, f"The {message.mistake}.".replace("The w", "W"), messages.AS_THEY_CAME)
+        match message.code:
+            case Code.BODY_CHANGED | Code.BODY_RESERIALISED:
+                return self._body_difference(message.body)
+            case Code.ID_CHANGED:
+                return finding("id-changed")
+            case Code.TIMESTAMP_CHANGED:
+                return finding("timestamp-changed")
+            case _:
+                return finding("wrong-content", mistake=message.mistake)
 
-    def _differing(self, signed: bytes) -> BodyDifference | None:
-        return difference(signed, self._webhook.body, hidden=[secret.text for secret in self._all])
+    def _body_difference(self, signed: bytes) -> Finding:
+        received, hidden = self._webhook.body, [secret.text for secret in self._all]
+        difference = self._difference = find_difference(signed, received, hidden=hidden)
+        place = (
+            ""
+            if difference is None
+            else f" They first differ at byte {difference.offset}"
+            f" (line {difference.line}, column {difference.column})."
+        )
+        mistake = describe_change(signed, received)
+        return finding(
+            "body-changed" if mistake is None else "body-reserialised", mistake=mistake, place=place
+        )
 
-    def _unmatched(self) -> list[Finding]:
+    def _add_no_match(self) -> None:
         sent = self._sent
         if sent is not None and sent.body == self._webhook.body and sent.webhook_id == self._envelope.id:
-            return [
-                error(
-                    Code.WRONG_KEY,
-                    "Body and webhook-id are those that were sent, but no secret that was tried signed them: it is "
-                    "another secret, or the timestamp or the signature was changed.",
-                    messages.GET_IT,
-                )
-            ]
-        found = [
-            error(
-                Code.WRONG_KEY,
-                "None of the secrets that were tried made this signature"
-                + (", nor did a mistake that is known here" if self._secrets else "")
-                + ".",
-                messages.GET_IT,
-            )
-        ]
-        if sent is None and looks_rewritten(self._webhook.body):
-            found.append(
-                note(
-                    Code.BODY_CHANGED,
-                    "The body is not written as this service writes: it has white space between tokens, or escapes.",
-                    "Verify the bytes as they came, before anything parses them. " + messages.COMPARE,
-                )
-            )
-        elif sent is None:
-            found.append(
-                note(Code.BODY_CHANGED, "A body that was changed fails like this, too.", messages.COMPARE)
-            )
-        return found
+            self._found.append(finding("unknown-secret-same-body"))
+            return
+        self._found.append(finding("unknown-secret" if self._secrets else "no-secret"))
+        if sent is None:
+            rewritten = looks_rewritten(self._webhook.body)
+            self._found.append(finding("body-looks-rewritten" if rewritten else "body-may-be-changed"))
 
-    def _look_at_copy(self) -> None:
-        """Compare with what was sent, where the signature has not told the difference already."""
-        sent = self._sent
+    def _compare_with_sent(self) -> None:
+        """Add differences from the delivery that the signature has not shown yet."""
+        sent, match = self._sent, self._match
         if sent is None:
             return
-        told = {one.code for one in self._found}
+        codes = {found.code for found in self._found}
         if sent.body != self._webhook.body and self._difference is None:
-            self._difference = self._differing(sent.body)
-            finding = messages.of_body(how(sent.body, self._webhook.body), self._difference)
-            right = self._match is not None and self._match.message.mistake is None
-            self._found.append(messages.of_another(finding) if right else finding)
+            found = self._body_difference(sent.body)
+            is_right = match is not None and match.message.mistake is None
+            self._found.append(_of_another_webhook(found) if is_right else found)
         written = self._envelope.id
-        if written is not None and written != sent.webhook_id and Code.ID_CHANGED.value not in told:
-            finding = error(Code.ID_CHANGED, "webhook-id is not that of the delivery.", messages.AS_THEY_CAME)
-            self._found.append(finding if self._match is None else messages.of_another(finding))
+        if written is not None and written != sent.webhook_id and Code.ID_CHANGED.value not in codes:
+            found = finding("id-of-another")
+            self._found.append(found if match is None else _of_another_webhook(found))
 
-    def _look_at_clock(self) -> int | None:
-        seconds = self._envelope.seconds
+    def _check_clock(self) -> int | None:
+        """Return `webhook-timestamp` less the time of receipt, in seconds."""
+        seconds, received_at = self._envelope.seconds, self._webhook.received_at
         if seconds is None:
             return None
-        known = self._webhook.received_at is not None
-        skew = seconds - int((self._webhook.received_at or self._now).timestamp())
-        if abs(skew) > messages.TOLERANCE:
-            self._found.append(messages.of_clock(skew, known=known))
+        skew = seconds - int((received_at or self._now).timestamp())
+        if abs(skew) > TOLERANCE:
+            known = received_at is not None
+            name = "clock-slow" if skew > 0 else "clock-fast" if known else "too-old"
+            clock = "time of receipt" if known else "clock here"
+            self._found.append(finding(name, seconds=abs(skew), clock=clock, tolerance=TOLERANCE))
         return skew
 
-    def _look_at_computed(self) -> None:
-        """Say what the receiver's own code does, by the signature that it came to."""
+    def _check_computed(self) -> None:
+        """Add what the receiver's code does, by the signature that it computed."""
         text = self._webhook.computed
         message = self._message()
         if not text or message is None:
             return
         given = headers.read_signature(text)
-        bare = [Given(one.digest) for one in given]
-        right = find_right(self._all, message, bare)
-        found = right or self._wrongly(message, bare)
-        if found is None:
-            self._found.append(messages.COMPUTED_UNKNOWN)
+        match = find_right(self._all, message, given) or self._find_wrong(message, given)
+        if match is None:
+            self._found.append(finding("computed-unknown"))
             return
-        mistakes = [one for one in (found.key.mistake, found.message.mistake) if one is not None]
+        mistakes = [mistake for mistake in (match.key.mistake, match.message.mistake) if mistake is not None]
         if mistakes:
-            code = found.key.code if found.key.mistake is not None else found.message.code
-            told = f"Of the signature that you computed: {' and '.join(mistakes)}."
-            self._found.append(note(code, told, messages.RIGHT_WAY))
+            code = match.key.code if match.key.mistake is not None else match.message.code
+            self._found.append(finding("computed-wrong", code=code, mistakes=" and ".join(mistakes)))
         else:
-            finding = messages.of_owner(found.key.secret, self._secrets)
-            self._found.append(messages.COMPUTED_RIGHT if finding is None else messages.only_noted(finding))
+            by_other = _check_signer(match.key.secret, self._secrets)
+            self._found.append(finding("computed-right") if by_other is None else _as_note(by_other))
+
+
+def _check_secret(secret: Secret) -> Finding | None:
+    text = secret.text
+    if usable_key(text) is not None:
+        name = None if text.startswith(PREFIX) else "secret-without-prefix"
+    elif text.startswith(("whpk_", "whsk_")):
+        name = "secret-asymmetric"
+    elif text.startswith(("mk_", "mt_")):
+        name = "secret-api-key"
+    elif text != text.strip() or text.strip("\"'") != text:
+        name = "secret-quoted"
+    else:
+        name = "secret-unusable"
+    return None if name is None else finding(name, number=secret.index + 1)
+
+
+def _check_signer(signer: Secret, tried: Sequence[Secret]) -> Finding | None:
+    """Return the finding if it isn't the first secret that signed."""
+    if signer not in tried:
+        return finding("previous-secret" if signer.origin is SecretOrigin.PREVIOUS else "other-secret")
+    is_first = signer.index == 0 and signer.origin is not SecretOrigin.PREVIOUS
+    return None if is_first else finding("older-secret")
+
+
+def _as_note(found: Finding) -> Finding:
+    return replace(found, level=NOTE)
+
+
+def _of_another_webhook(found: Finding) -> Finding:
+    """Return the note that a webhook with a right signature differs from the delivery."""
+    message = (
+        f"{found.message} The signature is right all the same: this is another webhook than that delivery."
+    )
+    return replace(found, level=NOTE, message=message, advice="")

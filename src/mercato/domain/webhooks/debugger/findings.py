@@ -1,6 +1,10 @@
-"""What can be wrong with a webhook's signature: a code for programs, words for people, and what to do. Pure."""
+"""The findings of the debugger: a code for programs, a message for people, and advice. Texts are in findings.toml."""
 
+import tomllib
+from collections.abc import Mapping
 from enum import StrEnum
+from functools import cache
+from importlib import resources
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -11,7 +15,7 @@ from mercato.kernel.wire import Wire
 
 
 class Code(StrEnum):
-    """What was found. More may be added."""
+    """What is wrong, for programs. More may be added."""
 
     VALID = "VALID"
     WRONG_KEY = "WRONG_KEY"
@@ -39,23 +43,24 @@ class Code(StrEnum):
 
 ERROR: Final = "error"
 NOTE: Final = "note"
+VALID: Final = "The signature is right, and the timestamp is recent enough."
 
 
 class Finding(Wire, frozen=True):
-    """One thing that was found."""
+    """One thing that is wrong or worth knowing."""
 
     code: Annotated[
-        str, Meta(description="What it is, for programs. More may be added.", examples=["WRONG_KEY"])
+        str, Meta(description="The kind of finding, for programs. More may be added.", examples=["WRONG_KEY"])
     ]
     level: Annotated[
-        str, Meta(description="`error` when a verifier refuses the webhook for it, else `note`.")
+        str, Meta(description="`error` if a verifier refuses the webhook because of it, else `note`.")
     ]
     message: str
     advice: Annotated[str, Meta(description="What to do; empty when there is nothing to do.")]
 
 
 class SignatureExplanation(Wire, frozen=True):
-    """What is wrong with a webhook's signature, or that nothing is."""
+    """Whether a webhook's signature is valid, and if not, why."""
 
     valid: Annotated[
         bool,
@@ -89,11 +94,17 @@ class SignatureExplanation(Wire, frozen=True):
     ]
 
 
-def error(code: Code, message: str, advice: str) -> Finding:
-    """Return what keeps the webhook from being verified."""
-    return Finding(code=code.value, level=ERROR, message=message, advice=advice)
+@cache
+def texts() -> Mapping[str, Mapping[str, str]]:
+    return tomllib.loads(resources.files(__package__).joinpath("findings.toml").read_text("utf-8"))
 
 
-def note(code: Code, message: str, advice: str) -> Finding:
-    """Return what is good to know."""
-    return Finding(code=code.value, level=NOTE, message=message, advice=advice)
+def finding(name: str, /, *, code: Code | None = None, **facts: object) -> Finding:
+    """Return the finding of that name in findings.toml, with the facts in its text."""
+    text, shared = texts()[name], texts()["shared"]
+    return Finding(
+        code=code.value if code is not None else text["code"],
+        level=text.get("level", ERROR),
+        message=text["message"].format(**facts),
+        advice=text.get("advice", "").format(**facts, **shared),
+    )

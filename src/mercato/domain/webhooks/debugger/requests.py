@@ -1,4 +1,4 @@
-"""The signature clinic for partners: a webhook, their own secrets, and the copies of what they were sent."""
+"""Loads what the debugger needs for a partner: the webhook, the account's secrets, and its deliveries."""
 
 import asyncio
 import base64
@@ -29,20 +29,20 @@ from mercato.kernel.db.engine import Read
 from mercato.kernel.wire import parse_instant, parse_uuid
 from mercato.kernel.wire.checks import refuse
 
-MOST_TIMES: Final = 20
-"""Attempts of a delivery whose times are looked at."""
+MAX_TIMES: Final = 20
+"""The latest attempts of a delivery whose times are used."""
 
 
 class Case(Struct, frozen=True):
-    """All that the clinic needs of a request, and of the database."""
+    """All that the debugger needs from a request and the database."""
 
     webhook: Webhook
     secrets: tuple[Secret, ...]
     others: tuple[Secret, ...]
     sent: tuple[Sent, ...]
 
-    async def explained(self, now: datetime) -> SignatureExplanation:
-        """Return what is wrong: in a thread, because it can take a tenth of a second."""
+    async def explain(self, now: datetime) -> SignatureExplanation:
+        """Return the explanation, made in a thread because it can take a tenth of a second."""
         return await asyncio.to_thread(
             explain, self.webhook, secrets=self.secrets, others=self.others, sent=self.sent, now=now
         )
@@ -51,7 +51,7 @@ class Case(Struct, frozen=True):
 async def load_case(
     tx: Read, vault: Vault, caller: Caller, request: ExplainSignatureRequest, *, now: Clock
 ) -> Case:
-    """Return the case of a request. Raises ValidationFailed, and DeliveryNotFound for an id that is not theirs."""
+    """Return the case of a request. Raises ValidationFailed, and DeliveryNotFound."""
     webhook = read_webhook(request)
     own = await list_own_secrets(tx, vault, caller.partner_id, now=now)
     given = [Secret(text, SecretOrigin.GIVEN, index) for index, text in enumerate(request.secrets or ())]
@@ -60,12 +60,12 @@ async def load_case(
 
 
 def read_webhook(request: ExplainSignatureRequest) -> Webhook:
-    """Return the webhook that a request holds. Raises ValidationFailed."""
+    """Return the webhook in a request. Raises ValidationFailed."""
     received_at = None if request.received_at is None else parse_instant(request.received_at)
     body = _body(request)
     refuse(
         [
-            ("/bodyBase64", "bodyBase64 is not base64." if body is None else None),
+            ("/bodyBase64", "bodyBase64 isn't base64." if body is None else None),
             (
                 "/body",
                 "Send the body once: as body, or as bodyBase64."
@@ -98,7 +98,7 @@ def _body(request: ExplainSignatureRequest) -> bytes | None:
 
 
 async def list_own_secrets(tx: Read, vault: Vault, partner_id: UUID, *, now: Clock) -> list[Secret]:
-    """Return the secrets that sign the partner's webhooks now, the newest first."""
+    """Return the secrets that sign the partner's webhooks now, newest first."""
     found = await get_ending_secrets(tx, vault, partner_id, now=now)
     return [
         Secret(text, SecretOrigin.CURRENT if end is None else SecretOrigin.PREVIOUS, index)
@@ -109,9 +109,9 @@ async def list_own_secrets(tx: Read, vault: Vault, partner_id: UUID, *, now: Clo
 async def list_copies(
     tx: Read, caller: Caller, webhook: Webhook, *, named: UUID | None = None
 ) -> Sequence[Sent]:
-    """Return what the caller was sent under the webhook's id, or by the delivery that is named.
+    """Return the caller's deliveries with the webhook's id, or with the delivery id that is `named`.
 
-    Raises DeliveryNotFound when that is not the caller's.
+    Raises DeliveryNotFound if that isn't the caller's.
     """
     if named is not None:
         row = await queries.find_row(tx, caller, named)
@@ -129,7 +129,7 @@ async def list_copies(
             body=queries.body_of(row),
             times=tuple(
                 int(attempt.at.timestamp())
-                for attempt in (await queries.list_attempts(tx, row.id))[-MOST_TIMES:]
+                for attempt in (await queries.list_attempts(tx, row.id))[-MAX_TIMES:]
             ),
         )
         for row in rows
