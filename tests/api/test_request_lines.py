@@ -1,16 +1,21 @@
 """The log has a line for each notable request and for the milestones of orders: who and what, and no secret."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
+from aiohttp import web
 from tests.api.trade import CUSTOMER, PLACE, Trade, trade
 from tests.service import Client, Merchant, Service, service
 
+from mercato.domain.orders.placement import resend
+from mercato.domain.orders.placement import service as placement
 from mercato.http import edge
 from mercato.kernel.telemetry import configure_logs, event_log
 
@@ -121,15 +126,57 @@ async def test_a_store_without_an_answer_leaves_the_line_order_unanswered(
     async with service(database_url, tmp_path / "data", place_seconds=1.5) as mercato:
         house = await trade(mercato, shop)
 
-        async def broken(*_: Any) -> Any:
-            from aiohttp import web
-
-            return web.Response(status=500)
-
-        shop.answers["place"] = broken
+        shop.answers["place"] = _broken
         assert (await house.place(house.order())).status == 503
         events = [line["event"] for line in lines(mercato)]
     assert "order unanswered" in events
+
+
+async def test_an_order_that_is_sent_again_and_given_up_has_a_line_for_both(
+    database_url: str, tmp_path: Path, shop: Merchant, lines: Lines, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(placement, "SLACK", timedelta(seconds=0.1))
+    monkeypatch.setattr(resend, "RETRY_INTERVAL", timedelta(seconds=0.1))
+    monkeypatch.setattr(resend, "MIN_WAIT", timedelta(seconds=0.05))
+    async with service(
+        database_url, tmp_path / "data", place_seconds=1.4, place_resend_seconds=1.6
+    ) as mercato:
+        house = await trade(mercato, shop)
+        shop.answers["place"] = _broken
+        order_id = (await house.place(house.order())).json()["orderId"]
+        path = f"/v1/marketfront/orders/{order_id}"
+        await mercato.until(house.front, path, lambda order: order["state"] == "cancelled")
+        found = [line for line in lines(mercato) if line["event"] in {"order resent", "order given up"}]
+    assert found[0]["event"] == "order resent"
+    assert found[-1]["event"] == "order given up"
+    assert (found[-1]["order_id"], found[-1]["reason"]) == (order_id, "STORE_UNREACHABLE")
+    assert found[0]["action"] == "order.submit"
+
+
+async def test_an_endpoint_that_is_disabled_has_a_line(mercato: Service, shop: Merchant, lines: Lines):
+    async def gone(*_: Any) -> web.Response:
+        return web.Response(status=410)
+
+    house = await trade(mercato, shop)
+    shop.answers["catalog-sync"] = gone
+    await mercato.run(house.pos, house.store["storeId"], shop.host(b"{", "/broken.json"))
+    await shop.webhook()
+    async with asyncio.timeout(10):
+        while not (found := [line for line in lines(mercato) if line["event"] == "endpoint disabled"]):
+            await asyncio.sleep(0.02)
+    assert found[0].items() >= {"level": "warning"}.items()
+    assert found[0].keys() >= {"partner_id", "delivery_id", "reason"}
+    assert shop.base not in json.dumps(found)
+
+
+async def test_a_code_that_a_store_made_up_is_not_logged(house: Trade, lines: Lines):
+    error = {"code": "ADA_LOVELACE_IS_BANNED", "message": "no"}
+    house.shop.answers["place"] = {"accepted": False, "errors": [error]}
+    assert (await house.place(house.order())).status >= 400
+    found = lines(house.mercato)
+    assert "ADA" not in json.dumps(found)
+    (line,) = [line for line in found if line.get("operation") == "placeOrder"]
+    assert line["error_code"] == "OTHER"
 
 
 async def test_lines_that_cannot_wait_are_dropped_and_counted(
@@ -142,3 +189,7 @@ async def test_lines_that_cannot_wait_are_dropped_and_counted(
     found = lines(mercato)
     assert [line.get("number", line.get("count")) for line in found] == [0, 1, 3]
     assert "dropped" in found[-1]["event"]
+
+
+async def _broken(*_: Any) -> web.Response:
+    return web.Response(status=500)

@@ -18,7 +18,7 @@ from mercato.domain.requests.wire import RefusedRequest, RefusedRequestPage, Ref
 from mercato.kernel.clock import Clock, MakeId, rfc3339
 from mercato.kernel.db.engine import Database
 from mercato.kernel.db.errors import is_unavailable
-from mercato.kernel.errors import OrderError, ValidationFailed
+from mercato.kernel.errors import OTHER, OrderError, ValidationFailed, all_problems
 from mercato.kernel.telemetry import Metrics
 from mercato.kernel.telemetry.context import current_context
 from mercato.kernel.telemetry.event_log import EventLog
@@ -86,7 +86,7 @@ class RequestLog:
         context = current_context()
         key_id = None if context is None else context.key_id
         if self._writes_lines:
-            refusal = {} if request.error_code is None else {"error_code": request.error_code}
+            refusal = {} if request.error_code is None else {"error_code": _known(request.error_code)}
             key = {} if key_id is None else {"key_id": str(key_id)}
             self._event_log.record(
                 "request",
@@ -113,7 +113,7 @@ class RequestLog:
                 method=request.method[:MAX_TEXT],
                 path=_bounded(request.path, MAX_PATH),
                 status=request.status,
-                error_code=request.error_code[:MAX_TEXT],
+                error_code=_bounded(request.error_code),
                 errors=tuple(_bounded_error(error) for error in request.errors[:MAX_ERRORS]),
                 store_id=None if context is None else context.store_id,
                 milliseconds=milliseconds,
@@ -193,6 +193,14 @@ def entry_of(refusal: Refusal) -> RefusedRequest:
 
 
 _SECRET: Final = re.compile(r"(mk_|mt_|whsec_)[^\s/]{8,}")
+
+
+_CODES: Final = frozenset(kind.code for kind in all_problems())
+
+
+def _known(code: str) -> str:
+    """Return the code, or OTHER if a store made it up: it may say anything."""
+    return code if code in _CODES else OTHER
 
 
 def _bounded(text: str, length: int = MAX_TEXT) -> str:
