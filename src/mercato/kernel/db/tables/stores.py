@@ -71,9 +71,12 @@ stores = Table(
     Column("version", Integer, nullable=False),
 )
 Index("ix_stores_partner_id", stores.c.partner_id, stores.c.id)
-# For operators, who look for the few that are paused among the stores of all partners.
-# As the databases see the condition of a query, which SQLite compares word for word.
-Index("ix_stores_paused", stores.c.id, sqlite_where=text("paused = 1"), postgresql_where=text("paused"))
+# For operators, who look for the few that are paused. SQLite wants a query to repeat this condition word for word.
+for _name, _columns in (
+    ("ix_stores_paused", [stores.c.id]),
+    ("ix_stores_paused_of_partner", [stores.c.partner_id, stores.c.id]),
+):
+    Index(_name, *_columns, sqlite_where=text("paused = 1"), postgresql_where=text("paused"))
 Index("ix_stores_partner_store_id", stores.c.partner_id, stores.c.partner_store_id)
 
 sold_out_items = Table(
