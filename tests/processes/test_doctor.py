@@ -18,10 +18,9 @@ from tests.partners.test_commands import MERCATO, Shell, fresh, shell
 from tests.partners.test_shared_limits import redis
 from tests.processes.test_serve import environment
 
-from mercato.cli.operations import checks
-from mercato.cli.processes import start
+from mercato.domain import doctor as checks
 from mercato.domain.partners.vault import FILE
-from mercato.kernel import clock
+from mercato.kernel import clock, processes
 from mercato.kernel.db import health, tables
 from mercato.kernel.db.engine import Database, Read
 from mercato.kernel.jobs.worker import Worker
@@ -248,7 +247,7 @@ def test_few_open_files_are_told(shell: Shell, database_url: str, monkeypatch: p
     found = asyncio.run(examined(shell, database_url, code=1))
     assert "LimitNOFILE" in found["open files"]["advice"]
     monkeypatch.setattr(resource, "getrlimit", lambda _what: (256, resource.RLIM_INFINITY))
-    assert start.max_open_files() > start.WANTED_FILES
+    assert processes.max_open_files() > processes.WANTED_FILES
 
 
 def test_shared_limits_that_are_not_reached_are_told(

@@ -132,7 +132,7 @@ async def _refuse_open(tx: Read, partner_id: UUID) -> None:
     if count:
         raise AccountError(
             f"The partner has open orders: {count:,}. Deleting it would leave the other side without an answer. "
-            "Complete or cancel them first (mercato partner resume, if it is suspended), then delete it."
+            f"Complete or cancel them first: mercato order list --state open --partner {partner_id}"
         )
 
 

@@ -65,3 +65,22 @@ async def trim_memory() -> None:
     while trim is not None:
         await asyncio.sleep(TRIM_SECONDS)
         await asyncio.to_thread(trim, 0)
+
+
+WANTED_FILES: Final = 4096
+"""Open files of a server: connections of partners, 1,024 webhook calls, pulls, and the database, with room to spare."""
+
+_UNLIMITED_FILES: Final = 1_048_576
+"""Linux's default maximum where no limit is set."""
+
+
+def max_open_files() -> int:
+    """Return how many open files a server started from here may have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _UNLIMITED_FILES if hard == resource.RLIM_INFINITY else hard
+
+
+def allow_open_files() -> None:
+    """Raise this process's limit of open files to what it may have: most shells begin with 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max_open_files(), hard))

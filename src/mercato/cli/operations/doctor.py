@@ -6,10 +6,10 @@ from typing import Final
 
 from mercato.cli import FAILED, UNUSABLE
 from mercato.cli.failures import explain
-from mercato.cli.operations.checks import Check, State, checks
 from mercato.cli.options import DataDir, Json
 from mercato.cli.output import finding, print_json, say
 from mercato.cli.session import opened
+from mercato.domain.doctor import Check, State, checks
 from mercato.kernel.environment import load
 from mercato.kernel.settings import SettingsError
 

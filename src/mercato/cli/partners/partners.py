@@ -16,12 +16,8 @@ from mercato.domain.partners.accounts import NewPartner
 from mercato.domain.partners.model import Limits, Partner, PartnerKind
 from mercato.domain.partners.webhook_tokens import list_token_origins, set_webhook_token
 from mercato.domain.stores.queries import list_webhook_urls
-from mercato.domain.webhooks.outbox import announce_change, origin_changed
-from mercato.domain.webhooks.wire import Endpoint, EndpointChangedData
+from mercato.domain.webhooks.outbox import change_event_url
 from mercato.kernel import clock
-from mercato.kernel.db.engine import Write
-from mercato.kernel.outbound.urls import origin_of
-from mercato.kernel.telemetry import tracing
 from mercato.kernel.wire import Instant, Wire, redacted
 
 partner = group("partner", "Partners: organisations that use the network.")
@@ -177,7 +173,7 @@ async def update(
             vault = await session.vault(tx)
             await set_webhook_token(tx, vault, old.id, webhook_token or None, url=webhook_origin, used=used)
         if event_url is not None:
-            await _set_event_url(tx, old, event_url or None)
+            await change_event_url(tx, old, event_url or None, now=clock.now(), new_id=clock.new_id)
         if limits != Limits():
             await accounts.set_limits(tx, old.id, _merged(old.limits, limits))
         origins = await list_token_origins(tx, old.id)
@@ -267,29 +263,6 @@ def _check_origin(webhook_origin: str | None, token: str | None) -> None:
         raise UnusableError(
             "--webhook-origin needs --webhook-token: it names the host that the token is sent to."
         )
-
-
-async def _set_event_url(tx: Write, old: Partner, url: str | None) -> None:
-    """Set the event URL, and announce the change at the previous one."""
-    await accounts.set_event_url(tx, old.id, url)
-    if old.event_url is None or not origin_changed(old.event_url, url):
-        return
-    data = EndpointChangedData(
-        endpoint=Endpoint.EVENT_URL,
-        previous_origin=origin_of(old.event_url),
-        origin=None if url is None else origin_of(url),
-        token_sent=False,
-    )
-    await announce_change(
-        tx,
-        data,
-        partner_id=old.id,
-        event_url=old.event_url,
-        webhook_url=None,
-        now=clock.now(),
-        new_id=clock.new_id,
-        trace=tracing.new_trace(),
-    )
 
 
 def _merged(old: Limits, given: Limits) -> Limits:

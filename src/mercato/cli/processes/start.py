@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import os
-import resource
 import signal
 import socket
 import sys
@@ -12,20 +11,8 @@ from functools import partial
 from typing import Any, Final
 
 from mercato.kernel.environment import load
-from mercato.kernel.processes import return_memory
+from mercato.kernel.processes import allow_open_files, return_memory
 from mercato.kernel.settings import Settings
-
-WANTED_FILES: Final = 4096
-"""Open files: connections of partners, 1,024 webhook calls under way, pulls, and the database, with room to spare."""
-
-_UNLIMITED_FILES: Final = 1_048_576
-"""Linux's default maximum where no limit is set."""
-
-
-def max_open_files() -> int:
-    """Return how many open files a server started from here may have."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _UNLIMITED_FILES if hard == resource.RLIM_INFINITY else hard
 
 
 def serve(**given: Any) -> int:
@@ -63,10 +50,7 @@ def _run(what: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, None]], *
     from mercato.kernel.telemetry import configure_logs
 
     settings = load(os.environ, **overrides)
-    # Most shells begin with 1,024.
-    resource.setrlimit(
-        resource.RLIMIT_NOFILE, (max_open_files(), resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    )
+    allow_open_files()
     configure_logs(level=settings.log_level, form=settings.log_format)
     uvloop.run(_until_signalled(what, settings))
     return 0

@@ -4,17 +4,19 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from mercato.domain.partners.model import Surface
+from mercato.domain.partners import accounts
+from mercato.domain.partners.model import Partner, Surface
 from mercato.domain.webhooks import endpoints, queries
 from mercato.domain.webhooks.attempts import enqueue_attempt
 from mercato.domain.webhooks.event_types import EventType
 from mercato.domain.webhooks.model import DeliverJob, DeliveryStatus, envelope, partition_of
-from mercato.domain.webhooks.wire import EndpointChangedData
+from mercato.domain.webhooks.wire import Endpoint, EndpointChangedData
 from mercato.kernel.clock import MakeId
 from mercato.kernel.db.compression import compress
 from mercato.kernel.db.engine import Write
 from mercato.kernel.outbound.signing import target
 from mercato.kernel.outbound.urls import origin_of
+from mercato.kernel.telemetry import tracing
 
 CATALOG_SYNC: Final = "catalog-sync"
 ORDER_CANCELLED: Final = "order-cancelled"
@@ -114,3 +116,28 @@ def origin_changed(before: str | None, after: str | None) -> bool:
     if before is None or after is None:
         return before is not after
     return before != after and (origin_of(before) != origin_of(after) or origin_of(after) is None)
+
+
+async def change_event_url(
+    tx: Write, partner: Partner, url: str | None, *, now: datetime, new_id: MakeId
+) -> None:
+    """Set where the partner's order events go, and announce a new origin where they went until now."""
+    await accounts.set_event_url(tx, partner.id, url)
+    if partner.event_url is None or not origin_changed(partner.event_url, url):
+        return
+    data = EndpointChangedData(
+        endpoint=Endpoint.EVENT_URL,
+        previous_origin=origin_of(partner.event_url),
+        origin=None if url is None else origin_of(url),
+        token_sent=False,
+    )
+    await announce_change(
+        tx,
+        data,
+        partner_id=partner.id,
+        event_url=partner.event_url,
+        webhook_url=None,
+        now=now,
+        new_id=new_id,
+        trace=tracing.new_trace(),
+    )

@@ -61,8 +61,8 @@ def restore(copy: Path, database: Path, *, replace: bool = False) -> None:
     try:
         database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        message = f"The data directory {database.parent} cannot be made: {error.strerror}."
-        raise BackupError(f"{message} Name another one with --data-dir.") from error
+        message = f"The data directory {database.parent} can't be created: {error.strerror}."
+        raise BackupError(f"{message} Name another with --data-dir.") from error
     unfinished = database.with_name(f".{database.name}.{os.getpid()}.part")
     _create_private(unfinished)
     try:

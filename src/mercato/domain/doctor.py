@@ -1,4 +1,4 @@
-"""The checks of `mercato doctor`: each is one line that says what was found and what to do."""
+"""The health of a service, as checks: each is one line that says what was found and what to do."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -9,7 +9,6 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 from sqlalchemy.exc import SQLAlchemyError
 
-from mercato.cli.processes.start import WANTED_FILES, max_open_files
 from mercato.domain.orders.queries import find_unanswered
 from mercato.domain.partners.limits import Limiter
 from mercato.domain.partners.queries import find_newest_secret
@@ -26,6 +25,7 @@ from mercato.kernel.jobs import list_depths
 from mercato.kernel.jobs.ownership import is_owned
 from mercato.kernel.jobs.queue import CHANNEL
 from mercato.kernel.plurals import count_of
+from mercato.kernel.processes import WANTED_FILES, max_open_files
 from mercato.kernel.settings import MiB, Settings
 from mercato.kernel.telemetry.metrics import QueueDepth
 from mercato.kernel.wire import Wire
