@@ -1,6 +1,6 @@
-"""Two hundred documents that mean harm, the same in every run: `documents()` makes them, nothing is kept in files.
+"""Two hundred hostile documents, the same in every run: `documents()` makes them.
 
-Each has a name that says what it tries. What becomes of them is `test_catalog_zoo`'s business.
+Each has a name that says what it tries. `test_hostile_documents` builds them.
 """
 
 import gzip
@@ -197,13 +197,13 @@ def cut() -> Iterator[tuple[str, bytes]]:
 
 
 def garbage() -> Iterator[tuple[str, bytes]]:
-    chance = random.Random(7)
+    rng = random.Random(7)
     whole = json.dumps(cafe()).encode()
     for number in range(10):
-        yield f"bytes by chance {number}", chance.randbytes(1_000)
+        yield f"bytes by chance {number}", rng.randbytes(1_000)
         spoilt = bytearray(whole)
         for _ in range(5):
-            spoilt[chance.randrange(len(spoilt))] = chance.randrange(256)
+            spoilt[rng.randrange(len(spoilt))] = rng.randrange(256)
         yield f"five bytes changed {number}", bytes(spoilt)
     yield "a page", b"<!doctype html><title>Not found</title>"
     yield "XML with entities", b'<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><x>&b;</x>'

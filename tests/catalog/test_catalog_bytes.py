@@ -8,24 +8,24 @@ from tests.catalog.documents import built, cafe, fault, faults, served, warnings
 
 
 @pytest.mark.parametrize("document", [b"", b" \n\t ", b"\xef\xbb\xbf"])
-def test_an_empty_document_is_said_to_be_empty(document: bytes):
+def test_an_empty_document_is_reported_as_empty(document: bytes):
     assert fault(document) == "The document is empty."
 
 
 @pytest.mark.parametrize("document", ["<!doctype html><html>", "\n  <?xml version='1.0'?><a/>"])
-def test_a_web_page_is_said_to_be_one(document: str):
+def test_a_web_page_is_reported_as_one(document: str):
     assert fault(document).startswith("The document is HTML or XML, not JSON.")
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "answer"),
     [("[]", "a list"), ("null", "null"), ('"items"', "a string"), ("1.5", "a number"), ("true", "true")],
 )
-def test_a_document_must_be_an_object(document: str, said: str):
-    assert fault(document) == f"The document must be an object, not {said}."
+def test_a_document_must_be_an_object(document: str, answer: str):
+    assert fault(document) == f"The document must be an object, not {answer}."
 
 
-def test_a_truncated_document_is_said_to_end_in_the_middle():
+def test_a_truncated_document_is_reported_as_truncated():
     document = json.dumps(cafe())
     assert fault('{"items": {').endswith("it ends in the middle, as if it was truncated.")
     for cut in (len(document) // 3, len(document) // 2, len(document) - 1):
@@ -33,7 +33,7 @@ def test_a_truncated_document_is_said_to_end_in_the_middle():
 
 
 @pytest.mark.parametrize(
-    ("document", "at", "said"),
+    ("document", "at", "answer"),
     [
         ('{"items": {}\n "sections": {}}', "line 2, column 2", 'a comma or } was expected, not "'),
         ('{"items": {},}', "line 1, column 14", "a key in double quotes was expected, not }"),
@@ -51,10 +51,10 @@ def test_a_truncated_document_is_said_to_end_in_the_middle():
         ('{"a": \x00}', "line 1, column 7", "a value was expected, not U+0000"),
     ],
 )
-def test_broken_json_is_named_with_line_and_column(document: str, at: str, said: str):
+def test_broken_json_is_named_with_line_and_column(document: str, at: str, answer: str):
     message = fault(document)
     assert message.startswith("The document is not JSON: at " + at), message
-    assert said in message
+    assert answer in message
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,15 @@ def test_after_a_byte_order_mark_columns_are_counted_from_the_first_character():
 
 @pytest.mark.parametrize("opening", ["[", '{"a":', '{"items":{"a":{"x":[', '{"items":{"a":{"tags":['])
 def test_a_document_nested_a_hundred_thousand_times_is_refused_at_once(opening: str):
-    begun = time.process_time()
+    started = time.process_time()
     nested = opening * 100_000
     closing = "".join({"[": "]", "{": "}"}[c] for c in reversed(nested) if c in "[{")
     for document in (nested, nested + closing, nested + "1" + closing):
         assert fault(document) == "The document is nested too deeply to be read."
-    assert time.process_time() - begun < 5
+    assert time.process_time() - started < 5
 
 
-def test_more_values_than_can_be_held_are_refused_before_they_are_read():
+def test_too_many_values_are_refused_before_they_are_decoded():
     document = '{"items": {}, "x": [' + "0," * 4_500_000 + "0]}"
     assert fault(document) == "The document holds more than 2,000,000 values."
 

@@ -35,12 +35,12 @@ def with_raw(place: str, raw: str) -> str:
         ('{"items": {}, "extra": {"": 1, "": 1}}', "/extra/"),
     ],
 )
-def test_a_repeated_key_is_named_with_its_pointer(document: str, path: str):
+def test_a_repeated_key_is_reported_with_its_pointer(document: str, path: str):
     assert faults(document)[path] == REPEATED
 
 
 @pytest.mark.parametrize("zeros", range(16))
-def test_a_repeated_key_is_found_whatever_is_left_of_a_price_that_is_served_shorter(zeros: int):
+def test_a_repeated_key_is_found_beside_a_price_that_is_served_shorter(zeros: int):
     document = f'{{"items":{{"a":{{"basePrice":"12.5{"0" * zeros}","ab":1,"ab":1}}}}}}'
     assert faults(document) == {"/items/a/ab": REPEATED}
 
@@ -71,7 +71,7 @@ def test_every_repeated_key_is_named_beside_the_other_faults():
         '" :"',
     ],
 )
-def test_colons_spaces_and_escapes_in_strings_are_no_repeated_keys(value: str):
+def test_colons_spaces_and_escapes_in_strings_are_not_repeated_keys(value: str):
     for layout in (f'{{"items":{{"a":{{"x":{value}}}}}}}', f'{{ "items" :\n{{ "a"\t: {{"x" :{value} }}}}}}'):
         assert faults(layout) == {}
 
@@ -124,7 +124,7 @@ def repeats(value: Any) -> int:
 
 
 @given(JSON, st.booleans(), st.booleans())
-def test_keys_repeat_exactly_when_the_text_says_so(
+def test_repeated_keys_are_found_exactly_where_the_text_has_them(
     value: Any, escaped: bool, spaced: bool
 ):  # hypothesis' own
     document = text(value, escaped=escaped, spaced=spaced).encode()

@@ -61,12 +61,12 @@ _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_bas
 
 @settings(max_examples=150, deadline=None, suppress_health_check=_SLOW)
 @given(mutants())
-def test_what_chance_makes_of_hostile_documents_ends_too(document: bytes):
+def test_random_changes_of_hostile_documents_end(document: bytes):
     check(document)
 
 
 @pytest.mark.long
 @settings(max_examples=20_000, deadline=None, suppress_health_check=_SLOW)
 @given(mutants())
-def test_what_chance_makes_of_hostile_documents_ends_too_however_often_it_tries(document: bytes):
+def test_many_random_changes_of_hostile_documents_end(document: bytes):
     check(document)

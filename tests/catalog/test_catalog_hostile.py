@@ -17,22 +17,22 @@ MODULUS = 2**61 - 1
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    begun = time.process_time()
+    started = time.process_time()
     yield
-    assert time.process_time() - begun < seconds
+    assert time.process_time() - started < seconds
 
 
 def key(number: int) -> str:
     return f"{number:08x}-0000-5000-8000-000000000000"
 
 
-def test_a_hundred_thousand_prices_that_hash_alike_are_told_apart_in_time():
+def test_a_hundred_thousand_colliding_prices_take_linear_time():
     items = {key(n): {"basePrice": n * MODULUS} for n in range(100_000)}
     with within(10):
         assert isinstance(outcome({"items": items}), BuildFailed)
 
 
-def test_as_many_combinations_of_catalogs_as_items_that_hash_alike_are_told_apart_in_time():
+def test_colliding_combinations_of_catalogs_take_linear_time():
     # Bits 61 apart weigh the same modulo 2^61 - 1, so each choice of one bit from every pair hashes like any other.
     sections = {f"s{n}": {"name": "x", "itemIds": [key(n)]} for n in range(4096)}
     catalogs = [
@@ -46,7 +46,7 @@ def test_as_many_combinations_of_catalogs_as_items_that_hash_alike_are_told_apar
     assert len(catalog.reaches) == 4096
 
 
-def test_a_chain_in_which_everything_leads_back_to_the_start_is_walked_in_time():
+def test_a_chain_of_back_references_takes_linear_time():
     size = 60_000
     sections = {f"s{n}": {"name": "x", "sectionIds": [f"s{n + 1}", "s0"]} for n in range(size)}
     sections[f"s{size}"] = {"name": "x", "sectionIds": []}
@@ -108,7 +108,7 @@ def test_a_fault_deep_inside_an_unknown_member_is_pointed_at():
     assert list(faults(f'{{"items":{{}},"x":{nested}}}')) == ["/x" + "/a/0" * 150 + "/k"]
 
 
-def test_unknown_members_may_be_nested_as_deep_as_any_reader_goes():
+def test_unknown_members_may_be_nested_as_deep_as_the_decoder_allows():
     for depth in (10, 100, 400):
         value: Any = 1
         for _ in range(depth):

@@ -24,7 +24,7 @@ def at(text: str) -> datetime:
 
 
 @pytest.mark.parametrize(
-    ("change", "place", "said"),
+    ("change", "place", "answer"),
     [
         ({"dayOfWeek": "Mon"}, "/dayOfWeek", "dayOfWeek must be one of Sunday, Monday"),
         ({"dayOfWeek": "monday"}, "/dayOfWeek", "dayOfWeek must be one of"),
@@ -45,10 +45,10 @@ def at(text: str) -> datetime:
         ({"start": "00:00:01", "end": "00:00:01"}, "", "The window ends before it begins."),
     ],
 )
-def test_a_window_that_is_none_is_a_fault(change: dict[str, Any], place: str, said: str):
+def test_a_value_that_is_not_a_window_is_a_fault(change: dict[str, Any], place: str, answer: str):
     [(path, message)] = faults(with_windows(MONDAY, MONDAY | change)).items()
     assert path == f"/catalogs/{CATALOG}/availability/1{place}"
-    assert said in message
+    assert answer in message
 
 
 def test_every_fault_of_a_window_is_listed():
@@ -61,7 +61,7 @@ def test_a_window_must_be_an_object(window: Any):
     assert list(faults(with_windows(window))) == [f"/catalogs/{CATALOG}/availability/0"]
 
 
-def test_a_window_holds_its_start_and_not_its_end():
+def test_a_window_includes_its_start_but_not_its_end():
     catalog = compiled(with_windows(MONDAY))
     assert not catalog.is_open(at("2026-01-05 08:59:59"))
     assert catalog.is_open(at("2026-01-05 09:00:00"))

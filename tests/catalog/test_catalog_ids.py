@@ -137,14 +137,14 @@ def test_a_list_is_served_as_the_dictionary_that_it_could_have_been(table: str):
     assert compiled(document) == compiled(cafe())
 
 
-def test_items_cannot_come_as_a_list():
+def test_items_cannot_be_a_list():
     document = cafe()
     document["items"] = list(document["items"].values())
     assert faults(document)["/items"] == "items must be an object, not a list."
 
 
 @pytest.mark.parametrize("own", [{}, {"sectionId": None}])
-def test_a_list_entry_without_an_id_gets_one_of_its_place_always_the_same(own: dict[str, None]):
+def test_a_list_entry_without_an_id_gets_a_stable_one_from_its_pointer(own: dict[str, None]):
     document = cafe()
     del document["catalogs"]
     document["sections"] = [
@@ -165,7 +165,7 @@ def test_a_list_entry_without_an_id_gets_one_of_its_place_always_the_same(own: d
         ("catalogs", "catalogId", CATALOG),
     ],
 )
-def test_two_list_entries_of_one_id_are_a_fault(table: str, own: str, key: str):
+def test_two_list_entries_with_the_same_id_are_a_fault(table: str, own: str, key: str):
     document = cafe()
     document[table] = [*document[table].values(), {own: key, "name": "Again"}]
     last = len(document[table]) - 1
@@ -174,7 +174,7 @@ def test_two_list_entries_of_one_id_are_a_fault(table: str, own: str, key: str):
     assert f'has the id "{key}" already' in message
 
 
-def test_ids_that_are_no_uuids_are_replaced_throughout_the_served_copy():
+def test_ids_that_are_not_uuids_are_replaced_throughout_the_served_copy():
     copy = served(NAMED)
     assert list(copy["items"]) == [of("tea"), of("milk")]
     assert copy["items"][of("tea")]["itemId"] == of("tea")
@@ -185,7 +185,7 @@ def test_ids_that_are_no_uuids_are_replaced_throughout_the_served_copy():
     assert group["priceOverrides"] == {of("milk"): "1.00"}
 
 
-def test_the_partners_own_id_stays_where_its_place_is_free():
+def test_a_replaced_id_becomes_the_partner_item_id_unless_there_is_one():
     copy = served(NAMED)
     assert copy["items"][of("tea")]["partnerItemId"] == "tea"
     assert copy["items"][of("milk")]["partnerItemId"] == "M-1"
@@ -225,7 +225,7 @@ def test_uuids_are_read_in_any_letter_case_and_served_in_lower_case():
     assert "partnerItemId" not in copy["items"][shouted.lower()]
 
 
-def test_two_ids_that_differ_in_letter_case_alone_are_one():
+def test_uuids_that_differ_only_in_letter_case_are_the_same():
     document = cafe()
     shouted = "abcdef00-0000-5000-8000-00000000000a"
     document["items"] |= {
@@ -237,7 +237,7 @@ def test_two_ids_that_differ_in_letter_case_alone_are_one():
     assert f"/items/{shouted} has the id" in message
 
 
-def test_an_id_that_another_is_served_as_is_taken():
+def test_an_id_that_equals_the_served_id_of_another_is_a_duplicate():
     document = {
         "items": {"tea": {"name": "Tea", "basePrice": "1"}, of("tea"): {"name": "Twin", "basePrice": "1"}}
     }
@@ -301,7 +301,7 @@ def test_ids_are_canonical_exactly_when_each_is_a_uuid_in_lower_case(ids: list[s
     assert (pack_ids(ids) is not None) is all(map(canonical, ids))
 
 
-def test_many_canonical_ids_are_canonical_and_one_stranger_among_them_is_seen():
+def test_one_other_id_among_many_canonical_ids_is_found():
     ids = [str(uuid4()) for _ in range(500)]
     assert pack_ids(ids) == b"".join(UUID(text).bytes for text in ids)
     for stranger in (

@@ -31,7 +31,7 @@ from tests.catalog.documents import (
         '"1,5"',
     ],
 )
-def test_a_price_that_is_no_decimal_or_leaves_the_range_is_a_fault(raw: str):
+def test_a_price_that_is_not_a_decimal_or_out_of_range_is_a_fault(raw: str):
     assert list(faults(json_with(TEA, "basePrice", raw))) == [f"/items/{TEA}/basePrice"]
     overridden = json_with(TEA, "x", "1").replace('"0.10"', raw)
     assert list(faults(overridden)) == [f"/modifierGroups/{EXTRAS}/priceOverrides/{LEMON}"]
@@ -77,7 +77,7 @@ def test_prices_are_served_as_strings_at_scale_and_compiled_to_minor_units(
     assert {price for group in catalog.groups.values() for price in group.choices.values()} == {minor}
 
 
-def test_strings_and_numbers_may_stand_side_by_side():
+def test_prices_may_be_strings_and_numbers_in_one_document():
     document = cafe()
     for key, price in ((TEA, "1"), (CAKE, 1), (MILK, 1.0), (LEMON, None)):
         document["items"][key]["basePrice"] = price

@@ -82,7 +82,7 @@ def test_a_good_menu_is_served_back_equal_but_for_the_listed_changes(path: Path)
 
 
 @pytest.mark.parametrize("path", files(broken=False), ids=lambda path: path.stem)
-def test_a_good_menu_is_compiled_as_it_stands_in_the_document(path: Path):
+def test_a_valid_menu_is_compiled_as_the_document_has_it(path: Path):
     document = parsed(path.read_bytes())
     result = outcome(path.read_bytes())
     assert isinstance(result, Built)
@@ -126,12 +126,12 @@ def test_a_broken_menu_fails_with_exactly_the_references_that_are_listed(path: P
     ("name", "warned"),
     [("bigbasket-grocery", 1), ("dominos-us", 124), ("opendelivery-pizza-plaza", 3), ("saizeriya-jp", 0)],
 )
-def test_what_is_odd_in_a_good_menu_is_warned_of(name: str, warned: int):
+def test_probable_mistakes_in_a_valid_menu_are_warnings(name: str, warned: int):
     result = outcome((MENUS / f"{name}.json").read_bytes())
     assert isinstance(result, Built)
     assert (result.summary.warnings, len(result.warnings)) == (warned, warned)
 
 
-def test_the_one_item_without_a_name_is_named_by_its_place():
+def test_an_item_without_a_name_is_reported_by_its_pointer():
     result = outcome((MENUS / "bigbasket-grocery.json").read_bytes())
     assert [w.path for w in result.warnings] == ["/items/7d96ff38-b33d-59c2-9406-26d014253f11"]

@@ -39,7 +39,7 @@ def test_the_cafe_has_no_faults_and_no_warnings():
         ("modifierGroups", EXTRAS, "itemIds", "items"),
     ],
 )
-def test_a_reference_that_leads_nowhere_is_named(table: str, key: str, member: str, missing_from: str):
+def test_an_unresolved_reference_is_reported(table: str, key: str, member: str, missing_from: str):
     document = cafe()
     document[table][key][member].append(NOWHERE)
     last = len(document[table][key][member]) - 1
@@ -48,7 +48,7 @@ def test_a_reference_that_leads_nowhere_is_named(table: str, key: str, member: s
     assert message.endswith(f"{NOWHERE}, which is not in {missing_from}.")
 
 
-def test_an_override_for_an_item_that_is_not_there_is_named():
+def test_an_override_of_a_missing_item_is_reported():
     document = cafe()
     document["modifierGroups"][EXTRAS]["priceOverrides"][NOWHERE] = "1.00"
     assert list(faults(document)) == [f"/modifierGroups/{EXTRAS}/priceOverrides/{NOWHERE}"]
@@ -61,7 +61,7 @@ def test_pointers_into_a_list_count_its_entries():
     assert list(faults(document)) == ["/sections/1/itemIds/0"]
 
 
-def test_pointers_escape_what_rfc_6901_says():
+def test_pointers_are_escaped_as_rfc_6901_requires():
     assert list(faults({"items": {"a/b~c": {"modifierGroupIds": ["x"]}}})) == [
         "/items/a~1b~0c/modifierGroupIds/0"
     ]
@@ -83,7 +83,7 @@ def test_each_of_many_faults_is_listed_at_once():
 
 
 @pytest.mark.parametrize("missing", [99, 100, 101, 5000])
-def test_at_most_a_hundred_faults_are_listed_and_the_last_says_how_many_more(missing: int):
+def test_at_most_a_hundred_faults_are_listed_and_the_last_has_the_count_of_the_others(missing: int):
     document = cafe()
     document["sections"][HOT]["itemIds"] = [f"none {number}" for number in range(missing)]
     result = outcome(document)
@@ -144,7 +144,7 @@ def test_a_long_cycle_is_cut_in_the_middle():
     assert len(message) < 200
 
 
-def test_branches_that_meet_again_are_no_cycle():
+def test_branches_that_meet_again_are_not_a_cycle():
     document = cafe()
     document["sections"][DRINKS]["sectionIds"] = [HOT, "other"]
     document["sections"]["other"] = {"name": "Other", "sectionIds": [HOT]}
@@ -152,7 +152,7 @@ def test_branches_that_meet_again_are_no_cycle():
     assert faults(document) == {}
 
 
-def test_an_item_and_a_group_of_one_id_are_two_things():
+def test_an_item_and_a_group_may_have_the_same_id():
     document = cafe()
     document["modifierGroups"][TEA] = {"name": "Tea's namesake", "itemIds": [MILK]}
     document["items"][MILK]["modifierGroupIds"] = []

@@ -51,7 +51,7 @@ def test_many_pointers_are_found_in_one_pass():
     assert found[""] == Position(1, 1)
 
 
-def test_a_broken_document_stands_where_it_breaks():
+def test_a_broken_document_has_the_position_where_it_breaks():
     text = b'{"a": 1,\n "b": [1, 2'
     assert locate(text, ["/a", "/b/1", "/c", ""]) == {
         "/a": Position(1, 7),
@@ -65,12 +65,12 @@ def test_a_byte_order_mark_has_no_column():
     assert locate(b'\xef\xbb\xbf{"a": 1}', ["/a"]) == {"/a": Position(1, 7)}
 
 
-def test_the_second_of_two_equal_keys_is_where_the_pointer_stands():
+def test_the_pointer_of_a_repeated_key_has_the_position_of_the_second():
     assert locate(b'{"a": 1,\n"a": 2}', ["/a"]) == {"/a": Position(2, 6)}
 
 
 def test_the_scan_is_linear_and_without_recursion():
-    begun = time.process_time()
+    started = time.process_time()
     for text in (
         "[" * 200_000,
         '"' + "\\\\" * 500_000,
@@ -80,7 +80,7 @@ def test_the_scan_is_linear_and_without_recursion():
     ):
         assert scan(text.encode()).broken is not None
     assert scan(b"[" * 19_000 + b"]" * 19_000).broken is None
-    assert time.process_time() - begun < 10
+    assert time.process_time() - started < 10
 
 
 def readable(text: bytes) -> bool:

@@ -40,7 +40,7 @@ def without_ours(copy: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in copy.items() if name not in ("catalogSetId", "storeId")}
 
 
-def test_the_served_copy_carries_the_services_ids_whatever_the_document_says():
+def test_the_served_copy_has_the_services_ids_not_the_documents():
     document = cafe() | {"catalogSetId": "theirs", "storeId": {"any": ["thing"]}}
     copy = served(document)
     assert (copy["catalogSetId"], copy["storeId"]) == (str(SET), str(STORE))
@@ -52,7 +52,7 @@ def test_everything_else_is_served_unchanged():
     assert without_ours(served(cafe())) == expected
 
 
-def test_unknown_members_are_served_unchanged_wherever_they_stand():
+def test_unknown_members_are_served_unchanged_at_every_level():
     document = cafe()
     unknown = {"deep": [{"x": None, "y": [True, "ü\n😀\x7f"]}], "": {}, "$": "/", "basePrice": "1"}
     document["unknown"] = unknown
@@ -92,7 +92,7 @@ def test_tags_may_be_anything():
 
 
 @pytest.mark.parametrize("catalogs", [{}, {"catalogs": None}, {"catalogs": {}}, {"catalogs": []}])
-def test_without_catalogs_one_holds_the_top_level_sections_in_document_order(catalogs: dict[str, Any]):
+def test_without_catalogs_one_is_added_with_the_top_level_sections_in_order(catalogs: dict[str, Any]):
     document = cafe()
     del document["catalogs"]
     document["sections"] = {

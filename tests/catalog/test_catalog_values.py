@@ -25,7 +25,7 @@ PLACES = {"catalogs": CATALOG, "sections": HOT, "items": TEA, "modifierGroups": 
 
 
 @pytest.mark.parametrize(
-    ("table", "member", "value", "said"),
+    ("table", "member", "value", "answer"),
     [
         ("catalogs", "name", 1, "name must be a string, not a number."),
         ("catalogs", "sectionIds", "x", "sectionIds must be a list of strings, not a string."),
@@ -56,32 +56,32 @@ PLACES = {"catalogs": CATALOG, "sections": HOT, "items": TEA, "modifierGroups": 
         ("modifierGroups", "itemIds", "all", "itemIds must be a list of strings, not a string."),
     ],
 )
-def test_a_member_of_the_wrong_type_is_a_fault(table: str, member: str, value: Any, said: str):
+def test_a_member_of_the_wrong_type_is_a_fault(table: str, member: str, value: Any, answer: str):
     document = cafe()
     document[table][PLACES[table]][member] = value
-    assert faults(document)[f"/{table}/{PLACES[table]}/{member}"] == said
+    assert faults(document)[f"/{table}/{PLACES[table]}/{member}"] == answer
 
 
 @pytest.mark.parametrize("table", list(PLACES))
 @pytest.mark.parametrize(
-    ("value", "said"), [("x", "a string"), (None, "null"), (1, "a number"), ([], "a list")]
+    ("value", "answer"), [("x", "a string"), (None, "null"), (1, "a number"), ([], "a list")]
 )
-def test_an_entity_that_is_no_object_is_a_fault(table: str, value: Any, said: str):
+def test_an_entity_that_is_not_an_object_is_a_fault(table: str, value: Any, answer: str):
     document = cafe()
     document[table][PLACES[table]] = value
     noun = {"items": "An item", "modifierGroups": "A modifier group"}.get(
         table, f"A {table.removesuffix('s')}"
     )
-    assert faults(document)[f"/{table}/{PLACES[table]}"] == f"{noun} must be an object, not {said}."
+    assert faults(document)[f"/{table}/{PLACES[table]}"] == f"{noun} must be an object, not {answer}."
 
 
-def test_an_entry_of_a_list_that_is_no_object_is_a_fault():
+def test_an_entry_of_a_list_that_is_not_an_object_is_a_fault():
     document = cafe()
     document["sections"] = [*document["sections"].values(), "more"]
     assert faults(document) == {"/sections/2": "A section must be an object, not a string."}
 
 
-def test_a_reference_that_is_no_string_is_a_fault_and_the_others_keep_their_places():
+def test_a_reference_that_is_not_a_string_is_a_fault_and_the_others_keep_their_indexes():
     document = cafe()
     document["sections"][HOT]["itemIds"] = [TEA, 5, None, "none", CAKE]
     assert faults(document) == {
@@ -93,15 +93,15 @@ def test_a_reference_that_is_no_string_is_a_fault_and_the_others_keep_their_plac
     }
 
 
-@pytest.mark.parametrize(("value", "said"), [("x", "a string"), (1, "a number"), (True, "true")])
+@pytest.mark.parametrize(("value", "answer"), [("x", "a string"), (1, "a number"), (True, "true")])
 @pytest.mark.parametrize("table", ["catalogs", "sections", "modifierGroups"])
-def test_a_table_of_the_wrong_type_is_a_fault(table: str, value: Any, said: str):
+def test_a_table_of_the_wrong_type_is_a_fault(table: str, value: Any, answer: str):
     document = {"items": {}, table: value}
-    assert faults(document) == {f"/{table}": f"{table} must be an object or a list, not {said}."}
+    assert faults(document) == {f"/{table}": f"{table} must be an object or a list, not {answer}."}
 
 
 @pytest.mark.parametrize("table", ["catalogs", "sections", "modifierGroups"])
-def test_a_table_of_null_is_an_absent_one(table: str):
+def test_a_null_table_is_an_absent_one(table: str):
     assert faults({"items": {}, table: None}) == {}
 
 
@@ -178,7 +178,7 @@ def test_a_currency_of_the_wrong_type_is_a_fault():
 
 
 @pytest.mark.parametrize("currency", [{}, {"currency": None}])
-def test_without_a_currency_the_deployments_is_taken(currency: dict[str, None]):
+def test_without_a_currency_the_services_default_is_used(currency: dict[str, None]):
     document = {"items": {"tea": {"name": "Tea", "basePrice": "1"}}} | currency
     result = outcome(document, default_currency="KWD")
     assert isinstance(result, Built)
@@ -216,7 +216,7 @@ def test_warnings_of_one_kind_are_bounded_and_counted_in_full():
     assert result.warnings[-1].message == "1034 more warnings like the one before."
 
 
-def test_a_failed_document_brings_its_warnings_too():
+def test_a_failed_document_has_its_warnings_too():
     document = cafe()
     document["items"][MILK]["name"] = ""
     document["sections"][DRINKS]["itemIds"] = ["none"]
@@ -225,7 +225,7 @@ def test_a_failed_document_brings_its_warnings_too():
     assert [warning.path for warning in result.warnings] == [f"/items/{MILK}"]
 
 
-def test_messages_hold_nothing_that_breaks_a_line_or_turns_it_round_but_emoji_and_spaces_of_all_scripts():
+def test_messages_have_no_line_breaks_or_direction_marks_but_emoji_and_spaces_of_all_scripts():
     document = cafe()
     family = "\N{MAN}\N{ZERO WIDTH JOINER}\N{WOMAN}\N{IDEOGRAPHIC SPACE}\N{GIRL}"
     document["sections"]["mine"] = {"name": f"{family}\u2028\u202e\u00ad\x85", "itemIds": ["none"]}
@@ -233,7 +233,7 @@ def test_messages_hold_nothing_that_breaks_a_line_or_turns_it_round_but_emoji_an
     assert family + 4 * "\N{REPLACEMENT CHARACTER}" in message
 
 
-def test_messages_hold_no_control_characters_whatever_the_names_are():
+def test_messages_have_no_control_characters_for_any_names():
     document = cafe()
     document["items"][MILK] = {"name": "\x00\x1b[31m\r\n", "basePrice": "\x00\x1b"}
     document["sections"]["\x00\n"] = {"name": "\x7f", "itemIds": ["\x00"]}

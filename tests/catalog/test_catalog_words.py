@@ -18,7 +18,7 @@ def test_the_words_of_many_names_are_those_of_each_in_order(names: list[str]):
     assert words_of(names) == list(each)
 
 
-def test_a_word_is_what_is_between_other_signs_in_lower_case_without_apostrophes():
+def test_words_are_separated_by_other_signs_and_lower_case_without_apostrophes():
     assert words_of(["Chef's 2-Way\tSALAD_bowl", "salad `n' Rice"]) == [
         "chefs",
         "2",
@@ -30,5 +30,5 @@ def test_a_word_is_what_is_between_other_signs_in_lower_case_without_apostrophes
     ]
 
 
-def test_no_word_is_longer_than_what_can_be_indexed():
+def test_no_word_is_longer_than_the_index_allows():
     assert words_of(["y" * 200, "é" * 200]) == ["y" * MAX_LETTERS, "e" * MAX_LETTERS]

@@ -89,7 +89,7 @@ def test_standard_input_currency_and_language(
     ],
     ids=["none", "unknown", "other", "currency", "output", "directory", "report", "option", "empty", "html"],
 )
-def test_what_cannot_be_imported_ends_with_2_and_says_why(
+def test_an_unusable_document_ends_with_2_and_the_reason(
     document: Any, options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     assert cli.run(["catalog", "import", written(tmp_path, document), *options]) == 2
@@ -97,7 +97,7 @@ def test_what_cannot_be_imported_ends_with_2_and_says_why(
     assert cli.run(["catalog", "import", "--from", "uber", str(tmp_path / "none")]) == 2
 
 
-def test_a_wrong_document_is_told_by_pointer(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_faults_of_a_document_are_reported_by_pointer(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     document = hubrise()
     document["data"]["products"][0]["skus"] = "none"
     assert cli.run(["catalog", "import", "--from", "hubrise", written(tmp_path, document)]) == 2

@@ -48,15 +48,15 @@ class Result:
         return {item["name"]: prices.get(key, item.get("basePrice")) for key, item in items.items()}
 
 
-def imported(name: str, document: Any, **asked: Any) -> Result:
-    made = convert(name, json.dumps(document).encode(), msgspec_replace(ASKED, **asked))
+def imported(name: str, document: Any, **requested: Any) -> Result:
+    made = convert(name, json.dumps(document).encode(), msgspec_replace(ASKED, **requested))
     report, _ = lint(made.document, default_currency="USD", max_bytes=32 << 20)
     assert report.valid, report.errors
     return Result(made)
 
 
-def msgspec_replace(asked: ImportOptions, **changes: Any) -> ImportOptions:
-    given = {name: getattr(asked, name) for name in ("default_currency", "now", "currency", "language")}
+def msgspec_replace(requested: ImportOptions, **changes: Any) -> ImportOptions:
+    given = {name: getattr(requested, name) for name in ("default_currency", "now", "currency", "language")}
     return ImportOptions(**given | changes)
 
 
@@ -148,7 +148,7 @@ def test_uber_menus_keep_prices_groups_hours_and_nesting():
     }
 
 
-def test_a_language_can_be_asked_for_and_a_suspension_that_is_over_is_none():
+def test_a_language_can_be_chosen_and_an_ended_suspension_is_ignored():
     document = uber()
     document["items"][1]["suspension_info"]["suspension"]["suspend_until"] = 1_000
     made = imported("uber", document, language="fr")
@@ -270,7 +270,7 @@ def hubrise() -> Menu:
     }  # fmt: skip
 
 
-def test_hubrise_sizes_become_choices_that_cost_what_they_did():
+def test_hubrise_sizes_become_choices_at_the_same_prices():
     made = imported("hubrise", hubrise())
     pizza = made.item("Margarita")
     assert (pizza["basePrice"], pizza["tags"]) == ("9.80", ["vegetarian"])
@@ -393,7 +393,7 @@ def test_square_variations_lists_images_and_categories_are_kept():
 
 
 @pytest.mark.parametrize("form", ["list", "one"])
-def test_square_catalogs_come_as_a_list_or_as_one_object(form: str):
+def test_square_catalogs_may_be_a_list_or_one_object(form: str):
     objects = square()["objects"]
     document = objects if form == "list" else {"object": objects[5], "related_objects": objects[:5]}
     assert imported("square", document).item("Tea")["basePrice"] == "3.50"
@@ -422,7 +422,7 @@ def struct_places(value: Any, at: str = "") -> list[tuple[Menu, str]]:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_nothing_that_stands_anywhere_is_lost_without_a_word(name: str):
+def test_every_unread_member_is_reported(name: str):
     document = SAMPLES[name]()
     places = struct_places(document)
     for value, _ in places:
@@ -432,7 +432,7 @@ def test_nothing_that_stands_anywhere_is_lost_without_a_word(name: str):
     assert told == {f"{at}/brand new" for _, at in places}
 
 
-def test_what_leads_back_or_is_there_twice_is_taken_out():
+def test_cycles_and_duplicates_are_removed_and_reported():
     document = uber()
     document["items"][3]["modifier_group_ids"] = {"ids": ["sugars", "origin"]}
     document["items"].append(document["items"][0] | {"title": text(en_us="Other")})
@@ -455,13 +455,13 @@ def test_what_leads_back_or_is_there_twice_is_taken_out():
     ],
     ids=["empty", "number", "list", "skus", "type", "text"],
 )
-def test_what_is_no_such_menu_is_refused_by_pointer(name: str, document: Any, pointer: str):
+def test_a_document_of_another_format_is_refused_by_pointer(name: str, document: Any, pointer: str):
     with pytest.raises(Problem) as refused:
         convert(name, json.dumps(document).encode(), ASKED)
     assert any((one.pointer or "").startswith(pointer) for one in refused.value.errors)
 
 
-def test_an_unknown_currency_is_refused_and_what_is_no_json_too():
+def test_an_unknown_currency_and_broken_json_are_refused():
     with pytest.raises(UnknownCurrencyError):
         convert("uber", json.dumps(uber()).encode(), msgspec_replace(ASKED, currency="XXX"))
     for wrong in (b"", b"{", b"\xff", b"[" * 100_000):
@@ -529,7 +529,7 @@ def documents(kind: info.Type) -> st.SearchStrategy[Any]:
 @pytest.mark.parametrize("name", SAMPLES)
 @settings(deadline=None, max_examples=50)
 @given(data=st.data())
-def test_any_document_of_a_format_becomes_a_catalog_that_an_ingest_takes(name: str, data: st.DataObject):
+def test_any_document_of_a_format_becomes_a_catalog_that_an_ingest_accepts(name: str, data: st.DataObject):
     sample = data.draw(st.sampled_from([[], {}, {"data": {}}, {"object": {}}]))
     kind = info.type_info(FORMATS[name].shape_of(sample))
     document = json.dumps(data.draw(documents(kind))).encode()

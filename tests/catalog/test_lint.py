@@ -64,7 +64,7 @@ def test_rules_have_ids_of_their_own_and_advice():
     assert page.endswith("".join(f"| `{rule.id}` | {rule.advice} |\n" for rule in Rule))
 
 
-def test_it_says_what_an_ingest_says():
+def test_it_reports_what_an_ingest_reports():
     text = json.dumps(broken()).encode()
     made, report = outcome(text), linted(text)
     assert isinstance(made, BuildFailed)
@@ -112,7 +112,7 @@ def test_line_and_column_are_those_of_the_value_however_it_is_written(
             assert value_at(text, one.line, one.column) == found_by(document, one.path), one
 
 
-def test_a_repeated_key_stands_where_the_last_value_does_which_is_the_one_that_is_read():
+def test_a_repeated_key_has_the_position_of_the_last_value_which_is_the_one_in_use():
     text = '{"items": {"a": 1,\n "b": {},\n "a": {"basePrice": "x"}}}'
     report = linted(text.encode())
     assert {(one.rule, one.line, one.column) for one in report.errors} == {
@@ -142,7 +142,9 @@ def test_a_key_with_a_control_character_is_found_all_the_same():
     ],
     ids=["empty", "blank", "deep", "nan", "utf-8", "bom", "html", "list", "nothing"],
 )
-def test_what_is_no_catalog_has_a_rule_and_a_place(document: bytes, rule: str, line: int, column: int):
+def test_a_document_that_is_not_a_catalog_has_a_rule_and_a_position(
+    document: bytes, rule: str, line: int, column: int
+):
     [fault] = linted(document).errors
     assert (fault.rule, fault.line, fault.column) == (rule, line, column)
 
@@ -155,7 +157,7 @@ def test_more_than_can_be_sent_plainly_is_noted():
 
 @pytest.mark.skipif(not MENUS.is_dir(), reason="no published menus: set MERCATO_TEST_MENUS")
 @pytest.mark.parametrize("name", sorted(path.name for path in MENUS.glob("*.json")))
-def test_published_menus_are_looked_at_and_drawn(name: str, capsys: pytest.CaptureFixture[str]):
+def test_published_menus_are_checked_and_shown(name: str, capsys: pytest.CaptureFixture[str]):
     bad = "-broken" in name
     assert cli.run(["catalog", "lint", str(MENUS / name), "--json"]) == int(bad)
     report = json.loads(capsys.readouterr().out)
@@ -172,7 +174,7 @@ def test_published_menus_are_looked_at_and_drawn(name: str, capsys: pytest.Captu
 # --- the command ------------------------------------------------------------------------------------
 
 
-def test_exit_codes_say_valid_errors_or_unusable(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_exit_codes_mean_valid_errors_or_unusable(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert cli.run(["catalog", "lint", written(tmp_path, cafe())]) == 0
     assert cli.run(["catalog", "lint", written(tmp_path, broken())]) == 1
     assert cli.run(["catalog", "lint", written(tmp_path, b"")]) == 1
@@ -185,7 +187,7 @@ def test_exit_codes_say_valid_errors_or_unusable(tmp_path: Path, capsys: pytest.
         assert capsys.readouterr().err
 
 
-def test_json_is_the_report_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_json_output_is_only_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert cli.run(["catalog", "lint", written(tmp_path, broken()), "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert list(report) == ["valid", "errors", "warnings", "summary"]
@@ -193,7 +195,7 @@ def test_json_is_the_report_and_nothing_else(tmp_path: Path, capsys: pytest.Capt
     assert (report["valid"], report["summary"]) == (False, None)
 
 
-def test_what_people_read_fits_into_80_columns_and_names_the_place(
+def test_text_output_fits_into_80_columns_and_has_positions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
@@ -214,7 +216,7 @@ def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "standard input is valid" in capsys.readouterr().out
 
 
-def test_what_has_no_end_is_read_up_to_what_an_ingest_takes(
+def test_endless_input_is_read_up_to_the_limit_of_an_ingest(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setenv("MERCATO_PULL_DECODED_BYTES", "1000000")
@@ -222,7 +224,7 @@ def test_what_has_no_end_is_read_up_to_what_an_ingest_takes(
     assert [one["rule"] for one in json.loads(capsys.readouterr().out)["errors"]] == ["too-large"]
 
 
-def test_sarif_says_the_same_to_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_sarif_has_the_same_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     name = written(tmp_path, broken(), "a menu é.json")
     assert cli.run(["catalog", "lint", name, "--sarif"]) == 1
     log = json.loads(capsys.readouterr().out)
@@ -268,8 +270,8 @@ def test_a_fifo_is_read_ctrl_c_ends_it_and_a_closed_pipe_is_quiet(tmp_path: Path
     os.mkfifo(fifo)
     waiting = subprocess.Popen([*command, "lint", fifo], stderr=subprocess.PIPE)
     with read_by(fifo, waiting):
-        _, told = interrupted(waiting)
-    assert (waiting.returncode, told) == (130, b"Interrupted.\n")
+        _, printed = interrupted(waiting)
+    assert (waiting.returncode, printed) == (130, b"Interrupted.\n")
     many = cafe()
     many["items"] |= {f"0190f5fe-7e3b-7ccc-8000-{i:012}": {"name": "x" * 50} for i in range(5000)}
     pipe = f"{command[0]} catalog show {written(tmp_path, many)} | head -1"
@@ -360,7 +362,7 @@ def test_a_diff_counts_and_names_what_changed(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().out == "No difference that pricing or browsing would show.\n"
 
 
-def test_a_diff_says_what_carts_would_cost_and_which_would_fail(
+def test_a_diff_shows_the_new_prices_of_carts_and_those_that_would_fail(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     old, new = cafe(), cafe()
@@ -374,15 +376,15 @@ def test_a_diff_says_what_carts_would_cost_and_which_would_fail(
         )
         for key in (TEA, CAKE, MILK)
     ]
-    asked = [word for cart in carts for word in ("--cart", cart)]
-    assert cli.run(["catalog", "diff", *names, *asked, "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)["carts"]
-    assert [(one["before"], one["after"]) for one in told] == [
+    requested = [word for cart in carts for word in ("--cart", cart)]
+    assert cli.run(["catalog", "diff", *names, *requested, "--json"]) == 1
+    printed = json.loads(capsys.readouterr().out)["carts"]
+    assert [(one["before"], one["after"]) for one in printed] == [
         ("5.00 USD", "5.60 USD"),
         ("8.00 USD", None),
         ("0.60 USD", "0.60 USD"),
     ]
-    assert told[1]["errors"][0]["code"] == "ITEM_UNAVAILABLE"
+    assert printed[1]["errors"][0]["code"] == "ITEM_UNAVAILABLE"
     assert cli.run(["catalog", "diff", *names, "--cart", carts[0]]) == 0
     assert "5.00 USD → 5.60 USD" in capsys.readouterr().out
     assert cli.run(["catalog", "diff", *names, "--cart", written(tmp_path, b"[", "bad.json")]) == 2

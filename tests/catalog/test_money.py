@@ -38,7 +38,7 @@ def test_amounts_are_read_and_written_at_the_currencys_scale(
 
 
 @pytest.mark.parametrize(
-    ("text", "currency", "said"),
+    ("text", "currency", "answer"),
     [
         ("1.001", "USD", "more decimals than the currency: at most 2"),
         ("1.5", "JPY", "more decimals than the currency: no decimals"),
@@ -62,8 +62,8 @@ def test_amounts_are_read_and_written_at_the_currencys_scale(
         ("1_000", "USD", "not a decimal number"),
     ],
 )
-def test_what_is_no_amount_is_refused_with_the_reason(text: str, currency: str, said: str):
-    with pytest.raises(MoneyError, match=said):
+def test_a_text_that_is_not_an_amount_is_refused_with_the_reason(text: str, currency: str, answer: str):
+    with pytest.raises(MoneyError, match=answer):
         to_minor(text, currency)
 
 
@@ -94,16 +94,16 @@ def test_a_json_number_beyond_the_range_or_the_scale_is_refused(text: str):
 
 
 @pytest.mark.parametrize("text", ["9" * 2_000_000, "0." + "0" * 2_000_000 + "1", "1" * 1_000_000 + "e9999"])
-def test_a_price_of_a_million_digits_costs_no_more_than_its_length(text: str):
-    begun = time.process_time()
+def test_a_price_of_a_million_digits_takes_linear_time(text: str):
+    started = time.process_time()
     with pytest.raises(MoneyError) as refused:
         number_to_minor(text, 2)
-    assert time.process_time() - begun < 1
+    assert time.process_time() - started < 1
     assert len(str(refused.value)) < 150
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.sampled_from(["USD", "JPY", "KWD", "CLF"]))
-def test_every_amount_survives_its_text(minor: int, currency: str):
+def test_every_amount_is_the_same_after_conversion_to_text_and_back(minor: int, currency: str):
     text = to_text(minor, currency)
     assert to_minor(text, currency) == minor
     assert Decimal(text).scaleb(money.get_scale(currency)) == minor

@@ -34,7 +34,7 @@ def near(document: Any) -> list[tuple[str, str]]:
         ("catalogs", CATALOG, "sectionIds", "sections"),
     ],
 )
-def test_a_member_close_to_one_that_means_something_is_warned_of(
+def test_a_member_with_a_name_close_to_a_known_one_is_a_warning(
     table: str, entity: str, member: str, written: str
 ):
     document = cafe()
@@ -53,14 +53,14 @@ def test_a_table_under_another_name_is_warned_of():
     assert (path, message.endswith("Did you mean sections?")) == ("/categories", True)
 
 
-def test_unknown_members_that_are_close_to_nothing_are_no_ones_business():
+def test_other_unknown_members_are_not_warnings():
     document = cafe()
     document["items"][TEA] |= {"kcal": 2, "vegan": True, "price": "9.99", "id": "x"}
     document["note"] = "hello"
     assert near(document) == []
 
 
-def test_one_warning_says_how_many_entities_have_the_member():
+def test_one_warning_has_the_count_of_entities_with_the_member():
     document = cafe()
     for item in document["items"].values():
         item["price"] = item.pop("basePrice")
@@ -93,11 +93,11 @@ def test_a_price_below_zero_is_warned_of():
         ("1" * 5_000 + "$", ""),
     ],
 )
-def test_a_price_that_can_not_be_read_says_what_may_have_been_meant(price: str, hint: str):
+def test_an_unreadable_price_has_a_suggestion(price: str, hint: str):
     assert price_hint(price) == hint
 
 
-def test_the_hint_stands_in_the_error_of_the_price():
+def test_the_suggestion_is_in_the_error_of_the_price():
     document = cafe()
     document["items"][TEA]["basePrice"] = "$2.50"
     assert outcome(document).faults[0].message.endswith('Did you mean "2.50"?')
@@ -112,9 +112,9 @@ def test_names_without_end_cost_little_and_are_warned_of_within_bounds():
         }
     document["items"][TEA] |= {f"{'_' * number}base_price": "1.00" for number in range(1, 20)}
     del document["items"][TEA]["basePrice"]
-    began = time.thread_time()
+    started = time.thread_time()
     found = near(document)
-    assert time.thread_time() - began < 1
+    assert time.thread_time() - started < 1
     assert len(found) == MAX_NEAR
 
 

@@ -193,11 +193,11 @@ def sends(check: str, method: str, path: str, **options: Any) -> None:
     class Sending(Sends):
         def more(self, store_id: str, key: str) -> tuple[str, str, dict[str, Any]]:
             headers = {"Authorization": f"Bearer {key}"} | options.get("headers", {})
-            asked = {name: value for name, value in options.items() if name != "headers"}
+            requested = {name: value for name, value in options.items() if name != "headers"}
             return (
                 method,
                 f"/v1/marketfront{path.format(store=store_id, key=key)}",
-                asked | {"headers": headers},
+                requested | {"headers": headers},
             )
 
     fails(check)(Sending)
@@ -274,7 +274,7 @@ class CachesNothing(CorrectStorefront):
 
 @fails("storefront.cart.pages")
 class ReadsOnePage(CorrectStorefront):
-    async def discover(self, **asked: Any) -> list[Any]:
+    async def discover(self, **requested: Any) -> list[Any]:
         reply = await self.ask("discover", "POST", "/v1/marketfront/stores/discover", {"limit": 100})
         return list(reply.json()["stores"])
 
@@ -386,9 +386,9 @@ def overlooks(check: str, code: str) -> None:
 
     class Overlooking(CorrectStorefront):
         async def validate(self, order: Mapping[str, Any]) -> Any:
-            said = await super().validate(order)
-            seen = [one["code"] for one in said["order"]["errors"]]
-            return said | {"isValid": True} if seen == [code] else said
+            response = await super().validate(order)
+            seen = [one["code"] for one in response["order"]["errors"]]
+            return response | {"isValid": True} if seen == [code] else response
 
     fails(check)(Overlooking)
 
@@ -402,10 +402,10 @@ WORDS = {"ITEM_UNAVAILABLE": "It is sold out.", "PAYMENT_DECLINED": "Try another
 @fails("storefront.refusal.unknown-reason-survived")
 class CrashesOnUnknownReasons(CorrectStorefront):
     async def validate(self, order: Mapping[str, Any]) -> Any:
-        said = await super().validate(order)
-        for one in said["order"]["errors"]:
+        response = await super().validate(order)
+        for one in response["order"]["errors"]:
             WORDS[one["code"]]
-        return said
+        return response
 
 
 @fails("storefront.refusal.unknown-problem-survived")
@@ -448,11 +448,11 @@ class TriesAnotherCard(CorrectStorefront):
 
 @fails("storefront.refusal.locked-out")
 class RepeatsUnauthenticated(CorrectStorefront):
-    async def discover(self, **asked: Any) -> list[Any]:
+    async def discover(self, **requested: Any) -> list[Any]:
         for _ in range(5):
             with contextlib.suppress(ServiceError):
-                return await super().discover(**asked)
-        return await super().discover(**asked)
+                return await super().discover(**requested)
+        return await super().discover(**requested)
 
 
 # --- events ---------------------------------------------------------------------------------------

@@ -53,8 +53,8 @@ def buyer(tmp_path: Path) -> str:
 
 
 def of(merchant: CorrectMerchant, *more: str) -> list[str]:
-    asked = ["--webhook-url", merchant.webhook_url, "--secret", SECRET, "--catalog", merchant.catalog_url]
-    return ["certify", "merchant", *asked, *more]
+    options = ["--webhook-url", merchant.webhook_url, "--secret", SECRET, "--catalog", merchant.catalog_url]
+    return ["certify", "merchant", *options, *more]
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -71,11 +71,11 @@ def test_a_good_merchant_gets_a_table_of_eighty_columns_without_colour(
     assert out.splitlines()[-1] == "74 passed, 0 failed, 2 skipped."
 
 
-def test_what_fails_is_told_with_what_was_sent_and_what_to_do(capsys: pytest.CaptureFixture[str]):
+def test_a_failure_is_shown_with_its_request_and_advice(capsys: pytest.CaptureFixture[str]):
     with MUTANTS["merchant.place.repeat-one-order"](secret=SECRET, catalog=menu()) as merchant:
         assert cli.run(of(merchant, "--only", "place.repeat-one")) == 1
     out = capsys.readouterr().out
-    told = out[out.index("What failed") :]
+    printed = out[out.index("What failed") :]
     for words in (
         "merchant.place.repeat-one-order",
         "It became 2 orders: A-",
@@ -84,11 +84,11 @@ def test_what_fails_is_told_with_what_was_sent_and_what_to_do(capsys: pytest.Cap
         "received  200",
         "decisions 8, 9",
     ):
-        assert words.lower() in told.lower()
+        assert words.lower() in printed.lower()
     assert all(len(line) <= 80 for line in out.splitlines())
 
 
-def test_the_list_needs_nobody(capsys: pytest.CaptureFixture[str]):
+def test_the_list_needs_no_target(capsys: pytest.CaptureFixture[str]):
     counts = []
     for kind in ("merchant", "storefront"):
         assert cli.run(["certify", kind, "--list"]) == 0
@@ -106,7 +106,7 @@ def test_the_list_needs_nobody(capsys: pytest.CaptureFixture[str]):
 
 
 @pytest.mark.parametrize("kind", ["merchant", "storefront"])
-def test_the_list_for_programs_is_json_and_nothing_else(kind: str, capsys: pytest.CaptureFixture[str]):
+def test_the_json_list_is_only_json(kind: str, capsys: pytest.CaptureFixture[str]):
     assert cli.run(["certify", kind, "--list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["checks"]
     assert len(listed) > 60
@@ -151,7 +151,7 @@ NOBODY = ["--webhook-url", "http://127.0.0.1:9/hooks"]
     ],
     ids=lambda value: " ".join(value).replace("/", "|") if isinstance(value, list) else "",
 )
-def test_what_is_asked_for_wrongly_is_told_and_ends_with_2(
+def test_wrong_options_are_reported_with_exit_code_2(
     arguments: list[str],
     words: str,
     capsys: pytest.CaptureFixture[str],
@@ -160,25 +160,25 @@ def test_what_is_asked_for_wrongly_is_told_and_ends_with_2(
 ):
     monkeypatch.chdir(tmp_path)
     assert cli.run(["certify", *arguments]) == 2
-    told = capsys.readouterr()
-    assert words in told.err
+    printed = capsys.readouterr()
+    assert words in printed.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nobody_there_is_told_and_ends_with_2(merchant: CorrectMerchant, capsys: pytest.CaptureFixture[str]):
-    asked = of(merchant)
+def test_an_unreachable_target_has_exit_code_2(merchant: CorrectMerchant, capsys: pytest.CaptureFixture[str]):
+    options = of(merchant)
     merchant.do(merchant.stop())
-    assert cli.run(asked) == 2
-    told = capsys.readouterr().err
-    assert "Nothing answers at http://127.0.0.1:" in told
-    assert "Is it running" in told
+    assert cli.run(options) == 2
+    printed = capsys.readouterr().err
+    assert "Nothing answers at http://127.0.0.1:" in printed
+    assert "Is it running" in printed
 
 
-def test_a_catalog_that_is_not_valid_says_where_to_look(
+def test_an_invalid_catalog_is_reported_with_advice(
     merchant: CorrectMerchant, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     (tmp_path / "bad.json").write_text("{}")
-    asked = [
+    options = [
         "--webhook-url",
         merchant.webhook_url,
         "--secret",
@@ -186,16 +186,16 @@ def test_a_catalog_that_is_not_valid_says_where_to_look(
         "--catalog",
         str(tmp_path / "bad.json"),
     ]
-    assert cli.run(["certify", "merchant", *asked]) == 2
+    assert cli.run(["certify", "merchant", *options]) == 2
     assert "mercato catalog lint" in capsys.readouterr().err
 
 
-def test_a_wrong_secret_fails_one_check_and_says_what_to_look_at(
+def test_a_wrong_secret_fails_one_check_with_advice(
     merchant: CorrectMerchant, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     (tmp_path / "secret").write_text(OTHER + "\n")
-    asked = ["--webhook-url", merchant.webhook_url, "--secret", f"@{tmp_path / 'secret'}"]
-    assert cli.run(["certify", "merchant", *asked]) == 1
+    options = ["--webhook-url", merchant.webhook_url, "--secret", f"@{tmp_path / 'secret'}"]
+    assert cli.run(["certify", "merchant", *options]) == 1
     out = capsys.readouterr().out
     assert "Check that --secret is the signing secret" in out
     assert "0 passed, 1 failed, " in out
@@ -205,7 +205,7 @@ def test_a_wrong_secret_fails_one_check_and_says_what_to_look_at(
 # --- reports --------------------------------------------------------------------------------------
 
 
-def test_a_report_is_signed_verified_and_worth_nothing_once_it_was_changed(
+def test_a_report_is_signed_and_verified_and_a_changed_one_is_rejected(
     merchant: CorrectMerchant, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     report, data, other = tmp_path / "report.json", str(tmp_path / "data"), str(tmp_path / "other")
@@ -231,13 +231,13 @@ def test_a_report_is_signed_verified_and_worth_nothing_once_it_was_changed(
     assert capsys.readouterr().out.startswith("NOT VALID\n")
 
 
-def test_a_report_with_a_failed_check_is_verified_with_exit_code_1_and_says_so(
+def test_verifying_a_report_with_a_failed_check_has_exit_code_1(
     merchant: CorrectMerchant, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     (tmp_path / "secret").write_text(OTHER + "\n")
     report, data = str(tmp_path / "report.json"), str(tmp_path / "data")
-    asked = ["--webhook-url", merchant.webhook_url, "--secret", f"@{tmp_path / 'secret'}"]
-    assert cli.run(["certify", "merchant", *asked, "--report", report, "--data-dir", data]) == 1
+    options = ["--webhook-url", merchant.webhook_url, "--secret", f"@{tmp_path / 'secret'}"]
+    assert cli.run(["certify", "merchant", *options, "--report", report, "--data-dir", data]) == 1
     capsys.readouterr()
     assert cli.run(["certify", "verify", report, "--data-dir", data]) == 1
     out = capsys.readouterr().out
@@ -262,14 +262,16 @@ def test_no_key_is_made_beside_a_database_that_lost_its_own(
 @pytest.mark.parametrize(
     "text", ["", "[1]", "{}", '{"report": {}, "signature": {}}', "\xff", "[" * 9999], ids=range(6)
 )
-def test_what_is_no_report_ends_with_2(text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_a_file_that_is_not_a_report_has_exit_code_2(
+    text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
     file = tmp_path / "report.json"
     file.write_bytes(text.encode("latin-1"))
     assert cli.run(["certify", "verify", str(file), "--data-dir", str(tmp_path / "data")]) == 2
     assert "It isn't a report" in capsys.readouterr().err
 
 
-def test_json_is_the_signed_report_and_nothing_else(
+def test_json_output_is_only_the_signed_report(
     merchant: CorrectMerchant,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -277,14 +279,14 @@ def test_json_is_the_signed_report_and_nothing_else(
 ):
     monkeypatch.setenv("MERCATO_URL", "http://127.0.0.1:8000")
     monkeypatch.setenv("MERCATO_KEY", "the storefront's, and no setting")
-    asked = of(merchant, "--only", "catalog", "--json", "--data-dir", str(tmp_path / "data"))
-    assert cli.run(asked) == 0
-    told = capsys.readouterr()
-    document: Any = json.loads(told.out)
-    assert told.err == ""
+    options = of(merchant, "--only", "catalog", "--json", "--data-dir", str(tmp_path / "data"))
+    assert cli.run(options) == 0
+    printed = capsys.readouterr()
+    document: Any = json.loads(printed.out)
+    assert printed.err == ""
     assert (document["report"]["kind"], document["report"]["counts"]["failed"]) == ("merchant", 0)
     assert all(one["proves"] and one["section"] for one in document["report"]["checks"])
-    assert SECRET not in told.out
+    assert SECRET not in printed.out
 
 
 # --- storefronts ----------------------------------------------------------------------------------
@@ -301,8 +303,8 @@ def test_a_storefront_is_started_for_each_purchase(buyer: str, capsys: pytest.Ca
 
 def test_a_receiver_alone_can_be_certified(capsys: pytest.CaptureFixture[str]):
     with CorrectStorefront(secret=SECRET) as shop:
-        asked = ["--event-url", shop.event_url, "--secret", SECRET, "--order-url", shop.order_url]
-        assert cli.run(["certify", "storefront", *asked, "--only", "events"]) == 0
+        options = ["--event-url", shop.event_url, "--secret", SECRET, "--order-url", shop.order_url]
+        assert cli.run(["certify", "storefront", *options, "--only", "events"]) == 0
     assert "12 passed, 0 failed" in capsys.readouterr().out
 
 
@@ -314,19 +316,21 @@ def test_a_receiver_alone_can_be_certified(capsys: pytest.CaptureFixture[str]):
     ],
     ids=["no program", "fails"],
 )
-def test_a_command_that_does_not_buy_is_told(command: str, words: str, capsys: pytest.CaptureFixture[str]):
+def test_a_command_that_does_not_buy_is_reported(
+    command: str, words: str, capsys: pytest.CaptureFixture[str]
+):
     assert cli.run(["certify", "storefront", "--command", command, "--only", "order.once"]) == 1
     assert words in " ".join(capsys.readouterr().out.split())
 
 
-def test_when_all_is_skipped_there_was_nothing_to_look_at(capsys: pytest.CaptureFixture[str]):
+def test_a_report_with_only_skipped_checks_is_a_failure(capsys: pytest.CaptureFixture[str]):
     assert cli.run(["certify", "storefront", "--command", "true", "--only", "storefront.events"]) == 2
     out = capsys.readouterr().out
     assert "  skip  all 11" in out
     assert "Give the receiver of order events" in out
 
 
-def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]):
+def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]):
     with CorrectStorefront(secret=SECRET) as shop:
         port = shop.url.rpartition(":")[2]
         assert cli.run(["certify", "storefront", "--listen", port]) == 2
@@ -340,9 +344,9 @@ def test_ctrl_c_ends_it_and_a_closed_pipe_is_silent():
     command = [MERCATO, "certify", "storefront", "--listen", "0"]
     waiting = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert waiting.stderr is not None
-    told = waiting.stderr.readline() + waiting.stderr.readline()
-    assert b"The service is at http://127.0.0.1:" in told
-    assert b"Place an order now" in told
+    printed = waiting.stderr.readline() + waiting.stderr.readline()
+    assert b"The service is at http://127.0.0.1:" in printed
+    assert b"Place an order now" in printed
     # It is in its loop by now, so the first is seen; a second one would disturb its end.
     waiting.send_signal(signal.SIGINT)
     _, rest = waiting.communicate(timeout=60)

@@ -140,16 +140,16 @@ async def test_no_report_holds_a_secret():
 async def test_a_person_is_asked_to_buy_and_may_stop():
     """The person buys at the address that the driver says, and then stops."""
     lines: list[str] = []
-    asked = asyncio.Event()
+    requested = asyncio.Event()
 
     def say(line: str) -> None:
         lines.append(line)
-        asked.set()
+        requested.set()
 
     driver = ManualDriver(0, say, first_seconds=60.0, idle_seconds=2.0)
 
     async def buys() -> None:
-        await asked.wait()
+        await requested.wait()
         base = lines[0].removeprefix("The service is at ").partition(",")[0]
         async with CorrectStorefront(api=base, key=KEY) as shop:
             await shop.buy()

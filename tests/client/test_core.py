@@ -54,9 +54,9 @@ def test_the_clients_variables_do_not_stop_a_service():
     ],
 )
 def test_unusable_arguments_are_reported_before_anything_is_sent(url: str, key: str, words: str):
-    with pytest.raises(errors.ConfigurationError, match=words) as said:
+    with pytest.raises(errors.ConfigurationError, match=words) as caught:
         core_of(url, key, timeout=1, retries=None, environment={})
-    assert "mk_" not in str(said.value)
+    assert "mk_" not in str(caught.value)
 
 
 class World:
@@ -144,7 +144,7 @@ def live(core: Core, timeout: float = 300.0) -> Script[types.Store]:
     return CommerceWaits.wait_until_live.script(core, ONBOARDING, timeout=timeout)
 
 
-def test_waiting_looks_as_often_as_it_is_asked_to_and_activates_once():
+def test_waiting_polls_as_often_as_retry_after_says_and_activates_once():
     answers = iter(
         [
             answered(onboarding("pending_catalog"), retry_after="5"),
@@ -159,7 +159,7 @@ def test_waiting_looks_as_often_as_it_is_asked_to_and_activates_once():
     assert [one.split()[0] for one in world.sent] == ["GET", "GET", "GET", "POST"]
 
 
-def test_waiting_ends_at_its_deadline_with_what_was_seen_last():
+def test_waiting_ends_at_its_deadline_with_the_last_state():
     world = World(lambda _: answered(onboarding("pending_catalog")))
     with pytest.raises(errors.DeadlineError) as late:
         world.run(live(world.core, timeout=10.0))
@@ -169,7 +169,7 @@ def test_waiting_ends_at_its_deadline_with_what_was_seen_last():
     assert "10 s" in str(late.value)
 
 
-def test_no_attempt_of_a_wait_has_longer_than_is_left_of_it():
+def test_no_attempt_of_a_wait_exceeds_the_remaining_time():
     def slow(send: Send) -> Reply:
         if not world.now:
             world.now = 1.0
@@ -185,7 +185,7 @@ def test_no_attempt_of_a_wait_has_longer_than_is_left_of_it():
     assert world.now == pytest.approx(10.0)
 
 
-def test_a_service_that_is_away_for_a_while_is_waited_for_once_it_was_seen():
+def test_an_outage_after_the_first_answer_only_delays_a_wait():
     def answer(_: Send) -> Reply:
         if 0 < world.now < 60:
             raise errors.NoAnswerError("gone", sent=False)
@@ -197,7 +197,7 @@ def test_a_service_that_is_away_for_a_while_is_waited_for_once_it_was_seen():
     assert 60 <= world.now < 300
 
 
-def test_a_service_that_was_never_seen_is_not_waited_for():
+def test_a_wait_fails_at_once_if_the_service_never_answered():
     def nobody(_: Send) -> Reply:
         raise errors.NoAnswerError("gone", sent=False)
 
@@ -207,7 +207,7 @@ def test_a_service_that_was_never_seen_is_not_waited_for():
     assert len(world.sent) == 2
 
 
-def test_who_is_activated_by_somebody_else_meanwhile_is_live():
+def test_a_concurrent_activation_is_a_success():
     conflict = {"errorCode": "ONBOARDING_NOT_READY", "errorCategory": "conflict", "title": "No"}
     answers = iter(
         [
@@ -221,7 +221,7 @@ def test_who_is_activated_by_somebody_else_meanwhile_is_live():
     assert str(world.run(live(world.core)).store_id) == STORE
 
 
-def test_the_first_look_at_a_run_waits_for_as_long_as_the_service_says():
+def test_the_first_poll_of_a_run_waits_for_retry_after():
     accepted = answered({"catalogIngestId": STORE, "statusUrl": "/x"}, 202, retry_after="2")
     run = {
         "catalogIngestId": STORE,

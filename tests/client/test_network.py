@@ -138,7 +138,7 @@ async def test_without_a_server_the_error_names_the_address(kind: Kind):
     [hang(), hang(head(content_length=9)), drip(bytes(1000), pause=0.05), endless(b"x", pause=0.05)],
     ids=["nothing", "half", "drip", "endless"],
 )
-async def test_an_answer_that_takes_too_long_is_given_up(kind: Kind, script: Script):
+async def test_an_answer_that_takes_too_long_times_out(kind: Kind, script: Script):
     async with serve(script) as server, opened(kind, server.url, timeout=1.0) as client:
         with pytest.raises(errors.NoAnswerError) as late:
             await client.set_store_status("1", ONLINE)
@@ -195,7 +195,7 @@ async def test_redirects_are_not_followed_with_the_key(kind: Kind):
     assert (moved.value.code, other.requests) == ("HTTP_302", [])
 
 
-async def test_gzip_is_understood_and_asked_for(kind: Kind):
+async def test_gzip_is_requested_and_decompressed(kind: Kind):
     packed = gzip.compress(b'{"status": "paused", "pauseReason": null, "resumeAt": null}')
     async with (
         serve(reply(200, packed, content_encoding="gzip")) as server,
@@ -216,7 +216,7 @@ async def test_a_body_that_is_cut_off_or_too_long_is_refused(kind: Kind, monkeyp
             await client.get_store_status("1")
 
 
-async def test_connections_are_kept_and_one_that_was_closed_meanwhile_is_not_used(kind: Kind):
+async def test_connections_are_reused_unless_they_were_closed(kind: Kind):
     async def closing(request: Any, peer: Any) -> None:
         await STATUS(request, peer)
         peer.close()
@@ -274,19 +274,19 @@ async def test_the_key_is_in_no_text(kind: Kind):
 
 
 async def test_unsolicited_data_does_not_answer_the_next_request(kind: Kind):
-    asked = asyncio.Event()
+    requested = asyncio.Event()
 
     async def twice(request: Request, peer: Peer) -> None:
         await STATUS(request, peer)
         # Once the answer has been read, and its connection is kept.
-        await asked.wait()
+        await requested.wait()
         await peer.send(head(408, content_length=0, connection="close"))
-        asked.clear()
+        requested.clear()
 
     async with serve(in_turn(twice, STATUS)) as server, opened(kind, server.url) as client:
         await client.get_store_status("1")
-        asked.set()
-        while asked.is_set():  # the client has no event for it
+        requested.set()
+        while requested.is_set():  # the client has no event for it
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
         assert (await client.get_store_status("1")).status == "online"

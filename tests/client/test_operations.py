@@ -27,7 +27,7 @@ METHODS = {
 }
 
 
-def test_every_operation_of_the_service_has_a_method_and_no_other_is_there():
+def test_the_client_has_a_method_for_every_operation_and_no_others():
     assert METHODS.keys() == IDS.keys()
 
 

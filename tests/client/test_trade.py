@@ -92,9 +92,9 @@ async def test_a_store_goes_live_changes_and_gets_another_catalog(pos: Awaited, 
     assert [str(one) for one in gone.unavailable_item_ids] == [CAKE]
     menu = cafe()
     menu["items"][TEA]["basePrice"] = "2.75"
-    said = await pos.validate_catalog_set(menu, store_id=store.store_id)
-    assert said.valid
-    assert said.diff.items.repriced.count == 1
+    answer = await pos.validate_catalog_set(menu, store_id=store.store_id)
+    assert answer.valid
+    assert answer.diff.items.repriced.count == 1
     run = await pos.replace_catalog(store.store_id, shop.host(menu, "/new.json"))
     assert run.status.value == "succeeded"
     seen = await pos.wait_until_ingested(store.store_id, run.catalog_ingest_id)
@@ -187,13 +187,11 @@ async def test_every_page_of_a_list_is_read(pos: Awaited, front: Awaited, shop: 
     page = await pos.list_stores(limit=2)
     assert (len(page.stores), page.next_cursor is None) == (2, False)
     assert {one.store_id for one in await pos.each_store(limit=1)} == expected
-    asked = types.DiscoverRequest(limit=1)
-    assert {one.store_id for one in await front.each_discovered_store(asked)} == expected
+    requested = types.DiscoverRequest(limit=1)
+    assert {one.store_id for one in await front.each_discovered_store(requested)} == expected
 
 
-async def test_what_a_merchant_is_sent_is_verified_listed_and_sent_again(
-    mercato: Service, shop: Merchant, kind: Kind
-):
+async def test_webhooks_are_verified_listed_and_redelivered(mercato: Service, shop: Merchant, kind: Kind):
     made, plain = await mercato.partner()
     async with opened(kind, mercato.base, plain.key or "") as pos:
         store = await live(pos, shop.host(cafe()), webhook_url=shop.base + "/hooks")
@@ -213,7 +211,7 @@ async def test_what_a_merchant_is_sent_is_verified_listed_and_sent_again(
         assert (explained.valid, explained.code) == (False, "BODY_RESERIALISED")
 
 
-async def test_a_wrong_key_the_other_surface_and_what_is_not_there_differ(
+async def test_a_wrong_key_another_surface_and_a_missing_resource_are_different_errors(
     pos: Awaited, front: Awaited, mercato: Service, kind: Kind
 ):
     async with opened(kind, mercato.base, "mk_commerce_wrong") as stranger:

@@ -8,7 +8,7 @@ from uuid import UUID
 from mercato.client import AsyncClient, Client, types
 
 
-def test_the_sync_client_returns_what_it_was_asked_for():
+def test_the_sync_client_returns_typed_answers():
     def checked(client: Client, store_id: UUID) -> None:
         assert_type(client.get_store(store_id), types.Store)
         assert_type(client.cancel_onboarding(store_id), None)

@@ -118,7 +118,7 @@ def test_a_refused_webhook_is_explained_as_by_the_service(name: str):
     assert secret not in repr(refused.value) + str(refused.value)
 
 
-def test_nothing_is_found_out_before_it_is_asked():
+def test_an_explanation_is_computed_at_its_first_use():
     with pytest.raises(WebhookError) as refused:
         verified({}, b"")
     assert "explanation" not in vars(refused.value)
@@ -139,7 +139,7 @@ def test_a_webhook_is_accepted_when_the_libraries_accept_it(seconds: int):
     assert ours is theirs
 
 
-def test_text_is_not_taken_for_the_bytes_that_were_signed():
+def test_text_is_refused_in_place_of_bytes():
     text: Any = BODY.decode()
     with pytest.raises(TypeError, match="bytes"):
         verified(signed(), text)
@@ -166,26 +166,26 @@ def fresh(body: bytes) -> dict[str, str]:
     return signed(body, at=datetime.now(UTC))
 
 
-def test_a_receiver_asks_who_knows_and_answers_as_the_service_reads_it():
-    asked: list[Any] = []
+def test_a_receiver_calls_its_functions_and_answers_in_the_services_format():
+    requested: list[Any] = []
     seen: list[Any] = []
 
     def validate(question: types.ValidateData) -> types.ValidateReply:
-        asked.append(question.order.fulfillment)
+        requested.append(question.order.fulfillment)
         return types.ValidateReply(is_valid=False, errors=[types.StoreReason(code="STORE_CLOSED")])
 
     def place(order: types.PlaceData) -> types.PlaceReply:
-        asked.append(str(order.order_id))
+        requested.append(str(order.order_id))
         return types.PlaceReply(accepted=True, partner_order_id="A-1")
 
     receiver = Receiver(SECRET, validate=validate, place=place, event=seen.append, refused=seen.append)
     body = order_webhook("order.validate")
-    status, said = receiver.answer(fresh(body), body)
-    assert (status, json.loads(said)) == (200, {"isValid": False, "errors": [{"code": "STORE_CLOSED"}]})
+    status, response = receiver.answer(fresh(body), body)
+    assert (status, json.loads(response)) == (200, {"isValid": False, "errors": [{"code": "STORE_CLOSED"}]})
     body = order_webhook("order.place")
-    status, said = receiver.answer(fresh(body), body)
-    assert (status, json.loads(said)) == (200, {"accepted": True, "partnerOrderId": "A-1"})
-    assert asked[1] == RUN
+    status, response = receiver.answer(fresh(body), body)
+    assert (status, json.loads(response)) == (200, {"accepted": True, "partnerOrderId": "A-1"})
+    assert requested[1] == RUN
     body = order_webhook("order.cancelled")
     assert receiver.answer(fresh(body), body) == (204, b"")
     assert isinstance(seen[0].data, types.CancelledData)
@@ -195,7 +195,7 @@ def test_a_receiver_asks_who_knows_and_answers_as_the_service_reads_it():
     assert isinstance(seen[2], UnreadableWebhookError)
 
 
-def test_a_receiver_without_functions_takes_everything_that_is_genuine():
+def test_a_receiver_without_functions_accepts_every_genuine_webhook():
     receiver = Receiver([OTHER, SECRET])
     body = order_webhook("order.validate")
     assert receiver.answer(fresh(body), body) == (200, b'{"isValid":true}')

@@ -1,9 +1,9 @@
 import pytest
-from tests.discovery.shelf import Shelf
+from tests.discovery.store_index import StoreIndex
 
 from mercato.kernel.db.engine import Database
 
 
 @pytest.fixture
-def shelf(db: Database) -> Shelf:
-    return Shelf(db)
+def index(db: Database) -> StoreIndex:
+    return StoreIndex(db)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
-from tests.discovery.shelf import NOW, Shelf
+from tests.discovery.store_index import NOW, StoreIndex
 
 from mercato.kernel.db.engine import Database
 from mercato.kernel.db.tables import opening_hours
@@ -27,63 +27,63 @@ COMMON: dict[str, Any] = {"items": ["Soup"], "categories": ("Food",)}
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_fulfilment_and_opening_on_every_way(shelf: Shelf, way: dict[str, Any]):
-    await shelf.put("A", (0, 0.01), **COMMON)
-    await shelf.put("B", (0, 0.02), delivery_allowed=False, **COMMON)
-    await shelf.put("C", (0, 0.03), pickup_allowed=False, **COMMON)
-    await shelf.put("D", (0, 0.04), paused=True, **COMMON)
-    await shelf.put("E", (0, 0.05), spans=((0, HOUR),), **COMMON)
-    await shelf.put("F", (0, 0.06), spans=(), **COMMON)
-    assert await shelf.names(**way) == ["A", "B", "C", "D", "E", "F"]
-    assert await shelf.names(**way, fulfillmentType="Pickup") == ["A", "B", "D", "E", "F"]
-    assert await shelf.names(**way, fulfillmentType="delivery_by_merchant") == ["A", "C", "D", "E", "F"]
-    assert await shelf.names(**way, openNow=True) == ["A", "B", "C"]
-    assert await shelf.names(**way, openNow=True, fulfillmentType="PICKUP") == ["A", "B"]
-    assert await shelf.names(**way, openNow=False) == ["A", "B", "C", "D", "E", "F"]
+async def test_fulfilment_and_opening_on_every_way(index: StoreIndex, way: dict[str, Any]):
+    await index.put("A", (0, 0.01), **COMMON)
+    await index.put("B", (0, 0.02), delivery_allowed=False, **COMMON)
+    await index.put("C", (0, 0.03), pickup_allowed=False, **COMMON)
+    await index.put("D", (0, 0.04), paused=True, **COMMON)
+    await index.put("E", (0, 0.05), spans=((0, HOUR),), **COMMON)
+    await index.put("F", (0, 0.06), spans=(), **COMMON)
+    assert await index.names(**way) == ["A", "B", "C", "D", "E", "F"]
+    assert await index.names(**way, fulfillmentType="Pickup") == ["A", "B", "D", "E", "F"]
+    assert await index.names(**way, fulfillmentType="delivery_by_merchant") == ["A", "C", "D", "E", "F"]
+    assert await index.names(**way, openNow=True) == ["A", "B", "C"]
+    assert await index.names(**way, openNow=True, fulfillmentType="PICKUP") == ["A", "B"]
+    assert await index.names(**way, openNow=False) == ["A", "B", "C", "D", "E", "F"]
 
 
 @pytest.mark.parametrize("opened", [{}, {"openNow": True}])
 @pytest.mark.parametrize("way", WAYS)
 async def test_pages_follow_each_other_and_their_counts_are_exact(
-    shelf: Shelf, way: dict[str, Any], opened: dict[str, Any]
+    index: StoreIndex, way: dict[str, Any], opened: dict[str, Any]
 ):
-    await shelf.put_all((f"S{number:02}", (0, number / 1000), dict(COMMON)) for number in range(13))
+    await index.put_all((f"S{number:02}", (0, number / 1000), dict(COMMON)) for number in range(13))
     seen = []
     for offset in range(0, 13, 5):
-        found = await shelf.find(**way, **opened, limit=5, offset=offset)
+        found = await index.find(**way, **opened, limit=5, offset=offset)
         seen += [one["name"] for one in found["stores"]]
         assert (found["totalCount"], found["hasMore"]) == (13, offset < 10)
     assert seen == [f"S{number:02}" for number in range(13)]
     for offset in (13, 14, 2**31 - 1):
-        beyond = await shelf.find(**way, **opened, limit=100, offset=offset)
+        beyond = await index.find(**way, **opened, limit=100, offset=offset)
         assert beyond == {"stores": [], "totalCount": 13, "hasMore": False}
 
 
-async def test_categories_are_any_of_in_any_case_and_whole(shelf: Shelf):
-    await shelf.put("A", categories=("Pizza", "Pasta"))
-    await shelf.put("B", categories=("\uff33\uff35\uff33\uff28\uff29 Bar",))
-    await shelf.put("C", items=["pizza"])
-    assert await shelf.names(categories=["PIZZA"]) == ["A"]
-    assert await shelf.names(categories=["pasta", "sushi  bar"]) == ["A", "B"]
-    assert await shelf.names(categories=["sushi"]) == []
-    assert await shelf.names(categories=[]) == ["A", "B", "C"]
-    assert await shelf.names(categories=["Pizza"], query="pasta") == ["A"]
-    assert await shelf.names(categories=["!", ""]) == []
+async def test_categories_are_any_of_in_any_case_and_whole(index: StoreIndex):
+    await index.put("A", categories=("Pizza", "Pasta"))
+    await index.put("B", categories=("\uff33\uff35\uff33\uff28\uff29 Bar",))
+    await index.put("C", items=["pizza"])
+    assert await index.names(categories=["PIZZA"]) == ["A"]
+    assert await index.names(categories=["pasta", "sushi  bar"]) == ["A", "B"]
+    assert await index.names(categories=["sushi"]) == []
+    assert await index.names(categories=[]) == ["A", "B", "C"]
+    assert await index.names(categories=["Pizza"], query="pasta") == ["A"]
+    assert await index.names(categories=["!", ""]) == []
 
 
-async def test_an_empty_network_has_nothing_on_any_way(shelf: Shelf):
+async def test_an_empty_network_has_no_results_for_any_search(index: StoreIndex):
     for way in WAYS:
         for opened in ({}, {"openNow": True}):
-            assert await shelf.find(**way, **opened) == {"stores": [], "totalCount": 0, "hasMore": False}
+            assert await index.find(**way, **opened) == {"stores": [], "totalCount": 0, "hasMore": False}
 
 
-async def test_a_pause_is_over_when_its_end_has_passed(shelf: Shelf):
+async def test_a_pause_ends_by_the_clock(index: StoreIndex):
     until = datetime(2026, 1, 5, 13, tzinfo=UTC)
-    await shelf.put("A", paused=True, resume_at=until, items=["Soup"])
-    for shelf.now, opened in ((NOW, False), (until.replace(hour=12, minute=59), False), (until, True)):
+    await index.put("A", paused=True, resume_at=until, items=["Soup"])
+    for index.now, opened in ((NOW, False), (until.replace(hour=12, minute=59), False), (until, True)):
         for way in ({}, {"query": "soup"}):
-            assert await shelf.names(**way, openNow=True) == (["A"] if opened else [])
-        shown = (await shelf.find())["stores"][0]
+            assert await index.names(**way, openNow=True) == (["A"] if opened else [])
+        shown = (await index.find())["stores"][0]
         assert (shown["isOpen"], shown["status"]) == (opened, "online" if opened else "paused")
 
 
@@ -109,25 +109,25 @@ CLOCKS = {
 
 
 @pytest.mark.parametrize("at", CLOCKS)
-async def test_open_now_is_by_the_clock_on_the_stores_wall(shelf: Shelf, at: str):
+async def test_open_now_is_by_the_clock_on_the_stores_wall(index: StoreIndex, at: str):
     zone, spans, opened = CLOCKS[at]
-    shelf.now = datetime.fromisoformat(at)
-    await shelf.put("A", (0, 0), timezone=zone, spans=spans, items=["Soup"])
+    index.now = datetime.fromisoformat(at)
+    await index.put("A", (0, 0), timezone=zone, spans=spans, items=["Soup"])
     for way in ({}, {"query": "soup"}, {"location": HERE}):
-        assert await shelf.names(**way, openNow=True) == (["A"] if opened else [])
-        assert (await shelf.find(**way))["stores"][0]["isOpen"] is opened
+        assert await index.names(**way, openNow=True) == (["A"] if opened else [])
+        assert (await index.find(**way))["stores"][0]["isOpen"] is opened
 
 
-async def test_hours_are_kept_once_with_how_many_stores_have_them(shelf: Shelf, db: Database):
-    await shelf.put("A", spans=((0, HOUR),))
-    await shelf.put("B", spans=((0, HOUR),), delivery_allowed=False)
-    await shelf.put("C", spans=((0, HOUR),), timezone="Europe/Berlin")
+async def test_hours_are_kept_once_with_how_many_stores_have_them(index: StoreIndex, db: Database):
+    await index.put("A", spans=((0, HOUR),))
+    await index.put("B", spans=((0, HOUR),), delivery_allowed=False)
+    await index.put("C", spans=((0, HOUR),), timezone="Europe/Berlin")
     assert await counts(db) == [(1, 1, 1), (2, 2, 1)]
-    await shelf.put("B", spans=((0, HOUR),), pickup_allowed=False)
-    await shelf.put("C", spans=((0, HOUR),))
+    await index.put("B", spans=((0, HOUR),), pickup_allowed=False)
+    await index.put("C", spans=((0, HOUR),))
     assert await counts(db) == [(3, 2, 3)]
     for name in "ABC":
-        await shelf.put(name, spans=((0, 2 * HOUR),))
+        await index.put(name, spans=((0, 2 * HOUR),))
     assert await counts(db) == [(3, 3, 3)]
 
 

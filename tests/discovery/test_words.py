@@ -5,7 +5,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.discovery.shelf import Shelf
+from tests.discovery.store_index import StoreIndex
 
 from mercato.domain.catalog.words import MAX_BYTES, MAX_LETTERS, MAX_WORDS, split, terms_of, words_of
 
@@ -23,9 +23,9 @@ STORES = {
 
 
 @pytest.fixture
-async def full(shelf: Shelf) -> Shelf:
-    await shelf.put_all((name, None, {"items": items}) for name, items in STORES.items())
-    return shelf
+async def full(index: StoreIndex) -> StoreIndex:
+    await index.put_all((name, None, {"items": items}) for name, items in STORES.items())
+    return index
 
 
 FOUND = {
@@ -71,17 +71,17 @@ def test_the_words_of_a_query_are_among_those_of_its_store(number: int):
         assert any(word.startswith(term.text) if term.prefix else word == term.text for word in words), term
 
 
-async def test_every_script_is_found_in_both_databases_alike(full: Shelf):
+async def test_every_script_is_found_in_both_databases_alike(full: StoreIndex):
     for query, name in FOUND.items():
         assert await full.names(query=query) == [name], query
 
 
-async def test_what_is_not_there_is_not_found(full: Shelf):
+async def test_missing_words_find_nothing(full: StoreIndex):
     for query in ("joe's pizza", "oes", "caf x", "司寿", "ラメーン", "zza", "straß 8", "p", "cocacola"):
         assert await full.names(query=query) == [], query
 
 
-async def test_a_query_without_letters_and_digits_asks_nothing(full: Shelf):
+async def test_a_query_without_letters_and_digits_is_ignored(full: StoreIndex):
     for query in ("", "  ", "!?", "***", "\"'", "---", "()", "\u3000", "&|!:*<->"):
         assert (await full.find(query=query))["totalCount"] == len(STORES), query
 
@@ -93,7 +93,7 @@ SYNTAX = (
 )  # fmt: skip
 
 
-async def test_nothing_in_a_query_is_syntax(full: Shelf):
+async def test_nothing_in_a_query_is_syntax(full: StoreIndex):
     for query in SYNTAX:
         for more in ({}, {"categories": [query]}, {"openNow": True}, {"location": {"lat": 0, "lng": 0}}):
             await full.find(query=query, **more)
@@ -101,30 +101,30 @@ async def test_nothing_in_a_query_is_syntax(full: Shelf):
         assert await full.names(query=query) == ["Pizza 🍕"], query
 
 
-async def test_the_name_is_the_best_match_and_the_rest_comes_in_the_order_it_joined(shelf: Shelf):
-    await shelf.put("First", items=["Ramen"])
-    await shelf.put("Second", categories=("Ramen",))
-    await shelf.put("Ramen house", items=["Tea"])
-    await shelf.put("House of ramen")
-    await shelf.put("Third", description="ramen")
+async def test_matches_in_names_come_first_and_the_rest_in_the_order_of_joining(index: StoreIndex):
+    await index.put("First", items=["Ramen"])
+    await index.put("Second", categories=("Ramen",))
+    await index.put("Ramen house", items=["Tea"])
+    await index.put("House of ramen")
+    await index.put("Third", description="ramen")
     everything = ["Ramen house", "House of ramen", "First", "Second", "Third"]
     for query in ("ramen", "rame"):
-        assert await shelf.names(query=query) == everything
-        found = [(await shelf.find(query=query, limit=2, offset=at))["stores"] for at in range(5)]
+        assert await index.names(query=query) == everything
+        found = [(await index.find(query=query, limit=2, offset=at))["stores"] for at in range(5)]
         assert [[one["name"] for one in page] for page in found] == [
             everything[at : at + 2] for at in range(5)
         ]
-    assert await shelf.names(query="ramen house") == ["Ramen house", "House of ramen"]
-    assert await shelf.names(query="ramen", openNow=True) == everything
-    assert await shelf.names(query="ramen", location={"lat": 0, "lng": 0}) == []
+    assert await index.names(query="ramen house") == ["Ramen house", "House of ramen"]
+    assert await index.names(query="ramen", openNow=True) == everything
+    assert await index.names(query="ramen", location={"lat": 0, "lng": 0}) == []
 
 
-async def test_without_a_query_stores_come_by_name_without_case_and_accents(shelf: Shelf):
+async def test_without_a_query_stores_are_ordered_by_name_ignoring_case_and_accents(index: StoreIndex):
     for name in ("beta", "Álpha", "Alpha 2", "ALPHA 1", "Zeta", "éta"):
-        await shelf.put(name, categories=("All",))
+        await index.put(name, categories=("All",))
     expected = ["Álpha", "ALPHA 1", "Alpha 2", "beta", "éta", "Zeta"]
-    assert await shelf.names() == expected
-    assert await shelf.names(categories=["ALL"]) == expected
+    assert await index.names() == expected
+    assert await index.names(categories=["ALL"]) == expected
 
 
 @given(st.text(max_size=60))
@@ -149,7 +149,7 @@ def test_words_are_bounded_in_number_length_and_bytes():
     assert 0 < sum(len(word.encode()) for word in long) < MAX_BYTES
 
 
-async def test_a_store_with_as_many_words_as_are_kept_can_be_written_and_found(shelf: Shelf):
+async def test_a_store_with_as_many_words_as_are_kept_can_be_written_and_found(index: StoreIndex):
     items = [f"dish{number} {'q' * 50}{number}" for number in range(MAX_WORDS)]
-    await shelf.put("Grocer", items=items, description="Everything")
-    assert await shelf.names(query="dish77 everything") == ["Grocer"]
+    await index.put("Grocer", items=items, description="Everything")
+    assert await index.names(query="dish77 everything") == ["Grocer"]

@@ -151,7 +151,7 @@ async def is_cooked(shell: dict[str, str]) -> None:
         await shop.until(path, lambda now: now["state"] == "completed", "It cannot be read")
 
 
-async def test_ctrl_c_in_the_middle_ends_it_with_130_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_ctrl_c_in_the_middle_ends_it_with_130_and_leaves_no_files(tmp_path: Path) -> None:
     process = await started(tmp_path)
     await read_until(process, "The stores go live")
     process.send_signal(signal.SIGINT)
@@ -203,7 +203,7 @@ def test_a_chapter_that_breaks_off_counts_as_not_proved(
     assert "Not proved: A day: broke off: KeyError: 'storeId'" in capsys.readouterr().out
 
 
-async def test_what_does_not_come_in_time_is_a_proof_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_timeout_is_a_failed_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mercato.devtools.sandbox.context.TIMEOUT", 0.05)
     proofs = Proofs()
 

@@ -10,7 +10,7 @@ def done(script: Script, operation: str, times: int) -> list[str]:
     return [str(script.next(operation)) for _ in range(times)]
 
 
-def test_acts_of_an_operation_are_done_in_their_order_then_what_is_always_done() -> None:
+def test_acts_of_an_operation_are_done_in_order_then_the_permanent_one() -> None:
     script = Script(MERCHANT)
     script.on("place", "decline:ITEM_UNAVAILABLE").on("place", "slow:0.5 always").on("place", "500 x2")
     assert done(script, "place", 5) == ["decline:ITEM_UNAVAILABLE", *["status:500"] * 2, *["slow:0.5"] * 2]
@@ -28,7 +28,7 @@ def test_a_file_has_lines_comments_and_empty_lines() -> None:
     )
 
 
-def test_the_same_seed_draws_the_same_lots_whatever_else_is_called_in_between() -> None:
+def test_the_same_seed_draws_the_same_acts_whatever_other_operations_are_called() -> None:
     one, other, third = (Script(MERCHANT, seed).on("place", "drop 40%") for seed in (7, 7, 8))
     first = done(one, "place", 50)
     again = []
@@ -39,7 +39,7 @@ def test_the_same_seed_draws_the_same_lots_whatever_else_is_called_in_between() 
     assert 5 < first.count("drop") < 35
 
 
-def test_chances_are_parts_of_one_lot() -> None:
+def test_the_percentages_of_an_operation_share_one_draw() -> None:
     script = Script(MERCHANT, 1).on("place", "drop 50%").on("place", "500 50%")
     assert set(done(script, "place", 50)) == {"drop", "status:500"}
 
@@ -64,7 +64,7 @@ def test_chances_are_parts_of_one_lot() -> None:
         ("place 500 twice", "isn't an act"),
     ],
 )
-def test_what_is_no_act_is_refused_with_what_would_be(line: str, words: str) -> None:
+def test_a_line_that_is_not_an_act_is_refused_with_the_acts(line: str, words: str) -> None:
     with pytest.raises(ActError) as refusal:
         Script(MERCHANT).read([line])
     assert words in str(refusal.value)

@@ -19,9 +19,9 @@ def double(*acts: str, **options: Any) -> MerchantDouble:
 
 async def test_amounts_are_worked_out_from_the_hosted_catalog() -> None:
     async with double() as shop:
-        status, said = await tell(shop.webhook_url, "validate", order=order(taxes="0", total="7.40"))
-    assert (status, said["isValid"]) == (200, True)
-    assert {name: said["amounts"][name] for name in ("subTotal", "taxes", "total")} == {
+        status, answer = await tell(shop.webhook_url, "validate", order=order(taxes="0", total="7.40"))
+    assert (status, answer["isValid"]) == (200, True)
+    assert {name: answer["amounts"][name] for name in ("subTotal", "taxes", "total")} == {
         "subTotal": "6.40",
         "taxes": "0.32",
         "total": "7.72",
@@ -38,36 +38,36 @@ async def test_amounts_are_worked_out_from_the_hosted_catalog() -> None:
     ],
     ids=["price", "tax", "total", "item"],
 )
-async def test_an_order_with_wrong_amounts_is_not_taken(
+async def test_an_order_with_wrong_amounts_is_refused(
     changed: dict[str, str], code: str, pointer: str
 ) -> None:
     async with double() as shop:
-        status, said = await tell(shop.webhook_url, "place", order=order(**changed))
+        status, answer = await tell(shop.webhook_url, "place", order=order(**changed))
         assert shop.taken == []
-    assert (status, said["accepted"]) == (409, False)
-    assert (said["errors"][0]["code"], said["errors"][0]["pointer"]) == (code, pointer)
+    assert (status, answer["accepted"]) == (409, False)
+    assert (answer["errors"][0]["code"], answer["errors"][0]["pointer"]) == (code, pointer)
 
 
-async def test_what_is_sold_out_is_refused_at_any_depth() -> None:
+async def test_sold_out_items_are_refused_at_any_depth() -> None:
     async with double(sold_out=[DRINK.upper()]) as shop:
         for operation in ("validate", "place"):
-            _, said = await tell(shop.webhook_url, operation)
-            assert [(one["code"], one["pointer"]) for one in said["errors"]] == [
+            _, answer = await tell(shop.webhook_url, operation)
+            assert [(one["code"], one["pointer"]) for one in answer["errors"]] == [
                 ("ITEM_UNAVAILABLE", "/cart/lineItems/0/itemId")
             ]
         inner = {"itemId": DRINK, "quantity": 1}
         nested = {"itemId": ORDER, "quantity": 1, "modifierGroups": [{"lineItems": [inner]}]}
-        _, said = await tell(shop.webhook_url, "validate", order={"cart": {"lineItems": [nested]}})
-        assert said["errors"][0]["pointer"] == "/cart/lineItems/0/modifierGroups/0/lineItems/0/itemId"
+        _, answer = await tell(shop.webhook_url, "validate", order={"cart": {"lineItems": [nested]}})
+        assert answer["errors"][0]["pointer"] == "/cart/lineItems/0/modifierGroups/0/lineItems/0/itemId"
 
 
-async def test_it_declines_with_the_code_that_it_is_told_also_one_that_nobody_knows() -> None:
+async def test_it_declines_with_the_given_code_also_with_an_unknown_one() -> None:
     async with double("place decline:OUT_OF_DOUGH", "validate decline:STORE_CLOSED") as shop:
-        status, said = await tell(shop.webhook_url, "place")
-        assert (status, said["errors"][0]["code"]) == (409, "OUT_OF_DOUGH")
-        assert await tell(shop.webhook_url, "place") == (status, said)
-        status, said = await tell(shop.webhook_url, "validate")
-        assert (status, said["isValid"], said["errors"][0]["code"]) == (200, False, "STORE_CLOSED")
+        status, answer = await tell(shop.webhook_url, "place")
+        assert (status, answer["errors"][0]["code"]) == (409, "OUT_OF_DOUGH")
+        assert await tell(shop.webhook_url, "place") == (status, answer)
+        status, answer = await tell(shop.webhook_url, "validate")
+        assert (status, answer["isValid"], answer["errors"][0]["code"]) == (200, False, "STORE_CLOSED")
         assert (await tell(shop.webhook_url, "place", "another"))[0] == 200
 
 
@@ -76,12 +76,12 @@ async def test_wrong_amounts_are_a_unit_too_high(member: str) -> None:
     right = {"subTotal": "6.40", "taxes": "0.32", "total": "7.72"}
     async with double(f"validate wrong:{member}", f"place wrong:{member}") as shop:
         for operation in ("validate", "place"):
-            _, said = await tell(shop.webhook_url, operation)
-            assert {name for name in right if said["amounts"][name] != right[name]} == {member}
+            _, answer = await tell(shop.webhook_url, operation)
+            assert {name for name in right if answer["amounts"][name] != right[name]} == {member}
         assert shop.taken == [ORDER]
 
 
-async def test_a_late_merchant_takes_the_order_at_once_and_says_so_later() -> None:
+async def test_a_late_merchant_accepts_the_order_at_once_and_answers_later() -> None:
     async with double("place late:2", "place decline:ITEM_UNAVAILABLE") as shop:
         assert [(await tell(shop.webhook_url, "place"))[0] for _ in range(2)] == [503, 503]
         assert shop.taken == [ORDER]
@@ -93,7 +93,7 @@ async def test_a_late_merchant_takes_the_order_at_once_and_says_so_later() -> No
         assert (await tell(shop.webhook_url, "place", "another"))[0] == 409
 
 
-async def test_a_status_means_that_nothing_was_done() -> None:
+async def test_a_status_act_changes_nothing() -> None:
     async with double("place 500 x2", "catalog 404") as shop:
         assert [(await tell(shop.webhook_url, "place"))[0] for _ in range(2)] == [500, 500]
         assert shop.book == {}
@@ -103,7 +103,7 @@ async def test_a_status_means_that_nothing_was_done() -> None:
                     assert reply.status == expected
 
 
-async def test_bad_json_is_none_and_the_order_was_taken() -> None:
+async def test_bad_json_is_invalid_but_the_order_is_accepted() -> None:
     async with double("place bad-json") as shop:
         status, text = await tell(shop.webhook_url, "place")
         assert (status, shop.taken) == (200, [ORDER])
@@ -130,20 +130,20 @@ async def test_a_slow_answer_is_noted_before_it_is_sent() -> None:
         waiting.cancel()
 
 
-async def test_what_is_believed_and_cannot_be_read_is_refused() -> None:
+async def test_a_genuine_but_unreadable_webhook_is_refused() -> None:
     async with double() as shop:
         assert (await tell(shop.webhook_url, "place", order=None))[0] == 400
         assert (await tell(shop.webhook_url, "validate", order={"amounts": {"subTotal": "x"}}))[0] == 400
         assert (await tell(shop.webhook_url, "place"))[0] == 200
 
 
-async def test_a_bearer_token_is_asked_for_if_one_was_given() -> None:
+async def test_a_bearer_token_is_required_if_one_is_set() -> None:
     async with double(token="ours") as shop, double(token="theirs") as other:
         assert (await tell(shop.webhook_url, "place"))[0] == 401
         assert (await tell(other.webhook_url, "place"))[0] == 200
 
 
-async def test_an_event_is_taken_once_and_one_of_an_unknown_kind_too() -> None:
+async def test_an_event_is_handled_once_and_an_unknown_type_is_accepted() -> None:
     async with double() as shop:
         for _ in range(2):
             assert (await tell(shop.webhook_url, "order-cancelled", order_id=ORDER))[0] == 204
@@ -179,7 +179,7 @@ async def fetched(url: str) -> str:
         return await reply.text()
 
 
-async def test_page_and_log_show_what_came_and_no_secret() -> None:
+async def test_page_and_log_show_calls_without_secrets() -> None:
     payment = {"type": "cardOnFile", "cardToken": DECLINED_CARD, "extra": {"pin": 1234}}
     async with double("place accept") as shop:
         await tell(shop.webhook_url, "place", payment=payment)
@@ -209,7 +209,7 @@ async def test_page_and_log_show_what_came_and_no_secret() -> None:
             assert word in read.words
 
 
-async def test_who_waits_is_told_and_who_waits_in_vain_too() -> None:
+async def test_waiting_returns_the_call_or_raises_a_timeout() -> None:
     async with double() as shop:
         waiting = asyncio.create_task(shop.heard("place", count=2))
         for order_id in (ORDER, "another"):
@@ -224,16 +224,16 @@ async def test_who_waits_is_told_and_who_waits_in_vain_too() -> None:
 
 def test_a_program_without_asyncio_runs_it_in_a_thread() -> None:
     with double("place decline:STORE_CLOSED") as shop:
-        status, said = asyncio.run(tell(shop.webhook_url, "place"))
+        status, answer = asyncio.run(tell(shop.webhook_url, "place"))
         (seen,) = shop.wait("place")
-        assert (status, said["errors"][0]["code"], seen.believed) == (409, "STORE_CLOSED", True)
+        assert (status, answer["errors"][0]["code"], seen.believed) == (409, "STORE_CLOSED", True)
         with pytest.raises(TimeoutError):
             shop.journal.wait("validate", seconds=0.01)
     with pytest.raises(aiohttp.ClientConnectorError):
         asyncio.run(tell(shop.webhook_url, "place"))
 
 
-def test_a_port_that_is_taken_is_told_and_leaves_no_thread() -> None:
+def test_a_port_in_use_is_reported_and_leaves_no_thread() -> None:
     with double() as shop:
         port = int(shop.url.rpartition(":")[2])
         with pytest.raises(OSError, match="in use"), double(port=port):

@@ -49,13 +49,13 @@ async def started(*arguments: str, directory: Path) -> AsyncIterator[Process]:
 async def until(process: Process, words: str) -> str:
     """Read standard output up to and with the line that has the words."""
     assert process.stdout is not None
-    told = ""
+    printed = ""
     async with asyncio.timeout(GENEROUS):
-        while words not in told:
+        while words not in printed:
             line = (await process.stdout.readline()).decode()
-            assert line, told
-            told += line
-    return told
+            assert line, printed
+            printed += line
+    return printed
 
 
 async def ended(process: Process) -> tuple[int | None, str, str]:
@@ -69,28 +69,28 @@ async def ended(process: Process) -> tuple[int | None, str, str]:
     return process.returncode, out.decode(), err.decode()
 
 
-async def test_a_merchant_listens_shows_what_comes_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+async def test_a_merchant_listens_shows_calls_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     arguments = ["merchant", "--port", "0", "--on", "place", "drop:9", "--log", "seen.jsonl", "--secret"]
     async with started(*arguments, SECRET, directory=tmp_path) as process:
-        told = await until(process, "catalogCallbackUrl")
-        url = re.findall(r"webhookUrl +(http://\S+)", told)[0]
+        printed = await until(process, "catalogCallbackUrl")
+        url = re.findall(r"webhookUrl +(http://\S+)", printed)[0]
         assert (await tell(url, "validate"))[0] == 200
         with pytest.raises(aiohttp.ClientPayloadError):
             await tell(url, "place")
-        told += await until(process, "drop:9")
+        printed += await until(process, "drop:9")
         code, out, err = await ended(process)
     assert code == 0
-    assert "validate         200  signed total 7.72" in told
-    assert "place            200  signed A-1001 <drop:9>" in told
+    assert "validate         200  signed total 7.72" in printed
+    assert "place            200  signed A-1001 <drop:9>" in printed
     assert err == "Ended. 2 calls; orders taken 1, refused 0, cancelled 0.\n"
-    assert "\x1b" not in told + out
-    assert max(map(len, (told + out).splitlines())) <= 80
+    assert "\x1b" not in printed + out
+    assert max(map(len, (printed + out).splitlines())) <= 80
     log = (tmp_path / "seen.jsonl").read_text()
     assert [json.loads(line)["operation"] for line in log.splitlines()] == ["validate", "place"]
     assert SECRET not in log
 
 
-async def test_lines_of_json_are_all_that_a_pipe_gets_and_a_closed_one_ends_it_quietly(
+async def test_a_pipe_gets_only_lines_of_json_and_a_closed_one_ends_it_quietly(
     tmp_path: Path,
 ) -> None:
     async with started("merchant", "--port", "0", "--json", directory=tmp_path) as process:
@@ -111,8 +111,8 @@ async def test_without_a_secret_it_makes_one_that_follows_from_the_seed(tmp_path
     secrets = []
     for _ in range(2):
         async with started("merchant", "--port", "0", "--seed", "9", directory=tmp_path) as process:
-            told = await until(process, "catalogCallbackUrl")
-            secrets += re.findall(r"signing secret +(whsec_\S+)", told)
+            printed = await until(process, "catalogCallbackUrl")
+            secrets += re.findall(r"signing secret +(whsec_\S+)", printed)
     assert secrets[0] == secrets[1]
 
 
@@ -127,7 +127,7 @@ async def test_two_commands_trade_at_a_service(database_url: str, tmp_path: Path
         )
         sells = ["merchant", "--port", "0", "--step", "0", "--key", "@key", "--script", "acts", "--secret"]
         async with started(*sells, pos.signing_secret, "--api", running.base, directory=tmp_path) as merchant:
-            told = await until(merchant, "is live")
+            printed = await until(merchant, "is live")
             buys = ["storefront", "--port", "0", "--orders", "3"]
             for act in ("accept", "accept", "wrong"):
                 buys += ["--on", "order", act]
@@ -144,11 +144,11 @@ async def test_two_commands_trade_at_a_service(database_url: str, tmp_path: Path
             assert "-- 3 customers: 1 completed, 2 refused." in text
             code, out_of_merchant, err_of_merchant = await ended(merchant)
         assert (code, "orders taken 1, refused 1" in err_of_merchant) == (0, True)
-        assert str(partner.key) not in told + out_of_merchant
+        assert str(partner.key) not in printed + out_of_merchant
 
 
 @only_sqlite
-async def test_a_wrong_key_is_told_with_what_to_do(database_url: str, tmp_path: Path) -> None:
+async def test_a_wrong_key_is_reported_with_advice(database_url: str, tmp_path: Path) -> None:
     async with service(database_url, tmp_path / "data") as running:
         for side in ("merchant", "storefront"):
             given = ["--port", "0", "--secret", SECRET, "--key", "mk_wrong", "--api", running.base]
@@ -160,7 +160,7 @@ async def test_a_wrong_key_is_told_with_what_to_do(database_url: str, tmp_path: 
             assert "mercato key create" in " ".join((out + err).decode().split())
 
 
-async def test_no_service_is_told_with_what_to_do(tmp_path: Path) -> None:
+async def test_an_unreachable_service_is_reported_with_advice(tmp_path: Path) -> None:
     async with MerchantDouble() as closed:
         nowhere = closed.url
     given = ["--port", "0", "--secret", SECRET, "--key", "k", "--api", nowhere]
@@ -172,7 +172,7 @@ async def test_no_service_is_told_with_what_to_do(tmp_path: Path) -> None:
     assert "mercato serve" in " ".join(err.decode().split())
 
 
-async def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+async def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     async with MerchantDouble() as there:
         port = there.url.rpartition(":")[2]
         async with started("storefront", "--port", port, directory=tmp_path) as process:
@@ -215,7 +215,7 @@ async def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_is_told_with_what_would_be(
+def test_invalid_options_are_reported_with_the_valid_ones(
     arguments: list[str],
     words: str,
     capsys: pytest.CaptureFixture[str],
@@ -225,9 +225,9 @@ def test_what_cannot_be_is_told_with_what_would_be(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "acts").write_text("place 500\nplace 200\n")
     assert cli.run(["sandbox", *arguments]) == cli.UNUSABLE
-    said = capsys.readouterr()
-    assert words in " ".join(said.err.split())
-    assert "hush" not in said.err
+    answer = capsys.readouterr()
+    assert words in " ".join(answer.err.split())
+    assert "hush" not in answer.err
 
 
 def test_an_unknown_option_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -244,14 +244,14 @@ async def test_a_code_that_the_specification_does_not_have_is_noted(tmp_path: Pa
 
 async def test_customers_wait_a_moment_for_a_store_that_opens(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([[], [{"isOpen": False}], [{"isOpen": True}]])
-    told: list[str] = []
+    printed: list[str] = []
 
     class Early(StorefrontDouble):
         async def discover(self, **_asked: object) -> list[Any]:
             return next(looks)
 
     monkeypatch.setattr(sandbox_work, "OPEN_POLL_SECONDS", 0)
-    bought = sandbox_work.buy(Early(), told.append, orders=0, every=0, follow=0, store=None, query={})
+    bought = sandbox_work.buy(Early(), printed.append, orders=0, every=0, follow=0, store=None, query={})
     assert await bought == 0
     assert list(looks) == []
-    assert "No store is open yet." in told[0]
+    assert "No store is open yet." in printed[0]

@@ -55,13 +55,13 @@ async def test_a_hosted_document_has_an_etag_that_changes_with_it(
     assert (shop.fetched, shop.unchanged) == (3, 1)
 
 
-async def test_what_is_not_hosted_is_404(shop: MerchantDouble, session: aiohttp.ClientSession) -> None:
+async def test_an_unknown_document_is_404(shop: MerchantDouble, session: aiohttp.ClientSession) -> None:
     async with session.get(shop.url + "/nothing.json") as reply:
         assert reply.status == 404
     assert shop.fetched == 0
 
 
-async def test_a_webhook_with_a_good_signature_is_taken(shop: MerchantDouble) -> None:
+async def test_a_webhook_with_a_valid_signature_is_accepted(shop: MerchantDouble) -> None:
     assert await delivered(shop, BODY, signed(SECRET)) == 204
     received = await shop.webhook()
     assert (received.path, received.body, received.fault) == ("/hooks/catalog-sync", BODY, None)
@@ -69,7 +69,7 @@ async def test_a_webhook_with_a_good_signature_is_taken(shop: MerchantDouble) ->
 
 
 @pytest.mark.parametrize("secrets", [(SECRET, OLD_SECRET), (OLD_SECRET, SECRET)])
-async def test_one_good_signature_of_a_rotation_is_enough(
+async def test_one_valid_signature_of_a_rotation_is_enough(
     shop: MerchantDouble, secrets: tuple[str, str]
 ) -> None:
     assert await delivered(shop, BODY, signed(*secrets)) == 204
@@ -87,19 +87,19 @@ async def test_one_good_signature_of_a_rotation_is_enough(
     ],
     ids=["tampered", "another secret", "another id", "unsigned", "old", "not text"],
 )
-async def test_any_other_webhook_is_kept_but_not_believed(
+async def test_any_other_webhook_is_recorded_but_rejected(
     shop: MerchantDouble, body: bytes, headers: dict[str, str]
 ) -> None:
     assert await delivered(shop, body, headers) == 401
     assert (await shop.webhook()).fault is not None
 
 
-async def test_a_merchant_without_a_secret_believes_nothing() -> None:
+async def test_a_merchant_without_a_secret_rejects_every_webhook() -> None:
     async with MerchantDouble() as shop:
         assert await delivered(shop, BODY, signed(SECRET)) == 401
 
 
-async def test_of_events_that_nobody_asks_for_the_newest_are_kept(
+async def test_the_newest_unread_events_are_kept(
     shop: MerchantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop._unread = asyncio.Queue(1)

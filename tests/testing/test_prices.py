@@ -37,7 +37,7 @@ def made() -> dict[str, Any]:
 
 @given(st.sampled_from(sorted(DOCUMENTS)), st.integers(0, 2**32))
 @settings(max_examples=200, deadline=None, database=None)
-def test_what_customers_want_can_be_had_and_costs_what_the_service_says(
+def test_random_carts_are_valid_and_cost_what_the_service_computes(
     made: dict[str, Any], name: str, seed: int
 ) -> None:
     catalog = unpack(made[name].compiled)
@@ -48,7 +48,7 @@ def test_what_customers_want_can_be_had_and_costs_what_the_service_says(
     assert lines
     assert got.total is not None
     assert (got.faults, got.overflows) == ((), ())
-    own = Menu.of(DOCUMENTS[name]).sub_total(told(lines, ids_of(DOCUMENTS[name])))
+    own = Menu.of(DOCUMENTS[name]).sub_total(with_document_ids(lines, ids_of(DOCUMENTS[name])))
     assert Decimal(got.total).scaleb(-catalog.scale) == own == Menu.of(document).sub_total(lines)
 
 
@@ -61,7 +61,7 @@ def ids_of(document: Any) -> dict[str, str]:
     }
 
 
-def told(lines: list[Any], ids: dict[str, str]) -> list[Any]:
+def with_document_ids(lines: list[Any], ids: dict[str, str]) -> list[Any]:
     """Return the lines as a store is told of them."""
     return [
         one
@@ -70,7 +70,7 @@ def told(lines: list[Any], ids: dict[str, str]) -> list[Any]:
             "modifierGroups": [
                 part
                 | {"partnerModifierGroupId": ids[part["modifierGroupId"]]}
-                | {"lineItems": told(part["lineItems"], ids)}
+                | {"lineItems": with_document_ids(part["lineItems"], ids)}
                 for part in one["modifierGroups"]
             ]
         }
@@ -108,7 +108,7 @@ def test_free_units_are_the_cheapest_and_an_override_counts() -> None:
     assert menu.sub_total([line(SOUP.upper(), 2, chosen)]) == Decimal("11.00")
 
 
-def test_what_is_not_on_the_menu_is_named_with_its_place() -> None:
+def test_an_unknown_item_is_reported_with_its_pointer() -> None:
     menu = Menu.of({"items": {SOUP: {}}})
     with pytest.raises(UnknownItemError) as unknown:
         menu.sub_total([line(SOUP), line(SALT)])
@@ -148,7 +148,7 @@ def test_lines_are_priced_by_the_ids_of_the_document() -> None:
 
 
 @pytest.mark.parametrize("member", ["total", "subTotal", "taxes"])
-def test_wrong_amounts_are_wrong_by_one_unit_and_found(member: str) -> None:
+def test_amounts_that_are_wrong_by_one_unit_are_found(member: str) -> None:
     sent = {"subTotal": "36.20", "tip": "2.00", "total": "38.20"}
     right = {**sent, **with_tax(sent, None)}
     assert (right["taxes"], right["total"], faults_of(right)) == ("1.81", "40.01", [])
@@ -158,6 +158,6 @@ def test_wrong_amounts_are_wrong_by_one_unit_and_found(member: str) -> None:
     assert json.dumps(right) != json.dumps(wrong)
 
 
-def test_promotions_are_taken_off() -> None:
+def test_promotions_are_subtracted() -> None:
     amounts = {"subTotal": "10.00", "promotions": "3.00", "fees": "1.00", "adjustments": "-0.50", "tip": None}
     assert total_of(amounts) == Decimal("7.50")

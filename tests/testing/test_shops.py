@@ -33,7 +33,7 @@ def test_shops_whose_ids_are_uuids_have_no_warnings_either() -> None:
         assert found(document)[1].warnings() == ()
 
 
-def test_the_broken_grocery_has_the_one_fault_it_is_said_to_have() -> None:
+def test_the_broken_grocery_has_exactly_its_one_fault() -> None:
     valid, findings = found(shops.grocery(broken=True))
     assert valid is None
     assert [fault.path for fault in findings.faults()] == [BROKEN_PLACE]

@@ -32,7 +32,9 @@ async def sent(
     return (await deliver(front.event_url, body, headers))[0]
 
 
-async def test_a_late_event_takes_its_place_and_does_not_turn_the_order_back(front: StorefrontDouble) -> None:
+async def test_a_late_event_is_kept_in_order_and_does_not_change_the_newest_state(
+    front: StorefrontDouble,
+) -> None:
     for sequence, status in ((1, "pending"), (3, "preparing")):
         assert await sent(front, sequence, status) == 204
     assert not front.complete(ORDER)
@@ -52,17 +54,17 @@ async def test_an_order_is_shown_as_its_newest_event_has_it(front: StorefrontDou
     assert await shown() == (200, {"orderId": ORDER, "status": "confirmed"})
 
 
-async def test_an_event_that_comes_twice_counts_once(front: StorefrontDouble) -> None:
+async def test_a_repeated_event_counts_once(front: StorefrontDouble) -> None:
     assert [await sent(front, 1), await sent(front, 1)] == [204, 204]
     assert (len(front.events[ORDER]), front.repeats, front.inbox.verified) == (1, 1, 2)
 
 
-async def test_an_event_of_somebody_else_is_refused(front: StorefrontDouble) -> None:
+async def test_an_event_with_another_signature_is_refused(front: StorefrontDouble) -> None:
     assert await sent(front, 1, secret=OLD_SECRET) == 401
     assert (front.events, front.inbox.received, front.inbox.verified) == ({}, 1, 0)
 
 
-async def test_who_waits_for_an_event_gets_it_when_it_comes(front: StorefrontDouble) -> None:
+async def test_waiting_for_an_event_returns_it_when_it_arrives(front: StorefrontDouble) -> None:
     waiting = asyncio.create_task(front.event(ORDER, 2))
     assert await sent(front, 1) == 204
     assert not waiting.done()

@@ -43,8 +43,8 @@ class Market:
         return OrderSimulator(self.merchant, self.caller, step_seconds=0)
 
     def opening(self) -> tuple[Opening, list[str]]:
-        told: list[str] = []
-        return Opening(self.merchant, self.caller, told.append), told
+        messages: list[str] = []
+        return Opening(self.merchant, self.caller, messages.append), messages
 
     def connect(self, front: StorefrontDouble) -> StorefrontDouble:
         front.connect(self.service.base, self.key)
@@ -82,8 +82,8 @@ async def test_a_customer_buys_and_follows_the_order_to_its_end(market: Market) 
     assert [one.partner_order_id for one in (first, second)] == ["A-1001", "A-1002"]
     await market.front.journal.until(lambda: len(market.front.events.get(second.order_id, ())) == 5)
     assert market.front.complete(second.order_id)
-    asked = [one.status for one in market.front.journal.of("catalog")]
-    assert asked == [HTTPStatus.OK, HTTPStatus.NOT_MODIFIED]
+    requested = [one.status for one in market.front.journal.of("catalog")]
+    assert requested == [HTTPStatus.OK, HTTPStatus.NOT_MODIFIED]
     assert market.key not in repr(market.front.seen)
 
 
@@ -151,14 +151,14 @@ async def test_each_act_of_an_order_has_the_end_it_should(
 
 
 @pytest.mark.parametrize("act", ["late:2", "500 x2", "drop", "drop:5", "bad-json"])
-async def test_whatever_breaks_at_the_merchant_the_order_is_taken_once(market: Market, act: str) -> None:
+async def test_the_order_is_accepted_once_whatever_fails_at_the_merchant(market: Market, act: str) -> None:
     market.merchant.behaviour.on("place", act)
     bought = await market.front.buy()
     assert bought.outcome == Outcome.PLACED
     assert market.merchant.taken == [bought.order_id]
 
 
-async def test_a_merchants_no_reaches_the_customer_an_unknown_one_as_other(market: Market) -> None:
+async def test_a_refusal_reaches_the_customer_and_an_unknown_code_becomes_other(market: Market) -> None:
     market.merchant.behaviour.read(
         ["place decline:STORE_CLOSED", "validate accept", "validate decline:NO_DOUGH"]
     )
@@ -180,25 +180,25 @@ async def test_a_cancelled_order_is_followed_to_that_end(market: Market) -> None
     assert (order["state"], order["cancelReason"]) == ("cancelled", "Out of dough")
 
 
-async def test_a_merchant_that_comes_back_elsewhere_takes_its_store_up_again(market: Market) -> None:
+async def test_a_merchant_at_a_new_address_resumes_its_store(market: Market) -> None:
     async with MerchantDouble(catalog=SHOP.document) as moved:
         moved.inbox = market.merchant.inbox
         market.merchant.behaviour.on("place", "500 always")
-        told: list[str] = []
-        await Opening(moved, market.caller, told.append).open(SHOP)
-        assert told[0] == "grocery-1 is registered already."
-        assert told[-1] == "Published: succeeded"
+        messages: list[str] = []
+        await Opening(moved, market.caller, messages.append).open(SHOP)
+        assert messages[0] == "grocery-1 is registered already."
+        assert messages[-1] == "Published: succeeded"
         assert (await market.front.buy()).outcome == Outcome.PLACED
         assert len(moved.taken) == 1
 
 
-async def test_a_catalog_that_is_refused_is_told_with_its_first_faults(market: Market) -> None:
+async def test_a_refused_catalog_is_reported_with_its_first_faults(market: Market) -> None:
     async with MerchantDouble(catalog={"items": {"a": {"basePrice": "x"}}}) as other:
         with pytest.raises(ServiceError, match="/items/a/basePrice"):
             await Opening(other, market.caller, print).open(SHOPS["ramen"])
 
 
-async def test_a_wrong_key_and_no_service_are_told_with_what_to_do(market: Market) -> None:
+async def test_a_wrong_key_and_an_unreachable_service_are_reported_with_advice(market: Market) -> None:
     front = market.front
     front.connect(market.service.base, "mk_marketfront_wrong")
     with pytest.raises(RefusedError, match=r"401 UNAUTHENTICATED.*mercato key create"):
@@ -245,17 +245,17 @@ async def test_a_catalog_is_published_again_when_its_file_changes(
     monkeypatch.setattr(sandbox_work, "FILE_POLL_SECONDS", 0.01)
     file = tmp_path / "menu.json"
     file.write_text(json.dumps(SHOP.document))
-    told: asyncio.Queue[str] = asyncio.Queue()
+    messages: asyncio.Queue[str] = asyncio.Queue()
     trading = sandbox_work.trade(
-        market.merchant, told.put_nowait, service=(market.service.base, str(market.caller.key)),
+        market.merchant, messages.put_nowait, service=(market.service.base, str(market.caller.key)),
         shop="grocery", store=None, public="", step=0, catalog=str(file),
     )  # fmt: skip
     working = asyncio.create_task(trading)
-    await until(told, "Published: succeeded")
+    await until(messages, "Published: succeeded")
     changed = file.read_text().replace('"1.29"', '"1.39"')
     (tmp_path / "new").write_text(changed)
     (tmp_path / "new").replace(file)
-    await until(told, "Published: succeeded")
+    await until(messages, "Published: succeeded")
     store = (await market.front.discover(query=SHOP.name))[0]
     catalog = await market.front.read_catalog(store["catalogSetId"])
     assert "1.39" in {item["basePrice"] for item in catalog["items"].values()}
@@ -264,18 +264,18 @@ async def test_a_catalog_is_published_again_when_its_file_changes(
     working.cancel()
 
 
-async def until(told: asyncio.Queue[str], words: str) -> None:
+async def until(messages: asyncio.Queue[str], words: str) -> None:
     async with asyncio.timeout(60):
-        while await told.get() != words:
+        while await messages.get() != words:
             pass
 
 
-async def test_an_order_is_cooked_anew_when_the_service_was_away(
+async def test_an_order_is_started_again_after_the_service_was_unavailable(
     market: Market, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(order_simulator, "PAUSE_SECONDS", 0)
     failures = iter(["away"])
-    told: list[str] = []
+    messages: list[str] = []
 
     class Unlucky(OrderSimulator):
         async def update(self, order_id: str, **change: Any) -> Answer:
@@ -284,14 +284,14 @@ async def test_an_order_is_cooked_anew_when_the_service_was_away(
             return await super().update(order_id, **change)
 
     working = asyncio.create_task(
-        Unlucky(market.merchant, market.caller, step_seconds=0, say=told.append).run()
+        Unlucky(market.merchant, market.caller, step_seconds=0, say=messages.append).run()
     )
     assert (await market.front.buy(follow=30)).outcome == Outcome.COMPLETED
     working.cancel()
-    assert told == ["Nothing answers."]
+    assert messages == ["Nothing answers."]
 
 
-async def test_a_catalogs_file_that_an_editor_takes_away_while_it_is_looked_at_is_looked_at_again(
+async def test_a_catalog_file_that_an_editor_replaces_while_it_is_read_is_read_again(
     market: Market, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     file = tmp_path / "menu.json"

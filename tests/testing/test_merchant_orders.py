@@ -1,4 +1,4 @@
-"""The sandbox merchant's till takes each order once, whatever happens to its answers."""
+"""The simulated merchant accepts each order once, whatever happens to its answers."""
 
 import json
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ async def shop() -> AsyncIterator[MerchantDouble]:
         yield running
 
 
-async def told(
+async def send(
     shop: MerchantDouble, kind: str, order_id: str = "01a1", *, secret: str = SECRET, **data: Any
 ) -> tuple[int, Any]:
     """Send what the service sends, and return status and value of the answer."""
@@ -41,51 +41,51 @@ def test_the_tax_has_the_scale_of_what_is_taxed(amount: str, tax: str) -> None:
     assert tax_on(amount) == tax
 
 
-async def test_validate_is_answered_with_the_tax_and_leaves_nothing_in_the_book(shop: MerchantDouble) -> None:
-    status, said = await told(shop, "validate")
-    assert (status, said["isValid"], said["amounts"]["taxes"]) == (200, True, "1.81")
-    assert [tax["amount"] for tax in said["amounts"]["taxesDescription"]] == ["1.81"]
+async def test_validate_returns_the_tax_and_records_nothing(shop: MerchantDouble) -> None:
+    status, response = await send(shop, "validate")
+    assert (status, response["isValid"], response["amounts"]["taxes"]) == (200, True, "1.81")
+    assert [tax["amount"] for tax in response["amounts"]["taxesDescription"]] == ["1.81"]
     assert shop.book == {}
 
 
-async def test_an_order_told_twice_is_one_order_and_gets_its_first_answer(shop: MerchantDouble) -> None:
-    first = await told(shop, "place")
+async def test_a_repeated_order_is_one_order_and_gets_its_first_answer(shop: MerchantDouble) -> None:
+    first = await send(shop, "place")
     assert first == (200, {"accepted": True, "partnerOrderId": "A-1001"})
-    assert await told(shop, "place") == first
-    assert (await told(shop, "place", "01a2"))[1]["partnerOrderId"] == "A-1002"
+    assert await send(shop, "place") == first
+    assert (await send(shop, "place", "01a2"))[1]["partnerOrderId"] == "A-1002"
     assert (shop.taken, shop.repeats) == (["01a1", "01a2"], 1)
 
 
 async def test_a_declined_card_is_refused_and_refused_again(shop: MerchantDouble) -> None:
-    status, said = await told(shop, "place", payment=CARD)
-    assert (status, said["accepted"], said["errors"][0]["code"]) == (402, False, "PAYMENT_DECLINED")
-    assert (await told(shop, "place", payment=CARD))[0] == 402
+    status, response = await send(shop, "place", payment=CARD)
+    assert (status, response["accepted"], response["errors"][0]["code"]) == (402, False, "PAYMENT_DECLINED")
+    assert (await send(shop, "place", payment=CARD))[0] == 402
     assert shop.taken == []
     assert DECLINED_CARD not in repr(shop.book)
 
 
-async def test_an_order_that_was_taken_while_it_was_down_is_known_when_it_comes_back(
+async def test_an_order_accepted_while_it_was_down_is_known_afterwards(
     shop: MerchantDouble,
 ) -> None:
     shop.go_down()
-    assert await told(shop, "validate") == (503, None)
-    assert await told(shop, "place") == (503, None)
-    assert await told(shop, "place") == (503, None)
+    assert await send(shop, "validate") == (503, None)
+    assert await send(shop, "place") == (503, None)
+    assert await send(shop, "place") == (503, None)
     assert (shop.taken, shop.failed, shop.repeats) == (["01a1"], 2, 0)
     shop.come_back()
-    assert await told(shop, "place") == (200, {"accepted": True, "partnerOrderId": "A-1001"})
+    assert await send(shop, "place") == (200, {"accepted": True, "partnerOrderId": "A-1001"})
     assert (shop.taken, shop.repeats) == (["01a1"], 1)
 
 
 @pytest.mark.parametrize("kind", ["validate", "place"])
-async def test_what_is_not_signed_by_the_service_is_not_answered(shop: MerchantDouble, kind: str) -> None:
-    assert (await told(shop, kind, secret=OLD_SECRET))[0] == 401
+async def test_an_order_without_a_valid_signature_is_refused(shop: MerchantDouble, kind: str) -> None:
+    assert (await send(shop, kind, secret=OLD_SECRET))[0] == 401
     assert (shop.book, shop.validated) == ({}, 0)
     assert (shop.inbox.received, shop.inbox.verified) == (1, 0)
 
 
 async def test_the_book_is_bounded(shop: MerchantDouble, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ORDERS", 1)
-    assert (await told(shop, "place"))[0] == 200
-    assert (await told(shop, "place", "01a2"))[0] == 503
-    assert (await told(shop, "place"))[0] == 200
+    assert (await send(shop, "place"))[0] == 200
+    assert (await send(shop, "place", "01a2"))[0] == 503
+    assert (await send(shop, "place"))[0] == 200

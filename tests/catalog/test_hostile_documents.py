@@ -45,10 +45,10 @@ def build_all() -> dict[str, Ended]:
 
 
 def ended(name: str, document: bytes) -> Ended:
-    begun = time.process_time()
+    started = time.process_time()
     try:
         result = outcome(document)
-        seconds = time.process_time() - begun
+        seconds = time.process_time() - started
         if isinstance(result, Built):
             assert compress(result.body)
             unpack(result.compiled)
@@ -56,11 +56,11 @@ def ended(name: str, document: bytes) -> Ended:
         raise AssertionError(f"{name}: {type(error).__name__}") from error
     assert isinstance(result, Built | BuildFailed)
     faults = result.faults if isinstance(result, BuildFailed) else ()
-    said: list[Any] = [*faults, *result.warnings]
-    told = [text for one in said for text in (one.message, one.path)]
+    answer: list[Any] = [*faults, *result.warnings]
+    texts = [text for one in answer for text in (one.message, one.path)]
     return Ended(
         len(faults) if isinstance(result, BuildFailed) else None,
-        max(map(len, told), default=0),
+        max(map(len, texts), default=0),
         seconds,
         len(document),
     )
@@ -86,15 +86,15 @@ def test_each_ends_served_or_with_at_most_a_hundred_faults_and_none_raises(ends:
     assert 20 < len(served) < len(ends) - 100
 
 
-def test_each_ends_in_its_time(ends: dict[str, Ended]):
+def test_each_ends_within_its_time_limit(ends: dict[str, Ended]):
     late = {name: end.seconds for name, end in ends.items() if end.seconds > SECONDS}
     assert late == {}
 
 
-def test_none_that_is_built_among_requests_holds_them_up(ends: dict[str, Ended]):
+def test_documents_built_in_place_do_not_delay_requests(ends: dict[str, Ended]):
     late = {n: e.seconds for n, e in ends.items() if e.size <= SMALL and e.seconds > IN_PLACE_SECONDS}
     assert late == {}
 
 
-def test_no_message_and_no_path_is_as_long_as_what_it_is_about(ends: dict[str, Ended]):
+def test_messages_and_paths_are_shortened(ends: dict[str, Ended]):
     assert max(end.longest for end in ends.values()) < 2_000

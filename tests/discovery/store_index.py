@@ -23,7 +23,7 @@ NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
 @dataclass
-class Shelf:
+class StoreIndex:
     """Stores by name, and searches of them at an instant."""
 
     db: Database
@@ -42,15 +42,15 @@ class Shelf:
                 row = store(self.ids.setdefault(name, uuid4()), name, at, **options)
                 await writes.put(tx, entry_of(row, search, self.db.dialect))
 
-    async def find(self, **asked: Any) -> Any:
+    async def find(self, **requested: Any) -> Any:
         """Return the answer as a client reads it."""
-        request = msgspec.convert(asked, DiscoverRequest)
+        request = msgspec.convert(requested, DiscoverRequest)
         found = await Discovery(self.db, lambda: self.now).discover(request)
         return msgspec.json.decode(msgspec.json.encode(found))
 
-    async def names(self, **asked: Any) -> list[str]:
+    async def names(self, **requested: Any) -> list[str]:
         """Return the names of all that is found, in order; the counts are right."""
-        found = await self.find(**asked)
+        found = await self.find(**requested)
         assert found["totalCount"] == len(found["stores"]), found
         assert not found["hasMore"]
         return [one["name"] for one in found["stores"]]
