@@ -191,9 +191,9 @@ class StoreCalls:
         store, partner = str(call.store_id), str(call.partner_id)
         if breaker.is_open:
             self._metrics.breaker_opened()
-            log.warning("circuit breaker opened: calls to the store fail", store_id=store, partner_id=partner)
+            log.warning("circuit breaker opened", store_id=store, partner_id=partner)
         else:
-            log.info("circuit breaker closed: the store answers", store_id=store, partner_id=partner)
+            log.info("circuit breaker closed", store_id=store, partner_id=partner)
 
     def _not_sent(self, label: str, error: str, retry_after: float) -> CallResult:
         self._metrics.called_store(label)
