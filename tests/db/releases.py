@@ -5,6 +5,7 @@ release does. Run it once for each release. Before the first one, run it after e
 """
 
 import json
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,7 +71,15 @@ def main() -> None:
     (HERE / f"{HEAD}.json").write_text(json.dumps(tables, indent=1) + "\n")
     for kind, url in (("sqlite", "sqlite://"), ("postgresql", "postgresql+asyncpg://")):
         version = f"INSERT INTO alembic_version VALUES ('{HEAD}')"  # noqa: S608  # our own constant
-        statements = [*schema_statements(url), version]
+        # The indexes of a table are a set, which has another order in each process.
+        statements = [
+            statement
+            for is_index, group in groupby(
+                schema_statements(url), lambda sql: " INDEX " in sql.partition("(")[0]
+            )
+            for statement in (sorted(group) if is_index else group)
+        ]
+        statements.append(version)
         text = "\n".join(f"{statement.strip()};\n" for statement in statements)
         lines = (line.replace("\t", "  ").rstrip() for line in text.splitlines())
         (HERE / f"{HEAD}.{kind}.sql").write_text("\n".join(lines) + "\n")

@@ -12,7 +12,7 @@ from tests.servers import StubDns, reply, serve
 from mercato.kernel.outbound.addresses import AddressPolicy, Verdict
 from mercato.kernel.outbound.client import Outbound
 from mercato.kernel.outbound.guard import AddressRefused, GuardedResolver, SystemResolver, socket_factory
-from mercato.kernel.outbound.results import Fault, Pulled, RequestFailed
+from mercato.kernel.outbound.results import Fault, PulledDocument, RequestFailed
 
 OPEN = "93.184.215.14"
 
@@ -152,7 +152,7 @@ def test_the_guard_works_on_the_event_loop_of_production_too() -> None:
             Outbound(PUBLIC, resolver=dns) as outbound,
         ):
             pulled = await outbound.pull(server.at("menu.example") + "/a")
-            assert isinstance(pulled, Pulled)
+            assert isinstance(pulled, PulledDocument)
             assert pulled.body == b"{}"
             for url in (inside.url, inside.at("inside.example")):
                 with pytest.raises(RequestFailed) as failed:

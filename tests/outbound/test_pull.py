@@ -30,14 +30,14 @@ from tests.servers import (
 from mercato.kernel.outbound import USER_AGENT
 from mercato.kernel.outbound.addresses import Address, AddressPolicy, Verdict
 from mercato.kernel.outbound.client import Outbound
-from mercato.kernel.outbound.results import Fault, NotModified, Pulled, PullLimits, RequestFailed
+from mercato.kernel.outbound.results import Fault, NotModified, PulledDocument, PullLimits, RequestFailed
 
 MENU = b'{"items": {}}'
 
 
-async def pulled(outbound: Outbound, url: str, **options: object) -> Pulled:
+async def pulled(outbound: Outbound, url: str, **options: object) -> PulledDocument:
     result = await outbound.pull(url, **options)  # type: ignore[arg-type]
-    assert isinstance(result, Pulled)
+    assert isinstance(result, PulledDocument)
     return result
 
 

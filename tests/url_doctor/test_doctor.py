@@ -101,7 +101,7 @@ async def test_a_compressed_catalog_over_https_that_answers_304_has_no_warnings(
         )
         assert ("(89 days)" in said["tls"] or "(90 days)" in said["tls"]) is True
         assert said["encoding"] == "compressed with gzip"
-        assert said["etag"] == '"1", and 304 when asked again'
+        assert said["etag"] == '"1", and 304 on a second request'
         assert said["catalog"] == "valid JSON, a valid catalog of 1 item"
         assert "hush" not in repr(found)
         assert [request.headers.get("if-none-match") for request in server.requests] == [None, '"1"']
@@ -116,7 +116,7 @@ async def test_possible_improvements_are_warnings():
         assert levels(found) == {"url": "warn", "encoding": "warn", "content type": "warn", "etag": "warn"}
     async with serve(reply(200, MENU, content_type="application/json", etag='"x"')) as server:
         found = await examine_levels(server.at("menu.example") + "/c")
-        assert "the whole document when asked again" in found["etag"].said
+        assert "the whole document on a second request" in found["etag"].said
         assert found["encoding"].level is Level.OK
     async with serve(reply(200, MENU, content_type="application/json")) as server:
         near = PullLimits(connect=30, total=60, max_raw=len(MENU) + 1)

@@ -63,9 +63,9 @@ Seconds = Annotated[float, Meta(gt=0, le=3600)]
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be set. The defaults run a whole network on one machine."""
 
-    data_dir: Annotated[Path, _doc("Where the embedded database and the generated encryption key live.")] = (
-        Path("data")
-    )
+    data_dir: Annotated[
+        Path, _doc("The directory of the embedded database and the generated encryption key.")
+    ] = Path("data")
     database_url: Annotated[
         Secret | None,
         _doc("`postgresql://user:password@host/name`; without it SQLite in the data directory."),
@@ -88,7 +88,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     database_statement_seconds: Annotated[
         float,
         _doc(
-            "Seconds PostgreSQL works on one statement; 2 more, and the connection counts as lost.",
+            "Seconds PostgreSQL may work on one statement; after 2 more the connection counts as lost.",
             gt=0,
             le=30,
         ),
@@ -109,14 +109,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str | None,
         _doc(
             "Addresses and networks (`10.0.0.0/8, 2001:db8::1`) of the proxies in front. The client's address is taken "
-            "from their `X-Forwarded-For` or `Forwarded`; from nobody else's."
+            "from their `X-Forwarded-For` or `Forwarded` alone."
         ),
     ] = None
     cors_origins: Annotated[
         str | None,
         _doc(
             "Origins (`https://shop.example.com`, comma-separated) whose pages may call the Marketfront surface from a "
-            "browser. A storefront's key belongs on its server: whoever opens such a page can read the key it uses."
+            "browser. A storefront's key belongs on its server: everybody who opens such a page can read its key."
         ),
     ] = None
     allow_private_networks: Annotated[
@@ -131,7 +131,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         ),
     ] = None
     default_currency: Annotated[
-        str, _doc("ISO 4217 code of catalogs that name none.", pattern="^[A-Z]{3}$")
+        str, _doc("ISO 4217 code of catalogs without a currency.", pattern="^[A-Z]{3}$")
     ] = "USD"
 
     rate_limits: Annotated[bool, _doc("`off` turns all rate limits off.")] = True
@@ -194,12 +194,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = 15.0
     place_resend_seconds: Annotated[
         float,
-        _doc("Seconds an order is sent again to a silent store before it is cancelled.", gt=0, le=86_400),
+        _doc(
+            "Seconds an order is sent again to a store that doesn't answer, before it is cancelled.",
+            gt=0,
+            le=86_400,
+        ),
     ] = 600.0
     resend_concurrency: Annotated[
         Positive,
         _doc(
-            "Orders sent again to silent stores at one time by one process: so many first attempts, "
+            "Orders that one process sends again at one time: so many first attempts, "
             "and so many later ones. A partner gets at most half."
         ),
     ] = 64
@@ -215,10 +219,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Days, _doc("Days catalog runs are kept; the newest of an onboarding or store always is.")
     ] = 30
     customer_data_days: Annotated[
-        Days, _doc("Days an order keeps who it was for; after that it stays without its customer.")
+        Days, _doc("Days an order keeps its customer's data; after that it stays without them.")
     ] = 90
 
-    audit_retention_days: Annotated[Days, _doc("Days the record of who changed what is kept.")] = 365
+    audit_retention_days: Annotated[Days, _doc("Days entries of the audit trail are kept.")] = 365
 
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], _doc("The least severe line logged.")
@@ -245,7 +249,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = None
     traces_endpoint: Annotated[
         str | None,
-        _doc("Where traces go by OTLP over HTTP, as `http://collector:4318`; needs `mercato[otel]`."),
+        _doc(
+            "The endpoint for traces, by OTLP over HTTP, as `http://collector:4318`; needs `mercato[otel]`."
+        ),
     ] = None
     traces_share: Annotated[
         float, _doc("The share of traces that begin here and are exported, from 0 to 1.", ge=0, le=1)

@@ -23,9 +23,9 @@ CREATE TABLE catalog_sets (
   CONSTRAINT pk_catalog_sets PRIMARY KEY (id)
 );
 
-CREATE INDEX ix_catalog_sets_superseded_at ON catalog_sets (superseded_at) WHERE superseded_at IS NOT NULL;
-
 CREATE INDEX ix_catalog_sets_owner_id ON catalog_sets (owner_id);
+
+CREATE INDEX ix_catalog_sets_superseded_at ON catalog_sets (superseded_at) WHERE superseded_at IS NOT NULL;
 
 CREATE TABLE catalog_bodies (
   set_id UUID NOT NULL,
@@ -51,9 +51,9 @@ CREATE TABLE catalog_runs (
   CONSTRAINT pk_catalog_runs PRIMARY KEY (id)
 );
 
-CREATE INDEX ix_catalog_runs_updated_at ON catalog_runs (updated_at);
-
 CREATE INDEX ix_catalog_runs_owner_id ON catalog_runs (owner_id, id);
+
+CREATE INDEX ix_catalog_runs_updated_at ON catalog_runs (updated_at);
 
 CREATE TABLE console_links (
   id UUID NOT NULL,
@@ -87,9 +87,9 @@ CREATE TABLE console_sessions (
   CONSTRAINT uq_console_sessions_hash UNIQUE (hash)
 );
 
-CREATE INDEX ix_console_sessions_partner_id ON console_sessions (partner_id, id);
-
 CREATE INDEX ix_console_sessions_expires_at ON console_sessions (expires_at);
+
+CREATE INDEX ix_console_sessions_partner_id ON console_sessions (partner_id, id);
 
 CREATE TABLE store_search (
   number BIGSERIAL NOT NULL,
@@ -109,9 +109,9 @@ CREATE TABLE store_search (
 
 CREATE INDEX ix_store_search_cell ON store_search (cell, x, y, z, pickup, delivery, hours_key, paused_until, number);
 
-CREATE INDEX ix_store_search_paused ON store_search (hours_key, paused_until, pickup, delivery) WHERE paused_until > 0;
-
 CREATE INDEX ix_store_search_name_key ON store_search (name_key, number, pickup, delivery, hours_key, paused_until);
+
+CREATE INDEX ix_store_search_paused ON store_search (hours_key, paused_until, pickup, delivery) WHERE paused_until > 0;
 
 CREATE TABLE store_cards (
   number BIGINT NOT NULL,
@@ -151,17 +151,17 @@ CREATE TABLE jobs (
 
 CREATE INDEX ix_jobs_dead ON jobs (run_at) WHERE state = 'dead';
 
+CREATE INDEX ix_jobs_ready ON jobs (kind, group_key, ordering_key, id) WHERE state = 'ready';
+
+CREATE INDEX ix_jobs_running ON jobs (kind, group_key) WHERE state = 'running';
+
 CREATE INDEX ix_jobs_waiting ON jobs (run_at) WHERE state = 'waiting';
 
 CREATE INDEX ix_jobs_waiting_ordering_key ON jobs (ordering_key, id) WHERE state = 'waiting';
 
-CREATE INDEX ix_jobs_running ON jobs (kind, group_key) WHERE state = 'running';
-
-CREATE UNIQUE INDEX uq_jobs_ordering_key_running ON jobs (ordering_key) WHERE state = 'running';
-
 CREATE UNIQUE INDEX uq_jobs_dedup ON jobs (kind, dedup) WHERE dedup IS NOT NULL AND state <> 'dead';
 
-CREATE INDEX ix_jobs_ready ON jobs (kind, group_key, ordering_key, id) WHERE state = 'ready';
+CREATE UNIQUE INDEX uq_jobs_ordering_key_running ON jobs (ordering_key) WHERE state = 'running';
 
 CREATE TABLE orders (
   id UUID NOT NULL,
@@ -191,19 +191,19 @@ CREATE TABLE orders (
   CONSTRAINT pk_orders PRIMARY KEY (id)
 );
 
+CREATE INDEX ix_orders_partner_id ON orders (partner_id, id);
+
+CREATE INDEX ix_orders_partner_state ON orders (partner_id, state, id);
+
+CREATE INDEX ix_orders_state ON orders (state, id);
+
+CREATE INDEX ix_orders_store_id ON orders (store_id, id);
+
 CREATE INDEX ix_orders_storefront_id ON orders (storefront_id, id);
 
 CREATE INDEX ix_orders_with_customer ON orders (created_at, id) WHERE client_context IS NOT NULL;
 
 CREATE UNIQUE INDEX uq_orders_token_id ON orders (token_id) WHERE token_id IS NOT NULL;
-
-CREATE INDEX ix_orders_state ON orders (state, id);
-
-CREATE INDEX ix_orders_partner_id ON orders (partner_id, id);
-
-CREATE INDEX ix_orders_store_id ON orders (store_id, id);
-
-CREATE INDEX ix_orders_partner_state ON orders (partner_id, state, id);
 
 CREATE TABLE order_submissions (
   order_id UUID NOT NULL,
@@ -277,15 +277,15 @@ CREATE TABLE refused_requests (
   CONSTRAINT pk_refused_requests PRIMARY KEY (id)
 );
 
-CREATE INDEX ix_refused_requests_partner_id ON refused_requests (partner_id, surface, id);
-
-CREATE INDEX ix_refused_requests_store_id ON refused_requests (store_id, id);
-
 CREATE INDEX ix_refused_requests_error_code ON refused_requests (error_code, id);
+
+CREATE INDEX ix_refused_requests_partner_code ON refused_requests (partner_id, surface, error_code, id);
+
+CREATE INDEX ix_refused_requests_partner_id ON refused_requests (partner_id, surface, id);
 
 CREATE INDEX ix_refused_requests_partner_store ON refused_requests (partner_id, surface, store_id, id);
 
-CREATE INDEX ix_refused_requests_partner_code ON refused_requests (partner_id, surface, error_code, id);
+CREATE INDEX ix_refused_requests_store_id ON refused_requests (store_id, id);
 
 CREATE TABLE onboardings (
   id UUID NOT NULL,
@@ -342,11 +342,11 @@ CREATE TABLE stores (
   CONSTRAINT uq_stores_onboarding_id UNIQUE (onboarding_id)
 );
 
-CREATE INDEX ix_stores_paused ON stores (id) WHERE paused;
+CREATE INDEX ix_stores_partner_id ON stores (partner_id, id);
 
 CREATE INDEX ix_stores_partner_store_id ON stores (partner_id, partner_store_id);
 
-CREATE INDEX ix_stores_partner_id ON stores (partner_id, id);
+CREATE INDEX ix_stores_paused ON stores (id) WHERE paused;
 
 CREATE INDEX ix_stores_paused_of_partner ON stores (partner_id, id) WHERE paused;
 
@@ -371,9 +371,9 @@ CREATE TABLE audit (
   CONSTRAINT pk_audit PRIMARY KEY (id)
 );
 
-CREATE INDEX ix_audit_partner_id ON audit (partner_id, id);
-
 CREATE INDEX ix_audit_action ON audit (action, id);
+
+CREATE INDEX ix_audit_partner_id ON audit (partner_id, id);
 
 CREATE TABLE changes (
   seq BIGSERIAL NOT NULL,
@@ -415,13 +415,13 @@ CREATE TABLE deliveries (
   CONSTRAINT pk_deliveries PRIMARY KEY (id)
 );
 
-CREATE INDEX ix_deliveries_partner_id ON deliveries (partner_id, surface, id);
-
-CREATE INDEX ix_deliveries_order_id ON deliveries (order_id, id) WHERE order_id IS NOT NULL;
+CREATE INDEX ix_deliveries_due ON deliveries (partner_id, url, partition, due_at, job_id) WHERE due_at IS NOT NULL;
 
 CREATE INDEX ix_deliveries_not_delivered ON deliveries (partner_id, surface, status, id) WHERE status <> 'succeeded';
 
-CREATE INDEX ix_deliveries_due ON deliveries (partner_id, url, partition, due_at, job_id) WHERE due_at IS NOT NULL;
+CREATE INDEX ix_deliveries_order_id ON deliveries (order_id, id) WHERE order_id IS NOT NULL;
+
+CREATE INDEX ix_deliveries_partner_id ON deliveries (partner_id, surface, id);
 
 CREATE INDEX ix_deliveries_store_id ON deliveries (partner_id, surface, store_id, id);
 

@@ -25,7 +25,7 @@ from mercato.kernel.outbound.body import ACCEPT_ENCODING
 from mercato.kernel.outbound.client import Outbound
 from mercato.kernel.outbound.guard import SystemResolver
 from mercato.kernel.outbound.pull import Pull, ResponseHead
-from mercato.kernel.outbound.results import Fault, NotModified, Pulled, PullLimits, RequestFailed
+from mercato.kernel.outbound.results import Fault, NotModified, PulledDocument, PullLimits, RequestFailed
 from mercato.kernel.outbound.session import open_session
 from mercato.kernel.outbound.urls import UrlRefused, check_url
 from mercato.kernel.wire import Wire
@@ -93,7 +93,7 @@ class UrlDoctor:
     tls: ssl.SSLContext | None = None
     findings: list[UrlFinding] = field(default_factory=list, init=False)
 
-    async def examine(self, url: str) -> Pulled | None:
+    async def examine(self, url: str) -> PulledDocument | None:
         """Add the findings, as far as a pull would get; return the document if it could be read."""
         resolver = self.resolver or SystemResolver()
         options = Outbound(self.policy, resolver=resolver, tls=self.tls, dns_seconds=0)
@@ -109,7 +109,7 @@ class UrlDoctor:
             if isinstance(result, RequestFailed):
                 self.findings.append(_fail("document", result.message, "", result.elapsed_ms))
                 return None
-            assert isinstance(result, Pulled)
+            assert isinstance(result, PulledDocument)
             again = None if result.etag is None else await _run(pull(etag=result.etag), url)
         finally:
             await session.close()
@@ -195,7 +195,7 @@ class UrlDoctor:
         self.findings += redirects
 
 
-async def _run(pull: Pull, url: str) -> Pulled | NotModified | RequestFailed:
+async def _run(pull: Pull, url: str) -> PulledDocument | NotModified | RequestFailed:
     try:
         return await pull.run(url)
     except RequestFailed as failed:
@@ -224,7 +224,7 @@ def _connection(test: ConnectionTest, *, https: bool, others: bool, at: datetime
         yield _ok("tls", what, test.tls_ms)
 
 
-def _time(pulled: Pulled, limits: PullLimits) -> UrlFinding:
+def _time(pulled: PulledDocument, limits: PullLimits) -> UrlFinding:
     what = f"read in {pulled.elapsed_ms / 1000:.1f} s; {limits.total:g} s are allowed"
     if pulled.elapsed_ms <= limits.total * 1000 * SLOW:
         return _ok("time", what)
@@ -232,7 +232,7 @@ def _time(pulled: Pulled, limits: PullLimits) -> UrlFinding:
     return _warn("time", what, advice, pulled.elapsed_ms)
 
 
-def _size(pulled: Pulled, limits: PullLimits) -> UrlFinding:
+def _size(pulled: PulledDocument, limits: PullLimits) -> UrlFinding:
     sent, whole = pulled.raw_size, len(pulled.body)
     sizes = (sent, limits.max_raw, whole, limits.max_decoded)
     what = "{} sent of {}, {} unpacked of {}".format(*map(_size_of, sizes))
@@ -241,7 +241,7 @@ def _size(pulled: Pulled, limits: PullLimits) -> UrlFinding:
     return _warn("size", what, "It is close to the limit: compress it, or shorten it.")
 
 
-def _encoding(pulled: Pulled) -> UrlFinding:
+def _encoding(pulled: PulledDocument) -> UrlFinding:
     if pulled.encoding != "identity":
         return _ok("encoding", f"compressed with {pulled.encoding}")
     if pulled.raw_size <= COMPRESS_FROM:
@@ -250,7 +250,7 @@ def _encoding(pulled: Pulled) -> UrlFinding:
     return _warn("encoding", "not compressed", advice)
 
 
-def _content_type(pulled: Pulled) -> UrlFinding:
+def _content_type(pulled: PulledDocument) -> UrlFinding:
     media_type = (pulled.content_type or "").partition(";")[0].strip().lower()
     if media_type == "application/json" or media_type.endswith("+json"):
         return _ok("content type", pulled.content_type or media_type)
@@ -258,17 +258,17 @@ def _content_type(pulled: Pulled) -> UrlFinding:
     return _warn("content type", what, "Send Content-Type: application/json.")
 
 
-def _etag(pulled: Pulled, again: Pulled | NotModified | RequestFailed | None) -> UrlFinding:
+def _etag(pulled: PulledDocument, again: PulledDocument | NotModified | RequestFailed | None) -> UrlFinding:
     if isinstance(again, NotModified):
-        return _ok("etag", f"{pulled.etag}, and 304 when asked again", again.elapsed_ms)
+        return _ok("etag", f"{pulled.etag}, and 304 on a second request", again.elapsed_ms)
     if pulled.etag is None:
         what = "no ETag, or an invalid one"
-    elif isinstance(again, Pulled):
+    elif isinstance(again, PulledDocument):
         same = again.etag == pulled.etag
         document = "the whole document" if same else "another ETag and the whole document"
-        what = f"{pulled.etag}, but {document} when asked again"
+        what = f"{pulled.etag}, but {document} on a second request"
     else:
-        what = f"{pulled.etag}, but asked again: {again.message if again else 'it was not asked again'}"
+        what = f"{pulled.etag}, but on a second request: {again.message if again else 'none was made'}"
     advice = (
         "Send an ETag, and 304 to If-None-Match: an unchanged document is not downloaded and checked again."
     )

@@ -26,7 +26,7 @@ from mercato.kernel.clock import Clock, MakeId
 from mercato.kernel.db.engine import Database, Write
 from mercato.kernel.jobs import Done, Job, JobLost, Outcome, enqueue, fence
 from mercato.kernel.outbound.client import Outbound
-from mercato.kernel.outbound.results import NotModified, Pulled, PullLimits, RequestFailed
+from mercato.kernel.outbound.results import NotModified, PulledDocument, PullLimits, RequestFailed
 from mercato.kernel.telemetry import Metrics, tracing
 from mercato.kernel.telemetry.activity import Activity
 from mercato.kernel.telemetry.context import set_partner
@@ -186,7 +186,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
                 return None
             return run, await queries.find_current(tx, run.owner.id)
 
-    async def _pull(self, run: Run, current: CurrentSet | None) -> Pulled | NotModified:
+    async def _pull(self, run: Run, current: CurrentSet | None) -> PulledDocument | NotModified:
         # An ETag belongs to its URL: another URL may use the same one for another document.
         same = current is not None and current.source_url == run.callback_url
         etag = current.source_etag if current is not None and same else None
@@ -194,7 +194,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
             return await self.outbound.pull(run.callback_url, limits=self.limits, etag=etag)
 
     async def _process(
-        self, job: Job[IngestJob], run: Run, current: CurrentSet | None, pulled: Pulled
+        self, job: Job[IngestJob], run: Run, current: CurrentSet | None, pulled: PulledDocument
     ) -> Outcome:
         set_id = self.new_id()
         previous = None if current is None else current.content_hash
@@ -222,7 +222,7 @@ class Ingest(Struct, frozen=True, kw_only=True):
         job: Job[IngestJob],
         run: Run,
         current: CurrentSet | None,
-        pulled: Pulled,
+        pulled: PulledDocument,
         set_id: UUID,
         built: Built,
     ) -> Outcome:

@@ -14,7 +14,7 @@ from sqlalchemy import Executable, exc
 from sqlalchemy.dialects.postgresql import asyncpg as asyncpg_dialect
 
 from mercato.kernel.db.errors import DatabaseUnavailable, UnusableUrl, connection_errors, database_error
-from mercato.kernel.db.statements import Compiled, Parameters, Result, compiled
+from mercato.kernel.db.statements import CompiledStatement, Parameters, Result, compiled
 from mercato.kernel.db.url import CONNECT_SECONDS, driver_url
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Connection:
             sql = _joined(tuple(sql for sql, _ in deferred))
             await self._call(sql, self._driver.fetch, sql, *chain.from_iterable(v for _, v in deferred))
 
-    async def _run(self, made: Compiled, values: list[Any]) -> Result:
+    async def _run(self, made: CompiledStatement, values: list[Any]) -> Result:
         if made.returns_rows or _ROWS.match(made.sql):
             found = await self._call(made.sql, self._driver.fetch, made.sql, *values)
             return Result(made.rows(found, lambda: list(found[0].keys()) if found else []), len(found))

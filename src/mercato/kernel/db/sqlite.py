@@ -20,7 +20,7 @@ from sqlalchemy import Executable
 from sqlalchemy.dialects import sqlite
 
 from mercato.kernel.db.errors import DatabaseUnavailable, database_error, is_locked
-from mercato.kernel.db.statements import Compiled, Parameters, Result, compiled
+from mercato.kernel.db.statements import CompiledStatement, Parameters, Result, compiled
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ def _rolled_back() -> Exception:
     return database_error(sqlite3.OperationalError("the transaction was rolled back by an earlier error"))
 
 
-def _run(plain: sqlite3.Connection, made: Compiled, values: Sequence[Any]) -> Result:
+def _run(plain: sqlite3.Connection, made: CompiledStatement, values: Sequence[Any]) -> Result:
     cursor = plain.execute(made.sql, values)
     if cursor.description is None:
         return Result([], cursor.rowcount)
@@ -116,7 +116,7 @@ def _run(plain: sqlite3.Connection, made: Compiled, values: Sequence[Any]) -> Re
     return Result(rows, cursor.rowcount)
 
 
-def _run_many(plain: sqlite3.Connection, made: Compiled, values: Sequence[Sequence[Any]]) -> Result:
+def _run_many(plain: sqlite3.Connection, made: CompiledStatement, values: Sequence[Sequence[Any]]) -> Result:
     return Result([], plain.executemany(made.sql, values).rowcount)
 
 

@@ -73,7 +73,7 @@ class Binds(Struct, frozen=True):
     others: Converts = ()
 
 
-class Compiled(Struct, frozen=True):
+class CompiledStatement(Struct, frozen=True):
     """A statement as a driver takes it. `is_short`: it touches a few rows, so SQLite needs no thread for it.
 
     `complete` adds the statement's own values to the parameters; a prepared statement has none.
@@ -141,16 +141,16 @@ class Result(Struct, frozen=True):
         return self.rows[0][0] if self.rows else None
 
 
-_prepared: Final[dict[Executable, dict[str, Compiled]]] = {}
+_prepared: Final[dict[Executable, dict[str, CompiledStatement]]] = {}
 """Every prepared statement with its compiled form by dialect."""
 
 _MAX_CACHED: Final = 1_000
 """Compiled forms that are kept of statements that aren't prepared."""
 
-_cache: Final[dict[Any, tuple[Compiled, SQLCompiler]]] = {}
+_cache: Final[dict[Any, tuple[CompiledStatement, SQLCompiler]]] = {}
 
 
-def compiled(statement: Executable, dialect: Dialect, given: Parameters) -> Compiled:
+def compiled(statement: Executable, dialect: Dialect, given: Parameters) -> CompiledStatement:
     """Return the statement's compiled form; `given` names the columns of an insert without values."""
     known = _prepared.get(statement)
     if known is None:
@@ -161,7 +161,7 @@ def compiled(statement: Executable, dialect: Dialect, given: Parameters) -> Comp
     return found
 
 
-def _compiled_by_structure(statement: Executable, dialect: Dialect, given: Parameters) -> Compiled:
+def _compiled_by_structure(statement: Executable, dialect: Dialect, given: Parameters) -> CompiledStatement:
     # Compiling a statement of thirty columns takes a millisecond. This is the key of SQLAlchemy's own cache, which only
     # its engine uses: the one name here that isn't public.
     key = cast("ClauseElement", statement)._generate_cache_key()  # noqa: SLF001  # see above
@@ -201,9 +201,9 @@ def _compiler(statement: Executable, dialect: Dialect, given: Parameters, **opti
     return made
 
 
-def _compile(statement: Executable, made: SQLCompiler, *, is_short: bool) -> Compiled:
+def _compile(statement: Executable, made: SQLCompiler, *, is_short: bool) -> CompiledStatement:
     columns, names = _columns(statement), made.positiontup or []
-    return Compiled(
+    return CompiledStatement(
         sql=str(made),
         defaults=dict(made.params),
         pick=_picker(names),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from mercato.kernel.clock import Clock, now
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.document import Document, NewDocument
-from mercato.kernel.outbound.results import NotModified, Pulled, PullLimits, Reply
+from mercato.kernel.outbound.results import NotModified, PulledDocument, PullLimits, Reply
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractResolver
@@ -42,7 +42,7 @@ class Outbound:
 
     async def pull(
         self, url: str, *, limits: PullLimits | None = None, etag: str | None = None
-    ) -> Pulled | NotModified:
+    ) -> PulledDocument | NotModified:
         """Return the document at `url`, or `NotModified` if it still has the `etag`. Raises RequestFailed."""
         session = await self._open()
         from mercato.kernel.outbound.pull import Pull

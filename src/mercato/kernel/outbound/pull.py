@@ -14,7 +14,14 @@ from mercato.kernel.outbound import failures
 from mercato.kernel.outbound.body import ACCEPT_ENCODING, BodyFault, BodyRefused, read_body
 from mercato.kernel.outbound.client import Outbound
 from mercato.kernel.outbound.document import Document
-from mercato.kernel.outbound.results import Fault, NotModified, Pulled, PullLimits, RequestFailed, elapsed_ms
+from mercato.kernel.outbound.results import (
+    Fault,
+    NotModified,
+    PulledDocument,
+    PullLimits,
+    RequestFailed,
+    elapsed_ms,
+)
 from mercato.kernel.outbound.urls import ParsedUrl, UrlFault, UrlRefused, check_url
 from mercato.kernel.wire.base import parse_retry_after
 
@@ -50,9 +57,9 @@ class Pull:
         self.etag = _usable_etag(self.etag)
         self.document = self.options.new_document()
 
-    async def run(self, url: str) -> Pulled | NotModified:
+    async def run(self, url: str) -> PulledDocument | NotModified:
         """Return the document, or `NotModified` if it still has the `etag`. Raises RequestFailed."""
-        pulled: Pulled | NotModified | None = None
+        pulled: PulledDocument | NotModified | None = None
         try:
             async with asyncio.timeout(self.limits.total):
                 pulled = await self._retry(url)
@@ -66,12 +73,12 @@ class Pull:
         except RequestFailed as failed:
             failure = failed
         finally:
-            if not isinstance(pulled, Pulled):
+            if not isinstance(pulled, PulledDocument):
                 self.document.close()
         failure.elapsed_ms = elapsed_ms(self.started)
         raise failure
 
-    async def _retry(self, url: str) -> Pulled | NotModified:
+    async def _retry(self, url: str) -> PulledDocument | NotModified:
         for number, wait in enumerate((*self.limits.waits, None), start=1):
             self.document.clear()
             self.responses.clear()
@@ -86,7 +93,7 @@ class Pull:
                 await self.options.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _attempt(self, url: str, number: int) -> Pulled | NotModified:
+    async def _attempt(self, url: str, number: int) -> PulledDocument | NotModified:
         """Follow redirects from the URL to a response."""
         subject, limits = SUBJECT, self.limits
         headers = {hdrs.ACCEPT: "application/json, */*;q=0.5", hdrs.ACCEPT_ENCODING: ACCEPT_ENCODING}
@@ -135,7 +142,9 @@ class Pull:
             fault = error.fault if isinstance(error, UrlRefused) else UrlFault.HOST
             raise failures.url_failure(fault, SUBJECT, policy, redirected=base is not None) from error
 
-    async def _receive(self, response: ClientResponse, subject: str, number: int) -> Pulled | NotModified:
+    async def _receive(
+        self, response: ClientResponse, subject: str, number: int
+    ) -> PulledDocument | NotModified:
         status, headers, limits = response.status, response.headers, self.limits
         final_url, redirects = self.responses[-1].url.text, len(self.responses) - 1
         if status == HTTPStatus.NOT_MODIFIED and self.etag is not None:
@@ -148,7 +157,7 @@ class Pull:
         encoding, raw_size = await read_body(
             response, self.document, max_raw=limits.max_raw, max_decoded=limits.max_decoded
         )
-        return Pulled(
+        return PulledDocument(
             document=self.document,
             etag=_usable_etag(headers.get(hdrs.ETAG)),
             content_type=headers.get(hdrs.CONTENT_TYPE),

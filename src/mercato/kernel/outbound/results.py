@@ -55,7 +55,7 @@ class PullLimits(Struct, frozen=True, kw_only=True):
     waits: tuple[float, ...] = (0.5, 1.0, 2.0)  # before each further attempt
 
 
-class Pulled(Struct, frozen=True, kw_only=True):
+class PulledDocument(Struct, frozen=True, kw_only=True):
     """A downloaded document, decoded, which the caller closes; `raw_size` is its size in bytes on the wire."""
 
     document: Document

@@ -1,7 +1,7 @@
 """What the network does: counts of carts, validations, orders and catalogs, and a log line for each milestone.
 
-The counts are plain numbers, which the metrics copy when they are read: a cart is priced in too short a time to pay for
-more. Money is not counted.
+The counts are plain numbers, which the metrics copy when they are read: pricing a cart is too fast for anything slower.
+Money is not counted.
 """
 
 from collections import defaultdict

@@ -52,7 +52,7 @@ _context: ContextVar[WorkContext | Callable[[], WorkContext] | None] = ContextVa
 
 
 def set_partner(*, partner_id: UUID, store_id: UUID | None = None, traceparent: str) -> None:
-    """Say whose the job is that this task carries out, once its row has told."""
+    """Set the partner, store and trace of the job that this task runs, once its row has been read."""
     context = current_context() or WorkContext(action=SERVICE)
     trace_id = traceparent[3:35] or None
     _context.set(replace(context, partner_id=partner_id, store_id=store_id, trace_id=trace_id))

@@ -1,4 +1,4 @@
-"""Log lines of requests and orders, which one task writes in batches, so that no request waits for them."""
+"""Log lines of requests and orders, which one task writes in batches, so that requests don't wait for them."""
 
 import asyncio
 from collections import deque
@@ -30,7 +30,7 @@ class EventLog:
         self._dropped = 0
 
     def record(self, event: str, **fields: object) -> None:
-        """Queue a line at `info`. Its fields also say on whose behalf this task works, if that is known."""
+        """Queue a line at `info`. It also gets the fields of the task's context."""
         if len(self._waiting) >= MAX_WAITING:
             self._dropped += 1
             return
@@ -46,7 +46,7 @@ class EventLog:
             log.warning("log lines dropped: too many at once", count=dropped)
 
     async def run(self) -> None:
-        """Write lines until cancelled, those that still wait at the end included."""
+        """Write lines until cancelled, including those that are left at the end."""
         try:
             while True:
                 await asyncio.sleep(FLUSH_SECONDS)

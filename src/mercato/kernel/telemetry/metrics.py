@@ -37,7 +37,7 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 """Upper bounds of every histogram, in seconds."""
 
 
-class Described(Struct, frozen=True, kw_only=True):
+class MetricDescription(Struct, frozen=True, kw_only=True):
     """One metric as the documentation shows it: `name` is the scraped one, with `_total`."""
 
     name: str
@@ -90,7 +90,7 @@ class _Timed:
 class _QueueCollector(Collector):
     """The queue as it was last read from the database."""
 
-    def __init__(self, described: Sequence[Described]) -> None:
+    def __init__(self, described: Sequence[MetricDescription]) -> None:
         self.read: ReadQueue | None = None
         self._jobs, self._oldest, self._up = described
         self._depths: Sequence[QueueDepth] | None = None
@@ -113,7 +113,7 @@ class _QueueCollector(Collector):
         yield from (jobs, oldest, up)
 
 
-def _family(described: Described) -> GaugeMetricFamily:
+def _family(described: MetricDescription) -> GaugeMetricFamily:
     return GaugeMetricFamily(described.name, described.help, labels=described.labels)
 
 
@@ -122,7 +122,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry: Final = CollectorRegistry()
-        self._described: list[Described] = []
+        self._described: list[MetricDescription] = []
         self.answered: Final = _Timed(
             self._counter("mercato_requests", "Requests answered.", "operation", "status"),
             self._histogram(
@@ -247,7 +247,7 @@ class Metrics:
         self._updates.append(update)
 
     def request_not_logged(self, reason: str, count: int = 1) -> None:
-        """Count refused requests that the request log drops; `reason` is one of a few words of ours."""
+        """Count refused requests that the request log drops; `reason` is one of a few constants."""
         self._unlogged.labels(reason).inc(count)
 
     def watch_queue(self, read: ReadQueue) -> None:
@@ -268,7 +268,7 @@ class Metrics:
             self._update()
             await asyncio.sleep(UPDATE_SECONDS)
 
-    def described(self) -> Sequence[Described]:
+    def described(self) -> Sequence[MetricDescription]:
         """Return every metric of the service, in the order of declaration."""
         return self._described
 
@@ -276,8 +276,8 @@ class Metrics:
         for update in self._updates:
             update()
 
-    def _describe(self, kind: str, name: str, text: str, *labels: str) -> Described:
-        described = Described(name=name, kind=kind, help=text, labels=labels)
+    def _describe(self, kind: str, name: str, text: str, *labels: str) -> MetricDescription:
+        described = MetricDescription(name=name, kind=kind, help=text, labels=labels)
         self._described.append(described)
         return described
 

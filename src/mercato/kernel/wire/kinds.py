@@ -64,7 +64,7 @@ def fits(value: Any, kind: info.Type) -> bool:
     return isinstance(value, types)
 
 
-def words(kinds: Iterable[info.Type]) -> str:
+def describe_types(kinds: Iterable[info.Type]) -> str:
     """Return what a value must be, for messages."""
     found = [_VALUES[type(kind)][0] for kind in kinds if type(kind) in _VALUES]
     return " or ".join(dict.fromkeys(found)) or "another type"

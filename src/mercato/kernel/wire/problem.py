@@ -60,7 +60,7 @@ def represent(problem: Problem, context: Context) -> tuple[str, bytes]:
 
 
 class ProblemSummary(Struct, frozen=True, rename="camel"):
-    """What a rendered refusal is about. Its errors lack the words, which may be a store's."""
+    """A refusal without the messages of its errors, which may be a store's."""
 
     error_code: str
     title: str

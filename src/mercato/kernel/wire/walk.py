@@ -18,7 +18,7 @@ from msgspec import inspect as info
 from mercato.kernel.wire import parts
 from mercato.kernel.wire.base import parse_instant
 from mercato.kernel.wire.checks import Objection, uri_fault
-from mercato.kernel.wire.kinds import alternatives, fits, format_of, json_type, rule_of, words
+from mercato.kernel.wire.kinds import alternatives, describe_types, fits, format_of, json_type, rule_of
 
 
 class Bounds(NamedTuple):
@@ -44,7 +44,7 @@ class FieldFault(msgspec.Struct, frozen=True):
     form: bool
 
 
-class Checked(NamedTuple):
+class CheckResult(NamedTuple):
     """The document, with integers for floats like `2.0`, and its faults. `values` is the number examined."""
 
     document: Any
@@ -62,14 +62,14 @@ def escape(part: str) -> str:
     return part.replace("~", "~0").replace("/", "~1")
 
 
-def check(body: bytes, kind: info.Type, bounds: Bounds = REQUEST) -> Checked:
+def check(body: bytes, kind: info.Type, bounds: Bounds = REQUEST) -> CheckResult:
     """Return the document and its faults. Raises msgspec's errors for malformed JSON."""
     walk = _Walk(bounds)
     try:
         document = walk.value(body.strip(), kind, "", "The body")
     except _BoundReached:
-        return Checked(None, walk.faults, walk.values, is_complete=False)
-    return Checked(document, walk.faults, walk.values, is_complete=True)
+        return CheckResult(None, walk.faults, walk.values, is_complete=False)
+    return CheckResult(document, walk.faults, walk.values, is_complete=True)
 
 
 def check_texts(texts: Mapping[str, str], kind: info.Type) -> tuple[Any, list[FieldFault]]:
@@ -143,11 +143,11 @@ class _Walk:
                 return value
         if value is None:
             if not any(isinstance(option, info.NoneType) for option in options):
-                self.form(pointer, f"{name} must be {words(options)}, not null.")
+                self.form(pointer, f"{name} must be {describe_types(options)}, not null.")
             return None
         matching = [option for option in options if fits(value, option)]
         if not matching:
-            self.form(pointer, f"{name} must be {words(options)}, not {json_type(value)}.")
+            self.form(pointer, f"{name} must be {describe_types(options)}, not {json_type(value)}.")
             return value
         before = len(self.faults)
         structs = [option for option in matching if isinstance(option, info.StructType)]

@@ -11,7 +11,7 @@ from mercato.devtools.certify.suite import Failed, Run, Skipped
 from mercato.domain.catalog.lint import lint
 from mercato.kernel.outbound.addresses import AddressPolicy
 from mercato.kernel.outbound.client import Outbound
-from mercato.kernel.outbound.results import NotModified, Pulled, PullLimits, RequestFailed
+from mercato.kernel.outbound.results import NotModified, PulledDocument, PullLimits, RequestFailed
 from mercato.kernel.plurals import count_of
 
 LIMITS: Final = PullLimits(waits=())
@@ -19,13 +19,13 @@ LIMITS: Final = PullLimits(waits=())
 Context = MerchantContext
 
 
-async def pull(url: str, *, etag: str | None = None) -> Pulled | NotModified:
+async def pull(url: str, *, etag: str | None = None) -> PulledDocument | NotModified:
     """Pull a catalog once. Raises RequestFailed."""
     async with Outbound(AddressPolicy(allow_private=True)) as outbound:
         return await outbound.pull(url, limits=LIMITS, etag=etag)
 
 
-async def _pull(context: Context, *, etag: str | None = None) -> Pulled | NotModified:
+async def _pull(context: Context, *, etag: str | None = None) -> PulledDocument | NotModified:
     url = context.merchant.options.catalog_url
     if url is None:
         raise Skipped("Give the address of your catalog with --catalog https://…")
@@ -40,20 +40,20 @@ async def _pull(context: Context, *, etag: str | None = None) -> Pulled | NotMod
     return pulled
 
 
-def _shown(pulled: Pulled | NotModified) -> str:
+def _shown(pulled: PulledDocument | NotModified) -> str:
     if isinstance(pulled, NotModified):
         return "304"
     size = f"{pulled.raw_size:,} bytes ({pulled.encoding}), {len(pulled.body):,} decoded"
     return f"200\nETag: {pulled.etag}\n\n{size}"
 
 
-async def _pull_whole(context: Context) -> Pulled:
+async def _pull_whole(context: Context) -> PulledDocument:
     pulled = await _pull(context)
-    assert isinstance(pulled, Pulled), "no ETag was sent"
+    assert isinstance(pulled, PulledDocument), "no ETag was sent"
     return pulled
 
 
-def _first(context: Context, *, needs_etag: bool = True) -> Pulled:
+def _first(context: Context, *, needs_etag: bool = True) -> PulledDocument:
     """Return the catalog as the first check pulled it."""
     pulled = context.merchant.pulled[-1]
     if needs_etag and pulled.etag is None:

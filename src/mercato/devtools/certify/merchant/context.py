@@ -24,7 +24,7 @@ from mercato.domain.orders.validation.replies import (
 from mercato.domain.orders.wire import PlaceData, ValidateData
 from mercato.domain.webhooks.event_types import EventType
 from mercato.kernel import clock
-from mercato.kernel.outbound.results import Pulled
+from mercato.kernel.outbound.results import PulledDocument
 from mercato.kernel.wire import as_json
 
 VALIDATE: Final = "validate"
@@ -65,7 +65,7 @@ class Merchant:
     receiver: Receiver
     sample: SampleStore
     options: MerchantOptions
-    pulled: list[Pulled] = field(default_factory=list)
+    pulled: list[PulledDocument] = field(default_factory=list)
 
 
 class MerchantContext(ReceiverContext):
