@@ -67,13 +67,18 @@ async def list_refused(
         found = found.where(refused_requests.c.id < before)
     if wanted.partner_id is None or wanted.caller is not None:
         return [_refusal(row) for row in await tx.all(found)]
-    # The indexes of a partner's requests begin with partner and surface.
-    rows = [
-        row
-        for surface in Surface
-        for row in await tx.all(found.where(refused_requests.c.surface == surface.value))
-    ]
+    # The indexes of a partner's requests begin with partner and surface; those by the console have none.
+    side = refused_requests.c.surface
+    sides = (side.is_(None), *(side == surface.value for surface in Surface))
+    rows = [row for condition in sides for row in await tx.all(found.where(condition))]
     return [_refusal(row) for row in sorted(rows, key=lambda row: row.id, reverse=True)[:limit]]
+
+
+async def find_refused(tx: Read, wanted: Filter, refusal_id: UUID) -> Refusal | None:
+    """Return the refused request of the id if the filter includes it."""
+    conditions = (refused_requests.c.id == refusal_id, *_conditions(wanted))
+    row = await tx.first(select(refused_requests).where(*conditions))
+    return None if row is None else _refusal(row)
 
 
 def _conditions(wanted: Filter) -> list[ColumnElement[bool]]:

@@ -21,7 +21,7 @@ from mercato.http.console.cookies import (
 )
 from mercato.http.console.rendering import load, render, render_refusal
 from mercato.http.console.screen import NAVIGATION, Done, Page, Question, Screen, Visit, audiences_of
-from mercato.http.console.screens import account, deliveries, orders, overview, stores
+from mercato.http.console.screens import account, deliveries, orders, overview, requests, stores
 from mercato.http.operations import Answer, Call
 from mercato.kernel import errors
 from mercato.kernel.errors import Problem
@@ -33,6 +33,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     *orders.screens,
     *stores.screens,
     *deliveries.screens,
+    *requests.screens,
     *account.screens,
 )
 

@@ -1,0 +1,86 @@
+"""Requests: those that were refused, each with its faults and where to read what helps."""
+
+from typing import Annotated, Final
+from uuid import UUID
+
+from msgspec import Meta
+
+from mercato.domain.partners.accounts import get_partner_named
+from mercato.domain.partners.model import Caller, Surface
+from mercato.domain.partners.queries import find_key, find_names
+from mercato.domain.requests.queries import Filter, Refusal, find_refused, list_refused
+from mercato.http.console.screen import EVERYBODY, Page, Screens, Visit
+from mercato.kernel.db.engine import Read
+from mercato.kernel.errors import NotFound, all_problems
+from mercato.kernel.wire import Instant, Wire, parse_instant
+from mercato.kernel.wire.cursor import PAGE, Cursor, page_of, read_cursor
+
+screens: Final = Screens(EVERYBODY)
+
+_TITLES: Final = {kind.code: kind.title for kind in all_problems()}
+
+
+class RequestsQuery(Wire):
+    """The filters of the list. `partner` is a name or an id, for operators."""
+
+    side: Surface | None = None
+    error_code: Annotated[str, Meta(max_length=64)] | None = None
+    store_id: UUID | None = None
+    since: Instant | None = None
+    partner: Annotated[str, Meta(max_length=200)] | None = None
+    cursor: Cursor | None = None
+
+
+@screens.get("requests")
+async def list_requests(visit: Visit) -> Page:
+    query = visit.filters(RequestsQuery)
+    async with visit.app.db.read() as tx:
+        wanted = await _filter(tx, visit, query)
+        rows = await list_refused(tx, wanted, before=read_cursor(query.cursor), limit=PAGE + 1)
+        page, cursor = page_of(rows, PAGE, lambda row: row.id)
+        its = {row.partner_id for row in page if row.partner_id is not None}
+        names = await find_names(tx, its) if visit.is_operator else {}
+    values = {"requests": page, "next_cursor": cursor, "query": query, "names": names, "codes": _TITLES}
+    return Page("requests.html", "Requests", values)
+
+
+@screens.get("requests/{request}")
+async def show_request(visit: Visit) -> Page:
+    async with visit.app.db.read() as tx:
+        found = await _find(tx, visit)
+        if found is None:
+            raise NotFound("There is no such refused request. Refused requests are kept for 7 days.")
+        key = None if found.key_id is None else await find_key(tx, found.key_id)
+        names = await find_names(tx, {found.partner_id}) if found.partner_id and visit.is_operator else {}
+    values = {
+        "request": found,
+        "meaning": _TITLES.get(found.error_code),
+        "codes": _TITLES,
+        "key": key,
+        "names": names,
+    }
+    return Page("request.html", f"Request {found.request_id}", values)
+
+
+async def _filter(tx: Read, visit: Visit, query: RequestsQuery) -> Filter:
+    """Return which requests: a partner's are its own, of one side. Raises AccountError."""
+    partner_id = None
+    if visit.is_operator and query.partner is not None:
+        partner_id = (await get_partner_named(tx, query.partner)).id
+    return Filter(
+        caller=None if visit.is_operator else visit.caller_of(query.side),
+        partner_id=partner_id,
+        error_code=None if query.error_code is None else query.error_code.upper(),
+        since=None if query.since is None else parse_instant(query.since),
+        store_id=visit.store_id or query.store_id,
+    )
+
+
+async def _find(tx: Read, visit: Visit) -> Refusal | None:
+    """Return the request of the path as the account may see it: with any of its sides."""
+    sides: list[Caller | None] = [visit.caller(surface) for surface in visit.surfaces]
+    for caller in sides or [None]:
+        found = await find_refused(tx, Filter(caller=caller, store_id=visit.store_id), visit.ids["request"])
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,149 @@
+"""The screen `Requests`: what was refused, why, and where to read what helps."""
+
+from typing import Any
+
+from tests.api.trade import PLACE, Trade, trade
+from tests.console.browser import Browser
+from tests.console.test_screens import HOSTILE, check_frame
+from tests.console.visiting import enter_as_operator, enter_as_partner
+from tests.service import Client, Merchant, Service
+
+from mercato.domain.partners.model import PartnerKind
+from mercato.domain.requests import queries
+from mercato.domain.requests.queries import Filter, Refusal
+from mercato.kernel import clock
+from mercato.kernel.errors import OrderError
+
+
+async def refuse(mercato: Service, client: Client, path: str = "/v1/commerce/stores/x") -> None:
+    assert (await client.get(path)).status == 404
+    await mercato.app.request_log.flush()
+
+
+async def refused_order(deal: Trade) -> Browser:
+    """Send an order without lines, and return a browser of the storefront."""
+    sent = await deal.front.post(PLACE, {"cart": 1}, headers={"Idempotency-Key": "k", "X-Request-Id": "mine"})
+    assert sent.status == 400
+    await deal.mercato.app.request_log.flush()
+    return (await enter_as_partner(deal.mercato, deal.front))[0]
+
+
+async def test_a_refused_request_is_shown_with_its_faults_and_what_to_do(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    browser = await refused_order(deal)
+    listed = await browser.open("/console/requests")
+    (row,) = listed.rows("Requests")
+    assert row[1:4] == ["mine", "400 INVALID_REQUEST", "placeOrder"]
+    page = await browser.open(listed.link("mine"))
+    assert (page.status, page.heading) == (200, "Request mine")
+    assert "/cart" in [cells[1] for cells in page.rows("Errors")]
+    assert "POST /v1/marketfront/orders/place" in page.text
+    assert page.link("Why this happens, and what to do") == "/errors/INVALID_REQUEST"
+    assert (await browser.open("/errors/INVALID_REQUEST")).status == 200
+
+
+async def test_refused_requests_are_found_by_code_store_and_time(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    browser = await refused_order(deal)
+    unknown = str(clock.new_id())
+    await refuse(mercato, deal.front, f"/v1/marketfront/stores/{unknown}")
+
+    async def answers(query: str) -> list[str]:
+        page = await browser.open(f"/console/requests?{query}")
+        check_frame(page)
+        return [row[2] for row in page.rows("Requests") if len(row) > 1]
+
+    assert len(await answers("")) == 2
+    assert await answers("errorCode=STORE_NOT_FOUND") == ["404 STORE_NOT_FOUND"]
+    assert await answers(f"storeId={unknown}&errorCode=&since=") == ["404 STORE_NOT_FOUND"]
+    assert await answers("since=2999-01-01T00:00") == []
+
+
+async def test_a_partner_sees_its_own_refused_requests_alone(mercato: Service):
+    _, owner = await mercato.partner(name="Owner")
+    _, stranger = await mercato.partner(PartnerKind.BOTH)
+    await refuse(mercato, owner)
+    first, _ = await enter_as_partner(mercato, owner)
+    path = (await first.open("/console/requests")).link(await only_id(first))
+    assert (await first.open(path)).status == 200
+    other, _ = await enter_as_partner(mercato, stranger)
+    for query in ("", "?side=marketfront", "?partner=Owner"):
+        assert len((await other.open(f"/console/requests{query}")).rows("Requests")[0]) == 1, "none"
+    assert (await other.open(path)).status == 404
+
+
+async def only_id(browser: Browser) -> str:
+    return (await browser.open("/console/requests")).rows("Requests")[0][1]
+
+
+async def test_the_operator_sees_all_refused_requests_with_their_partners(mercato: Service):
+    _, one = await mercato.partner(name="First")
+    _, two = await mercato.partner(PartnerKind.MARKETFRONT, name="Second")
+    await refuse(mercato, one)
+    await refuse(mercato, two, "/v1/marketfront/stores/x")
+    assert (await mercato.anonymous().get("/v1/commerce/orders")).status == 401
+    await mercato.app.request_log.flush()
+    operator, _ = await enter_as_operator(mercato)
+    listed = await operator.open("/console/requests")
+    assert [row[5] for row in listed.rows("Requests")] == ["no valid key", "Second", "First"]
+    assert [row[5] for row in (await operator.open("/console/requests?partner=First")).rows("Requests")] == [
+        "First"
+    ]
+    assert (await operator.open("/console/requests?partner=Nobody")).status == 404
+    page = await operator.open(listed.link(listed.rows("Requests")[2][1]))
+    assert "First" in page.text
+
+
+async def test_a_session_for_one_store_sees_the_requests_that_name_it(mercato: Service, shop: Merchant):
+    deal = await trade(mercato, shop)
+    await refuse(mercato, deal.pos)
+    order = deal.order()
+    order["cart"]["lineItems"][0]["itemId"] = str(clock.new_id())
+    assert (await deal.place(order)).status >= 400
+    await mercato.app.request_log.flush()
+    whole, _ = await enter_as_partner(mercato, deal.pos)
+    path = (await whole.open("/console/requests")).link(await only_id(whole))
+    one, _ = await enter_as_partner(mercato, deal.pos, storeId=deal.store["storeId"])
+    assert len((await one.open("/console/requests")).rows("Requests")[0]) == 1, "none"
+    assert (await one.open(path)).status == 404
+
+
+async def test_what_clients_send_is_shown_as_text(mercato: Service):
+    made, client = await mercato.partner(name="<b>Bold</b>")
+    hostile = Refusal(
+        id=clock.new_id(), at=clock.now(), request_id=HOSTILE, partner_id=made.id, key_id=None,
+        surface="commerce", operation=None, method="GET", path=f"/v1/{HOSTILE}", status=400, error_code="<i>",
+        errors=(OrderError(code=HOSTILE, message=HOSTILE * 100, pointer=HOSTILE),), store_id=None, milliseconds=1,
+    )  # fmt: skip
+    async with mercato.app.db.write() as tx:
+        queries.insert(tx, hostile)
+    for browser, _ in (await enter_as_partner(mercato, client), await enter_as_operator(mercato)):
+        for path in ("/console/requests", f"/console/requests/{hostile.id}"):
+            page = await browser.open(path)
+            check_frame(page)
+            assert page.status == 200
+            assert not [one for one in page.root.all("img") if one.attributes["src"] == "x"]
+            assert "<script>alert(1)" in page.text, "as text"
+
+
+async def test_a_partners_requests_of_all_surfaces_come_in_pages(mercato: Service):
+    made, _ = await mercato.partner(PartnerKind.BOTH)
+    ids = sorted(clock.new_id() for _ in range(6))
+    async with mercato.app.db.write() as tx:
+        for number, id_ in enumerate(ids):
+            queries.insert(tx, refusal(id_, made.id, ("commerce", "marketfront", None)[number % 3]))
+    found: list[Any] = []
+    async with mercato.app.db.read() as tx:
+        while page := await queries.list_refused(
+            tx, Filter(partner_id=made.id), before=found[-1] if found else None, limit=4
+        ):
+            found += [one.id for one in page]
+    assert found == ids[::-1]
+
+
+def refusal(id_: Any, partner_id: Any, surface: str | None) -> Refusal:
+    return Refusal(
+        id=id_, at=clock.now(), request_id=str(id_), partner_id=partner_id, key_id=None, surface=surface,
+        operation="getStore", method="GET", path="/v1", status=404, error_code="STORE_NOT_FOUND", errors=(),
+        store_id=None, milliseconds=1,
+    )  # fmt: skip
