@@ -32,6 +32,7 @@ PAGES = (
     "redeliver-a-webhook.md",
     "find-why-a-request-was-refused.md",
     "rotate-keys-and-secrets.md",
+    "use-the-console.md",
     "operate.md",
     "find-stores.md",
     "price-a-cart.md",

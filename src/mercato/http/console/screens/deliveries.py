@@ -59,6 +59,8 @@ async def show_delivery(visit: Visit) -> Page:
     values = {
         "delivery": delivery,
         "body": msgspec.json.format(bytes(delivery.body), indent=2).decode(),
+        # The query may be what grants access, which is the partner's.
+        "address": delivery.url.partition("?")[0] if visit.is_operator else delivery.url,
         "why_not": STORE_CALLS.get(delivery.type),
     }
     return Page("delivery.html", f"Delivery {delivery.delivery_id}", values)
